@@ -1,14 +1,21 @@
-# Needs Python 3.11 or newer, Java 17 or newer and make; Maven (or Docker) for real Kafka. The rest is set up here, in .venv.
+# Needs Python 3.11 or newer, Java 17 or newer and make; Maven (or Docker) for real Kafka. The rest is installed into .venv.
+# `make help` prints the lines below.
 #
-#   make check   format, lint, types, layers
-#   make test-quick   what needs no Java: after each edit, under 90 seconds
-#   make test         each behaviour on one kind of broker, about 50 kills; Spark's tests on the oldest pyspark too: under 20 minutes
-#   make test-all     every test on both kinds of broker, every kill, the whole model of exactly-once
-#   make demo    a streaming query into the embedded broker, read back and compared; BROKER=kafka for real Kafka
-#   make docs    generates the reference pages from the code, and builds the site in build/site; CHECK=1 fails if they are old
-#   make chaos   500 kills at random of what an exactly-once query needs; SEED= repeats a run, KILLS= and BROKER=kafka
-#   make bench   peers side by side; QUICK=1 for the short one
-#   make clean   removes what make made
+#   make setup       install everything into .venv; each target below does it when it is needed
+#   make demo        stream into the embedded broker, read it back and compare; BROKER=kafka for real Kafka
+#   make check       format, lint, types, layers
+#   make format      repair what `make check` can repair
+#   make test-quick  tests without Java, after each edit: under 90 seconds
+#   make test        each behaviour on one kind of broker, newest and oldest PySpark: under 20 minutes
+#   make test-all    every test on both kinds of broker, every kill, the whole model of exactly-once
+#   make docs        generate the reference pages and build the site in build/site; CHECK=1 fails if they are old
+#   make dist        wheel and sdist into dist/, checked with twine
+#   make chaos       500 random kills of what an exactly-once query needs; SEED= repeats a run, KILLS= and BROKER=kafka
+#   make bench       a comparison with other clients and sinks, one hour; QUICK=1 takes ten minutes
+#   make constraints the newest versions into constraints.txt
+#   make clean       remove what make made
+
+.DEFAULT_GOAL := help
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 PYTEST_ARGS ?=
@@ -27,7 +34,10 @@ OLDEST := 4.0.0
 VENV_OLDEST := .venv-spark40
 CODE := spark_kafka_sink $(wildcard pyspark_kafka_sink pyspark_kafka_sink.py) jobs tests benchmarks docs
 
-.PHONY: setup java jars check format test test-quick test-all test-newest test-oldest test-all-newest test-all-oldest demo docs chaos bench constraints clean
+.PHONY: help setup java jars check format test test-quick test-all test-newest test-oldest test-all-newest test-all-oldest demo docs dist chaos bench constraints clean
+
+help:
+	@sed -n 's/^#   make/make/p' $(firstword $(MAKEFILE_LIST))
 
 setup: $(VENV)/.stamp
 
@@ -104,6 +114,12 @@ docs: setup
 	$(VENV)/bin/python -m docs $(if $(CHECK),--check)
 	$(VENV)/bin/python -m sphinx -E -W --keep-going -q -b html -d build/doctrees docs build/site
 	@echo "build/site/index.html"
+
+# In an environment of its own, as an index's users build it. What is left of an earlier version would be uploaded, too.
+dist: setup
+	rm -rf dist
+	$(VENV)/bin/python -m build --outdir dist .
+	$(VENV)/bin/python -m twine check --strict dist/*
 
 chaos: export SEED := $(SEED)
 chaos: export KILLS := $(KILLS)

@@ -1,1 +1,1 @@
-"""This sink beside what people use today, in one run on one machine: `python -m benchmarks`."""
+"""Compares this sink with its alternatives, in one run on one machine: `python -m benchmarks`."""

@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: measures, prints the tables and keeps them in build/bench/."""
+"""`python -m benchmarks` measures, prints the tables and saves them in build/bench/."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OUTPUT = CHECKOUT / "build" / "bench"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 1: a contender failed, so that its figures are missing."""
+    """Runs the benchmarks. The exit code is 1 if a contender failed, because its figures are missing."""
     asked = _parser().parse_args(arguments)
     chosen = [cell for cell in CELLS if not asked.only or cell.name in asked.only]
     results: dict[str, Runs] = {}
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             brokers = Brokers(topics, Topics(embedded.kafka, embedded.folder), embedded.rss)
             for cell, runs in _measure(chosen, _plan(asked), brokers):
                 results[cell.name] = runs
-    finally:  # what was measured before a failure or a Ctrl-C is worth keeping
+    finally:  # keeps the results from before a failure or a Ctrl-C
         if results:
             _tell(results, asked.output)
     return 0 if all(them for runs in results.values() for them in runs.values()) else 1
@@ -63,7 +63,7 @@ def _tell(results: Results, folder: Path) -> None:
 
 def _plan(asked: argparse.Namespace) -> Plan:
     plan = QUICK if asked.quick else FULL
-    if asked.repeats:  # as many as asked for, however long they take
+    if asked.repeats:  # exactly this number, however long it takes
         plan = replace(plan, repeats=asked.repeats, least_repeats=asked.repeats)
     return replace(plan, only=tuple(asked.contenders), rows_asked=asked.rows)
 
@@ -72,15 +72,18 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m benchmarks", description="This sink beside Spark's own and confluent-kafka.")
     quick = os.environ.get("QUICK", "") not in ("", "0")
     parser.add_argument(
-        "--quick", action="store_true", default=quick, help="fewer rows and repeats, under 10 minutes; or QUICK=1"
+        "--quick",
+        action="store_true",
+        default=quick,
+        help="Use fewer rows and repeats; takes under 10 minutes. QUICK=1 does the same.",
     )
     parser.add_argument(
-        "--only", nargs="+", default=[], metavar="CELL", choices=[cell.name for cell in CELLS], help="these cells"
+        "--only", nargs="+", default=[], metavar="CELL", choices=[cell.name for cell in CELLS], help="Measure these cells only."
     )
-    parser.add_argument("--contenders", nargs="+", default=[], choices=list(LABELS))
-    parser.add_argument("--repeats", type=int, help="rounds of each cell, instead of 7 (quick: 3)")
-    parser.add_argument("--rows", type=int, help="rows of each run, instead of the cell's own number")
-    parser.add_argument("--output", type=Path, default=OUTPUT, help="folder for the table, the plot and the raw figures")
+    parser.add_argument("--contenders", nargs="+", default=[], choices=list(LABELS), help="Measure these contenders only.")
+    parser.add_argument("--repeats", type=int, help="Number of rounds per cell. Defaults to 7, and to 3 with --quick.")
+    parser.add_argument("--rows", type=int, help="Number of rows per run. Defaults to the cell's own number.")
+    parser.add_argument("--output", type=Path, default=OUTPUT, help="Folder for the table, the plot and the raw figures.")
     return parser
 
 

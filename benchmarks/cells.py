@@ -1,4 +1,4 @@
-"""The cells of the table and how each is measured: contenders take turns, round after round, on the same records and broker."""
+"""Cells of the table, and how each is measured. In each round, every contender runs once on the same records and broker."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ from benchmarks.results import (
     Runs,
 )
 
-# Spark's compiler needs 3 to 4 runs of a contender until its figures stand; later cells find it warm but for their own codec.
+# Spark's compiler needs 3 to 4 runs of a contender until its figures are stable. For later cells, only the codec is cold.
 FIRST_WARM_UPS, WARM_UPS = 4, 1
-# The per-row contender is slower by an order of magnitude: it gets the first part of the same rows.
+# The per-row contender is slower by an order of magnitude, so it writes only the first part of the same rows.
 CONFLUENT_SHARE = 8
-RECORD_OVERHEAD = 16  # bytes a record takes beside its key and value, batch headers included
+RECORD_OVERHEAD = 16  # bytes per record beside its key and value, including batch headers
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
     """One row of the table. `kind`: throughput, producer, memory, connections, streaming, commits or security.
 
-    rows: micro-batches or starts, where it is not their rows that count.
+    rows: the number of micro-batches or starts in cells that measure those.
     """
 
     kind: str
@@ -71,7 +71,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much is measured. A cell that has used up its `cell_seconds` ends early, but not before `least_repeats`."""
+    """Amount of work to measure. A cell ends early after `cell_seconds`, but not before `least_repeats` rounds."""
 
     quick: bool
     repeats: int
@@ -118,9 +118,9 @@ RunOnce = Callable[[str], Run]
 
 
 def take_turns(cell: Cell, plan: Plan, warm_ups: int, run: RunOnce) -> Runs:
-    """`warm_ups` rounds that are discarded, then the plan's. Every other one goes backwards: none always follows the same.
+    """Runs `warm_ups` rounds that are discarded, and then the plan's rounds. Every other round runs in reverse order.
 
-    Who fails is out of this cell, with no runs at all; the others go on.
+    A contender that fails has no runs in this cell. The others continue.
     """
     names = [name for name in cell.contenders if plan.takes_part(name)]
     runs: dict[str, list[Run]] = {name: [] for name in names}
@@ -156,7 +156,7 @@ def _say(cell: Cell, turn: str, name: str, run: Run) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Brokers:
-    """Real Kafka and the embedded broker; `embedded_rss`: bytes that the latter has in memory."""
+    """Real Kafka and the embedded broker. `embedded_rss` returns the embedded broker's memory in bytes."""
 
     kafka: Topics
     embedded: Topics
@@ -167,7 +167,7 @@ class Brokers:
 
 
 def throughput(cells: Iterable[Cell], plan: Plan, brokers: Brokers) -> Iterator[tuple[Cell, Runs]]:
-    """Measures the cells under one Spark session, as each is asked for."""
+    """Measures cells on demand, in one Spark session."""
     warm_ups = FIRST_WARM_UPS
     with spark_session() as spark:
         contenders.prepare(spark)
@@ -179,7 +179,7 @@ def throughput(cells: Iterable[Cell], plan: Plan, brokers: Brokers) -> Iterator[
 
 @contextmanager
 def _frames(spark: SparkSession, cell: Cell, plan: Plan) -> Iterator[dict[str, tuple[DataFrame, int]]]:
-    """Each contender's cached frame and how many rows it has."""
+    """Returns each contender's cached DataFrame and its number of rows."""
     rows, few = plan.rows(cell), plan.rows(cell) // CONFLUENT_SHARE
     all_of_them = cached(spark, rows, cell.value_bytes)
     first_of_them = cached(spark, few, cell.value_bytes)
@@ -207,7 +207,7 @@ def _spark_run(cell: Cell, frames: dict[str, tuple[DataFrame, int]], brokers: Br
 
 
 def producer(cell: Cell, plan: Plan, topics: Topics, processes: ProducerProcesses) -> Runs:
-    """The producers without Spark."""
+    """Measures the producers without Spark."""
 
     def run(name: str) -> Run:
         with topics.fresh(cell.partitions, plan.rows(cell) * cell.record_bytes) as topic:
@@ -219,7 +219,7 @@ def producer(cell: Cell, plan: Plan, topics: Topics, processes: ProducerProcesse
 
 
 def connections(cell: Cell, plan: Plan, brokers: Brokers) -> Runs:
-    """Requests that each busy connection to the embedded broker was answered, while many others are open and silent."""
+    """Measures the answered requests of each busy connection to the embedded broker, while many others are idle."""
     kafka = brokers.embedded.kafka
     with brokers.embedded.fresh(cell.partitions, 2**30, SHORT_RETENTION) as topic:
         answers, seconds = answers_by_connection(kafka.bootstrap_servers, topic, cell.partitions, plan.rows(cell))
@@ -229,7 +229,7 @@ def connections(cell: Cell, plan: Plan, brokers: Brokers) -> Runs:
 
 
 def memory(cell: Cell, plan: Plan, topics: Topics) -> Runs:
-    """Each contender once, in Python workers that have seen nothing else: a Spark session for each."""
+    """Measures each contender once, in new Python workers: each contender has its own Spark session."""
     once = replace(plan, repeats=1, least_repeats=1)
     return take_turns(cell, once, 0, lambda name: _memory_run(name, cell, once.rows(cell), topics))
 
@@ -247,7 +247,7 @@ def _memory_run(name: str, cell: Cell, rows: int, topics: Topics) -> Run:
 
 
 def _memory_frame(spark: SparkSession, rows: int, value_bytes: int) -> DataFrame:
-    """Small rows: a cached tenth, gone over ten times. Large ones are made on the way, which costs less than to keep them."""
+    """Returns a cached tenth of the rows, repeated ten times. Large rows are generated on the fly, which costs less."""
     if value_bytes > 10_000:
         return records(spark, rows, value_bytes)
     return repeated(cached(spark, rows // 10, value_bytes), 10)

@@ -1,4 +1,4 @@
-"""Many micro-batches committed without Spark: what a commit takes when its query has run for long, and what it leaves behind."""
+"""Commits many micro-batches without Spark, to measure commits of a long-running query and what they leave behind."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from spark_kafka_sink.records.columns import RecordColumns
 
 TRANSACTIONS = 2  # of each micro-batch
 MEASURED = 1000  # the last ones
-WORKERS = 10  # one after the other: each has ids of its own, and the cluster keeps those of the dead for 7 days
+WORKERS = 10  # one after the other; each has its own ids, and the cluster keeps the ids of dead workers for 7 days
 COLD_READS = 5
 _LOG = "bench-commits"
 _LOG_SETTINGS = CommitLogSettings(topic=_LOG, partitions=1)
@@ -39,7 +39,7 @@ _SIZE_EVERY = 50
 
 
 class _TimedLog(CommitLog):
-    """Remembers how long each claim took, which reads the log, in seconds."""
+    """Records the duration in seconds of each claim, which reads the log."""
 
     def __init__(self, client: ClusterClient, settings: CommitLogSettings) -> None:
         super().__init__(client, settings)
@@ -54,8 +54,10 @@ class _TimedLog(CommitLog):
 
 @dataclass(slots=True)
 class _Query:
-    """What a worker and a driver do for each micro-batch, in one process. workers: how many there were, the last one's slots
-    being `slots`."""
+    """The work of a worker and a driver for each micro-batch, in one process.
+
+    workers: the number of workers so far; `slots` belongs to the last one.
+    """
 
     config: ProducerConfig
     producer: Producer
@@ -68,7 +70,7 @@ class _Query:
     workers: int = 1
 
     def run(self, number: int) -> float:
-        """A micro-batch; seconds of its commit."""
+        """Writes and commits a micro-batch. Returns the seconds of its commit."""
         own = tuple(self._prepared(number, partition) for partition in range(TRANSACTIONS))
         begun = time.perf_counter()
         self.committer.commit(MicroBatch(self.ids.query_id, number), own)
@@ -82,20 +84,20 @@ class _Query:
         return PreparedTransaction(handle, partition, 0)
 
     def replace_worker(self) -> None:
-        """As when the executor of the one before is gone: nobody else ever uses its ids."""
+        """Starts a new worker, as after the loss of an executor. The old worker's ids are never used again."""
         self.slots, self.workers = Slots(), self.workers + 1
 
     def cold_read(self) -> float:
-        """Seconds of the claim of a driver that has just been started. The brokers have the log in memory all the same."""
+        """Returns the seconds that a new driver's claim takes. The brokers still have the log in memory."""
         begun = time.perf_counter()
         with ClusterClient(self.config) as client:
             last = CommitLog(client, _LOG_SETTINGS).claim(self.ids, time.monotonic() + _TIMEOUT_S).last
-        assert last is not None, "it has read another log"
+        assert last is not None, "the claim read another log"
         return time.perf_counter() - begun
 
 
 def commits(cell: Cell, plan: Plan, topics: Topics) -> Runs:
-    """Of the last micro-batches each commit, and in it the claim of the log, which reads it; then what a new driver's takes."""
+    """Measures the last micro-batches: each commit, its claim, which reads the log, and the claims of new drivers."""
     with topics.fresh(cell.partitions, 2**28) as topic, _query(topics, topic, cell.codec, cell.value_bytes) as query:
         taken, log_bytes = _run_all(query, cell, plan.rows(cell), topics.folder)
         warm = query.log.taken[-MEASURED:]
@@ -107,7 +109,7 @@ def commits(cell: Cell, plan: Plan, topics: Topics) -> Runs:
 
 
 def _run_all(query: _Query, cell: Cell, batches: int, folder: Path) -> tuple[list[float], int]:
-    """Seconds of each commit, and the largest size of the commit log."""
+    """Returns the seconds of each commit, and the largest size of the commit log."""
     taken: list[float] = []
     log_bytes = 0
     for number in range(batches):
@@ -139,7 +141,7 @@ def _query(topics: Topics, topic: str, codec: str, value_bytes: int) -> Iterator
 
 
 def _log_bytes(folder: Path) -> int:
-    """Of the commit log's records; segments may be deleted meanwhile."""
+    """Returns the size of the commit log's records. Segments may be deleted in the meantime."""
     return sum(_size(file) for file in folder.glob(f"{_LOG}-0/*.log"))
 
 
@@ -151,7 +153,7 @@ def _size(file: Path) -> int:
 
 
 def ids_left(bootstrap_servers: str, prefix: str, query_id: str) -> int:
-    """How many transactional ids of a query's tasks its cluster knows, in whatever state."""
+    """Returns the number of transactional ids of a query's tasks that the cluster knows, in any state."""
     ids = TransactionalIds(prefix, query_id)
     deadline = time.monotonic() + _TIMEOUT_S
     with ClusterClient(producer_config({"bootstrap.servers": bootstrap_servers})) as client:

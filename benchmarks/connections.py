@@ -1,4 +1,4 @@
-"""Many connections to one broker at once: some do nothing, the others each have one small Produce on the way all the time."""
+"""Opens many connections to one broker. Most are idle; each of the others always has one small Produce in flight."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from spark_kafka_sink.records.small_batch import NewRecord, small_batch
 
 IDLE, BUSY = 500, 50
 VALUE_BYTES = 1024
-_VERSION = 12  # the last that names topics by name
+_VERSION = 12  # the last version that identifies topics by name
 _DEADLINE_S = 10.0
 
 
 @dataclass(slots=True)
 class _Connection:
-    """One that asks again as soon as it was answered."""
+    """A connection that sends the next request as soon as it gets an answer."""
 
     socket: socket.socket
     missing: int = 0
@@ -30,7 +30,7 @@ class _Connection:
     answered: int = 0
 
     def read(self) -> bool:
-        """Whether an answer has just become whole."""
+        """Reads what has arrived. Returns whether an answer is complete."""
         if self.missing == 0:
             self.size += self.socket.recv(4 - len(self.size))
             if len(self.size) < 4:
@@ -45,8 +45,10 @@ class _Connection:
 
 
 def answers_by_connection(address: str, topic: str, partitions: int, requests: int) -> tuple[list[int], float]:
-    """How many requests of each busy connection were answered until all had `requests` together, and in how many seconds; the
-    idle ones are open all the time."""
+    """Sends `requests` requests over the busy connections while the idle ones are open.
+
+    Returns the number of answers per connection, and the seconds for all of them.
+    """
     with ExitStack() as stack:
         for _ in range(IDLE):
             stack.enter_context(_connected(address))

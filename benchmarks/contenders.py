@@ -1,4 +1,4 @@
-"""Who takes part under Spark: functions that write a DataFrame of key and value to a topic and return when it is acked."""
+"""Contenders under Spark: functions that write a DataFrame of key and value to a topic and return when all rows are acked."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ POLL_EVERY = 1000
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where and how to write. security: options that both sinks know."""
+    """The topic to write to, and how. security: options that both sinks have."""
 
     bootstrap_servers: str
     topic: str
@@ -37,32 +37,32 @@ Contender = Callable[["DataFrame", Target], None]
 
 
 def prepare(spark: SparkSession) -> None:
-    """Make the formats known to a new session."""
+    """Registers the formats in a new session."""
     spark.dataSource.register(Discard)
     sks.register(spark)
 
 
 def sink(frame: DataFrame, target: Target) -> None:
-    """This project, at its defaults."""
+    """Writes with this project's sink, at its defaults."""
     frame.write.format("kafka_sink").options(**_spark_options(target, {})).mode("append").save()
 
 
 def jvm_sink(frame: DataFrame, target: Target) -> None:
-    """Spark's own sink, at its defaults."""
+    """Writes with Spark's own sink, at its defaults."""
     frame.write.format("kafka").options(**_spark_options(target, {})).save()
 
 
 def jvm_sink_tuned(frame: DataFrame, target: Target) -> None:
-    """Spark's own sink with this project's batch.size, linger.ms and compression level."""
+    """Writes with Spark's own sink and this project's batch.size, linger.ms and compression level."""
     frame.write.format("kafka").options(**_spark_options(target, our_settings(target.partitions))).save()
 
 
 def our_settings(partitions: int) -> dict[str, object]:
-    """Where our defaults differ from Java's, for a Java producer, and the memory that it needs for them.
+    """Returns our defaults that differ from Java's, for a Java producer, with the memory that it needs for them.
 
-    Not lz4's level: 9 makes Java take lz4's fast compressor, as our levels up to 2 do; every other number is the slow one
-    (Lz4BlockOutputStream's constructor). Memory: Java takes a whole batch.size for each open batch. With 32 MB for 1,000
-    partitions batches went out with a few rows, and some partition's turn never came within delivery.timeout.ms.
+    lz4's level is left out. Java's 9 selects lz4's fast compressor, like our levels up to 2; any other number selects the slow
+    one (Lz4BlockOutputStream's constructor). Java allocates a whole batch.size per open batch. With 32 MB for 1,000 partitions
+    batches had few rows, and some partitions were not sent within delivery.timeout.ms.
     """
     ours: dict[str, object] = {name: OPTIONS[name].default for name in ("batch.size", "compression.zstd.level")}
     ours["linger.ms"] = TASK_LINGER_MS
@@ -75,13 +75,13 @@ def _spark_options(target: Target, settings: Mapping[str, object]) -> dict[str, 
 
 
 def confluent(frame: DataFrame, target: Target) -> None:
-    """confluent-kafka in foreachPartition, as people write it, but for the seldom poll that makes it twice as fast."""
+    """Writes with confluent-kafka in foreachPartition, in the usual way. It polls rarely, which makes it twice as fast."""
     frame.foreachPartition(ConfluentWriter(target))
 
 
 @dataclass(frozen=True, slots=True)
 class ConfluentWriter:
-    """What each task runs."""
+    """The function that each task runs."""
 
     target: Target
 
@@ -90,7 +90,7 @@ class ConfluentWriter:
 
 
 def produce_all(producer: Producer, topic: str, rows: Iterable[tuple[bytes, bytes]]) -> None:
-    """confluent-kafka's produce loop over (key, value); returns when all are acked."""
+    """Sends (key, value) pairs with confluent-kafka, and returns when all are acked."""
     produce, poll = producer.produce, producer.poll
     for number, (key, value) in enumerate(rows):
         while True:
@@ -106,7 +106,7 @@ def produce_all(producer: Producer, topic: str, rows: Iterable[tuple[bytes, byte
 
 
 def confluent_settings(target: Target) -> dict[str, str | int | float | bool]:
-    """librdkafka's defaults, with Java's partitions for keys as every other contender has them."""
+    """Returns librdkafka's defaults with Java's partitioning of keys, which every other contender uses."""
     return {
         "bootstrap.servers": target.bootstrap_servers,
         "compression.type": target.codec,
@@ -115,12 +115,12 @@ def confluent_settings(target: Target) -> dict[str, str | int | float | bool]:
 
 
 def ceiling(frame: DataFrame, _target: Target) -> None:
-    """Arrow into Python and dropped: what no Python sink can pass."""
+    """Passes Arrow batches to Python and drops them: the upper limit for any Python sink."""
     frame.write.format("discard").mode("append").save()
 
 
 class Discard(DataSource):
-    """format("discard"): takes Arrow batches and forgets them."""
+    """Data source of format("discard"), which drops its Arrow batches."""
 
     @classmethod
     def name(cls) -> str:
@@ -131,7 +131,7 @@ class Discard(DataSource):
 
 
 class DiscardWriter(DataSourceArrowWriter):
-    """Its task side."""
+    """Writer of format("discard")."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         for _batch in iterator:

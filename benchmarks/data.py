@@ -9,7 +9,7 @@ KEY_BYTES = 10
 
 
 def records(spark: SparkSession, rows: int, value_bytes: int) -> DataFrame:
-    """`rows` rows of binary key and value, one partition for each core.
+    """Returns `rows` rows of binary key and value, with one partition per core.
 
     A value is 100 digits that no other row has; longer values repeat them, so that 1 KB compresses well and 100 B hardly.
     """
@@ -20,14 +20,14 @@ def records(spark: SparkSession, rows: int, value_bytes: int) -> DataFrame:
 
 
 def cached(spark: SparkSession, rows: int, value_bytes: int) -> DataFrame:
-    """The same, in memory when this returns."""
+    """Returns the same rows, cached in memory."""
     frame = records(spark, rows, value_bytes).cache()
     frame.count()
     return frame
 
 
 def repeated(frame: DataFrame, times: int) -> DataFrame:
-    """The rows of a cached frame again and again, in no more tasks than the frame has."""
+    """Returns the rows of a cached DataFrame several times, in as many tasks as it has."""
     partitions = frame.rdd.getNumPartitions()
     result = frame
     for _ in range(times - 1):

@@ -1,4 +1,4 @@
-"""What every cell runs on: a Spark session with Spark's own Kafka sink in it, real and embedded brokers, topics."""
+"""Environment of the cells: a Spark session with Spark's own Kafka sink, real and embedded brokers, and topics."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from tests.kafka.ports import free_ports
 CONNECTOR_POM = Path(__file__).with_name("pom.xml")
 CHECKOUT = Path(__file__).resolve().parent.parent
 
-# Each run writes a topic of its own that is deleted after it. By default a broker keeps deleted files for a minute and looks for
-# old ones every five: at 200 MB/s a log in memory would be full by then.
+# Each run writes its own topic, which is deleted afterwards. By default a broker keeps deleted files for a minute and looks for
+# old ones every five. At 200 MB/s a log in memory would be full by then.
 BROKER_SETTINGS: Mapping[str, str] = {
     "log.segment.delete.delay.ms": "500",
     "log.retention.check.interval.ms": "1000",
@@ -37,28 +37,28 @@ BROKER_HEAP_MB = 1024
 _STOP_S = 20.0
 _START_S = 30.0
 
-# A topic for a run that is larger than memory: only the newest part of it is kept.
+# For a run that is larger than memory, only the newest part of its topic is kept.
 SHORT_RETENTION: Mapping[str, str] = {"retention.bytes": str(64 * 2**20), "segment.bytes": str(32 * 2**20)}
 
 
 class NotEnoughSpaceError(RuntimeError):
-    """The broker's log has no room for the next run; deleted topics did not make any within a minute."""
+    """The broker's log has no space for the next run, and deleted topics freed none within a minute."""
 
 
 class RecordsLostError(RuntimeError):
-    """A contender returned, and its topic does not hold what it was given."""
+    """A contender returned, and its topic does not hold all records."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """Makes a topic for one run and removes it."""
+    """Creates a topic for one run and deletes it."""
 
     kafka: Kafka
     folder: Path
 
     @contextmanager
     def fresh(self, partitions: int, space: int, config: Mapping[str, str] | None = None) -> Iterator[str]:
-        """The name of a new topic; `space` is how many bytes its log may grow to."""
+        """Yields the name of a new topic. space: the number of bytes that its log may grow to."""
         self._wait_for_space(space)
         name = self.kafka.create_topic(f"bench-{time.time_ns()}", partitions, config=config)
         try:
@@ -68,9 +68,9 @@ class Topics:
             self.kafka.delete_topic(name)
 
     def check_count(self, topic: str, rows: int, markers: int = 0) -> None:
-        """Raise RecordsLostError unless as many records were written to `topic`, whether they are still kept or not.
+        """Raises RecordsLostError unless `rows` records were written to `topic`, whether or not they are still there.
 
-        markers: of transactions, at most as many are there beside the records.
+        markers: the largest number of transaction markers beside the records.
         """
         written = self._written(topic)
         if not rows <= written <= rows + markers:
@@ -83,7 +83,7 @@ class Topics:
         return sum(end.result().offset for end in self.kafka.admin.list_offsets(asked, request_timeout=30).values())
 
     def _wait_until_served(self, topic: str) -> None:
-        """Metadata name a leader before it has opened its logs: until then it answers NOT_LEADER_OR_FOLLOWER."""
+        """Waits until leaders have opened their logs. Metadata names them earlier, and they answer NOT_LEADER_OR_FOLLOWER."""
         self.kafka.wait_for(lambda: self._written(topic) == 0, f"every partition of {topic} served", 60)
 
     def _wait_for_space(self, space: int) -> None:
@@ -97,13 +97,13 @@ class Topics:
 
 @contextmanager
 def broker() -> Iterator[Topics]:
-    """A single real broker, its log on tmpfs where there is room."""
+    """Runs a single real broker, with its log on tmpfs if there is space."""
     with KafkaCluster(1, BROKER_SETTINGS, heap_mb=BROKER_HEAP_MB, java_options=FULL_SPEED) as kafka:
         yield Topics(kafka, kafka.log_dir(1))
 
 
 class Embedded(Kafka):
-    """As a client sees it; when it is waited for in vain, what it said is told."""
+    """The embedded broker as a client sees it. When a wait times out, the error has the last output of the broker."""
 
     def __init__(self, bootstrap_servers: str, said: Path) -> None:
         super().__init__(bootstrap_servers)
@@ -115,28 +115,28 @@ class Embedded(Kafka):
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedProcess:
-    """A running one. `pid`: for its memory and CPU."""
+    """A running embedded broker. pid: for its memory and CPU."""
 
     kafka: Kafka
     pid: int
     folder: Path
 
     def rss(self) -> int:
-        """Bytes that it has in memory now."""
+        """Returns its current memory in bytes."""
         return int(psutil.Process(self.pid).memory_info().rss)
 
 
 @contextmanager
 def embedded_broker() -> Iterator[EmbeddedProcess]:
-    """The embedded broker as a contender's far end: a process of its own, as Kafka's is, with its log where Kafka's is.
+    """Runs the embedded broker in its own process, with its log where Kafka's log is, until the end of the `with`.
 
-    From the command line's own `spark-kafka-sink broker`, until the end of the `with`.
+    The command is `spark-kafka-sink broker`.
     """
     folder = data_folder()
     (port,) = free_ports(1)
     command = [sys.executable, "-m", "spark_kafka_sink.cli", "broker", "--port", str(port), "--data-dir", str(folder)]
-    # Deleted logs of earlier runs go at once, as they do after half a second with Kafka's settings above.
-    said = folder / "said.txt"  # beside the figures its log would be in the way
+    # Deleted logs of earlier runs are removed at once; with Kafka's settings above this takes half a second.
+    said = folder / "said.txt"  # its log would disturb the output of the figures
     with said.open("wb") as file:
         process = subprocess.Popen([*command, "--set", "log.retention.check.interval.ms=1000"], stdout=file, stderr=file)
     try:
@@ -155,10 +155,10 @@ def embedded_broker() -> Iterator[EmbeddedProcess]:
 
 @contextmanager
 def spark_session() -> Iterator[SparkSession]:
-    """Spark on all cores, rows per Arrow batch and everything else at its defaults; its Python workers end with it."""
+    """Runs Spark on all cores, with the default rows per Arrow batch and other settings. Its Python workers end with it."""
     connector = jars(CONNECTOR_POM, what="Spark's own Kafka sink (about 6 MB; a few seconds to a minute)")
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    # The workers import the contenders from here, wherever the benchmarks were started.
+    # Workers import the contenders from here, whatever the working directory is.
     os.environ["PYTHONPATH"] = os.pathsep.join([str(CHECKOUT), *filter(None, [os.environ.get("PYTHONPATH")])])
     spark = (
         SparkSession.builder.appName("benchmarks")
@@ -172,7 +172,7 @@ def spark_session() -> Iterator[SparkSession]:
         .getOrCreate()
     )
     try:
-        # Producers of Spark's sink stay cached and warn of each topic that was deleted behind them.
+        # Cached producers of Spark's sink log a warning for each deleted topic.
         spark.sparkContext.setLogLevel("ERROR")
         yield spark
     finally:

@@ -1,4 +1,4 @@
-"""What measurements amount to: medians, spreads, ratios, and whether the figures to reach are reached. Pure."""
+"""Medians, spreads and ratios of measurements, and the goals that they meet. Pure functions."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from benchmarks.results import (
     Runs,
 )
 
-# Over what a worker that drops its input takes: buffer.memory, 32 MB by default, and 100 MB.
+# Over the memory of a worker that drops its input: buffer.memory, 32 MB by default, and 100 MB.
 MEMORY_MB = 32 + 100
 
-# The segment that is written to, one that waits for the cleaner (every 15 s), what that has kept: 1 MB each, and one to spare.
+# The active segment, one that waits for the cleaner (every 15 s), and a cleaned one: 1 MB each, and one spare.
 COMMIT_LOG_MB = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The middle of some values, the least and the largest of them."""
+    """Median, smallest and largest of some values."""
 
     middle: float
     low: float
@@ -52,9 +52,9 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 def ratio(above: Sequence[float], below: Sequence[float]) -> Spread:
-    """The ratio of the medians, with the least and largest ratio of two values of one round.
+    """Returns the ratio of the medians, with the smallest and largest ratio within a round.
 
-    A round's runs follow each other at once, so that what slows the machine for a minute slows both.
+    The runs of a round follow each other at once, so a slow minute of the machine slows both.
     """
     rounds = [a / b for a, b in zip(above, below, strict=True)]
     return Spread(median(above) / median(below), min(rounds), max(rounds))
@@ -69,22 +69,22 @@ def cpu_per_million(runs: Sequence[Run]) -> list[float]:
 
 
 def best_jvm(runs: Runs) -> Sequence[Run]:
-    """Spark's own sink at whichever settings are faster."""
+    """Returns the runs of Spark's own sink with its faster settings."""
     tuned = runs.get(JVM_TUNED, runs[JVM])
     return max(runs[JVM], tuned, key=lambda them: median(rows_per_s(them)))
 
 
 class NotMeasuredError(Exception):
-    """What a figure needs was asked for, and nobody has measured it."""
+    """A figure lacks a measurement, although its cell was requested."""
 
 
-# A figure of some results; NotMeasuredError, or KeyError for a cell that was not asked for.
+# Computes a figure of results. Raises NotMeasuredError, or KeyError for a cell that was not requested.
 Figure = Callable[[Results], Spread]
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A figure to reach: at least `bound`, or at most; None for one that is only to be known."""
+    """A goal for a figure: at least `bound`, or at most. None: the figure is only shown."""
 
     text: str
     figure: Figure
@@ -106,7 +106,7 @@ def _faster_than(cell: str, other: str, ours: str = SINK) -> Figure:
 
 
 def _ms_more(results: Results) -> Spread:
-    """Of a micro-batch of hardly any rows, exactly once: milliseconds over what it takes at least once."""
+    """Returns the milliseconds that exactly-once adds to a micro-batch of few rows."""
     runs = results["small_batches"]
     return spread([ours.ms_each - other.ms_each for ours, other in zip(runs[EXACTLY_ONCE], runs[AT_LEAST_ONCE], strict=True)])
 
@@ -116,7 +116,7 @@ def _commit_ms(results: Results) -> Spread:
 
 
 def _log_read_ms(share: float) -> Figure:
-    """What so large a share of the last micro-batches' looks at the commit log took at most."""
+    """Makes a figure of the commit log's read times: the given quantile over the last micro-batches."""
 
     def figure(results: Results) -> Spread:
         taken = sorted(run.ms_each for run in results["micro_batches"][LOG_READ])
@@ -132,7 +132,7 @@ def _cold_read_ms(results: Results) -> Spread:
 def _ids_too_many(cell: str, contender: str) -> Figure:
     def figure(results: Results) -> Spread:
         runs = results[cell][contender]
-        if not all(run.ids for run in runs):  # every query leaves some: who found none has looked for others
+        if not all(run.ids for run in runs):  # every query leaves some ids, so none means a wrong search
             raise NotMeasuredError(f"{cell}: no transactional ids were found")
         return spread([run.ids - run.most_ids for run in runs])
 
@@ -162,7 +162,7 @@ def _embedded(results: Results) -> Spread:
 
 
 def _slowest_connection(results: Results) -> Spread:
-    """The rate of the slowest busy connection, of the median one's."""
+    """Returns the rate of the slowest busy connection relative to the median."""
     rates = rows_per_s(results["connections"][BUSY_CONNECTION])
     slowest = min(rates) / median(rates)
     return Spread(slowest, slowest, slowest)
@@ -173,7 +173,7 @@ def _broker_memory(results: Results) -> Spread:
 
 
 def _tls_against_jvm(results: Results) -> Spread:
-    """The share of its speed that this sink keeps over TLS, of the share that Spark's JVM sink keeps."""
+    """Returns the share of speed that this sink keeps over TLS, relative to that of Spark's JVM sink."""
     speeds = {name: rows_per_s(results["tls"][name]) for name in (SINK, SINK_TLS, JVM, JVM_TLS)}
     ours = [tls / plain for tls, plain in zip(speeds[SINK_TLS], speeds[SINK], strict=True)]
     theirs = [tls / plain for tls, plain in zip(speeds[JVM_TLS], speeds[JVM], strict=True)]
@@ -184,7 +184,7 @@ def _tls_against_jvm(results: Results) -> Spread:
 
 
 def _start(cell: str) -> Figure:
-    """Time from the start to the first ack over TLS with a login, of that over plain text."""
+    """Returns the time to the first ack over TLS with a login, relative to plain text."""
 
     def figure(results: Results) -> Spread:
         runs = results[cell]
@@ -194,7 +194,7 @@ def _start(cell: str) -> Figure:
 
 
 def _memory(cell: str) -> Figure:
-    """MB that the sink's worker takes over one that drops its input."""
+    """Returns the MB of the sink's worker beyond those of a worker that drops its input."""
 
     def figure(results: Results) -> Spread:
         pairs = zip(results[cell][SINK], results[cell][CEILING], strict=True)
@@ -259,17 +259,17 @@ GOALS: Sequence[Goal] = (
 
 
 class _Measured(dict[str, Sequence[Run]]):
-    """A cell's runs of those who have not failed."""
+    """Returns a cell's runs, without contenders that failed."""
 
     def __init__(self, runs: Runs) -> None:
         super().__init__((name, them) for name, them in runs.items() if them)
 
     def __missing__(self, name: str) -> Sequence[Run]:
-        raise NotMeasuredError(f"{name} has failed, or took no part")
+        raise NotMeasuredError(f"{name} failed, or did not take part")
 
 
 def reached(results: Results) -> list[tuple[Goal, Spread | None]]:
-    """Every goal whose cells were measured; None where somebody failed that it needs."""
+    """Returns each goal whose cells were measured, with None if a contender that it needs failed."""
     measured = {cell: _Measured(runs) for cell, runs in results.items()}
     found: list[tuple[Goal, Spread | None]] = []
     for goal in GOALS:
@@ -278,5 +278,5 @@ def reached(results: Results) -> list[tuple[Goal, Spread | None]]:
         except NotMeasuredError:
             found.append((goal, None))
         except KeyError:
-            continue  # a cell that nobody asked for
+            continue  # a cell that was not requested
     return found

@@ -1,4 +1,4 @@
-"""What a run costs: wall time, CPU time and memory of Spark's Python workers."""
+"""Cost of a run: wall time, and CPU time and memory of Spark's Python workers."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ TASK_WORKER = ["-m", "pyspark.daemon", "pyspark.worker"]
 
 
 def task_workers() -> list[psutil.Process]:
-    """The Python workers that run this program's tasks: forked by a daemon with the same command line.
+    """Returns the Python workers that run this program's tasks. A daemon with the same command line forks them.
 
-    Spark's driver starts more Python processes, to plan and to commit; their last argument is another module.
+    Spark's driver starts more Python processes, to plan and to commit. Their last argument is another module.
     """
     family = {process.pid: process for process in psutil.Process(os.getpid()).children(recursive=True)}
     daemons = {pid for pid, process in family.items() if _is_task_python(process)}
@@ -28,7 +28,7 @@ def task_workers() -> list[psutil.Process]:
 def _is_task_python(process: psutil.Process) -> bool:
     try:
         return bool(process.cmdline()[1:] == TASK_WORKER)
-    except psutil.Error:  # it ended between the list and the look
+    except psutil.Error:  # the process has ended in the meantime
         return False
 
 
@@ -44,7 +44,7 @@ def _cpu_by_worker() -> dict[int, float]:
 
 
 def timed(rows: int, run: Callable[[], None]) -> Run:
-    """Run it once; CPU time is that of the workers still alive at its end, which Spark keeps for about a minute."""
+    """Runs it once. CPU time is that of the workers alive at the end, which Spark keeps for about a minute."""
     before = _cpu_by_worker()
     started = time.perf_counter()
     run()
@@ -54,9 +54,9 @@ def timed(rows: int, run: Callable[[], None]) -> Run:
 
 
 class MemorySampler:
-    """Samples the resident set of every worker each 100 ms while its `with` lasts, in a thread of its own.
+    """Samples the resident set of every worker each 100 ms during its `with`, in its own thread.
 
-    The thread alone writes `peak`; it is read after the `with`.
+    Only the thread writes `peak`. Read it after the `with`.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The producers without Spark, by columns and record by record: each in a process of its own, so that its CPU is its own."""
+"""Producers without Spark, by columns and record by record. Each runs in its own process, to measure its CPU alone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from spark_kafka_sink.spark.coalescer import ArrowBatchCoalescer
 from spark_kafka_sink.spark.columns import TopicRecords
 from spark_kafka_sink.spark.options import TASK_LINGER_MS
 
-# As many different records as are prepared; a run goes over them again and again.
+# The number of different records that are prepared. A run repeats them.
 PREPARED = 500_000
 VALUE_BYTES = 100
 BATCH_ROWS = 10_000  # Spark's rows per Arrow batch
@@ -43,7 +43,7 @@ def _column(rows: NDArray[np.uint8]) -> pa.Array:
 
 
 def sink_loop(target: Target) -> Callable[[str, int], None]:
-    """Writes so many rows to a topic through this project's producer, as a Spark task does, from Arrow batches that are ready."""
+    """Writes rows through this project's producer from prepared Arrow batches, as a Spark task does."""
     settings = {"bootstrap.servers": target.bootstrap_servers, "compression.type": target.codec, "linger.ms": TASK_LINGER_MS}
     producer = Producer(settings)
     columns = RecordColumns(PREPARED, value=_column(_digits(VALUE_BYTES)), key=_column(_digits(KEY_BYTES)))
@@ -60,7 +60,7 @@ def sink_loop(target: Target) -> Callable[[str, int], None]:
 
 
 def send_loop(target: Target) -> Callable[[str, int], None]:
-    """The same records one by one through this project's producer, from bytes objects that are ready."""
+    """Writes the same records one by one through this project's producer, from prepared bytes objects."""
     producer = Producer({"bootstrap.servers": target.bootstrap_servers, "compression.type": target.codec})
     prepared = _prepared()
 
@@ -74,8 +74,8 @@ def send_loop(target: Target) -> Callable[[str, int], None]:
 
 
 def kafka_python_loop(target: Target) -> Callable[[str, int], None]:
-    """The same through kafka-python, with the linger.ms that ours has."""
-    from kafka import KafkaProducer  # warns of its own imports
+    """Writes the same records through kafka-python, with our linger.ms."""
+    from kafka import KafkaProducer  # its imports log warnings
 
     linger_ms = OPTIONS["linger.ms"].default
     codec = None if target.codec == "none" else target.codec
@@ -91,14 +91,14 @@ def kafka_python_loop(target: Target) -> Callable[[str, int], None]:
 
 
 def confluent_loop(target: Target) -> Callable[[str, int], None]:
-    """The same records through confluent-kafka, from bytes objects that are ready."""
+    """Writes the same records through confluent-kafka, from prepared bytes objects."""
     producer = confluent_kafka.Producer(contenders.confluent_settings(target))
     prepared = _prepared()
     return lambda topic, rows: contenders.produce_all(producer, topic, islice(cycle(prepared), rows))
 
 
 def _prepared() -> list[tuple[bytes, bytes]]:
-    """Keys and values."""
+    """Returns keys and values."""
     return list(zip(_column(_digits(KEY_BYTES)).to_pylist(), _column(_digits(VALUE_BYTES)).to_pylist(), strict=True))
 
 
@@ -129,14 +129,14 @@ class ProducerProcesses:
         self._pools = pools
 
     def run(self, name: str, target: Target, rows: int) -> Run:
-        """`rows` is rounded down to whole Arrow batches."""
+        """Runs a contender once. `rows` is rounded down to whole Arrow batches."""
         return self._pools[name].submit(_timed, name, target, rows // BATCH_ROWS * BATCH_ROWS).result()
 
 
 @contextmanager
 def processes() -> Iterator[ProducerProcesses]:
-    """The processes, ended with the `with`."""
-    # spawn: a forked process would carry threads' locks of Spark's gateway and of librdkafka.
+    """Starts the processes, and ends them with the `with`."""
+    # spawn: a forked process would inherit locks of the threads of Spark's gateway and of librdkafka.
     pools = {name: ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) for name in LOOPS}
     try:
         yield ProducerProcesses(pools)

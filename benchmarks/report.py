@@ -1,4 +1,4 @@
-"""What is printed and kept of the results: a Markdown table, the goals, a plot and the raw figures."""
+"""Report of the results: a Markdown table, the goals, a plot and the raw figures."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ LABELS = {
     START: "from start to first ack, plain text",
     START_SASL_SSL: "from start to first ack, TLS and SCRAM",
 }
-# What has rows of another kind, or none that are to be compared with other cells'.
+# Kinds of cells whose rows cannot be compared with those of other cells.
 NOT_DRAWN = ("memory", "connections", "small_batches", "commit_phase", "micro_batches", "first_ack", "new_process")
 COLORS = {
     SINK: "#d55e00",
@@ -83,7 +83,7 @@ COLORS = {
 
 
 def markdown(results: Results) -> str:
-    """The whole report as text."""
+    """Returns the whole report as text."""
     parts = ["# Benchmark", _machine(), "## Measured", _measured(results), "## Figures to reach", _goals(reached(results))]
     return "\n\n".join(parts) + "\n"
 
@@ -147,7 +147,7 @@ def _of(figure: Spread, how: str) -> str:
 
 
 def write(results: Results, folder: Path) -> list[str]:
-    """Puts report.md, results.json and, when a throughput was measured, throughput.png into `folder`; their names."""
+    """Writes report.md, results.json and, if a throughput was measured, throughput.png to `folder`. Returns their names."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "report.md").write_text(markdown(results))
     raw = {cell: {name: [asdict(run) for run in them] for name, them in runs.items()} for cell, runs in results.items()}
@@ -160,7 +160,7 @@ def write(results: Results, folder: Path) -> list[str]:
 
 
 def _plot(results: Results, path: Path) -> None:
-    """Bars of the median rows/s, a group for each cell, with whiskers from the least to the largest."""
+    """Draws bars of the median rows/s, one group per cell, with whiskers from the smallest to the largest."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -171,7 +171,7 @@ def _plot(results: Results, path: Path) -> None:
     for place, (contender, label) in enumerate(LABELS.items()):
         cells = [number for number, runs in enumerate(results.values()) if runs.get(contender)]
         if not cells:
-            continue  # a bar chart of nothing takes another colour into the legend
+            continue  # an empty bar chart would add a colour to the legend
         values = [[value / 1e6 for value in rows_per_s(runs[contender])] for runs in results.values() if runs.get(contender)]
         middles = [median(them) for them in values]
         below = [middle - min(them) for middle, them in zip(middles, values, strict=True)]

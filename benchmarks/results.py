@@ -1,4 +1,4 @@
-"""What is measured, of whom: plain numbers with names."""
+"""Results of measurements: plain numbers with names."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ START, START_SASL_SSL = "start", "start SASL_SSL"
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One contender once. `cpu_s`: of all Python workers; `peak_rss`: bytes of the largest one, 0 where it was not sampled.
+    """One run of a contender.
 
-    Of a BUSY_CONNECTION there is a run for each connection, with requests for rows and the broker's memory. Cells of
-    micro-batches have those for rows. ids: transactional ids that a query has left behind; most_ids: how many its workers and
-    their slots allow, with those of workers that are gone; log_bytes: of the commit log on disk, at its largest.
+    rows: requests for BUSY_CONNECTION, which has one run per connection; micro-batches in cells of micro-batches. cpu_s: of all
+    Python workers. peak_rss: bytes of the largest worker, or of the broker for BUSY_CONNECTION; 0 if it was not sampled. ids:
+    transactional ids that a query left behind. most_ids: the number that its workers and their slots allow, including lost
+    workers. log_bytes: the largest size of the commit log on disk.
     """
 
     rows: int
@@ -37,7 +38,7 @@ class Run:
 
     @property
     def ms_each(self) -> float:
-        """Milliseconds a row, where rows are micro-batches or commits."""
+        """Milliseconds per row, if rows are micro-batches or commits."""
         return self.seconds / self.rows * 1000
 
     @property

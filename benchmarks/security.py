@@ -1,4 +1,4 @@
-"""What TLS and logins cost: rows per second beside plain text and Spark's own sink, and the time to a first ack."""
+"""Cost of TLS and logins: rows per second compared with plain text and Spark's own sink, and the time to the first ack."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LISTENERS = {"SSL": "SSL", "SASL_SSL": "SASL_SSL", "SASL_PLAINTEXT": "SASL_PLAI
 _LISTENER_OF = {SINK_TLS: "SSL", SINK_SCRAM: "SASL_PLAINTEXT", JVM_TLS: "SSL", START_SASL_SSL: "SASL_SSL"}
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
 _START_TIMEOUT_S = 60.0
-# What a program does that sends one record: what it imports counts, too.
+# A program that sends one record. Its imports count, too.
 _PROGRAM = """
 import json, sys
 from spark_kafka_sink.producer.producer import Producer
@@ -44,7 +44,7 @@ with Producer(json.loads(sys.argv[1])) as producer:
 
 @dataclass(frozen=True, slots=True)
 class SecureBroker:
-    """A broker with a plain-text listener and those of _LISTENERS. settings: of a client of each, "" for plain text."""
+    """A broker with a plain-text listener and those of _LISTENERS. settings: a client's settings for each; "" for plain text."""
 
     topics: Topics
     addresses: Mapping[str, str]
@@ -57,7 +57,7 @@ class SecureBroker:
 
 @contextmanager
 def secure_broker() -> Iterator[SecureBroker]:
-    """A single real broker whose speed over plain text is that of the other cells."""
+    """Runs a single real broker, as fast over plain text as that of the other cells."""
     with TemporaryDirectory(prefix="spark-kafka-sink-bench-") as name:
         folder = Path(name)
         authority = Authority("bench-ca")
@@ -91,7 +91,7 @@ def _client_settings(ca: Path) -> Mapping[str, Mapping[str, str]]:
 
 
 def security(cells: Sequence[Cell], plan: Plan) -> Iterator[tuple[Cell, Runs]]:
-    """Measures the cells on a broker of their own, as each is asked for."""
+    """Measures cells on demand, on their own broker."""
     with secure_broker() as broker:
         yield from _throughput([cell for cell in cells if cell.name not in _STARTS], plan, broker)
         for cell in cells:

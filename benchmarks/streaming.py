@@ -1,4 +1,4 @@
-"""Streaming queries: exactly once beside at least once, over micro-batches of many rows and of hardly any, and of many tasks."""
+"""Streaming queries: exactly-once compared with at-least-once, for micro-batches of many rows, of few rows and of many tasks."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from benchmarks.results import EXACTLY_ONCE, Run, Runs
 from tests.kafka.cluster import data_folder
 
 MICRO_BATCH_ROWS = 1_000_000
-SMALL_ROWS = 80  # 10 a task: less would leave partitions of a task without a row, and so without a marker
+SMALL_ROWS = 80  # 10 per task; with fewer, some partitions would have no row of a task, and so no marker
 TASKS, MANY_TASKS = 8, 200
 
 
 def streaming(cells: Iterable[Cell], plan: Plan, topics: Topics) -> Iterator[tuple[Cell, Runs]]:
-    """Measures the cells under one Spark session, as each is asked for."""
+    """Measures cells on demand, in one Spark session."""
     with spark_session() as spark:
         prepare(spark)
         spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "1000")
@@ -39,7 +39,7 @@ def streaming(cells: Iterable[Cell], plan: Plan, topics: Topics) -> Iterator[tup
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A folder of micro-batches: each is a folder of as many files as it has tasks, links to the files in `rows`."""
+    """A folder of micro-batches. Each is a folder with one file per task, which links to a file in `rows`."""
 
     folder: Path
 
@@ -52,7 +52,7 @@ class Input:
         return self.folder / "batches"
 
     def add(self, number: int) -> None:
-        """One more micro-batch, all of it at once: a query that runs must not take a part of it."""
+        """Adds a micro-batch atomically, so that a running query cannot read a part of it."""
         made = self.folder / "made"
         made.mkdir()
         for index, file in enumerate(sorted(self.rows.glob("*.parquet"))):
@@ -63,14 +63,14 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Micro-batches of the same rows in as many tasks."""
+    """Micro-batches with the same rows and number of tasks."""
 
     spark: SparkSession
     input: Input
     tasks: int
 
     def start(self, options: Mapping[str, str], *, to_the_end: bool) -> StreamingQuery:
-        """The query, from its first micro-batch on. to_the_end: it ends by itself when it has gone over them all."""
+        """Runs the query from its first micro-batch on. to_the_end: it ends after the last micro-batch."""
         schema = self.spark.read.parquet(str(self.input.rows)).schema
         frame = self.spark.readStream.schema(schema).option("maxFilesPerTrigger", self.tasks)
         writer = frame.parquet(str(self.input.batches / "*")).writeStream.format("kafka_sink").options(**options)
@@ -90,9 +90,9 @@ def _options(topics: Topics, topic: str, cell: Cell, guarantee: str) -> dict[str
 
 @contextmanager
 def _source(spark: SparkSession, tasks: int, rows: int, value_bytes: int) -> Iterator[Source]:
-    """Of micro-batches of `rows` rows."""
+    """Prepares micro-batches of `rows` rows."""
     folder = data_folder()
-    spark.conf.set("spark.sql.files.minPartitionNum", str(tasks))  # else small files share a task
+    spark.conf.set("spark.sql.files.minPartitionNum", str(tasks))  # otherwise small files share a task
     try:
         frame = records(spark, rows, value_bytes).repartition(tasks)
         frame.write.option("compression", "none").parquet(str(folder / "rows"))
@@ -102,7 +102,7 @@ def _source(spark: SparkSession, tasks: int, rows: int, value_bytes: int) -> Ite
 
 
 def _turns(spark: SparkSession, cell: Cell, plan: Plan, topics: Topics, batch_rows: int, batches: int) -> Runs:
-    """A query each turn. Its first micro-batch is not counted: Spark starts processes with it."""
+    """Runs one query per turn. The first micro-batch does not count, because Spark starts processes with it."""
     with _source(spark, TASKS, batch_rows, cell.value_bytes) as source:
         for number in range(batches + 1):
             source.input.add(number)
@@ -110,7 +110,7 @@ def _turns(spark: SparkSession, cell: Cell, plan: Plan, topics: Topics, batch_ro
 
 
 def _query(source: Source, cell: Cell, topics: Topics, guarantee: str, rows: int) -> Run:
-    """rows: of the query. Those of the run are micro-batches; seconds: as many times the median one's."""
+    """Returns a run whose rows are micro-batches. rows: rows of the query. seconds: the median times their number."""
     with topics.fresh(cell.partitions, rows * cell.record_bytes) as topic:
         query = None
 
@@ -132,7 +132,7 @@ def _query(source: Source, cell: Cell, topics: Topics, guarantee: str, rows: int
 
 
 def _milliseconds(query: StreamingQuery) -> list[int]:
-    """Of each micro-batch but the first."""
+    """Returns the figures of each micro-batch but the first."""
     return [progress.durationMs["triggerExecution"] for progress in query.recentProgress if progress.numInputRows][1:]
 
 
@@ -158,7 +158,7 @@ def _commit_phase(spark: SparkSession, cell: Cell, plan: Plan, topics: Topics) -
 
 
 def _commits(source: Source, cell: Cell, topics: Topics, batches: int) -> Sequence[Run]:
-    """What the driver's metrics say of each micro-batch's commit. The first is not counted: its process has yet to connect."""
+    """Returns the driver's metrics of each micro-batch's commit. The first does not count, because its process must connect."""
     metrics = sks.register(source.spark)
     source.input.add(0)
     taken = []

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from pyspark import cloudpickle
+from pyspark import SparkConf, SparkContext, cloudpickle
 from pyspark.sql import SparkSession
 
 import jobs
@@ -45,11 +47,26 @@ def parse(program: str, description: str, example: str, arguments: Sequence[str]
     return CommandLine(found.settings, found.set, found.verbose)
 
 
+LOG_LEVEL: Final = "spark.log.level"
+
+
+def _logs_at_info() -> bool:
+    """Returns whether Spark would log at INFO although nobody has asked for it, as spark-submit does."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # not under spark-submit, so Spark starts like a shell: at WARN
+        return False
+    SparkContext._ensure_initialized()
+    return not SparkConf().contains(LOG_LEVEL)
+
+
 def spark_session(settings: Settings, name: str) -> SparkSession:
-    """A session with the settings of [spark]; these win over those of spark-submit."""
+    """Returns a session with the settings of [spark], which win over those of spark-submit. Spark logs from WARN on, unless
+    `spark.log.level` is set: at INFO a job's few lines of result are lost among hundreds.
+    """
     # This package is installed nowhere, so what of it runs in Spark's workers travels with the task.
     cloudpickle.register_pickle_by_value(jobs)  # type: ignore[no-untyped-call]
     builder = SparkSession.builder.appName(name)
+    if _logs_at_info():
+        builder = builder.config(LOG_LEVEL, "WARN")
     for key, value in settings.texts("spark").items():
         builder = builder.config(key, value)
     return builder.getOrCreate()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from jobs.read_back import RETENTION, TopicRange, records
 
 COLUMNS = ("key", "value", "headers", "timestamp", "partition")
 HEADERS_DDL = "array<struct<key:string,value:binary>>"
-EXPECTED_DDL = f"partition int, timestamp bigint, key binary, value binary, headers {HEADERS_DDL}"
+HASHED_DDL = "hash bigint, key binary, partition int"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Comparison:
 
 
 def compare(expected: DataFrame, topic: TopicRange, *, columns: Sequence[str] = COLUMNS, examples: int = 5) -> Comparison:
-    """Compare the records that `expected` stands for with all in `topic`.
+    """Compares the records that `expected` stands for with all in `topic`, by a hash of 64 bits of each and its partition.
 
     `expected` has the columns of the sink; its rows are those of this topic alone. Not compared is what cannot be foreseen: the
     timestamps when some are null, the partition of a record that has neither a key nor a partition.
@@ -60,19 +60,18 @@ def compare(expected: DataFrame, topic: TopicRange, *, columns: Sequence[str] = 
     left_out = _left_out(expected, columns)
     compared = tuple(column for column in COLUMNS if column in columns and column not in left_out)
     everywhere = _has_no_null(expected, "partition")
+    wanted = _expected_records(expected)
     sides = [
-        _side(_expected_records(expected, topic.partitions), compared, 1, 0, everywhere),
-        _side(records(expected.sparkSession, topic), compared, 0, 1, everywhere),
+        _side(_with_partitions(_hashed(wanted, compared), topic.partitions), compared, 1, 0, everywhere),
+        _side(_hashed(records(expected.sparkSession, topic), compared), compared, 0, 1, everywhere),
     ]
-    counted = sides[0].unionAll(sides[1]).groupBy(*compared).agg(F.sum("e").alias("e"), F.sum("f").alias("f"))
+    counted = sides[0].unionAll(sides[1]).groupBy("hash", "partition").agg(F.sum("e").alias("e"), F.sum("f").alias("f"))
     totals = counted.agg(*_totals()).first()
     assert totals is not None  # an aggregate without groups always has its one row
     counts = {name: int(totals[name] or 0) for name in ("expected", "found", "missing", "duplicated", "unexpected")}
     differ = counts["missing"] or counts["duplicated"] or counts["unexpected"]
-    shown = counted.where("e != f").limit(examples).collect() if differ and examples else []
-    return Comparison(
-        compared, left_out, **counts, removed=topic.removed, examples=tuple(_example(row, compared) for row in shown)
-    )
+    shown = _examples(counted, [wanted, records(expected.sparkSession, topic)], compared, examples) if differ and examples else ()
+    return Comparison(compared, left_out, **counts, removed=topic.removed, examples=tuple(shown))
 
 
 def _left_out(expected: DataFrame, columns: Sequence[str]) -> dict[str, str]:
@@ -101,15 +100,48 @@ def _totals() -> list[Column]:
     ]
 
 
+# The columns that are compared by their hash. A null adds nothing to Spark's hash, so each is told apart by a flag.
+_HASHED: Mapping[str, Callable[[], list[Column]]] = {
+    "key": lambda: [F.col("key"), F.col("key").isNull()],
+    "value": lambda: [F.col("value"), F.col("value").isNull()],
+    "headers": lambda: [F.transform("headers", lambda h: F.struct(h.key, h.value, h.value.isNull())), F.size("headers")],
+    "timestamp": lambda: [F.col("timestamp"), F.col("timestamp").isNull()],
+}
+
+
+def _hashed(frame: DataFrame, compared: Sequence[str]) -> DataFrame:
+    """Returns hash, key and partition of each record: a few bytes for Python and for the shuffle, instead of all."""
+    parts = [part for name, columns in _HASHED.items() if name in compared for part in columns()]
+    return frame.select(F.xxhash64(F.lit(0), *parts).alias("hash"), "key", "partition")
+
+
 def _side(frame: DataFrame, compared: Sequence[str], e: int, f: int, partition_everywhere: bool) -> DataFrame:
-    foreseen = frame
-    if "partition" in compared and not partition_everywhere:
-        foreseen = frame.withColumn("partition", F.when(F.col("key").isNotNull(), F.col("partition")))
-    return foreseen.select(*compared, F.lit(e).alias("e"), F.lit(f).alias("f"))
+    partition = F.col("partition")
+    if "partition" not in compared:
+        partition = _null("int")
+    elif not partition_everywhere:
+        partition = F.when(F.col("key").isNotNull(), partition)
+    return frame.select("hash", partition.alias("partition"), F.lit(e).alias("e"), F.lit(f).alias("f"))
 
 
-def _expected_records(frame: DataFrame, partitions: int) -> DataFrame:
-    """The rows as Kafka should have them: binary key and value, milliseconds, and a partition wherever there is a key."""
+def _examples(counted: DataFrame, sides: Sequence[DataFrame], compared: Sequence[str], most: int) -> Iterator[str]:
+    """Yields what differs, with the first record of each hash. Reads both sides again."""
+    differing = counted.where("e != f").limit(most).collect()
+    hashes = F.xxhash64(F.lit(0), *(part for name, columns in _HASHED.items() if name in compared for part in columns()))
+    names = [name for name in COLUMNS if name in compared and name != "partition"]
+    whole: dict[int, Row] = {}
+    for side in sides:
+        for row in (
+            side.select(hashes.alias("hash"), *names).where(F.col("hash").isin([row["hash"] for row in differing])).collect()
+        ):
+            whole.setdefault(row["hash"], row)
+    for row in differing:
+        shown = whole[row["hash"]].asDict() | {"partition": row["partition"]}
+        yield f"expected {row['e']}, found {row['f']}: {', '.join(f'{name}={_short(shown[name])}' for name in compared)}"
+
+
+def _expected_records(frame: DataFrame) -> DataFrame:
+    """Returns the rows as Kafka should have them: binary key and value, milliseconds. The partition is null unless given."""
     there = set(frame.columns)
     given = {
         "partition": F.col("partition").cast("int") if "partition" in there else _null("int"),
@@ -118,8 +150,7 @@ def _expected_records(frame: DataFrame, partitions: int) -> DataFrame:
         "value": F.col("value").cast("binary"),
         "headers": _headers(F.col("headers").cast(HEADERS_DDL) if "headers" in there else _null(HEADERS_DDL)),
     }
-    rows = frame.select(*(column.alias(name) for name, column in given.items()))
-    return rows.mapInArrow(_with_partitions(partitions), EXPECTED_DDL)
+    return frame.select(*(column.alias(name) for name, column in given.items()))
 
 
 def _null(kind: str) -> Column:
@@ -138,15 +169,17 @@ def _headers(headers: Column) -> Column:
     return F.coalesce(headers, F.array().cast(HEADERS_DDL))
 
 
-def _with_partitions(partitions: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _with_partitions(hashed: DataFrame, partitions: int) -> DataFrame:
+    """Fills the partition in wherever there is a key and none was given."""
+
     def fill(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         known: dict[bytes, int] = {}
         for batch in batches:
             given = batch.column("partition")
-            hashed = _partitions(batch.column("key"), partitions, known)
-            yield batch.set_column(batch.schema.get_field_index("partition"), "partition", pc.coalesce(given, hashed))
+            by_key = _partitions(batch.column("key"), partitions, known)
+            yield batch.set_column(batch.schema.get_field_index("partition"), "partition", pc.coalesce(given, by_key))
 
-    return fill
+    return hashed.mapInArrow(fill, HASHED_DDL)
 
 
 def _partitions(keys: pa.Array, partitions: int, known: dict[bytes, int]) -> pa.Array:
@@ -159,11 +192,6 @@ def _partitions(keys: pa.Array, partitions: int, known: dict[bytes, int]) -> pa.
         if key not in known:
             known[key] = partition_of(key, partitions)
     return pa.array([known[key] for key in different], pa.int32()).take(encoded.indices)
-
-
-def _example(row: Row, compared: Sequence[str]) -> str:
-    fields = ", ".join(f"{column}={_short(row[column])}" for column in compared)
-    return f"expected {row['e']}, found {row['f']}: {fields}"
 
 
 def _short(value: object) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from enum import IntEnum
 
-from spark_kafka_sink import errors
-from spark_kafka_sink.errors import KafkaSinkError, LocalError, RecordError
+import spark_kafka_sink as sks
+from spark_kafka_sink.errors import LocalError, RecordError
+from spark_kafka_sink.spark.explain import sink_error
 
 
 class ExitCode(IntEnum):
@@ -28,7 +29,7 @@ HELP = """\
 exit codes: 0 done; 1 failed for another reason (source, Spark); 2 command line, settings, options or columns are wrong;
 3 Kafka was not reached, or not everything was delivered or read back; 4 differences found; 130 interrupted (Ctrl-C);
 143 ended by SIGTERM: publish_stream stops its query and prints its report first, the others end at once.
-spark-submit passes them on in client mode."""
+spark-submit passes them on in client mode. Spark logs warnings and errors only; --conf spark.log.level=INFO shows more."""
 
 
 class SettingsError(Exception):
@@ -44,21 +45,7 @@ class ReadBackError(Exception):
         super().__init__(f"[{self.CODE}] {message}")
 
 
-def _descendants(base: type[KafkaSinkError]) -> Iterator[type[KafkaSinkError]]:
-    yield base
-    for child in base.__subclasses__():
-        yield from _descendants(child)
-
-
-# Spark carries only the text of an exception out of a task, so these codes are all there is to go by. A bad record is no wrong
-# setting: the next run may not have it.
-_SINK_CODES = {
-    kind.code: ExitCode.SETTINGS if issubclass(kind, LocalError) and not issubclass(kind, RecordError) else ExitCode.KAFKA
-    for kind in _descendants(errors.KafkaSinkError)
-}
-_CODES = _SINK_CODES | {ReadBackError.CODE: ExitCode.KAFKA}
-# With the notes that a task adds below: which row it was, and how many rows Kafka has already.
-_CODED_LINE = re.compile(rf"\[({'|'.join(_CODES)})\] .*(?:\n(?:That is row|Kafka has acked) .*)*")
+_READ_BACK = re.compile(rf"\[{ReadBackError.CODE}\] .*")
 
 
 def exit_code_of(error: BaseException) -> ExitCode:
@@ -67,25 +54,28 @@ def exit_code_of(error: BaseException) -> ExitCode:
         return ExitCode.INTERRUPTED
     if isinstance(error, SettingsError):
         return ExitCode.SETTINGS
-    codes = {_CODES[match[1]] for match in _CODED_LINE.finditer(_text(error))}
-    if codes:
-        return min(codes)
+    found = sink_error(error)
+    if found is not None:
+        # A bad record is not a wrong setting: the next run may not have it.
+        is_wrong = isinstance(found, LocalError) and not isinstance(found, RecordError)
+        return ExitCode.SETTINGS if is_wrong else ExitCode.KAFKA
+    if _READ_BACK.search(str(error)):
+        return ExitCode.KAFKA
     # Spark's name for what is wrong with a plan before it runs: columns, expressions, paths, formats. The message of a query
     # that failed later has a class of its own.
     return ExitCode.SETTINGS if type(error).__name__ in ("AnalysisException", "ParseException") else ExitCode.FAILED
 
 
 def explain(error: BaseException) -> str:
-    """What went wrong, without the stack traces around it: the sink's own lines, else the first of Spark's."""
-    text = _text(error)
-    ours = dict.fromkeys(match[0].strip() for match in _CODED_LINE.finditer(text))
-    if ours:
-        return "\n".join(ours)
+    """Returns what went wrong without the stack traces around it: the sink's own error and its link, else Spark's first lines."""
+    found = sks.explain(error)
+    if found.error is not None:
+        return f"[{found.code}] {found.message}\nSee {found.link}"
+    text = str(error)
+    read_back = _READ_BACK.search(text)
+    if read_back is not None:
+        return read_back[0]
     return text.partition("\n\nJVM stacktrace:")[0].partition("\n\tat ")[0].strip() or type(error).__name__
-
-
-def _text(error: BaseException) -> str:
-    return "\n".join([str(error), *getattr(error, "__notes__", [])])
 
 
 def ending(job: Callable[[], ExitCode], *, verbose: bool) -> ExitCode:

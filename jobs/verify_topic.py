@@ -20,6 +20,7 @@ from jobs.outcome import ExitCode, SettingsError, ending
 from jobs.read_back import whole_topic
 from jobs.settings import Settings, load
 from jobs.sources import batch_records
+from spark_kafka_sink.installation import not_installed
 from spark_kafka_sink.spark.options import SinkOptions, sink_options
 from spark_kafka_sink.spark.schema import sink_schema
 
@@ -62,7 +63,7 @@ def _check_confluent_kafka() -> None:
     try:
         import confluent_kafka  # noqa: F401
     except ImportError:
-        raise SettingsError("confluent-kafka is not installed: pip install 'spark-kafka-sink[verify]'") from None
+        raise SettingsError(not_installed("confluent_kafka")) from None
 
 
 def _consumer(settings: Settings, options: SinkOptions) -> dict[str, str]:

@@ -1,12 +1,22 @@
-"""A Kafka sink for PySpark in pure Python: DataFrames go to Kafka as Arrow columns, through a producer of our own.
+"""A Kafka sink for PySpark in pure Python: it sends DataFrames to Kafka as Arrow columns, with its own producer.
 
-Names are imported when they are used: Spark's Python workers need few of them, and the producer alone needs no Spark.
+Names are imported on first use. Spark's Python workers need few of them, and the producer needs no Spark.
 """
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+# pip checks this, but nothing does where the sources are on the path. Any later error would be about syntax.
+if sys.version_info < (3, 11):  # noqa: UP036
+    raise ImportError(
+        f"spark-kafka-sink requires Python 3.11 or newer, and {sys.executable} is Python {sys.version.split()[0]}."
+        " Use a newer Python, in Spark's workers, too: set PYSPARK_PYTHON."
+    )
+
+from spark_kafka_sink.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from spark_kafka_sink import errors
@@ -26,6 +36,7 @@ if TYPE_CHECKING:
     from spark_kafka_sink.records.columns import RecordColumns
     from spark_kafka_sink.spark.check import check
     from spark_kafka_sink.spark.checks.report import CheckLine, CheckReport
+    from spark_kafka_sink.spark.explain import Explanation, explain
     from spark_kafka_sink.spark.foreach_batch import foreach_batch
     from spark_kafka_sink.spark.metrics import DeliveryMetrics
     from spark_kafka_sink.spark.partition_writer import partition_writer
@@ -40,6 +51,7 @@ __all__ = [
     "ConsumerGroupMetadata",
     "DeliveryMetrics",
     "DeliveryReport",
+    "Explanation",
     "KafkaSinkError",
     "Node",
     "OffsetAndMetadata",
@@ -60,6 +72,7 @@ __all__ = [
     "TaskReport",
     "check",
     "errors",
+    "explain",
     "foreach_batch",
     "partition_writer",
     "producer_config",
@@ -75,6 +88,7 @@ _HOME = {
     "ConsumerGroupMetadata": "producer.transactions.offsets",
     "DeliveryMetrics": "spark.metrics",
     "DeliveryReport": "producer.report",
+    "Explanation": "spark.explain",
     "KafkaSinkError": "errors",
     "Node": "client.cluster",
     "OffsetAndMetadata": "producer.transactions.offsets",
@@ -95,6 +109,7 @@ _HOME = {
     "TaskReport": "spark.publish",
     "check": "spark.check",
     "errors": "errors",
+    "explain": "spark.explain",
     "foreach_batch": "spark.foreach_batch",
     "partition_writer": "spark.partition_writer",
     "producer_config": "config",
@@ -103,9 +118,15 @@ _HOME = {
 }
 
 
+# They work without pyarrow and numpy.
+_NEED_NO_LIBRARIES = ("config", "errors")
+
+
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if _HOME[name] not in _NEED_NO_LIBRARIES:
+        import_module(f"{__name__}.installation").check_libraries()
     home = import_module(f"{__name__}.{_HOME[name]}")
     value = home if name == _HOME[name] else getattr(home, name)
     globals()[name] = value

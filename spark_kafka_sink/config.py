@@ -1,7 +1,7 @@
-"""Every producer option once: name, type, range, default, Java's default, what it does.
+"""All producer options: name, type, range, default, Java's default and description.
 
-Names and units are those of Java's `ProducerConfig`. The fields of `ProducerConfig` below are the table: docs/options.md,
-parsing and error texts are all made from it. Where a default or what an option does differs from Java, `differs` says why.
+Names and units are those of Java's `ProducerConfig`. The fields of `ProducerConfig` below are the table from which
+docs/options.md, parsing and error messages are generated. `differs` says how and why an option differs from Java's.
 """
 
 from __future__ import annotations
@@ -43,231 +43,248 @@ from spark_kafka_sink.security_config import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig:
-    """The settings of one producer, checked; `producer_config` makes one. Its fields are the options of docs/options.md.
+    """Validated settings of one producer, made by `producer_config`. Its fields are the options in docs/options.md.
 
-    Immutable and hashable: equal settings share a producer in a Python worker. Java's ProducerConfig.
+    Instances are immutable and hashable: a Python worker shares one producer among equal settings. Java's ProducerConfig.
     """
 
     bootstrap_servers: tuple[str, ...] = declared(
-        "bootstrap.servers", SERVERS, REQUIRED, "Brokers to ask first, host:port with commas between."
+        "bootstrap.servers", SERVERS, REQUIRED, "Comma-separated list of brokers (host:port) to connect to first."
     )
     client_id: str = declared(
         "client.id",
         TEXT,
         "spark-kafka-sink",
-        "Name for the broker's logs and quotas.",
+        "Client name in broker logs and quotas.",
         java="",
-        differs="Java numbers producers (producer-1, producer-2); one name for all tells a broker's quotas whose they are.",
+        differs="Java numbers its producers (producer-1, producer-2). A fixed name lets one broker quota apply to all of them.",
     )
-    acks: int = declared("acks", ACKS, -1, "Who must have a batch before it counts: all (-1), the leader (1), nobody (0).")
+    acks: int = declared(
+        "acks", ACKS, -1, "Which replicas must have a batch before it is acknowledged: all (-1), the leader (1) or none (0)."
+    )
     enable_idempotence: bool = declared(
-        "enable.idempotence", BOOLEAN, True, "Number the batches, so that a retry is never stored twice or out of order."
+        "enable.idempotence", BOOLEAN, True, "Number the batches, so that a retry never stores a record twice or out of order."
     )
     batch_size: int = declared(
         "batch.size",
         integer(0),
         512 * 1024,
-        "Bytes at which a partition's batch is full, before compression.",
+        "Maximum size of a partition's batch, in bytes before compression.",
         java=16384,
-        differs="Java takes buffer.memory by whole batches; here by the chunks of 16 KiB that are filled, so a large batch costs"
-        " nothing idle, and there are fewer and larger requests. Java fills batches by the compressed size that it expects.",
+        differs="Larger batches mean fewer requests. Java reserves whole batches of buffer.memory; here a batch reserves only "
+        "the 16 KiB chunks that it fills. Java limits the estimated compressed size.",
     )
     linger_ms: int = declared(
         "linger.ms",
         MILLISECONDS,
         5,
-        "How long a batch waits for more records, in ms; a flush does not wait.",
-        differs="In Spark's tasks the default is 1000: a task ends with a flush, so nobody waits for it, and after 5 ms batches"
-        " of topics with many partitions are still tiny.",
+        "Time a batch waits for more records, in ms. A flush sends it at once.",
+        differs="The default is 1000 in Spark tasks. A task ends with a flush, so nothing waits for the linger, and 5 ms leaves "
+        "batches of topics with many partitions tiny.",
     )
     buffer_memory: int = declared(
         "buffer.memory",
         integer(0, INT64_MAX),
         32 * 1024 * 1024,
-        "Bytes of records that may wait or be in flight.",
-        differs="In Spark each Python worker has as much.",
+        "Memory for records that wait or are in flight, in bytes.",
+        differs="In Spark, each Python worker has its own buffer.",
     )
     max_request_size: int = declared(
         "max.request.size",
         integer(0),
         1024 * 1024,
-        "Bytes that a record, before compression, and a Produce request may have at most. A batch that is larger even when it is"
-        " compressed goes in a request of its own.",
+        "Maximum size of a Produce request, and of a record before compression, in bytes. A batch that is larger even "
+        "when compressed is sent in a request of its own.",
     )
     max_block_ms: int = declared(
-        "max.block.ms", MILLISECONDS, 60_000, "How long an append may wait for metadata and for memory, in ms."
+        "max.block.ms", MILLISECONDS, 60_000, "Time an append may wait for metadata and for memory, in ms."
     )
     delivery_timeout_ms: int = declared(
-        "delivery.timeout.ms", integer(0), 120_000, "From append to success or failure, retries included, in ms."
+        "delivery.timeout.ms", integer(0), 120_000, "Time limit from append to acknowledgement, including retries, in ms."
     )
     request_timeout_ms: int = declared(
-        "request.timeout.ms", integer(0), 30_000, "How long a request waits for its answer, in ms."
+        "request.timeout.ms", integer(0), 30_000, "Time limit for the response to a request, in ms."
     )
-    retries: int = declared("retries", integer(0), INT32_MAX, "How often a batch is sent again after a passing error.")
-    retry_backoff_ms: int = declared("retry.backoff.ms", MILLISECONDS, 100, "First wait before a retry, in ms.")
-    retry_backoff_max_ms: int = declared("retry.backoff.max.ms", MILLISECONDS, 1000, "Longest wait before a retry, in ms.")
+    retries: int = declared("retries", integer(0), INT32_MAX, "Maximum number of retries of a batch after transient errors.")
+    retry_backoff_ms: int = declared("retry.backoff.ms", MILLISECONDS, 100, "Initial wait before a retry, in ms.")
+    retry_backoff_max_ms: int = declared("retry.backoff.max.ms", MILLISECONDS, 1000, "Maximum wait before a retry, in ms.")
     reconnect_backoff_ms: int = declared(
-        "reconnect.backoff.ms", MILLISECONDS, 50, "First wait before connecting to a broker again, in ms."
+        "reconnect.backoff.ms", MILLISECONDS, 50, "Initial wait before reconnecting to a broker, in ms."
     )
     reconnect_backoff_max_ms: int = declared(
-        "reconnect.backoff.max.ms", MILLISECONDS, 1000, "Longest wait before connecting to a broker again, in ms."
+        "reconnect.backoff.max.ms", MILLISECONDS, 1000, "Maximum wait before reconnecting to a broker, in ms."
     )
     max_in_flight: int = declared(
-        "max.in.flight.requests.per.connection", integer(1), 5, "Requests a broker may owe us; at most 5 with idempotence."
+        "max.in.flight.requests.per.connection",
+        integer(1),
+        5,
+        "Maximum number of requests in flight per broker; at most 5 with idempotence.",
     )
-    compression_type: str = declared("compression.type", CODECS, "none", "How batches are compressed.")
+    compression_type: str = declared("compression.type", CODECS, "none", "Compression codec for batches.")
     compression_gzip_level: int = declared(
-        "compression.gzip.level", integer(-1, 9), -1, "1 fast to 9 small; 0 stores; -1 is zlib's own.", differs="Java refuses 0."
+        "compression.gzip.level",
+        integer(-1, 9),
+        -1,
+        "gzip level: 1 (fast) to 9 (small). 0 stores without compression; -1 is zlib's default.",
+        differs="Java rejects 0.",
     )
     compression_lz4_level: int = declared(
         "compression.lz4.level",
         integer(-65537, 16),
         # 1,432 against 628 MB/s on rows of 100 B of hexadecimal digits, 1,414 against 1,262 on JSON.
         -3,
-        "LZ4 frame level: 0 fast, 3 to 16 high compression, below 0 faster (acceleration).",
+        "LZ4 frame level: 0 is fast, 3 to 16 compress better, negative levels are faster (acceleration).",
         java=9,
         # Lz4BlockOutputStream's constructor
-        differs="Java takes 1 to 17, and its 9 is lz4-java's fast compressor, which is like 0 here; -3 is up to twice as fast on"
-        " rows of 100 B for 1 to 6 % of size.",
+        differs="Java accepts 1 to 17, and its default 9 is lz4-java's fast compressor, which is like 0 here. -3 is up to twice "
+        "as fast on rows of 100 B and produces 1 to 6 % more bytes.",
     )
     compression_zstd_level: int = declared(
         "compression.zstd.level",
         integer(-131072, 22),
         1,
-        "Below 0 fast, 22 small.",
+        "zstd level: negative levels are fast, 22 is the smallest.",
         java=3,
-        # with the smaller tables that records/compression.py asks for
-        differs="1 is 1.2 to 1.7 times as fast as 3 and, with tables made for batches, no larger.",
+        # with the smaller tables that records/compression.py requests
+        differs="1 is 1.2 to 1.7 times as fast as 3. With tables sized for batches its output is no larger.",
     )
     key_serializer: object = declared(
         "key.serializer",
         PLUGIN,
         None,
-        "What makes bytes of a key: [names](serializers.md); without it bytes stay as they are and text becomes UTF-8.",
+        "[Serializer](serializers.md) for keys. By default bytes are sent as they are, and text as UTF-8.",
         java=REQUIRED,
-        differs="Java has no default, and knows class names only.",
+        differs="Java has no default and accepts only class names.",
     )
     value_serializer: object = declared(
         "value.serializer",
         PLUGIN,
         None,
-        "What makes bytes of a value: [names](serializers.md); without it bytes stay as they are and text becomes UTF-8.",
+        "[Serializer](serializers.md) for values. By default bytes are sent as they are, and text as UTF-8.",
         java=REQUIRED,
-        differs="Java has no default, and knows class names only.",
+        differs="Java has no default and accepts only class names.",
     )
     serializer_encoding: str = declared(
-        "serializer.encoding", TEXT, "UTF-8", "Encoding of the string serializer, for keys and values."
+        "serializer.encoding", TEXT, "UTF-8", "Encoding of the string serializer for keys and values."
     )
     key_serializer_encoding: str | None = declared(
-        "key.serializer.encoding", TEXT, None, "Encoding of keys, if not serializer.encoding."
+        "key.serializer.encoding", TEXT, None, "Encoding for keys. Defaults to serializer.encoding."
     )
     value_serializer_encoding: str | None = declared(
-        "value.serializer.encoding", TEXT, None, "Encoding of values, if not serializer.encoding."
+        "value.serializer.encoding", TEXT, None, "Encoding for values. Defaults to serializer.encoding."
     )
     list_key_serde_inner: object = declared(
-        "default.list.key.serde.inner", PLUGIN, None, "What the list serializer makes bytes of a key's elements with."
+        "default.list.key.serde.inner", PLUGIN, None, "Serializer of the elements, if key.serializer is the list serializer."
     )
     list_value_serde_inner: object = declared(
-        "default.list.value.serde.inner", PLUGIN, None, "What the list serializer makes bytes of a value's elements with."
+        "default.list.value.serde.inner", PLUGIN, None, "Serializer of the elements, if value.serializer is the list serializer."
     )
     interceptor_classes: tuple[object, ...] = declared(
         "interceptor.classes",
         PLUGINS,
         (),
-        "ProducerInterceptors, called in this order.",
-        differs="Java knows class names only, and calls for each record; here also for each batch of columns.",
+        "ProducerInterceptor classes, called in this order.",
+        differs="Java accepts only class names, and calls interceptors for each record. Here they are also called once per batch "
+        "of columns.",
     )
     partitioner_class: object = declared(
         "partitioner.class",
         PLUGIN,
         None,
-        "What chooses partitions: [names](partitioners.md); without it murmur2 of the key, or by bytes without a key.",
-        differs="Java knows class names only; here librdkafka's and Sarama's have names too.",
+        "[Partitioner](partitioners.md). By default murmur2 of the key; records without a key are distributed by bytes.",
+        differs="Java accepts only class names. Here the partitioners of librdkafka and Sarama have names too.",
     )
     partitioner_ignore_keys: bool = declared(
-        "partitioner.ignore.keys", BOOLEAN, False, "Choose partitions by bytes written even for records with a key."
+        "partitioner.ignore.keys", BOOLEAN, False, "Ignore keys when choosing partitions, and distribute all records by bytes."
     )
     partitioner_adaptive: bool = declared(
         "partitioner.adaptive.partitioning.enable",
         BOOLEAN,
         True,
-        "Without a key, send less to partitions whose brokers are slow (those with longer queues).",
-        differs="Java looks at the queues in each round of its sender; here when another partition is chosen, at most every"
-        " 10 ms: 1,000 queues take 0.1 ms.",
+        "For records without a key, prefer partitions whose brokers are fast (those with short queues).",
+        differs="Java inspects the queues in each round of its sender. Here they are inspected at the next choice of a "
+        "partition, at most every 10 ms: 1,000 queues take 0.1 ms.",
     )
     partitioner_availability_timeout_ms: int = declared(
         "partitioner.availability.timeout.ms",
         MILLISECONDS,
         0,
-        "Without a key, leave out partitions whose broker has taken nothing for so long, in ms; 0 never.",
-        differs="Java compares when a broker was last ready and when it took something; here it is how long batches have waited"
-        " that could be sent, as queues that wait for an answer are not ready.",
+        "For records without a key, skip partitions whose broker has accepted nothing for this time, in ms. 0 never skips any.",
+        differs="Java compares when a broker was last ready and when it last accepted something. Here queues that wait for a "
+        "response are not ready, so the age of sendable batches counts.",
     )
     metadata_max_age_ms: int = declared(
-        "metadata.max.age.ms", MILLISECONDS, 300_000, "Age at which metadata is asked for again, in ms."
+        "metadata.max.age.ms", MILLISECONDS, 300_000, "Maximum age of metadata before it is refreshed, in ms."
     )
     metadata_max_idle_ms: int = declared(
-        "metadata.max.idle.ms", integer(5000, INT64_MAX), 300_000, "How long an unused topic is kept in metadata, in ms."
+        "metadata.max.idle.ms", integer(5000, INT64_MAX), 300_000, "Time an unused topic stays in the metadata, in ms."
     )
     metadata_recovery_strategy: str = declared(
         "metadata.recovery.strategy",
         RECOVERY,
         "rebootstrap",
-        "What to do when no known broker can be reached: ask bootstrap.servers again, or nothing.",
-        differs="Java forgets the known brokers and topics then; here bootstrap.servers are asked beside them, so that a rolling"
-        " restart cuts no connection and no append waits for its topic again.",
+        "What to do if no known broker can be reached: rebootstrap asks bootstrap.servers again, none does not.",
+        differs="Java then discards the known brokers and topics. Here bootstrap.servers are asked as well, so a rolling restart "
+        "closes no connection and no append waits for its topic again.",
     )
     metadata_recovery_trigger_ms: int = declared(
         "metadata.recovery.rebootstrap.trigger.ms",
         MILLISECONDS,
         300_000,
-        "Ask bootstrap.servers again when metadata could not be had from known brokers for so long, in ms.",
+        "Time without metadata from known brokers after which bootstrap.servers are asked again, in ms.",
     )
     connections_max_idle_ms: int = declared(
         "connections.max.idle.ms",
         integer(-1, INT64_MAX),
         540_000,
-        "Idle time after which a connection is closed, in ms; -1 never.",
+        "Idle time after which a connection is closed, in ms. -1 never closes it.",
     )
     connection_setup_timeout_ms: int = declared(
-        "socket.connection.setup.timeout.ms", MILLISECONDS, 10_000, "How long one connect may take at first, in ms."
+        "socket.connection.setup.timeout.ms", MILLISECONDS, 10_000, "Initial time limit for one connection attempt, in ms."
     )
     connection_setup_timeout_max_ms: int = declared(
-        "socket.connection.setup.timeout.max.ms", MILLISECONDS, 30_000, "How long one connect may take after failures, in ms."
+        "socket.connection.setup.timeout.max.ms",
+        MILLISECONDS,
+        30_000,
+        "Maximum time limit for one connection attempt after repeated failures, in ms.",
     )
     send_buffer_bytes: int = declared(
         "send.buffer.bytes",
         integer(-1),
         -1,
-        "SO_SNDBUF; -1 leaves it to the system.",
+        "Socket send buffer (SO_SNDBUF) in bytes. -1 leaves it to the operating system.",
         java=131072,
-        differs="The system grows it with the connection: a request of 1 MB goes out in 1 or 2 calls where 128 KiB took 4 or 5.",
+        differs="The operating system grows the buffer: a request of 1 MB takes 1 or 2 calls, where 128 KiB took 4 or 5.",
     )
-    receive_buffer_bytes: int = declared("receive.buffer.bytes", integer(-1), 32768, "SO_RCVBUF; -1 leaves it to the system.")
+    receive_buffer_bytes: int = declared(
+        "receive.buffer.bytes",
+        integer(-1),
+        32768,
+        "Socket receive buffer (SO_RCVBUF) in bytes. -1 leaves it to the operating system.",
+    )
     transactional_id: str | None = declared(
         "transactional.id",
         FILLED,
         None,
-        "Makes the producer transactional; only one producer at a time may have an id, the latest one. Needs idempotence.",
+        "Makes the producer transactional. A new producer with the same id fences the previous one. Requires idempotence.",
     )
     transaction_timeout_ms: int = declared(
         "transaction.timeout.ms",
         integer(1),
         60_000,
-        "How long a transaction may be open before its coordinator aborts it, in ms; brokers set a limit"
-        " (transaction.max.timeout.ms).",
+        "Time after which the coordinator aborts an open transaction, in ms. Brokers limit it (transaction.max.timeout.ms).",
     )
-    metrics_num_samples: int = declared("metrics.num.samples", integer(1), 2, "Windows that rates, averages and maxima span.")
-    metrics_sample_window_ms: int = declared(
-        "metrics.sample.window.ms", MILLISECONDS, 30_000, "Length of one such window, in ms."
+    metrics_num_samples: int = declared(
+        "metrics.num.samples", integer(1), 2, "Number of windows that rates, averages and maxima span."
     )
+    metrics_sample_window_ms: int = declared("metrics.sample.window.ms", MILLISECONDS, 30_000, "Length of one window, in ms.")
     security: SecurityConfig = field(default=PLAINTEXT)
 
     def __post_init__(self) -> None:
         _check_together(self)
 
     def settings(self) -> dict[str, object]:
-        """Every option's value by its name: what serializers, partitioners and interceptors are configured with."""
+        """Returns the value of every option by name, as passed to serializers, partitioners and interceptors."""
         return {name: getattr(self, field_name) for name, field_name in _FIELD_OF.items()} | self.security.settings()
 
 
@@ -276,29 +293,35 @@ OPTIONS: Mapping[str, Option] = {f.metadata["option"].name: f.metadata["option"]
 
 
 def producer_config(settings: Mapping[str, object]) -> ProducerConfig:
-    """The settings of a producer from Kafka's own option names.
+    """Returns the settings of a producer from Kafka option names.
 
-    settings: values by those names, of their type or as text, durations in ms and sizes in bytes. References such as
-    `${env:NAME}` are read here, those of texts of security only where they are used.
+    As in Java, an idempotence default gives way to acks, retries or in-flight settings that rule it out. An explicit
+    enable.idempotence=true does not.
 
-    Raises `OptionError` for an unknown name (with the nearest known one), a wrong type or range, or options that exclude
-    each other. As in Java, idempotence that was not asked for gives way to acks, retries or in-flight settings that rule it
-    out; idempotence that was asked for does not.
+    Args:
+        settings: values by option name, typed or as text, with durations in ms and sizes in bytes. References such as
+            `${env:NAME}` are resolved here; those in security options are resolved on use.
+
+    Raises:
+        OptionError: An option is unknown (the error suggests the nearest name), its value has a wrong type or range, or options
+            contradict each other.
     """
     if not isinstance(settings, Mapping):
-        raise OptionError(f"settings must be a mapping of option names and values, there is {type(settings).__name__}")
+        raise OptionError(f"settings must be a mapping from option names to values, not {type(settings).__name__}")
     for name in settings:
         if name not in OPTIONS and not is_security_option(name):
             raise OptionError(f"unknown option {name}{nearest(name, [*OPTIONS, *SECURITY_NAMES])}", option=name)
     if "bootstrap.servers" not in settings:
-        raise OptionError("option bootstrap.servers is required: host:port of a broker", option="bootstrap.servers")
+        raise OptionError(
+            "option bootstrap.servers is required: set host:port of at least one broker", option="bootstrap.servers"
+        )
     providers = providers_of(settings)
     values = {
         _FIELD_OF[name]: read_option(OPTIONS[name], value, providers) for name, value in settings.items() if name in OPTIONS
     }
     if "enable.idempotence" not in settings and _rules_out_idempotence(values):
         values["enable_idempotence"] = False
-    # Java: delivery.timeout.ms that was not set is raised to what linger and request timeout need.
+    # As in Java, a delivery.timeout.ms that was not set is raised to linger.ms + request.timeout.ms.
     if "delivery.timeout.ms" not in settings:
         defaults: dict[str, Any] = {name: OPTIONS[option].default for option, name in _FIELD_OF.items()} | values
         least = defaults["linger_ms"] + defaults["request_timeout_ms"]
@@ -308,10 +331,11 @@ def producer_config(settings: Mapping[str, object]) -> ProducerConfig:
 
 
 def check_transactional(config: ProducerConfig) -> None:
-    """OptionError for a producer that cannot write in transactions."""
+    """Raises OptionError if the producer does not support transactions."""
     if not config.enable_idempotence:
         raise OptionError(
-            "option enable.idempotence: transactions need it, and so acks=all, retries and at most 5 requests in flight",
+            "option enable.idempotence: transactions require idempotence, which requires acks=all, retries and at most 5 "
+            "requests in flight",
             option="enable.idempotence",
         )
 
@@ -329,7 +353,7 @@ def _check_together(config: ProducerConfig) -> None:
             (config.max_in_flight > 5, "max.in.flight.requests.per.connection", "at most 5"),
         ):
             if wrong:
-                raise OptionError(f"option {name}: enable.idempotence=true needs it to be {wanted}", option=name)
+                raise OptionError(f"option {name}: must be {wanted} with enable.idempotence=true", option=name)
     elif config.transactional_id is not None:
         check_transactional(config)
     least = min(config.linger_ms + config.request_timeout_ms, INT32_MAX)

@@ -1,10 +1,10 @@
-"""`sasl.jaas.config`: Java's login line, as people paste it.
+"""Parser for `sasl.jaas.config`, the login line of Java clients.
 
-The grammar is that of Kafka's JaasConfig, which reads with Java's StreamTokenizer. Where Java refuses what has one meaning only
-(no semicolon at the end, numbers without quotes, the `KafkaClient { ... };` around it), this parser accepts it. Where Java drops
-text without a word (a quote that is not closed, `/` outside of quotes), it refuses.
+The grammar is that of Kafka's JaasConfig, which uses Java's StreamTokenizer. This parser accepts some unambiguous text that Java
+rejects: a missing final semicolon, unquoted numbers, and the surrounding `KafkaClient { ... };`. It rejects text that Java
+silently drops, such as an unclosed quote or `/` outside quotes.
 
-No error quotes anything of the text: where quotes are wrong, any part of it may be a part of the password.
+Errors never quote the text: if quotes are wrong, any part of it may belong to the password.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ LOGIN_MODULES: Final[Mapping[str, tuple[str, ...]]] = {
     "Krb5LoginModule": ("GSSAPI",),
     "IAMLoginModule": ("AWS_MSK_IAM",),
 }
-"""The mechanisms of each login module, by the last part of its class name: what is before it differs with the shading."""
+"""The mechanisms of each login module, by its class name without the package, which depends on shading."""
 
 _FLAGS: Final = ("required", "requisite", "sufficient", "optional")
 
-# A reference, ${env:NAME}, is a part of a word: Kafka has put its value there before it parses.
+# A reference, ${env:NAME}, is part of a word. Kafka substitutes it before it parses.
 _TOKEN: Final = re.compile(
     r"""
       (?P<blank> \s+ | \\ \r?\n | //[^\r\n]* | /\*.*?\*/ )
@@ -47,61 +47,66 @@ _ESCAPED: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "
 
 @dataclass(frozen=True, slots=True)
 class JaasConfig:
-    """What a login line says. login_module: the last part of the class name. options: by name; their repr hides the values."""
+    """A parsed login line.
+
+    Attributes:
+        login_module: class name without the package.
+        options: values by name; the repr hides the values.
+    """
 
     login_module: str
     options: Mapping[str, str]
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
-        """The mechanisms that the login module is for."""
+        """The mechanisms that the login module supports."""
         return LOGIN_MODULES[self.login_module]
 
 
 class _Token(NamedTuple):
-    """A sign, or text of a word or between quotes."""
+    """A punctuation character, or the text of a word or quoted string."""
 
     sign: str
     text: str
 
 
 def parse_jaas(text: str) -> JaasConfig:
-    """Parses `class required name="value" ...;`. References in values stay as they are.
+    """Parses `class required name="value" ...;`. References in values are not resolved.
 
-    Raises OptionError that says what is wrong and quotes nothing of the text.
+    Raises OptionError if the text is invalid. The error quotes nothing of the text.
     """
     tokens = list(_tokens(text))
     if not tokens:
-        raise _wrong("it is empty: a login module's class comes first")
+        raise _wrong("it is empty; must begin with the class of a login module")
     if len(tokens) > 1 and not tokens[0].sign and tokens[1].sign == "{":  # KafkaClient { ... };
         tokens = tokens[2:]
         end = next((place for place, token in enumerate(tokens) if token.sign == "}"), None)
         if end is None:
-            raise _wrong("the { after the context's name is not closed")
+            raise _wrong("the { after the context name is not closed")
         if any(token.sign != ";" for token in tokens[end + 1 :]):
-            raise _wrong("there is more than one login context, and only KafkaClient's may be given")
+            raise _wrong("there is more than one login context; only KafkaClient is allowed")
         tokens = tokens[:end]
     end = next((place for place, token in enumerate(tokens) if token.sign == ";"), len(tokens))
     if any(token.sign != ";" for token in tokens[end + 1 :]):
-        raise _wrong("there is more than one login module, or text after the semicolon that ends it")
+        raise _wrong("there is more than one login module, or text after the final semicolon")
     return _entry(tokens[:end])
 
 
 def _entry(tokens: list[_Token]) -> JaasConfig:
     if not tokens or tokens[0].sign:
-        raise _wrong("a login module's class must come first")
+        raise _wrong("it must begin with the class of a login module")
     module = tokens[0].text.rpartition(".")[2]
     if module not in LOGIN_MODULES:
-        raise _wrong(f"the login module's class is not one of {', '.join(LOGIN_MODULES)}, in whatever package")
+        raise _wrong(f"the login module's class must be one of {', '.join(LOGIN_MODULES)}, in any package")
     if len(tokens) < 2 or tokens[1].text.lower() not in _FLAGS:
-        raise _wrong("after the login module's class there must be `required`")
+        raise _wrong("the login module's class must be followed by `required`")
     options: HiddenValues[str] = HiddenValues()
     rest = tokens[2:]
     for place in range(0, len(rest), 3):
         name, *value = rest[place : place + 3]
         which = f"option {place // 3 + 1} of {module}"
         if name.sign or len(value) < 2 or value[0].sign != "=" or value[1].sign:
-            raise _wrong(f'{which} is not name="value"; a quote inside of a value is written \\"')
+            raise _wrong(f'{which} is not name="value"; escape a quote inside a value as \\"')
         options[name.text] = value[1].text
     return JaasConfig(module, options)
 
@@ -112,8 +117,8 @@ def _tokens(text: str) -> Iterator[_Token]:
         match = _TOKEN.match(text, place)
         if match is None:
             if text[place] in "\"'":
-                raise _wrong('a quoted value must end on its line; a quote inside of it is written \\", a backslash \\\\')
-            raise _wrong(f"the character at position {place + 1} must be between quotes")
+                raise _wrong('a quoted value must end on the same line; escape a quote inside it as \\", a backslash as \\\\')
+            raise _wrong(f"the character at position {place + 1} must be inside quotes")
         place = match.end()
         if match.lastgroup in ("double", "single"):
             yield _Token("", _ESCAPE.sub(_unescaped, match[match.lastgroup]))

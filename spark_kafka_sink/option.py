@@ -1,4 +1,4 @@
-"""What an option is: its name, what values it takes and how they are read, its default, Java's, and what it does."""
+"""Declaration of an option: its name, accepted values, default, Java's default, and description."""
 
 from __future__ import annotations
 
@@ -12,18 +12,22 @@ from spark_kafka_sink.errors import OptionError
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 
-# Option.default and Option.java where there is no default.
+# Option.default and Option.java if there is no default.
 REQUIRED: Any = object()
-# Option.java where Java has no such option.
+# Option.java if Java has no such option.
 ABSENT: Any = object()
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A type with its range: what is wanted, in words, and how a value is read; reading raises ValueError for anything else.
+    """A type with a range of values.
 
-    words: how values are written that are not written as they are. is_secret: a value must not be seen, in no error either.
-    keeps_references: references such as `${env:NAME}` stay in a value until it is used; elsewhere they are read first.
+    Attributes:
+        wanted: description of the accepted values, for error messages.
+        read: returns the parsed value; raises ValueError if it is not accepted.
+        words: values that are written as words, by word.
+        is_secret: no error may show the value.
+        keeps_references: references such as `${env:NAME}` are kept until the value is used. Otherwise they are resolved first.
     """
 
     wanted: str
@@ -33,7 +37,7 @@ class Kind:
     keeps_references: bool = False
 
     def text(self, value: object) -> str:
-        """A value as a user writes it."""
+        """Returns a value as users write it."""
         if isinstance(value, tuple):
             return ",".join(str(part) for part in value)
         return next((word for word, meaning in self.words.items() if meaning == value), str(value))
@@ -41,10 +45,13 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """What is known of one option.
+    """One option.
 
-    default, java: the default here and Java's, as values are read; None: not set; REQUIRED: there is none.
-    doc: what it does. differs: what Java does differently, and why we do not; empty where it does the same.
+    Attributes:
+        default: parsed default. None means not set; REQUIRED means that there is no default.
+        java: Java's default, likewise; ABSENT if Java has no such option.
+        doc: description.
+        differs: how Java differs, and the reason; empty if it does not.
     """
 
     name: str
@@ -55,7 +62,7 @@ class Option:
     differs: str = ""
 
     def parse(self, value: object) -> Any:
-        """The value as the producer uses it. OptionError for one that is not of its kind."""
+        """Returns the parsed value. Raises OptionError if it is not accepted."""
         try:
             return self.kind.read(value)
         except ValueError:
@@ -67,7 +74,7 @@ _AS_HERE: Any = object()
 
 
 def declared(name: str, kind: Kind, default: object, doc: str, *, java: object = _AS_HERE, differs: str = "") -> Any:
-    """Returns a dataclass field that declares an option. Such a dataclass is a table of options: see config.py."""
+    """Returns a dataclass field that declares an option. A dataclass of such fields is a table of options; see config.py."""
     option = Option(name, kind, default, default if java is _AS_HERE else java, doc, differs)
     if default is REQUIRED:
         return field(metadata={"option": option})
@@ -75,13 +82,13 @@ def declared(name: str, kind: Kind, default: object, doc: str, *, java: object =
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """`; did you mean X?`, or nothing when no known name is near."""
+    """Returns `; did you mean X?`, or an empty string if no known name is similar."""
     close = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean {close[0]}?" if close else ""
 
 
 def integer(low: int, high: int = INT32_MAX) -> Kind:
-    """An integer or its decimal text, between `low` and `high`, both included."""
+    """Accepts an integer or its decimal text, from `low` to `high` inclusive."""
 
     def read(value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int | str) or not low <= int(value) <= high:
@@ -92,7 +99,7 @@ def integer(low: int, high: int = INT32_MAX) -> Kind:
 
 
 def number(low: float, high: float) -> Kind:
-    """A number or its decimal text, between `low` and `high`, both included."""
+    """Accepts a number or its decimal text, from `low` to `high` inclusive."""
 
     def read(value: object) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float | str) or not low <= float(value) <= high:
@@ -103,7 +110,7 @@ def number(low: float, high: float) -> Kind:
 
 
 def one_of(**meanings: object) -> Kind:
-    """One of some words, in any case, each with what it means."""
+    """Accepts one of the given words in any case, and reads it as its meaning."""
 
     def read(value: object) -> object:
         text = str(value).strip().lower()
@@ -115,7 +122,7 @@ def one_of(**meanings: object) -> Kind:
 
 
 def one_name_of(*names: str) -> Kind:
-    """One of some names in any case, which is read as it is written here."""
+    """Accepts one of the given names in any case, and reads it in the spelling given here."""
     by_lower = {name.lower(): name for name in names}
 
     def read(value: object) -> str:
@@ -141,8 +148,10 @@ def _filled(value: object) -> str:
 
 
 def _servers(value: object) -> tuple[str, ...]:
-    """`host:port,host:port` or a sequence of `host:port`; an IPv6 host stands in brackets. As in Java (Utils.getHost) a protocol
-    in front, as listeners have it, is passed over: security.protocol says what is spoken."""
+    """Accepts `host:port,host:port` or a sequence of `host:port`. IPv6 addresses are in brackets.
+
+    As in Java (Utils.getHost), a protocol prefix such as SSL:// is ignored: security.protocol decides.
+    """
     parts = value.split(",") if isinstance(value, str) else value if isinstance(value, list | tuple) else ()
     servers = tuple(str(part).strip().rpartition("://")[2] for part in parts if str(part).strip())
     for server in servers:
@@ -158,25 +167,25 @@ def _servers(value: object) -> tuple[str, ...]:
 
 
 def _plugin(value: object) -> object:
-    """A name, a class or an object; what it stands for is known where it is used."""
+    """Accepts a name, a class or an object. The user of the option resolves it."""
     if value is None or isinstance(value, bool | int | float | list | tuple | dict) or not value:
         raise ValueError
     return value.strip() if isinstance(value, str) else value
 
 
 def _plugins(value: object) -> tuple[object, ...]:
-    """Names with commas between, or a sequence of names, classes and objects."""
+    """Accepts comma-separated names, or a sequence of names, classes and objects."""
     parts = value.split(",") if isinstance(value, str) else value if isinstance(value, list | tuple) else (value,)
     return tuple(_plugin(part) for part in parts if not (isinstance(part, str) and not part.strip()))
 
 
 MILLISECONDS = integer(0, INT64_MAX)
 TEXT = Kind("a string", _text)
-FILLED = Kind("one or more characters", _filled)  # Java's NonEmptyString
+FILLED = Kind("a non-empty string", _filled)  # Java's NonEmptyString
 BOOLEAN = one_of(true=True, false=False)
 CODECS = one_of(**{name: name for name in ("none", "gzip", "snappy", "lz4", "zstd")})
 ACKS = one_of(**{"all": -1, "-1": -1, "0": 0, "1": 1})  # all is -1, as on the wire
-SERVERS = Kind("a list of host:port with commas between", _servers)
+SERVERS = Kind("a comma-separated list of host:port", _servers)
 PLUGIN = Kind("a short name, a dotted name, a class or an object", _plugin)
-PLUGINS = Kind("dotted names with commas between, or a list of classes or objects", _plugins)
+PLUGINS = Kind("a comma-separated list of dotted names, or a list of classes or objects", _plugins)
 RECOVERY = one_of(rebootstrap="rebootstrap", none="none")

@@ -1,4 +1,4 @@
-"""Java's properties files: `name=value` lines with escapes, as `java.util.Properties.load` reads them."""
+"""Parser for Java properties files: `name=value` lines with escapes, as `java.util.Properties.load` reads them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Final
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _ESCAPE: Final = re.compile(r"\\(u.{0,4}|.|$)", re.DOTALL)
 _BLANK: Final = " \t\f"
-# A backslash escapes the sign that would end the name.
+# A backslash escapes a character that would otherwise end the name.
 _NAME: Final = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*(?:([=:])[ \t\f]*)?(.*)", re.DOTALL)
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Returns the values of a properties file by name; of a name that occurs twice, the last.
+    """Returns the values of a properties file by name. If a name occurs twice, the last value counts.
 
-    Raises ValueError for an escape that is cut short. It says the line's number, and nothing that the file holds.
+    Raises ValueError for an incomplete escape. The error has the line number but nothing from the file.
     """
     found = {}
     for number, line in _logical_lines(text):
@@ -28,22 +28,24 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def lines_without_sign(text: str) -> list[int]:
-    """Returns the numbers of the lines that have a name and neither `=`, `:` nor a value. Java reads them as empty values."""
+    """Returns the numbers of lines that have a name but no `=`, `:` or value. Java reads them as empty values."""
     return [number for number, line in _logical_lines(text) if not any(_parts(line)[1:])]
 
 
 def _parts(line: str) -> tuple[str, str, str]:
     match = _NAME.fullmatch(line)
-    assert match is not None  # every part of it may be empty
+    assert match is not None  # every part may be empty
     return match[1], match[2] or "", match[3]
 
 
 def _logical_lines(text: str) -> list[tuple[int, str]]:
-    """Returns the lines that are no comments, each with the number it begins at. An odd number of backslashes joins the next."""
+    """Returns the lines that are not comments, each with its first line number. A line with a trailing backslash is joined with
+    the next.
+    """
     lines: list[tuple[int, str]] = []
     joined: str | None = None
     start = 0
-    # str.splitlines would also split at form feeds and Unicode's line ends.
+    # str.splitlines would also split at form feeds and Unicode line separators.
     for number, each in enumerate(re.split(r"\r\n|\r|\n", text), 1):
         line = each.lstrip(_BLANK)
         if joined is None:

@@ -1,6 +1,6 @@
-"""Fixtures for tests of programs that use Kafka: `kafka_broker`, a broker in the test's process, and `kafka_topic`.
+"""pytest fixtures for programs that use Kafka: `kafka_broker`, an embedded broker, and `kafka_topic`.
 
-pytest loads this wherever the package is installed, so nothing is imported, made or started until a test asks for a fixture.
+pytest loads this module wherever the package is installed. Nothing is imported or started until a test requests a fixture.
 """
 
 from __future__ import annotations
@@ -20,25 +20,34 @@ _numbers = itertools.count(1)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("kafka", "Kafka, embedded (spark-kafka-sink)")
-    group.addoption("--kafka-brokers", type=int, default=None, metavar="N", help="how many brokers `kafka_broker` has")
-    group.addoption("--kafka-like", default=None, metavar="RELEASE", help="the release of Kafka that `kafka_broker` looks like")
-    parser.addini("kafka_brokers", "how many brokers the fixture `kafka_broker` has (default: 1)", default="1")
-    parser.addini("kafka_like", "the release of Kafka that `kafka_broker` looks like, such as 3.7 (default: the newest known)")
+    group.addoption("--kafka-brokers", type=int, default=None, metavar="N", help="number of brokers of `kafka_broker`")
+    group.addoption("--kafka-like", default=None, metavar="RELEASE", help="Kafka release that `kafka_broker` emulates")
+    parser.addini("kafka_brokers", "number of brokers of the fixture `kafka_broker` (default: 1)", default="1")
+    parser.addini("kafka_like", "Kafka release that `kafka_broker` emulates, such as 3.7 (default: the newest known)")
     parser.addini(
         "kafka_tls", "whether connections to `kafka_broker` are encrypted (`kafka_broker.client_settings`)", type="bool"
     )
-    parser.addini("kafka_users", "who can log in to `kafka_broker`, each as user=password; then all must", type="linelist")
-    parser.addini("kafka_acls", "who may do what, each as arguments of kafka-acls; then nobody may do more", type="linelist")
-    parser.addini("kafka_settings", "settings of Kafka's for `kafka_broker`, each as name=value", type="linelist")
+    parser.addini("kafka_users", "users of `kafka_broker`, each as user=password; clients must then log in", type="linelist")
+    parser.addini(
+        "kafka_acls",
+        "ACLs of `kafka_broker`, each as arguments of kafka-acls; clients then need them for everything",
+        type="linelist",
+    )
+    parser.addini("kafka_settings", "Kafka settings of `kafka_broker`, each as name=value", type="linelist")
 
 
 @pytest.fixture(scope="session")
 def kafka_broker(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
-    """A broker in this process for the whole run, in memory: `kafka_broker.bootstrap_servers` is where clients find it.
+    """Starts an embedded broker, in memory, for the whole test session.
 
-    Tests share it, so they make topics of their own (`kafka_topic`); faults that a test sets (`kafka_broker.faults`) it also
-    removes. How many brokers there are is `--kafka-brokers` or the ini option `kafka_brokers`; which release of Kafka they look
-    like is `--kafka-like` or `kafka_like`. With `kafka_tls` or `kafka_users`, clients need `kafka_broker.client_settings`.
+    Clients connect to `kafka_broker.bootstrap_servers`. All tests share the broker, so each test creates its own topics
+    (`kafka_topic`) and removes the faults that it sets (`kafka_broker.faults`).
+
+    Set the number of brokers with `--kafka-brokers` or the ini option `kafka_brokers`. Set the Kafka release with `--kafka-like`
+    or `kafka_like`. With `kafka_tls` or `kafka_users`, clients need `kafka_broker.client_settings`.
+
+    Yields:
+        The running broker.
     """
     from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
     from spark_kafka_sink.broker.server_properties import config_from
@@ -52,7 +61,7 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
         config = config_from(settings, sasl_users=users, acls=acls)
         embedded = EmbeddedBroker(_brokers(request.config), config=config, like=_like(request.config), tls=ini("kafka_tls"))
     except (KafkaSinkError, pytest.UsageError) as error:
-        # Where it was raised tells nobody anything: the mistake is in pytest's settings.
+        # The traceback is of no use: the mistake is in pytest's settings.
         pytest.fail(f"kafka_broker: {error}", pytrace=False)
     with embedded as broker:
         yield broker
@@ -60,8 +69,11 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
 
 @pytest.fixture
 def kafka_topic(request: pytest.FixtureRequest, kafka_broker: EmbeddedBroker) -> Callable[..., str]:
-    """Makes a topic that no other test has, and gives its name: `kafka_topic()`, `kafka_topic(partitions=8)`,
-    `kafka_topic(configs={"cleanup.policy": "compact"})`, `kafka_topic(replication_factor=3)`."""
+    """Returns a function that creates a topic with a unique name and returns the name.
+
+    Examples: `kafka_topic()`, `kafka_topic(partitions=8)`, `kafka_topic(configs={"cleanup.policy": "compact"})`,
+    `kafka_topic(replication_factor=3)`.
+    """
 
     def make(partitions: int = 1, **options: Any) -> str:
         name = re.sub(r"[^A-Za-z0-9._-]", "-", request.node.name)[:60]

@@ -1,7 +1,7 @@
-"""Text that must not be seen, and text that stands elsewhere: `Secret`, and references such as `${env:NAME}`.
+"""Secret option values (`Secret`), and references to values stored elsewhere, such as `${env:NAME}`.
 
-References have Kafka's syntax (`ConfigTransformer`). They are read when they are used, in the process that uses them, and
-nothing is kept: a rotated file is seen at the next use.
+References have Kafka's syntax (`ConfigTransformer`). They are resolved on use, in the process that uses them, and never cached,
+so a rotated file takes effect at the next use.
 """
 
 from __future__ import annotations
@@ -26,15 +26,17 @@ HIDDEN: Final = "[hidden]"
 # Kafka's ConfigTransformer.DEFAULT_PATTERN: ${provider:[path:]key}.
 _REFERENCE: Final = re.compile(r"\$\{([^}]*?):(?:([^}]*?):)?([^}]*?)\}")
 
-_LARGEST: Final = 1024 * 1024  # bytes of a file that a reference names: a device or a log must not fill the memory
+_LARGEST: Final = 1024 * 1024  # maximum bytes of a referenced file, so that a device or a log cannot exhaust the memory
 
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """What a name in `${name:...}` stands for.
+    """A configuration provider: the meaning of a name in `${name:...}`.
 
-    kind: env, file or directory. allowlist: what names of environment variables must match as a whole.
-    allowed_paths: folders and files that may be read; None: any.
+    Attributes:
+        kind: env, file or directory.
+        allowlist: pattern that the names of environment variables must match in full.
+        allowed_paths: readable folders and files; None for any.
     """
 
     kind: str
@@ -44,7 +46,7 @@ class Provider:
 
 Providers = tuple[tuple[str, Provider], ...]
 
-# In Kafka there are none until config.providers names them.
+# Kafka has no providers until config.providers names them.
 DEFAULT_PROVIDERS: Final[Providers] = tuple((kind, Provider(kind)) for kind in ("env", "file", "directory"))
 
 CONFIG_PROVIDERS: Final = "config.providers"
@@ -57,10 +59,10 @@ _KINDS: Final = dict(_CLASSES.values())
 
 
 class Secret:
-    """Text of an option that must not be seen: `str` and `repr` hide it. Equal and hashed by its text; pickles with its text.
+    """A secret option value: `str` and `repr` hide it. It compares and hashes by its text, and pickles with its text.
 
-    The text may hold references, `${env:NAME}`, which `reveal` resolves in the process that calls it. providers: what reads them;
-    None: nothing in the text is a reference.
+    The text may have references such as `${env:NAME}`, which `reveal` resolves in the calling process. `providers` resolve them;
+    with None the text has no references.
     """
 
     __slots__ = ("_providers", "_text")
@@ -81,20 +83,20 @@ class Secret:
         return hash(self._text)
 
     def reveal(self) -> str:
-        """Returns the text with its references resolved. Raises OptionError if one cannot be."""
+        """Returns the text with its references resolved. Raises OptionError if a reference cannot be resolved."""
         return self._text if self._providers is None else resolve(self._text, self._providers)
 
     def unresolved(self) -> str:
-        """Returns the text as it was given, references unread."""
+        """Returns the text as given, with references unresolved."""
         return self._text
 
     def with_text(self, text: str) -> Secret:
-        """Returns a secret of another text whose references mean the same."""
+        """Returns a secret with another text and the same providers."""
         return Secret(text, self._providers)
 
 
 class HiddenValues(dict[str, Value]):
-    """A dictionary whose repr has its keys only."""
+    """A dictionary whose repr shows only the keys."""
 
     def __repr__(self) -> str:
         return f"<{', '.join(self)}>"
@@ -103,7 +105,7 @@ class HiddenValues(dict[str, Value]):
 
 
 class TextWithReferences(str):
-    """Text whose references are read by other providers than the default ones; `resolve` knows it."""
+    """Text whose references are resolved by custom providers. `resolve` recognizes it."""
 
     providers: Providers
 
@@ -121,15 +123,14 @@ def has_references(text: str) -> bool:
 
 
 def is_reference(text: str) -> bool:
-    """Returns whether the text is one reference and nothing else."""
+    """Returns whether the text is exactly one reference."""
     return _REFERENCE.fullmatch(text.strip()) is not None
 
 
 def resolve(text: str, providers: Providers | None = None) -> str:
-    """Returns `text` with its references resolved in this process, now. What they yield is not looked at for more references.
+    """Returns `text` with its references resolved in this process. Resolved values are not searched for more references.
 
-    Raises OptionError if one cannot be. In Kafka a reference that cannot be resolved stays as it is, and is then used as the
-    password.
+    Raises OptionError if a reference cannot be resolved. Kafka keeps such a reference as it is and uses it as the password.
     """
     if "${" not in text:
         return str(text)
@@ -140,10 +141,11 @@ def resolve(text: str, providers: Providers | None = None) -> str:
 def _resolved(match: re.Match[str], known: Mapping[str, Provider]) -> str:
     provider = known.get(match[1])
     if provider is None:
-        # Nothing of it is named: it may be a part of a password.
+        # The error does not quote the text, which may be part of a password.
         raise OptionError(
-            f"a value has a reference, ${{provider:...}}, whose provider is not one of {', '.join(known) or 'none'}; a value"
-            " that contains such text itself must be given by a reference"
+            f"it contains a reference ${{provider:...}} to an unknown provider; must be one of "
+            f"{', '.join(known) or 'none'}. If the value contains this text literally, store it elsewhere and reference "
+            "it"
         )
     read = {"env": _variable, "file": _property, "directory": _content}[provider.kind]
     try:
@@ -159,7 +161,7 @@ def _variable(provider: Provider, path: str, name: str) -> str:
         raise OptionError(f"{name} does not match allowlist.pattern")
     value = os.environ.get(name)
     if value is None:
-        raise OptionError(f"there is no environment variable {name} in {_this_process()}")
+        raise OptionError(f"environment variable {name} is not set in {_this_process()}")
     return value
 
 
@@ -169,9 +171,9 @@ def _property(provider: Provider, path: str, name: str) -> str:
     try:
         values = parse_properties(_text_of(_allowed(provider, path)))
     except ValueError as error:
-        raise OptionError(f"{path} is not a properties file: {error}") from None
+        raise OptionError(f"{path} is not a valid properties file: {error}") from None
     if name not in values:
-        raise OptionError(f"there is no {name} in {path}, as {_this_process()} sees it")
+        raise OptionError(f"{path} has no entry {name}, as seen by {_this_process()}")
     return values[name]
 
 
@@ -180,13 +182,13 @@ def _content(provider: Provider, path: str, name: str) -> str:
         raise OptionError("the directory is missing: write ${directory:/path:file}")
     if not name or name in (".", "..") or "/" in name or os.sep in name:
         raise OptionError("the part after the last colon must be the name of a file in that directory")
-    # The line end that an editor or echo adds is no part of a password. Kafka would keep it.
+    # Editors and echo append a line end, which is not part of the password. Kafka would keep it.
     text = _text_of(_allowed(provider, path) / name)
     return text.removesuffix("\n").removesuffix("\r") if text.endswith("\n") else text
 
 
 def _allowed(provider: Provider, path: str) -> Path:
-    """Kafka's AllowedPaths: the path without `..` must be one of those, or below one."""
+    """Returns the normalized path if it is allowed (Kafka's AllowedPaths). Raises an error otherwise."""
     if provider.allowed_paths is None:
         return Path(path)
     normal = Path(os.path.normpath(path))
@@ -204,18 +206,18 @@ def _text_of(path: Path) -> str:
     except OSError as error:
         raise OptionError(f"{path} cannot be read by {_this_process()}: {error.strerror}") from None
     if len(data) > _LARGEST:
-        raise OptionError(f"{path} has more than {_LARGEST:,} bytes")
+        raise OptionError(f"{path} is larger than {_LARGEST:,} bytes")
     try:
         return data.decode()
     except UnicodeDecodeError:
-        raise OptionError(f"{path} is not UTF-8") from None
+        raise OptionError(f"{path} is not valid UTF-8") from None
 
 
 def _this_process() -> str:
-    """Returns what this process is, for error texts: a reference may resolve in the driver and not on an executor."""
+    """Returns a description of this process for error messages: a reference may resolve in the driver but not on an executor."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     is_worker = spec is not None and str(spec.name).startswith("pyspark.")
-    what = "the Python worker that Spark started" if is_worker else "the program's process"
+    what = "the Python worker started by Spark" if is_worker else "this process"
     return f"{what} (pid {os.getpid()} on {socket.gethostname()})"
 
 
@@ -227,34 +229,34 @@ def is_provider_option(name: str) -> bool:
 
 
 def providers_of(settings: Mapping[str, object]) -> Providers:
-    """Returns the providers of Kafka's options `config.providers`, `config.providers.NAME.class` and `.param.*`.
+    """Returns the providers set by Kafka's options `config.providers`, `config.providers.NAME.class` and `.param.*`.
 
-    Raises OptionError for a class that is not one of Kafka's three, and for parameters that they do not have.
+    Raises OptionError for a class other than Kafka's three, or an unknown parameter.
     """
-    # Spark makes options lower-case, and leaves the names in their values as they are.
+    # Spark lowercases option names, but not the provider names in the values.
     given = {name.lower(): str(value).strip() for name, value in settings.items() if is_provider_option(name)}
     if not given:
         return DEFAULT_PROVIDERS
     names = [name.strip() for name in given.pop(CONFIG_PROVIDERS, "").split(",") if name.strip()]
     if not names:
-        raise OptionError(f"option {CONFIG_PROVIDERS}: it must list the providers' names", option=CONFIG_PROVIDERS)
+        raise OptionError(f"option {CONFIG_PROVIDERS}: must be a comma-separated list of provider names", option=CONFIG_PROVIDERS)
     found = tuple((name, _provider(name, given)) for name in names)
     if given:
         left = next(iter(given))
         raise OptionError(
-            f"option {left}: {CONFIG_PROVIDERS} does not list that provider, or it has no such parameter", option=left
+            f"option {left}: {CONFIG_PROVIDERS} does not list this provider, or the provider has no such parameter", option=left
         )
     return found
 
 
 def _provider(name: str, given: dict[str, str]) -> Provider:
-    """Takes the options of one provider out of `given`."""
+    """Removes the options of one provider from `given` and returns the provider."""
     prefix = f"{CONFIG_PROVIDERS}.{name.lower()}"
     option = f"{prefix}.class"
     kind, _ = _CLASSES.get(given.pop(option, name).rpartition(".")[2], (name if name in _KINDS else None, ""))
     if kind is None:
         known = ", ".join(f"org.apache.kafka.common.config.provider.{each}" for each in _CLASSES)
-        raise OptionError(f"option {option}: it must be one of {known}; other Java classes cannot run here", option=option)
+        raise OptionError(f"option {option}: must be one of {known}; other Java classes are not supported", option=option)
     option = f"{prefix}.param.{_KINDS[kind]}"
     parameter = given.pop(option, None)
     if not parameter:
@@ -263,9 +265,9 @@ def _provider(name: str, given: dict[str, str]) -> Provider:
         try:
             re.compile(parameter)
         except re.error as error:
-            raise OptionError(f"option {option}: it is not a regular expression: {error}", option=option) from None
+            raise OptionError(f"option {option}: not a valid regular expression: {error}", option=option) from None
         return Provider(kind, allowlist=parameter)
     paths = tuple(os.path.normpath(each) for each in parameter.split(","))
     if not all(os.path.isabs(path) for path in paths):
-        raise OptionError(f"option {option}: its paths must be absolute, with commas between", option=option)
+        raise OptionError(f"option {option}: must be a comma-separated list of absolute paths", option=option)
     return Provider(kind, allowed_paths=paths)

@@ -1,6 +1,6 @@
-"""Reads the options of security: other names for them, options with one possible value, and what goes together.
+"""Reads the security options: resolves aliases, rejects unsupported values and checks combinations.
 
-The table of the options is `security_options.py`.
+`security_options.py` has the table of options.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ ALIASES: Final[Mapping[str, str]] = {
     "sasl.oauthbearer.client.secret": "sasl.oauthbearer.client.credentials.client.secret",
     "https.ca.location": "sasl.oauthbearer.ca.location",
 }
-"""librdkafka's names for options that have another name here."""
+"""librdkafka names for options with a different name here."""
 
 
 UNSECURED: Final = (
@@ -56,7 +56,7 @@ UNSECURED: Final = (
 
 
 class OneValue(NamedTuple):
-    """What an option may say, and why it may not say anything else. Class names are compared by their last part."""
+    """The supported values of an option, and why no other is supported. Class names are compared without their package."""
 
     accepted: tuple[str, ...]
     reason: str
@@ -64,24 +64,24 @@ class OneValue(NamedTuple):
 
 ONE_VALUE: Final[Mapping[str, OneValue]] = {
     "enable.ssl.certificate.verification": OneValue(
-        ("true",), "certificates are always verified: name the authority that signed the broker's with ssl.ca.location"
+        ("true",), "certificates are always verified: set ssl.ca.location to the authority that signed the broker's certificate"
     ),
     "sasl.oauthbearer.method": OneValue(
         ("oidc",), "other methods are not supported: set sasl.oauthbearer.token or sasl.oauthbearer.token.provider"
     ),
     "sasl.oauthbearer.grant.type": OneValue(
-        ("client_credentials",), "other grants are not supported: use a Python callable as sasl.oauthbearer.token.provider"
+        ("client_credentials",), "other grants are not supported: set sasl.oauthbearer.token.provider to a Python callable"
     ),
     "enable.sasl.oauthbearer.unsecure.jwt": OneValue(("false",), UNSECURED),
     "sasl.oauthbearer.jwt.retriever.class": OneValue(
         ("DefaultJwtRetriever", "ClientCredentialsJwtRetriever", "FileJwtRetriever"),
-        "Java classes cannot run here: use a Python callable as sasl.oauthbearer.token.provider",
+        "Java classes are not supported: set sasl.oauthbearer.token.provider to a Python callable",
     ),
 }
-"""Options that are accepted where they ask for what is done anyway."""
+"""Options that are accepted if they request what happens anyway."""
 
 SECURITY_NAMES: Final = (*SECURITY_OPTIONS, *ALIASES, *ONE_VALUE)
-"""The names of all options that `security_config` takes, except for those that begin with config.providers."""
+"""The names of all options that `security_config` accepts, except those that begin with config.providers."""
 
 
 def is_security_option(name: str) -> bool:
@@ -89,13 +89,13 @@ def is_security_option(name: str) -> bool:
 
 
 def security_config(settings: Mapping[str, object]) -> SecurityConfig:
-    """Returns the settings of security from options by Kafka's names.
+    """Returns the security settings from Kafka option names.
 
     Args:
-        settings: options that `is_security_option` knows, with their values.
+        settings: values by option name, for names that `is_security_option` accepts.
 
     Raises:
-        OptionError: A value is wrong, or options do not go together. It holds no secret.
+        OptionError: A value is invalid, or options contradict each other. The error holds no secret.
     """
     if not settings:
         return PLAINTEXT
@@ -117,7 +117,7 @@ def security_config(settings: Mapping[str, object]) -> SecurityConfig:
 
 
 def read_option(option: Option, value: object, providers: Providers) -> Any:
-    """Returns an option's value, with its references read now unless they are kept for later. Raises OptionError."""
+    """Returns an option's parsed value. References are resolved now unless the option keeps them. Raises OptionError."""
     if option.kind.keeps_references:
         return _keep_references(option.parse(value), providers)
     if not any(
@@ -134,9 +134,9 @@ def read_option(option: Option, value: object, providers: Providers) -> Any:
     try:
         return option.parse(value)
     except OptionError:
-        # What a reference yields may be a secret that is not for this option.
+        # A resolved reference may be a secret of another option.
         raise OptionError(
-            f"option {option.name}: what its reference yields is not {option.kind.wanted}", option=option.name
+            f"option {option.name}: the value of its reference is not {option.kind.wanted}", option=option.name
         ) from None
 
 
@@ -149,7 +149,7 @@ def _keep_references(read: Any, providers: Providers) -> Any:
 
 
 def _by_one_name(settings: Mapping[str, object], providers: Providers) -> dict[str, object]:
-    """Returns the settings by the names of the table."""
+    """Returns the settings with aliases replaced by the names in the table."""
     found: dict[str, object] = {}
     for name, value in settings.items():
         if name in ONE_VALUE:
@@ -158,12 +158,12 @@ def _by_one_name(settings: Mapping[str, object], providers: Providers) -> dict[s
             except OptionError as error:
                 raise OptionError(f"option {name}: {error.message}", **{**error.facts, "option": name}) from None
             if text.lower() not in map(str.lower, ONE_VALUE[name].accepted):
-                _refuse(name, f"it can only be {' or '.join(ONE_VALUE[name].accepted)}; {ONE_VALUE[name].reason}")
+                _refuse(name, f"only {' or '.join(ONE_VALUE[name].accepted)} is supported; {ONE_VALUE[name].reason}")
         elif not is_provider_option(name):
             known = ALIASES.get(name, name)
             if known in found and found[known] != value:
                 both = [known, *(alias for alias, meant in ALIASES.items() if meant == known)]
-                _refuse(name, f"{' and '.join(both)} are names of one option and have different values")
+                _refuse(name, f"{' and '.join(both)} are two names of one option but have different values")
             found[known] = value
     return found
 
@@ -183,29 +183,29 @@ def _check_tls(config: SecurityConfig) -> None:
         ("ssl.key.location", "ssl.certificate.location"),
     ):
         if one in given and other not in given:
-            _refuse(other, f"it is not set, and {one} needs the certificate of that key")
+            _refuse(other, f"it is not set, but {one} needs the certificate of that key")
         if other in given and one not in given:
-            _refuse(one, f"it is not set, and {other} needs its private key; name the same file if it holds both")
+            _refuse(one, f"it is not set, but {other} needs its private key; set it to the same file if that holds both")
     for password, stores in (
         ("ssl.truststore.password", ("ssl.truststore.location", "ssl.truststore.certificates")),
         ("ssl.keystore.password", ("ssl.keystore.location", "ssl.keystore.key")),
         ("ssl.key.password", ("ssl.keystore.location", "ssl.keystore.key", "ssl.key.location")),
     ):
         if password in given and not given.keys() & set(stores):
-            _refuse(password, f"it is set without {stores[0]}")
+            _refuse(password, f"it is set, but {stores[0]} is not")
     for kind, text in (
         ("ssl.truststore.type", "ssl.truststore.certificates"),
         ("ssl.keystore.type", "ssl.keystore.key"),
     ):
         if text in given and given.get(kind, "PEM") != "PEM":
-            _refuse(kind, f"it must be PEM if {text} is set")
+            _refuse(kind, f"must be PEM if {text} is set")
 
 
 # SASL
 
 _AWS: Final = "IAMClientCallbackHandler"
 _CLIENT_HANDLERS: Final[Mapping[str, str]] = {_AWS: "AWS_MSK_IAM"}
-# To what makes the token; None: the token endpoint.
+# The token source that each handler selects; None is the token endpoint.
 _LOGIN_HANDLERS: Final[Mapping[str, str | None]] = {
     "OAuthBearerLoginCallbackHandler": None,
     "JaasClientOauthLoginCallbackHandler": None,  # Strimzi's
@@ -228,14 +228,14 @@ _EXTENSION: Final = "extension_"
 
 
 def _literal_jaas(config: SecurityConfig) -> JaasConfig | None:
-    """Returns the login line; None where there is none, or where a reference stands for it as a whole."""
+    """Returns the parsed login line; None if there is none, or if a single reference replaces it."""
     if config.sasl_jaas_config is None or is_reference(config.sasl_jaas_config.unresolved()):
         return None
     return parse_jaas(config.sasl_jaas_config.unresolved())
 
 
 def _from_jaas(config: SecurityConfig, jaas: JaasConfig | None) -> dict[str, Any]:
-    """Returns what a login line of OAUTHBEARER says, by field: the same things have options of their own."""
+    """Returns what an OAUTHBEARER login line sets, by field. The same settings have their own options."""
     if jaas is None or config.sasl_jaas_config is None or jaas.login_module != "OAuthBearerLoginModule":
         return {}
     found: dict[str, Any] = {}
@@ -246,10 +246,10 @@ def _from_jaas(config: SecurityConfig, jaas: JaasConfig | None) -> dict[str, Any
             found[field] = config.sasl_jaas_config.with_text(value) if secret else _with_providers(value, config)
         elif name.startswith("oauth."):
             known = ", ".join(each for each in _JAAS_OPTIONS if each.startswith("oauth."))
-            _refuse("sasl.jaas.config", f"of Strimzi's options only {known} are supported")
+            _refuse("sasl.jaas.config", f"only {known} of Strimzi's options are supported")
     pairs = [(name.removeprefix(_EXTENSION), value) for name, value in jaas.options.items() if name.startswith(_EXTENSION)]
     if any("," in value for _, value in pairs):
-        _refuse("sasl.jaas.config", "the value of an extension must not have a comma")
+        _refuse("sasl.jaas.config", "the value of an extension must not contain a comma")
     if pairs:
         found["sasl_oauthbearer_extensions"] = _with_providers(",".join(f"{name}={value}" for name, value in pairs), config)
     return found
@@ -275,13 +275,13 @@ def _check_handlers(config: SecurityConfig) -> None:
         if name and name not in known:
             _refuse(
                 option,
-                f"it must be one of {', '.join(known)}, in any package, because Java classes cannot run here;"
-                " use OAUTHBEARER with a Python callable as sasl.oauthbearer.token.provider",
+                f"must be one of {', '.join(known)}, in any package; other Java classes are not supported. Use "
+                "OAUTHBEARER with a Python callable as sasl.oauthbearer.token.provider",
             )
     if client and config.sasl_mechanism != _CLIENT_HANDLERS[client]:
-        _refuse("sasl.client.callback.handler.class", f"{client} needs sasl.mechanism={_CLIENT_HANDLERS[client]}")
+        _refuse("sasl.client.callback.handler.class", f"{client} requires sasl.mechanism={_CLIENT_HANDLERS[client]}")
     if login and config.sasl_mechanism != "OAUTHBEARER":
-        _refuse("sasl.login.callback.handler.class", f"{login} needs sasl.mechanism=OAUTHBEARER")
+        _refuse("sasl.login.callback.handler.class", f"{login} requires sasl.mechanism=OAUTHBEARER")
 
 
 def _from_handler(config: SecurityConfig) -> dict[str, Any]:
@@ -297,18 +297,18 @@ def _check_sasl(config: SecurityConfig, jaas: JaasConfig | None, is_mechanism_gi
     if jaas is not None and mechanism not in jaas.mechanisms:
         _refuse(
             "sasl.jaas.config",
-            f"{jaas.login_module} is for {' or '.join(jaas.mechanisms)}, and {said} needs another login module",
+            f"{jaas.login_module} is for {' or '.join(jaas.mechanisms)}, but {said} requires another login module",
         )
     if mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
         _check_password(config, jaas, said)
     elif config.sasl_username is not None or config.sasl_password is not None:
-        _refuse("sasl.username", f"{said} takes no user and password: set sasl.mechanism=PLAIN or SCRAM-SHA-512")
+        _refuse("sasl.username", f"{said} uses no user and password: set sasl.mechanism=PLAIN or SCRAM-SHA-512")
     if mechanism == "OAUTHBEARER":
         _check_token(config, said)
     if not is_mechanism_given and jaas is None and config.sasl_jaas_config is None and not config.sasl_kerberos_service_name:
-        # Java's default is GSSAPI, and what that lacks would be named: few mean it.
+        # Java defaults to GSSAPI and would report what that lacks, but few users want it.
         names = "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, AWS_MSK_IAM or GSSAPI"
-        _refuse("sasl.mechanism", f"it is not set: security.protocol={config.security_protocol} needs {names}")
+        _refuse("sasl.mechanism", f"it is not set, but security.protocol={config.security_protocol} requires {names}")
 
 
 def _check_password(config: SecurityConfig, jaas: JaasConfig | None, said: str) -> None:
@@ -316,11 +316,11 @@ def _check_password(config: SecurityConfig, jaas: JaasConfig | None, said: str) 
         if config.sasl_username is not None or config.sasl_password is not None:
             _refuse("sasl.jaas.config", "it cannot be combined with sasl.username and sasl.password; set one or the other")
         if jaas is not None and not {"username", "password"} <= jaas.options.keys():
-            _refuse("sasl.jaas.config", f'{jaas.login_module} needs username="..." and password="..."')
+            _refuse("sasl.jaas.config", f'{jaas.login_module} requires username="..." and password="..."')
         return
     if config.sasl_username is None or config.sasl_password is None:
         missing = "sasl.username" if config.sasl_username is None else "sasl.password"
-        _refuse(missing, f"{said} needs sasl.username and sasl.password, or sasl.jaas.config")
+        _refuse(missing, f"{said} requires sasl.username and sasl.password, or sasl.jaas.config")
 
 
 def _check_token(config: SecurityConfig, said: str) -> None:
@@ -331,36 +331,36 @@ def _check_token(config: SecurityConfig, said: str) -> None:
     }
     given = [name for name, value in ways.items() if value is not None]
     if len(given) > 1:
-        _refuse(given[0], f"{' and '.join(given)} are different sources of the token; set only one of them")
+        _refuse(given[0], f"{' and '.join(given)} are different token sources; set only one of them")
     if not given and config.sasl_jaas_config is None:
-        _refuse("sasl.mechanism", f"{said} needs one of {', '.join(ways)}")
+        _refuse("sasl.mechanism", f"{said} requires one of {', '.join(ways)}")
     url = config.sasl_oauthbearer_token_endpoint_url
     if url is None or url.lower().startswith("file:") or has_references(url):
         return
     if not url.lower().startswith(("http://", "https://")):
-        _refuse("sasl.oauthbearer.token.endpoint.url", "it must begin with https://, http:// or file://")
+        _refuse("sasl.oauthbearer.token.endpoint.url", "must begin with https://, http:// or file://")
     if "@" in url.split("/")[2]:
         _refuse(
             "sasl.oauthbearer.token.endpoint.url",
-            "it must not contain a user and a password; set sasl.oauthbearer.client.credentials.client.id and .client.secret",
+            "must not contain a user and a password; set sasl.oauthbearer.client.credentials.client.id and .client.secret",
         )
     is_in_jaas = config.sasl_jaas_config is not None and is_reference(config.sasl_jaas_config.unresolved())
     for field in ("sasl_oauthbearer_client_credentials_client_id", "sasl_oauthbearer_client_credentials_client_secret"):
         if getattr(config, field) is None and not is_in_jaas:
-            _refuse(_OPTION_OF[field], "it is not set, and the token endpoint needs a client id and secret")
+            _refuse(_OPTION_OF[field], "it is not set, but the token endpoint requires a client id and secret")
 
 
 def _refuse(option: str, text: str) -> NoReturn:
     raise OptionError(f"option {option}: {text}", option=option)
 
 
-# What is allowed, and not safe
+# Settings that are allowed but unsafe
 
 
 def security_warnings(config: SecurityConfig) -> tuple[str, ...]:
-    """Returns what to warn of when a client starts with these settings. Without options of security, there is nothing.
+    """Returns the warnings to log when a client starts with these settings; none without security options.
 
-    That host names are not verified, `ChannelOpener` says itself.
+    `ChannelOpener` itself warns if host names are not verified.
     """
     return () if config == PLAINTEXT else tuple(_warnings(config))
 
@@ -370,7 +370,7 @@ def _warnings(config: SecurityConfig) -> Iterable[str]:
     for prefix, used in (("ssl.", config.uses_tls), ("sasl.", config.uses_sasl)):
         unused = [name for name in given if name.startswith(prefix)]
         if unused and not used:
-            yield f"security.protocol is {protocol}, so these options are not used: {', '.join(unused)}"
+            yield f"security.protocol is {protocol}, so these options are ignored: {', '.join(unused)}"
     if protocol == "SASL_PLAINTEXT":
         sent = {"PLAIN": "the password", "OAUTHBEARER": "the token", "AWS_MSK_IAM": "a signed token"}
         if config.sasl_mechanism in sent:

@@ -1,4 +1,4 @@
-"""What all tests share: the fixtures of Kafka, and an environment in which Spark's workers run this very Python."""
+"""Fixtures of Kafka for all tests, and an environment in which Spark's workers run the same Python."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LOGGERS = ("", "spark_kafka_sink", "pyspark")
 
 @pytest.fixture(autouse=True)
 def log_levels_are_left_as_they_were() -> Iterator[None]:
-    """A level that one test leaves behind fails others, far from it and in some orders alone."""
+    """Fails a test that leaves a log level behind, which would make other tests fail in some orders."""
     before = {name: logging.getLogger(name).level for name in LOGGERS}
     yield
     assert {name: logging.getLogger(name).level for name in LOGGERS} == before

@@ -53,7 +53,7 @@ def test_equal_settings_are_equal_and_hash_alike() -> None:
         ({"batchsize": 1}, "unknown option batchsize; did you mean batch.size?"),
         ({"zzz": 1}, "unknown option zzz$"),
         ({"delivery.timeout.ms": 10}, "less than linger.ms [+] request.timeout.ms = 30005"),
-        ({"enable.idempotence": "true", "acks": "1"}, "option acks: enable.idempotence=true needs it to be all"),
+        ({"enable.idempotence": "true", "acks": "1"}, "option acks: must be all (-1) with enable.idempotence=true"),
         ({"enable.idempotence": "true", "retries": 0}, "option retries"),
         ({"enable.idempotence": "true", "max.in.flight.requests.per.connection": 6}, "at most 5"),
     ],
@@ -69,7 +69,7 @@ def test_a_protocol_in_front_of_a_server_is_passed_over() -> None:
 
 
 def test_settings_are_a_mapping() -> None:
-    with pytest.raises(OptionError, match="settings must be a mapping of option names and values, there is str"):
+    with pytest.raises(OptionError, match="settings must be a mapping from option names to values, not str"):
         producer_config("localhost:9092")  # type: ignore[arg-type]
 
 

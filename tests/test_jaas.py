@@ -43,11 +43,11 @@ KINDER = {
 REFUSED = {
     "": "it is empty",
     "   ": "it is empty",
-    "hunter2": "the login module's class is not one of PlainLoginModule",
-    'required username="hunter2" password="hunter2";': "the login module's class is not one of",
-    f'{PLAIN} username="hunter2" password="hunter2";': "there must be `required`",
-    f'{PLAIN} required username="u" password="hunter2"hunter2";': "must end on its line",
-    f"{PLAIN} required username=u password=hunter2+hunter2;": "the character at position .* must be between quotes",
+    "hunter2": "the login module's class must be one of PlainLoginModule",
+    'required username="hunter2" password="hunter2";': "the login module's class must be one of",
+    f'{PLAIN} username="hunter2" password="hunter2";': "must be followed by `required`",
+    f'{PLAIN} required username="u" password="hunter2"hunter2";': "must end on the same line",
+    f"{PLAIN} required username=u password=hunter2+hunter2;": "the character at position .* must be inside quotes",
     f'{PLAIN} required username="u" password:"hunter2";': "the character at position",
     f'{PLAIN} required username="u" password "hunter2";': "option 2 of PlainLoginModule is not name=",
     f'{PLAIN} required username="u" password=;': "option 2 of PlainLoginModule is not name=",
@@ -56,8 +56,8 @@ REFUSED = {
 }
 # Java reads these to the end of the line, and drops the rest without a word.
 REFUSED_HERE = {
-    f'{PLAIN} required username="u" password="hunter2;\n;': "must end on its line",
-    f"{PLAIN} required keyTab=x/etc/hunter2;\n;": "must be between quotes",
+    f'{PLAIN} required username="u" password="hunter2;\n;': "must end on the same line",
+    f"{PLAIN} required keyTab=x/etc/hunter2;\n;": "must be inside quotes",
 }
 
 

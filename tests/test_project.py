@@ -75,16 +75,23 @@ def test_the_package_is_typed() -> None:
     assert (importlib.resources.files("spark_kafka_sink") / "py.typed").is_file()
 
 
-@pytest.mark.parametrize("target", ["setup", "check", "format", "test", "demo", "docs", "bench", "constraints", "clean"])
+@pytest.mark.parametrize("target", ["setup", "check", "format", "test", "demo", "docs", "dist", "bench", "constraints", "clean"])
 def test_make_knows_its_targets(target: str) -> None:
     subprocess.run(["make", "--dry-run", target], cwd=ROOT, check=True, capture_output=True, timeout=30)
+
+
+def test_make_alone_prints_the_targets_and_does_nothing_else() -> None:
+    printed = subprocess.run(["make"], cwd=ROOT, check=True, capture_output=True, text=True, timeout=30).stdout
+    for target in ("setup", "demo", "check", "test-quick", "test", "test-all", "docs", "dist", "bench", "clean"):
+        assert re.search(rf"^make {target} +\S", printed, re.MULTILINE)
+    assert all(line.startswith("make ") for line in printed.splitlines())
 
 
 def test_make_test_runs_the_oldest_supported_pyspark_too() -> None:
     recipe = subprocess.run(
         ["make", "--dry-run", "test"], cwd=ROOT, check=True, capture_output=True, text=True, timeout=30
     ).stdout
-    (oldest,) = [spec.version for req in runtime_requirements() if req.name == "pyspark" for spec in req.specifier]
+    (oldest,) = [spec.version for req in dev_requirements() if req.name == "pyspark" for spec in req.specifier]
     assert f"OLDEST := {oldest}.0\n" in (ROOT / "Makefile").read_text()
     assert re.search(r"\.venv-spark40/bin/python -m pytest .* tests/spark ", recipe)
 
@@ -145,3 +152,23 @@ def test_make_looks_for_java_before_it_downloads_spark(version: str | None, is_e
     assert ("install Java 17" in done.stderr) is not is_enough
     recipe = subprocess.run([make, "--dry-run", "jars"], cwd=ROOT, check=True, capture_output=True, text=True, timeout=30).stdout
     assert recipe.index("install Java 17") < recipe.index("-m tests.kafka.jars")
+
+
+@pytest.mark.parametrize("name", ["ci.yml", "release.yml"])
+def test_workflows_call_targets_of_make_and_get_few_rights(name: str) -> None:
+    workflow = yaml.safe_load((ROOT / ".github/workflows" / name).read_text())
+    assert workflow["permissions"] == {"contents": "read"}
+    declared = set(re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[0].split())
+    steps = [step for job in workflow["jobs"].values() for step in job.get("steps", [])]
+    called = {step["run"].split()[1] for step in steps if step.get("run", "").startswith("make ")}
+    assert called <= declared
+    assert called == ({"check", "test", "test-quick", "docs", "dist"} if name == "ci.yml" else set())
+
+
+def test_a_release_is_what_ci_has_built_and_is_signed() -> None:
+    jobs = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())["jobs"]
+    assert jobs["ci"] == {"uses": "./.github/workflows/ci.yml"}
+    assert (jobs["sbom"]["needs"], jobs["publish"]["needs"], jobs["release"]["needs"]) == ("ci", "sbom", "publish")
+    used = {step["uses"].partition("@")[0] for job in jobs.values() for step in job.get("steps", []) if "uses" in step}
+    assert {"actions/attest-build-provenance", "actions/attest-sbom", "pypa/gh-action-pypi-publish"} <= used
+    assert not re.search(r"secrets\.|password", (ROOT / ".github/workflows/release.yml").read_text())

@@ -44,11 +44,11 @@ def test_a_reference_becomes_what_it_names(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("reference", "said"),
     [
-        ("${env:NOT_THERE}", "there is no environment variable NOT_THERE in the program's process"),
+        ("${env:NOT_THERE}", "environment variable NOT_THERE is not set in this process"),
         ("${env:/a:NOT_THERE}", "environment variables have no path: write"),
         ("${file:key}", "the path is missing: write"),
-        ("${file:FOLDER/none.properties:key}", "FOLDER/none.properties is not a file that the program's process"),
-        ("${file:FOLDER/all.properties:none}", "there is no none in FOLDER/all.properties, as the program's process"),
+        ("${file:FOLDER/none.properties:key}", "FOLDER/none.properties is not a file that this process"),
+        ("${file:FOLDER/all.properties:none}", "FOLDER/all.properties has no entry none, as seen by this process"),
         ("${file:FOLDER:key}", "FOLDER is not a file that"),
         ("${directory:echoed}", "the directory is missing: write"),
         ("${directory:FOLDER:none}", "FOLDER/none is not a file that"),
@@ -68,7 +68,9 @@ def test_one_that_cannot_be_read_is_named_with_the_process(folder: Path, referen
 
 @pytest.mark.parametrize("text", ["${vault:secret/kafka:hunter2}", "hunter2${hunter2:hunter2}", "${:hunter2}"])
 def test_an_unknown_provider_is_an_error_that_quotes_nothing(text: str) -> None:
-    with pytest.raises(OptionError, match=r"whose provider is not one of env, file, directory; a value that contains") as caught:
+    with pytest.raises(
+        OptionError, match=r"to an unknown provider; must be one of env, file, directory. If the value contains"
+    ) as caught:
         resolve(text)
     assert "hunter2" not in str(caught.value)
 
@@ -90,7 +92,7 @@ def test_a_file_that_is_too_large_or_not_text_is_refused(folder: Path) -> None:
 
 def test_what_is_wrong_in_a_file_is_said_without_its_content(folder: Path) -> None:
     (folder / "all.properties").write_text("password=hunter2\\u12", encoding="utf-8")
-    with pytest.raises(OptionError, match=r"is not a properties file: line 1") as caught:
+    with pytest.raises(OptionError, match=r"is not a valid properties file: line 1") as caught:
         resolve(f"${{file:{folder}/all.properties:password}}")
     assert "hunter2" not in str(caught.value)
     assert caught.value.__cause__ is None
@@ -176,8 +178,11 @@ def test_only_allowed_paths_are_read(folder: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"config.providers": " "}, "option config.providers: it must list the providers' names"),
-        ({"config.providers.env.class": f"{KAFKAS}EnvVarConfigProvider"}, "option config.providers: it must list"),
+        ({"config.providers": " "}, "option config.providers: must be a comma-separated list of provider names"),
+        (
+            {"config.providers.env.class": f"{KAFKAS}EnvVarConfigProvider"},
+            "option config.providers: must be a comma-separated list",
+        ),
         ({"config.providers": "vault"}, "option config.providers.vault.class: it must be one of org.apache.kafka"),
         (
             {"config.providers": "v", "config.providers.v.class": "io.strimzi.kafka.KubernetesSecretConfigProvider"},
@@ -189,11 +194,11 @@ def test_only_allowed_paths_are_read(folder: Path, name: str) -> None:
         ),
         (
             {"config.providers": "env", "config.providers.env.param.allowlist.pattern": "("},
-            "option config.providers.env.param.allowlist.pattern: it is not a regular expression",
+            "option config.providers.env.param.allowlist.pattern: not a valid regular expression",
         ),
         (
             {"config.providers": "file", "config.providers.file.param.allowed.paths": "a/b"},
-            "option config.providers.file.param.allowed.paths: its paths must be absolute",
+            "option config.providers.file.param.allowed.paths: must be a comma-separated list of absolute paths",
         ),
     ],
 )

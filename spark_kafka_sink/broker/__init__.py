@@ -1,6 +1,6 @@
-"""A broker for development and tests: Kafka's protocol and behaviour in this process, without Java. Production is Kafka.
+"""An embedded Kafka broker for development and tests, without Java. Use Kafka itself in production.
 
-`from spark_kafka_sink.broker import EmbeddedBroker`; names are imported when they are used.
+Import it with `from spark_kafka_sink.broker import EmbeddedBroker`. Names are loaded on first use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ACLs: who may do what with which resource, as values and as the arguments of kafka-acls."""
+"""ACLs as values and as the arguments of kafka-acls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CLUSTER_NAME: Final = "kafka-cluster"
 
 
 class ResourceType(IntEnum):
-    """Kafka's codes. ANY is for filters."""
+    """Resource types with Kafka's codes. ANY is for filters."""
 
     ANY = 1
     TOPIC = 2
@@ -29,7 +29,7 @@ class ResourceType(IntEnum):
 
 
 class PatternType(IntEnum):
-    """Kafka's codes. ANY and MATCH are for filters."""
+    """Pattern types with Kafka's codes. ANY and MATCH are for filters."""
 
     ANY = 1
     MATCH = 2
@@ -38,7 +38,7 @@ class PatternType(IntEnum):
 
 
 class AclOperation(IntEnum):
-    """Kafka's codes. ANY is for filters, ALL for ACLs."""
+    """Operations with Kafka's codes. ANY is for filters, ALL for ACLs."""
 
     ANY = 1
     ALL = 2
@@ -57,7 +57,7 @@ class AclOperation(IntEnum):
 
 
 class Permission(IntEnum):
-    """Kafka's codes (AclPermissionType). ANY is for filters."""
+    """Permissions with Kafka's codes (AclPermissionType). ANY is for filters."""
 
     ANY = 1
     DENY = 2
@@ -66,11 +66,16 @@ class Permission(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Acl:
-    """One ACL. `str` gives the arguments of kafka-acls that add it.
+    """One ACL. `str` returns the arguments of kafka-acls that add it.
 
-    principal: "User:ana", or "User:*" for everyone. operation: what it allows or denies. resource_type: TOPIC, GROUP ...;
-    resource_name: the name of the resource; "*" for all of the type. pattern_type: LITERAL, or PREFIXED for all names that begin
-    so. permission: ALLOW or DENY. host: the client's IP address; "*" for any.
+    Attributes:
+        principal: "User:ana", or "User:*" for everyone.
+        operation: the operation that is allowed or denied.
+        resource_type: TOPIC, GROUP, and so on.
+        resource_name: the name of the resource, or "*" for all resources of the type.
+        pattern_type: LITERAL, or PREFIXED for all names that start with `resource_name`.
+        permission: ALLOW or DENY.
+        host: the client's IP address, or "*" for any.
     """
 
     principal: str
@@ -94,7 +99,7 @@ class Acl:
         return shlex.join(words)
 
     def applies_to(self, name: str) -> bool:
-        """Returns whether its pattern matches the name of a resource of its type."""
+        """Returns whether the pattern matches this resource name; the resource must be of the ACL's type."""
         if self.pattern_type is PatternType.PREFIXED:
             return name.startswith(self.resource_name)
         return self.resource_name in (name, WILDCARD)
@@ -102,7 +107,7 @@ class Acl:
 
 @dataclass(frozen=True, slots=True)
 class AclFilter:
-    """Kafka's AclBindingFilter: None and ANY match everything."""
+    """A filter for ACLs (Kafka's AclBindingFilter). None and ANY match everything."""
 
     resource_type: ResourceType = ResourceType.ANY
     resource_name: str | None = None
@@ -123,7 +128,7 @@ class AclFilter:
         )
 
     def _matches_pattern(self, acl: Acl) -> bool:
-        """`ResourcePatternFilter.matches`: with MATCH the name is one of a resource, otherwise one of a pattern."""
+        """Implements `ResourcePatternFilter.matches`: with MATCH, the name is that of a resource, otherwise that of a pattern."""
         if self.pattern_type not in (PatternType.ANY, PatternType.MATCH, acl.pattern_type):
             return False
         if self.resource_name is None:
@@ -156,10 +161,13 @@ E = TypeVar("E", bound=IntEnum)
 
 
 def parse_acls(text: str) -> list[Acl]:
-    """Reads the arguments of kafka-acls that add ACLs, such as `--allow-principal User:ana --operation Write --topic events`.
+    """Parses the arguments of kafka-acls that add ACLs, such as `--allow-principal User:ana --operation Write --topic events`.
 
-    A leading `kafka-acls.sh`, `--add` and the options that say where the cluster is are ignored. `--producer`, `--consumer` and
-    `--idempotent` mean what they mean there. Raises OptionError.
+    Ignores a leading `kafka-acls.sh`, `--add` and the options that locate the cluster. `--producer`, `--consumer` and
+    `--idempotent` have the same meaning as in kafka-acls.
+
+    Raises:
+        OptionError: the text is not a valid ACL.
     """
     given, flags = _options(text)
     pattern = _one_of(PatternType, (given["--resource-pattern-type"] or ["literal"])[-1], text)
@@ -167,19 +175,19 @@ def parse_acls(text: str) -> list[Acl]:
         raise _invalid(text, "--resource-pattern-type must be literal or prefixed")
     resources = [(kind, name) for option, kind in _RESOURCE_OF.items() for name in given[option]]
     if not resources and "--idempotent" not in flags:
-        raise _invalid(text, f"it names no resource: one of {', '.join(_RESOURCE_OF)}")
+        raise _invalid(text, f"no resource is given: add one of {', '.join(_RESOURCE_OF)}")
     wanted = list(_wanted(given["--operation"], flags, resources, text))
     acls = []
     for permission, verb in ((Permission.ALLOW, "allow"), (Permission.DENY, "deny")):
         for principal in given[f"--{verb}-principal"]:
             if not all(principal.partition(":")):
-                raise _invalid(text, f"{principal!r} is not a principal such as User:ana")
+                raise _invalid(text, f"{principal!r} is not a valid principal; write it like User:ana")
             for host in given[f"--{verb}-host"] or [WILDCARD]:
                 for operation, kind, name in wanted:
                     shape = PatternType.LITERAL if kind is ResourceType.CLUSTER else pattern
                     acls.append(Acl(principal, operation, kind, name, shape, permission, host))
     if not acls:
-        raise _invalid(text, "it names no --allow-principal and no --deny-principal")
+        raise _invalid(text, "no principal is given: add --allow-principal or --deny-principal")
     return list(dict.fromkeys(acls))
 
 
@@ -189,7 +197,7 @@ def _wanted(
     read, write, create, describe = AclOperation.READ, AclOperation.WRITE, AclOperation.CREATE, AclOperation.DESCRIBE
     named = [_one_of(AclOperation, each, text) for each in operations]
     if AclOperation.ANY in named:
-        raise _invalid(text, "--operation Any is for filters; All is every operation")
+        raise _invalid(text, "--operation Any is for filters only; use All for every operation")
     by_flag: dict[tuple[str, ResourceType], tuple[AclOperation, ...]] = {
         ("--producer", ResourceType.TOPIC): (write, describe, create),
         ("--producer", ResourceType.TRANSACTIONAL_ID): (write, describe),
@@ -223,7 +231,7 @@ def _options(text: str) -> tuple[dict[str, list[str]], set[str]]:
         elif option in _IGNORED:
             del words[: 0 if sign else _IGNORED[option]]
         elif option == "--cluster":
-            # Its value may be left out, as in Kafka's tool.
+            # The value is optional, as in Kafka's tool.
             if not sign and words and not words[0].startswith("--"):
                 del words[0]
             given[option].append(CLUSTER_NAME)
@@ -232,7 +240,7 @@ def _options(text: str) -> tuple[dict[str, list[str]], set[str]]:
                 raise _invalid(text, f"{option} has no value")
             given[option].append(value if sign else words.pop(0))
         else:
-            raise _invalid(text, f"{option} is not an argument of kafka-acls that is understood here")
+            raise _invalid(text, f"{option} is not a supported argument of kafka-acls")
     return given, flags
 
 

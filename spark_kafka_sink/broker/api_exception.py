@@ -8,11 +8,11 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 
 class ApiException(Exception):  # noqa: N818  Kafka's name
-    """Kafka's ApiException: raised wherever a request is served, and turned into that API's error response.
+    """Kafka's ApiException: raised while a request is served and converted to the API's error response.
 
     Args:
-        code: the error code that the client gets.
-        message: sent along if the response has a field for it.
+        code: the error code that the client receives.
+        message: the error message, sent if the response has a field for it.
         record_errors: for INVALID_RECORD, (index in the batch, message) of each invalid record (KIP-467).
     """
 

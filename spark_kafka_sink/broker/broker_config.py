@@ -12,27 +12,35 @@ from spark_kafka_sink.broker.kafka_release import NEWEST_RELEASE, KafkaRelease, 
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfig:
-    """Settings with times in ms and sizes in bytes. Defaults are Kafka's unless a comment says otherwise.
+    """Settings of an embedded broker. Times are in ms, sizes in bytes; defaults are Kafka's unless a comment says otherwise.
 
-    data_dir: None keeps everything in memory. topic_defaults: topic configs (`retention.ms` ...) for topics that do not set
-    them. like: the release of Kafka that clients see. transaction_version, inter_broker_protocol_version: default to those of
-    that release. Raises OptionError if the release is unknown or does not have a setting.
+    Clients must log in if `sasl_users` is set or OAUTHBEARER is one of `sasl_mechanisms`. Connections are encrypted if
+    `ssl_keystore_*` holds a key in PEM; `EmbeddedBroker(tls=True)` creates one. Every client may do everything unless there is an
+    authorizer. Setting `acls` (an empty list counts), `super_users` or `authorizer_class_name` turns the authorizer on.
 
-    Security: clients must log in if there are `sasl_users`, or if OAUTHBEARER is one of `sasl_mechanisms`. Connections are
-    encrypted if there is a key in `ssl_keystore_*` (PEM); `EmbeddedBroker(tls=True)` makes one. Clients may do everything unless
-    there is an authorizer: with `acls`, which may be empty, `super_users` or `authorizer_class_name`.
+    Attributes:
+        data_dir: the folder for logs and cluster state. None keeps everything in memory.
+        topic_defaults: topic configs (`retention.ms` ...) for topics that do not set them.
+        like: the Kafka release that clients see.
+        transaction_version: the feature level. Defaults to that of the release.
+        inter_broker_protocol_version: the protocol of ZooKeeper mode. Defaults to that of the release.
+        sasl_users: passwords by user name.
+        oauthbearer_key: the key that verifies tokens: a public key or certificate in PEM, a JWKS, or the secret for HS256.
+            Without a key, OAUTHBEARER accepts unsigned tokens, as Kafka does.
+        acls: Acl objects, or arguments of kafka-acls as text.
+        super_users: principals such as "User:admin".
+        ssl_client_auth: none, requested or required.
 
-    sasl_users: name to password. oauthbearer_key: the key that tokens are checked with: a public key or certificate in PEM, a
-    JWKS, or the secret of HS256; without it OAUTHBEARER takes unsigned tokens, as Kafka does. acls: Acl objects, or arguments of
-    kafka-acls as text. super_users: principals such as "User:admin". ssl_client_auth: none, requested or required.
+    Raises:
+        OptionError: the release is unknown or does not support a setting, or an ACL is invalid.
     """
 
     like: str = NEWEST_RELEASE
     inter_broker_protocol_version: str | None = field(default=None, compare=False)
     data_dir: Path | None = None
-    host: str = "127.0.0.1"  # Kafka listens on every address; this broker is not made for strangers
+    host: str = "127.0.0.1"  # Kafka listens on every address; this broker must not be reachable from other hosts
     num_network_threads: int = 3
-    # Kafka: 8. Handlers share one interpreter; they are many enough for one that waits for a disk.
+    # Kafka: 8. Handlers share one interpreter, and 4 are enough when one waits for a disk.
     num_io_threads: int = 4
     queued_max_requests: int = 500
     socket_request_max_bytes: int = 100 * 1024 * 1024
@@ -45,7 +53,7 @@ class BrokerConfig:
     auto_create_topics_enable: bool = True
     num_partitions: int = 1
     default_replication_factor: int = 1
-    # Kafka: 50 each. Their files are made anew for each test's broker; who leads them is spread well enough by 10.
+    # Kafka: 50 each. Each test's broker creates their files again, and 10 are enough to spread the leaders.
     offsets_topic_num_partitions: int = 10
     transaction_state_log_num_partitions: int = 10
     group_initial_rebalance_delay_ms: int = 0  # Kafka: 3000 to save rebalances of large groups; its own tests set 0 as well
@@ -86,13 +94,13 @@ class BrokerConfig:
     authorizer_class_name: str = ""
     allow_everyone_if_no_acl_found: bool = False
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
-    # What the three say together: two configs are equal if this is.
+    # Derived from `like` and the two version fields. It takes part in comparisons.
     release: KafkaRelease = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         release = kafka_release(self.like, self.transaction_version, self.inter_broker_protocol_version)
         object.__setattr__(self, "release", release)
-        self.initial_acls()  # so that a wrong one is told where it was written
+        self.initial_acls()  # raises here, where the config is written
 
     @property
     def uses_sasl(self) -> bool:
@@ -106,10 +114,14 @@ class BrokerConfig:
 
     @property
     def has_authorizer(self) -> bool:
-        """Whether clients may do only what ACLs allow."""
+        """Whether clients need ACLs."""
         return self.acls is not None or bool(self.super_users) or bool(self.authorizer_class_name)
 
     def initial_acls(self) -> tuple[Acl, ...]:
-        """Returns the ACLs that are there at the start. Raises OptionError for text that is not one."""
+        """Returns the ACLs that exist at the start.
+
+        Raises:
+            OptionError: the text of an ACL is not valid.
+        """
         given = (parse_acls(acl) if isinstance(acl, str) else [acl] for acl in self.acls or ())
         return tuple(dict.fromkeys(acl for some in given for acl in some))

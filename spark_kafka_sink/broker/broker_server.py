@@ -14,7 +14,7 @@ DIRECT_LISTENER = "DIRECT"
 
 
 class BrokerServer:
-    """Runs from `bind` and `serve` to `stop`, and may be started again with the same ports. One thread calls these."""
+    """One broker, which serves from `bind` and `serve` to `stop`. It can start again with the same ports. Not thread-safe."""
 
     def __init__(
         self,
@@ -25,10 +25,18 @@ class BrokerServer:
         port: int = 0,
         advertised: tuple[str, int] | None = None,
     ) -> None:
-        """`advertised`: the address that clients are told, such as a proxy's; port 0: its own. None: where it listens.
+        """Creates a broker that does not listen yet.
 
-        If that is another port, a second listener advertises the broker's own address, as the listener for brokers does in Kafka.
-        Clients that must not go through the proxy use it.
+        If `advertised` has another port, a second listener advertises the broker's own address, like the inter-broker listener in
+        Kafka. Clients that must bypass the proxy use it.
+
+        Args:
+            node_id: the broker's id.
+            shared: the services that all brokers of the process share.
+            config: the broker's settings.
+            port: the port to listen on; 0 picks a free one.
+            advertised: the (host, port) that clients are given, such as a proxy's; port 0 is the broker's own. None: the address
+                where it listens.
         """
         self.node_id = node_id
         self._shared = shared
@@ -44,7 +52,11 @@ class BrokerServer:
         return self._advertised is not None and self._advertised[1] != 0
 
     def bind(self) -> BrokerState:
-        """Binds the port, without serving anybody yet. Raises OSError if it is taken."""
+        """Binds the port but does not serve requests yet.
+
+        Raises:
+            OSError: the port is taken.
+        """
         sockets = SocketServer(self._config, served=self.apis.served, listeners=self._listeners(), node_id=self.node_id)
         self.port = sockets.bound_port()
         if self._is_elsewhere:
@@ -54,7 +66,7 @@ class BrokerServer:
         return BrokerState(self.node_id, self._addresses())
 
     def serve(self) -> None:
-        """Serves requests. The cluster must know of this broker: the first client that asks for metadata must find it."""
+        """Serves requests. The cluster must already know this broker, because the first Metadata response must list it."""
         assert self._running is not None
         sockets, handlers = self._running
         handlers.start()
@@ -75,12 +87,12 @@ class BrokerServer:
         return own | {next(iter(own)): (host, port or self.port)}
 
     def stop(self) -> None:
-        """Closes its connections and hands what it led to other brokers. Requests in progress get up to 10 s to finish."""
+        """Closes the connections and moves leadership to other brokers. Requests in progress have up to 10 s to finish."""
         self._shared.cluster.broker_down(self.node_id)
         self.disconnect()
 
     def disconnect(self) -> None:
-        """Makes it unreachable. Unlike after `stop` it remains the leader of what it leads."""
+        """Makes the broker unreachable. Unlike `stop`, this leaves its leadership unchanged."""
         if self._running is None:
             return
         sockets, handlers = self._running
@@ -89,19 +101,19 @@ class BrokerServer:
         handlers.stop()
 
     def reconnect(self) -> None:
-        """Ends a `disconnect`. A broker that was stopped meanwhile stays stopped."""
+        """Ends a `disconnect`. A broker that was stopped in the meantime stays stopped."""
         known = self._shared.cluster.image.brokers.get(self.node_id)
         if self._running is None and known is not None and known.is_up:
             self.bind()
             self.serve()
 
     def snapshot(self) -> NetworkSnapshot | None:
-        """Returns what its sockets and queues do now; None if it is stopped."""
+        """Returns the current state of sockets and queues; None if the broker is stopped."""
         return None if self._running is None else self._running[0].snapshot()
 
 
 def security_protocol(config: BrokerConfig) -> SecurityProtocol:
-    """Returns how all listeners of a broker are spoken to."""
+    """Returns the security protocol of all listeners of a broker."""
     if config.uses_sasl:
         return SecurityProtocol.SASL_SSL if config.uses_tls else SecurityProtocol.SASL_PLAINTEXT
     return SecurityProtocol.SSL if config.uses_tls else SecurityProtocol.PLAINTEXT

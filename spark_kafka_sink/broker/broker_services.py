@@ -1,4 +1,4 @@
-"""The services that handlers work with: what one broker has of its own, and what all brokers of the process share."""
+"""The services that handlers use: those of one broker, and those that all brokers of the process share."""
 
 from __future__ import annotations
 
@@ -35,10 +35,11 @@ from spark_kafka_sink.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class BrokerServices:
-    """The services that the handlers of one broker work with.
+    """The services that the handlers of one broker use.
 
-    `node_id` and `replica_manager` belong to this broker; all brokers of the process share the rest. `authorizer`: None if
-    everybody may do everything. `tokens`: None without OAUTHBEARER. `wall_ms`: the time for timestamps, in ms since 1970.
+    `node_id` and `replica_manager` belong to this broker; all brokers of the process share the rest. `authorizer` is None if
+    every client may do everything. `tokens` is None without OAUTHBEARER. `wall_ms` returns the time for timestamps, in ms since
+    1970.
     """
 
     node_id: int
@@ -67,11 +68,15 @@ def wall_ms() -> int:
 class SharedServices:
     """The services that all brokers of the process share: the cluster's state, the logs and the coordinators.
 
-    The constructor takes the folder's lock; `start` loads what was stored. One thread creates, starts and stops it.
+    The constructor locks the data folder; `start` loads what is stored there. One thread creates, starts and stops it.
     """
 
     def __init__(self, config: BrokerConfig, timer: Timer | None = None, faults: FaultInjection | None = None) -> None:
-        """Raises UsageError if another process uses the folder."""
+        """Locks the data folder and creates the services.
+
+        Raises:
+            UsageError: another process uses the folder.
+        """
         self._config = config
         self.faults = FaultInjection(()) if faults is None else faults
         self._closing = ExitStack()
@@ -114,7 +119,7 @@ class SharedServices:
         )
 
     def start(self) -> None:
-        """Starts everything; call it before any request is served."""
+        """Starts all services. Call it before any request is served."""
         self.timer.start()
         self.logs.start()
         self.group_coordinator.load()
@@ -123,7 +128,7 @@ class SharedServices:
         self.transaction_coordinator.load()
 
     def stop(self) -> None:
-        """Stops everything; call it after the last request was served."""
+        """Stops all services. Call it after the last request is served."""
         self.transaction_coordinator.stop()
         self.marker_sender.stop()
         self.group_coordinator.close()
@@ -133,7 +138,7 @@ class SharedServices:
         self._closing.close()
 
     def of_broker(self, node_id: int) -> BrokerServices:
-        """Returns the services of one broker's handlers."""
+        """Returns the services for the handlers of one broker."""
         return BrokerServices(
             node_id=node_id,
             config=self._config,
@@ -151,13 +156,13 @@ class SharedServices:
         )
 
     def _coordinator_epoch(self, transactional_id: str) -> int:
-        """Returns the leader epoch of the id's partition, with which a new coordinator fences the one before."""
+        """Returns the leader epoch of the id's partition, with which a new coordinator fences the previous one."""
         topic = self.cluster.internal_topic(TRANSACTION_STATE_TOPIC)
         return topic.partitions[partition_for(transactional_id, len(topic.partitions))].leader_epoch
 
     def _advanced(self, topic: str, index: int) -> None:
         if topic in INTERNAL_TOPICS:
-            # Its coordinator appends under a lock of its own, where nobody is answered.
+            # The coordinator appends under its own lock, where no request may be answered.
             self.timer.after(0, lambda: self.fetch_purgatory.check_and_complete((topic, index)))
         else:
             self.fetch_purgatory.check_and_complete((topic, index))
@@ -165,13 +170,13 @@ class SharedServices:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Kafka's FileLock: two brokers over one folder would destroy it. The system releases it when the process dies."""
+    """Locks the data folder (Kafka's FileLock): two brokers would corrupt it. The OS releases the lock if the process dies."""
     with (folder / LOCK_FILE).open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            text = f"{folder} is in use by another broker: stop it, or take another folder"
+            text = f"{folder} is in use by another broker: stop that broker or choose another folder"
             raise UsageError(text, data_dir=str(folder)) from None
         yield
-        # A process that was forked meanwhile has the file open too, and without this the lock would end with that one.
+        # A process forked in the meantime has the file open too. Without this call, its copy would keep the lock.
         fcntl.flock(file, fcntl.LOCK_UN)

@@ -1,4 +1,4 @@
-"""A certificate authority for tests: signs certificates of brokers and clients, in memory. Needs the extra `tls`."""
+"""A certificate authority for tests, which signs broker and client certificates in memory. Needs the extra `tls`."""
 
 from __future__ import annotations
 
@@ -9,36 +9,43 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.errors import UsageError
+from spark_kafka_sink.installation import not_installed
 
 if TYPE_CHECKING:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
-EXTRA: Final = "pip install 'spark-kafka-sink[tls]'"
 _VALID: Final = timedelta(days=30)
 _CLOCKS_DIFFER: Final = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
 class KeyAndCertificate:
-    """A private key and its certificate, as PEM text. The key does not show in a repr."""
+    """A private key and its certificate, as PEM text. The key is not part of the repr."""
 
     certificate: str
     key: str = field(repr=False)
 
 
 class CertificateAuthority:
-    """Signs certificates for tests. Its key is in memory only and is lost with it. Any thread may call it.
+    """A certificate authority for tests. Its key exists only in memory. Safe to call from any thread.
 
-    name: the common name of the authority. certificate: its own certificate, as PEM text, which the other side has to trust.
+    Args:
+        name: the authority's common name.
+
+    Attributes:
+        certificate: the authority's own certificate as PEM text, which the peer has to trust.
+
+    Raises:
+        UsageError: the extra `tls` is not installed.
     """
 
     def __init__(self, name: str = "spark-kafka-sink test authority") -> None:
-        """Raises UsageError if the extra `tls` is not installed."""
+        """Creates a key and a self-signed certificate. Raises UsageError if the extra `tls` is not installed."""
         try:
             from cryptography import x509
         except ImportError:
-            raise UsageError(f"certificates cannot be made without the package cryptography: {EXTRA}") from None
+            raise UsageError(f"certificates cannot be made: {not_installed('cryptography')}") from None
         self._key = _new_key()
         self._name = _subject(name)
         self._own = self._signed(
@@ -53,28 +60,36 @@ class CertificateAuthority:
         self.certificate: str = _pem(self._own)
 
     def server(self, hosts: Iterable[str], *, valid: timedelta = _VALID) -> KeyAndCertificate:
-        """Makes a broker's certificate.
+        """Creates a certificate for a broker.
 
         Args:
-            hosts: the names and IP addresses that it is for.
-            valid: the time until it expires; negative: it has expired already.
+            hosts: the host names and IP addresses that the certificate is valid for.
+            valid: the time until it expires. A negative value creates an expired certificate.
+
+        Returns:
+            The private key and the certificate.
         """
         from cryptography import x509
         from cryptography.x509.oid import ExtendedKeyUsageOID
 
         names = list(dict.fromkeys(hosts))
         alternative = x509.SubjectAlternativeName([_general_name(host) for host in names])
-        # A broker is a client of the others.
+        # Brokers connect to each other as clients.
         purposes = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
         return self._leaf(_subject(names[0]), valid, [(alternative, False), (x509.ExtendedKeyUsage(purposes), False)])
 
     def client(self, name: str, *, organization: str | None = None, valid: timedelta = _VALID) -> KeyAndCertificate:
-        """Makes a client's certificate. Its principal is `User:CN=<name>` unless `ssl.principal.mapping.rules` say otherwise.
+        """Creates a certificate for a client.
+
+        The client's principal is `User:CN=<name>` unless `ssl.principal.mapping.rules` change it.
 
         Args:
             name: the common name.
-            organization: the organization, if it is to have one: the principal is then `User:CN=<name>,O=<organization>`.
-            valid: the time until it expires; negative: it has expired already.
+            organization: the organization, if any. The principal is then `User:CN=<name>,O=<organization>`.
+            valid: the time until it expires. A negative value creates an expired certificate.
+
+        Returns:
+            The private key and the certificate.
         """
         from cryptography import x509
         from cryptography.x509.oid import ExtendedKeyUsageOID
@@ -123,7 +138,7 @@ class CertificateAuthority:
 def _new_key() -> EllipticCurvePrivateKey:
     from cryptography.hazmat.primitives.asymmetric import ec
 
-    # An RSA key of the same strength takes a hundred times as long to make.
+    # An RSA key of the same strength takes a hundred times longer to generate.
     return ec.generate_private_key(ec.SECP256R1())
 
 
@@ -131,7 +146,7 @@ def _subject(name: str, organization: str | None = None) -> x509.Name:
     from cryptography import x509
     from cryptography.x509.oid import NameOID
 
-    # 64 characters are the standard's bound; the host names that count are in another field.
+    # The standard allows 64 characters. Clients check the host names in another field.
     common = x509.NameAttribute(NameOID.COMMON_NAME, name[:64])
     whose = [] if organization is None else [x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization)]
     return x509.Name([*whose, common])

@@ -1,4 +1,4 @@
-"""The settings with which a client reaches a broker: by Kafka's names, and by librdkafka's."""
+"""The client settings for an embedded broker, under Kafka's names and under librdkafka's."""
 
 from __future__ import annotations
 
@@ -16,15 +16,21 @@ from spark_kafka_sink.broker.sasl.oauthbearer_server import OAUTHBEARER
 from spark_kafka_sink.errors import OptionError, UsageError
 
 ANYBODY: Final = "client"
-"""The user of a broker that has no users."""
+"""The user name for a broker without users."""
 
 _MODULES: Final = "org.apache.kafka.common.security"
 
 
 def client_settings(config: BrokerConfig, authority: CertificateAuthority | None, user: str | None) -> dict[str, str]:
-    """Returns the settings of security by Kafka's names, which Java's client and this package's producer understand.
+    """Returns the security settings under Kafka's names, for Java's client and for this package's producer.
 
-    Raises OptionError if the broker does not know the `user`; None is its first one.
+    Args:
+        config: the broker's settings.
+        authority: the authority that signs certificates; None without TLS.
+        user: the user to log in as. None: the broker's first user.
+
+    Raises:
+        OptionError: the broker has no such user.
     """
     settings = {"security.protocol": security_protocol(config).value}
     if authority is not None:
@@ -48,7 +54,7 @@ def client_settings(config: BrokerConfig, authority: CertificateAuthority | None
 
 
 def librdkafka_settings(config: BrokerConfig, authority: CertificateAuthority | None, user: str | None) -> dict[str, str]:
-    """Returns the same by librdkafka's names, which confluent-kafka understands. With OAUTHBEARER it needs an `oauth_cb` too."""
+    """Returns the same settings under librdkafka's names, for confluent-kafka. OAUTHBEARER needs an `oauth_cb` too."""
     names = {
         "security.protocol": "security.protocol",
         "sasl.mechanism": "sasl.mechanism",
@@ -64,18 +70,19 @@ def librdkafka_settings(config: BrokerConfig, authority: CertificateAuthority | 
 
 
 def token(config: BrokerConfig, user: str, valid_s: float = 3600, **claims: Any) -> str:
-    """Returns a token of OAUTHBEARER that the broker takes, signed with its secret, or without signature if it has no key.
+    """Returns an OAUTHBEARER token that the broker accepts. It is signed with the broker's secret, or unsigned without a key.
 
     Args:
+        config: the broker's settings.
         user: the token's principal.
-        valid_s: the seconds until it expires; negative: it has expired already.
-        claims: other claims, such as `scope`; they replace those that it would have.
+        valid_s: the seconds until the token expires. A negative value returns an expired token.
+        claims: other claims, such as `scope`. They override the default ones.
 
     Raises:
-        UsageError: the broker has a public key only.
+        UsageError: the broker has only a public key.
     """
     if not _can_sign(config):
-        raise UsageError("the broker has a public key only: sign tokens with the private one")
+        raise UsageError("the broker has only a public key: sign tokens with the matching private key")
     now_s = time.time()
     body: dict[str, Any] = {config.sasl_oauthbearer_sub_claim_name: user, "iat": min(now_s, now_s + valid_s - 1)}
     body["exp"] = now_s + valid_s
@@ -105,7 +112,7 @@ def _base64url(data: bytes) -> str:
 
 
 def _mechanism(config: BrokerConfig) -> str:
-    """Returns the first mechanism that a client can log in by: all but OAUTHBEARER need a user with a password."""
+    """Returns the first mechanism that a client can use. All but OAUTHBEARER need a user with a password."""
     usable = [each for each in config.sasl_mechanisms if config.sasl_users or each == OAUTHBEARER]
     return usable[0]
 
@@ -113,7 +120,7 @@ def _mechanism(config: BrokerConfig) -> str:
 def _login(config: BrokerConfig, user: str | None) -> tuple[str, str]:
     name = next(iter(config.sasl_users)) if user is None else user
     if name not in config.sasl_users:
-        raise OptionError(f"there is no user {name!r}; there are {', '.join(config.sasl_users)}", option="user")
+        raise OptionError(f"there is no user {name!r}; it must be one of {', '.join(config.sasl_users)}", option="user")
     return name, config.sasl_users[name]
 
 

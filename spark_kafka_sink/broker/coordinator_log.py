@@ -1,4 +1,4 @@
-"""The logs that coordinators write: their internal topics, and the ends of transactions in the partitions that took part."""
+"""The logs that coordinators write: internal topics, and transaction markers in the partitions of a transaction."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from spark_kafka_sink.records.decoder import FetchedBatch, decode_batches
 from spark_kafka_sink.records.small_batch import NewRecord, small_batch
 
 KeyValue: TypeAlias = tuple[bytes, bytes | None]
-"""A null value is a tombstone: the key is gone."""
+"""A key and a value. A null value is a tombstone: the key is deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayedRecord:
-    """A record read back. With a `producer_id` (not -1) it counts once a ReplayedMarker says that it was committed."""
+    """A record read back. With a `producer_id` (not -1), it counts once a ReplayedMarker commits it."""
 
     partition: int
     offset: int
@@ -48,7 +48,7 @@ Replayed: TypeAlias = ReplayedRecord | ReplayedMarker
 
 
 class CoordinatorLog(Protocol):
-    """An internal topic as its coordinator sees it. Any thread may append; a caller that needs an order holds its own lock."""
+    """An internal topic as its coordinator uses it. Any thread may append; a caller that needs an order holds its own lock."""
 
     topic: str
 
@@ -65,16 +65,17 @@ class CoordinatorLog(Protocol):
         producer_epoch: int = -1,
         guard: VerificationGuard | None = None,
     ) -> int:
-        """Appends one batch and returns its first offset. It is as durable as the broker's logs are.
+        """Appends one batch and returns its first offset. The batch is as durable as the broker's other logs.
 
-        With a producer id it is part of that producer's transaction, and `guard` lets its first records in.
+        With a producer id, the batch is part of that producer's transaction, and `guard` admits its first records.
 
-        Raises ApiException as an append of a client does, such as KAFKA_STORAGE_ERROR for a full disk.
+        Raises:
+            ApiException: the append failed as a client's would, such as KAFKA_STORAGE_ERROR for a full disk.
         """
         ...
 
     def replay(self) -> Iterator[Replayed]:
-        """Yields all that is in the topic, each partition in order."""
+        """Yields the whole content of the topic, each partition in order."""
         ...
 
 
@@ -105,7 +106,7 @@ class InternalTopicLog:
         self._cluster.internal_topic(self.topic)
         log = self._logs.get(self.topic, partition)
         if log is None:
-            raise ApiException(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.topic}-{partition} is not there")
+            raise ApiException(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.topic}-{partition} does not exist")
         now_ms = self._wall_ms()
         batch = small_batch(
             [NewRecord(key, value, timestamp=now_ms) for key, value in records],
@@ -150,13 +151,16 @@ def _replayed_batch(batch: FetchedBatch, partition: int) -> Iterator[Replayed]:
 
 
 CompleteTransaction: TypeAlias = Callable[[int, Collection[int], bool], None]
-"""Producer id, partitions of `__consumer_offsets`, committed: `GroupCoordinator.complete_transaction`."""
+"""Takes a producer id, partitions of `__consumer_offsets`, and whether the transaction committed; see
+`GroupCoordinator.complete_transaction`.
+"""
 
 
 class TransactionMarkers:
-    """Ends transactions in the partitions that took part, as WriteTxnMarkers does between the brokers of a real cluster.
+    """Ends transactions in their partitions, as WriteTxnMarkers does between the brokers of a real cluster.
 
-    From any thread. Writing one twice does no harm: a log whose producer has no open transaction takes it all the same.
+    Safe to call from any thread. Writing a marker twice is harmless: a log accepts it even if the producer has no open
+    transaction.
     """
 
     def __init__(self, cluster: Cluster, logs: LogManager, complete_offsets: CompleteTransaction) -> None:
@@ -165,7 +169,7 @@ class TransactionMarkers:
         self._complete_offsets = complete_offsets
 
     def write(self, marker: EndTransactionMarker, partitions: Sequence[tuple[str, int]]) -> None:
-        """Writes a marker into partitions that still exist. Raises ApiException if it must be tried again (a full disk)."""
+        """Writes a marker into those partitions that still exist. Raises ApiException if it must be retried (a full disk)."""
         for topic, index in partitions:
             log = self._logs.get(topic, index)
             state = self._cluster.image.partition(topic, index)

@@ -1,4 +1,4 @@
-"""A Kafka in this process for development and tests: `with EmbeddedBroker() as broker: ...broker.bootstrap_servers`."""
+"""The embedded broker: Kafka in this process, for development and tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spark_kafka_sink.broker.broker_services import SharedServices
 from spark_kafka_sink.broker.certificates import CertificateAuthority
 from spark_kafka_sink.broker.client_settings import client_settings, librdkafka_settings, token
 from spark_kafka_sink.broker.cluster.cluster import Cluster, CoordinatorType
-from spark_kafka_sink.broker.cluster.metadata_image import NO_LEADER, address_text, partition_for
+from spark_kafka_sink.broker.cluster.metadata_image import INTERNAL_TOPICS, NO_LEADER, address_text, partition_for
 from spark_kafka_sink.broker.faults.fault_injection import FaultInjection, RunningBroker
 from spark_kafka_sink.errors import OptionError, UsageError
 
@@ -23,17 +23,34 @@ _DEFAULTS = BrokerConfig()
 
 
 class EmbeddedBroker:
-    """One or several brokers, with ids from 1, that behave like Kafka. Not for production: nothing is replicated.
+    """One or more embedded brokers that behave like Kafka, with ids from 1. Not for production: nothing is replicated.
 
-    Runs from `start()` or `with` to `stop()`. Only one thread at a time may call its methods. Topics, offsets and transactions
-    are kept in `config.data_dir`, or in memory until `stop()`.
+    Use it as a context manager, or call `start()` and `stop()`. Only one thread at a time may call its methods. Topics, offsets
+    and transactions are stored in `config.data_dir`, or in memory until `stop()`.
 
-    brokers: their number. port: the first broker's port, the others use the following ones; 0: any free ports. config: the
-    settings. like: the release of Kafka that clients see, such as "3.7": its API versions, features and checks. It overrides the
-    config's. advertised: broker id -> (host, port) that clients are told instead of the broker's own address, such as a proxy's;
-    port 0: the broker's own. tls: True encrypts connections, with certificates that are made for it (needs the extra `tls`); an
-    authority of yours signs them instead. `client_settings` are what clients need. Logins and rights are the config's:
-    `BrokerConfig(sasl_users={"ana": "secret"}, acls=["--allow-principal User:ana --operation Write --topic events"])`.
+    Logins and ACLs are settings of the config: `BrokerConfig(sasl_users={"ana": "secret"}, acls=["--allow-principal User:ana
+    --operation Write --topic events"])`.
+
+    Example::
+
+        with EmbeddedBroker() as broker:
+            broker.create_topic("events", partitions=3)
+            with Producer(broker.client_settings) as producer:
+                producer.send("events", value=b"hello")
+
+    Args:
+        brokers: the number of brokers.
+        port: the first broker's port; the others use the following ports. 0 picks free ports.
+        config: the settings of all brokers.
+        like: the Kafka release that clients see, such as "3.7": its API versions, features and checks. Overrides `config.like`.
+        advertised: (host, port) by broker id: the address that clients are given instead of the broker's own, such as a proxy's.
+            Port 0 is the broker's own port.
+        tls: True encrypts connections with generated certificates (needs the extra `tls`). A `CertificateAuthority` signs them
+            with your own authority instead. Clients need `client_settings`.
+
+    Raises:
+        UsageError: `brokers` is less than 1, or the extra `tls` is not installed.
+        OptionError: the release is unknown, or settings contradict each other.
     """
 
     def __init__(
@@ -47,7 +64,7 @@ class EmbeddedBroker:
         tls: bool | CertificateAuthority = False,
     ) -> None:
         if brokers < 1:
-            raise UsageError(f"a cluster of {brokers} brokers: there must be one at least", brokers=brokers)
+            raise UsageError(f"brokers={brokers} is not valid: a cluster needs at least one broker", brokers=brokers)
         self._config = config if like is None else replace(config, like=like)
         self._shared: SharedServices | None = None
         self._servers: dict[int, BrokerServer] = {}
@@ -58,12 +75,24 @@ class EmbeddedBroker:
         if self._authority is not None:
             self._config = _with_certificate(self._config, self._authority, self._hosts())
         if self._config.ssl_client_auth != "none" and not self._config.uses_tls:
-            text = f"ssl.client.auth={self._config.ssl_client_auth} needs TLS: tls=True (--tls FOLDER), or ssl.keystore.location"
+            text = (
+                f"ssl.client.auth={self._config.ssl_client_auth} needs TLS: set tls=True (--tls FOLDER) or ssl.keystore.location"
+            )
             raise OptionError(text, option="ssl_client_auth")
 
     def __repr__(self) -> str:
-        where = "not started" if self._shared is None else self.bootstrap_servers
-        return f"<EmbeddedBroker {where}>"
+        folder = "in memory" if self._config.data_dir is None else f"in {self._config.data_dir}"
+        if self._shared is None:
+            return f"<EmbeddedBroker not started, {self._brokers_text()}, like Kafka {self._config.like}, {folder}>"
+        image = self._shared.cluster.image
+        stopped = len(self._ports) - len(image.up())
+        brokers = self._brokers_text() + (f" ({stopped} stopped)" if stopped else "")
+        topics = sum(name not in INTERNAL_TOPICS for name in image.topics)
+        counts = f"{brokers}, {topics} topic{'' if topics == 1 else 's'}"
+        return f"<EmbeddedBroker {self.bootstrap_servers}, {counts}, like Kafka {self._config.like}, {folder}>"
+
+    def _brokers_text(self) -> str:
+        return f"{len(self._ports)} broker{'' if len(self._ports) == 1 else 's'}"
 
     def __enter__(self) -> Self:
         self.start()
@@ -73,9 +102,11 @@ class EmbeddedBroker:
         self.stop()
 
     def start(self) -> None:
-        """Starts the brokers; clients can connect when it returns.
+        """Starts the brokers. Clients can connect as soon as it returns. Does nothing if they run.
 
-        Raises OSError if a port is taken, UsageError if the folder is in use.
+        Raises:
+            OSError: a port is taken.
+            UsageError: another broker uses the data folder.
         """
         if self._shared is not None:
             return
@@ -111,7 +142,7 @@ class EmbeddedBroker:
             self._ports[server.node_id] = server.port
 
     def stop(self) -> None:
-        """Stops everything, in order; what is to be kept is on the disk. May be called again."""
+        """Stops the brokers and keeps stored data on disk. Does nothing if they are stopped."""
         shared, self._shared = self._shared, None
         if shared is None:
             return
@@ -120,7 +151,7 @@ class EmbeddedBroker:
             server.stop()
         shared.stop()
 
-    # Where it is
+    # Addresses
 
     @property
     def bootstrap_servers(self) -> str:
@@ -132,13 +163,18 @@ class EmbeddedBroker:
         return address_text(host, port or self._ports[node])
 
     def address(self, broker_id: int) -> str:
-        """Returns the host:port where the broker `broker_id` listens, whatever it advertises."""
+        """Returns the host:port that a broker listens on, regardless of what it advertises.
+
+        Raises:
+            OptionError: there is no broker `broker_id`.
+            UsageError: the broker is not started.
+        """
         self._check(broker_id)
         return address_text(self._config.host, self._ports[broker_id])
 
     @property
     def direct_servers(self) -> str:
-        """Like `bootstrap_servers`, but clients that start here never use advertised addresses."""
+        """The addresses for clients that must bypass advertised addresses, in the format of `bootstrap_servers`."""
         ports = (server.direct_port or server.port for server in self._servers.values())
         return ",".join(address_text(self._config.host, port) for port in ports)
 
@@ -153,43 +189,49 @@ class EmbeddedBroker:
 
     @property
     def authority(self) -> CertificateAuthority | None:
-        """The authority that signed the brokers' certificate, and signs those of clients; None without `tls`."""
+        """The authority that signed the brokers' certificate and signs client certificates; None without `tls`."""
         return self._authority
 
     @property
     def client_settings(self) -> dict[str, str]:
-        """The settings that clients need, by Kafka's names: addresses, protocol, certificates, and the first user's login."""
+        """The settings a client needs, under Kafka's names: addresses, protocol, certificates and the first user's login."""
         return self.client_settings_for(None)
 
     def client_settings_for(self, user: str | None, *, librdkafka: bool = False) -> dict[str, str]:
-        """Returns the settings that a client needs.
+        """Returns the settings a client needs.
 
         Args:
-            user: the user to log in as. If clients must show a certificate, it is made for `CN=<user>`. None: the
-                config's first user.
-            librdkafka: whether to use the names of librdkafka, for confluent-kafka, instead of Kafka's.
+            user: the user to log in as. If clients need a certificate, one is created for `CN=<user>`. None: the config's first
+                user.
+            librdkafka: whether to use librdkafka's names (for confluent-kafka) instead of Kafka's.
 
         Raises:
-            OptionError: the broker does not have the user.
+            OptionError: the broker has no such user.
         """
         settings = librdkafka_settings if librdkafka else client_settings
         return {"bootstrap.servers": self.bootstrap_servers, **settings(self._config, self._authority, user)}
 
     def token(self, user: str, valid_s: float = 3600, **claims: Any) -> str:
-        """Returns a token with which `user` can log in by OAUTHBEARER for `valid_s` seconds; negative: it has expired already.
+        """Returns a token with which `user` can log in by OAUTHBEARER.
 
-        claims: other claims of the token, such as scope. Raises UsageError if the broker has a public key only.
+        Args:
+            user: the token's principal.
+            valid_s: the seconds until the token expires. A negative value returns an expired token.
+            claims: other claims of the token, such as `scope`.
+
+        Raises:
+            UsageError: the broker has only a public key.
         """
         return token(self._config, user, valid_s, **claims)
 
     @property
     def broker_ids(self) -> list[int]:
-        """The ids of all brokers, including those that were killed."""
+        """The ids of all brokers, including killed ones."""
         return list(self._ports)
 
     @property
     def cluster(self) -> Cluster:
-        """Topics, leaders and configs. Raises UsageError if the broker is not started."""
+        """The cluster's topics, leaders and configs. Raises UsageError if the broker is not started."""
         return self._started().cluster
 
     def server(self, broker_id: int) -> BrokerServer:
@@ -199,11 +241,13 @@ class EmbeddedBroker:
 
     def _check(self, broker_id: int) -> None:
         if broker_id not in self._ports:
-            raise OptionError(f"there is no broker {broker_id}; there are {', '.join(map(str, self._ports))}", option="broker_id")
+            raise OptionError(
+                f"there is no broker {broker_id}; it must be one of {', '.join(map(str, self._ports))}", option="broker_id"
+            )
 
     def _started(self) -> SharedServices:
         if self._shared is None:
-            raise UsageError("the broker is not started: call start(), or use it in a `with`")
+            raise UsageError("the broker is not started: call start() or use it in a `with` statement")
         return self._shared
 
     # Topics
@@ -211,47 +255,72 @@ class EmbeddedBroker:
     def create_topic(
         self, name: str, partitions: int = 1, replication_factor: int = 1, configs: Mapping[str, str] | None = None
     ) -> str:
-        """Creates a topic and returns its `name`. Raises ApiException with the error that a client would get.
+        """Creates a topic.
 
-        partitions: their number. replication_factor: the number of brokers that can lead each partition. configs: Kafka's topic
-        configs, as text.
+        Args:
+            name: the topic's name.
+            partitions: the number of partitions.
+            replication_factor: the number of brokers that can lead each partition.
+            configs: Kafka's topic configs, as text.
+
+        Returns:
+            The topic's name.
+
+        Raises:
+            ApiException: the topic cannot be created. It has the error code that a client would receive.
         """
         return self.cluster.create_topic(name, partitions, replication_factor, configs=configs).name
 
-    # What happens to brokers
+    # Failures
 
     @property
     def faults(self) -> FaultInjection:
-        """Errors, delays, cuts and other faults for tests. They may be set before the start, and end with the broker."""
+        """Injects errors, delays and other faults for tests. Faults may be set before the start; `stop()` removes them."""
         return self._faults
 
     def leader(self, topic: str, partition: int = 0) -> int:
-        """Returns the broker that leads a `partition` of a `topic` now; -1 if none does."""
+        """Returns the id of the broker that leads a partition now, or -1 if none does."""
         state = self.cluster.image.partition(topic, partition)
         return NO_LEADER if state is None else state.leader
 
     def move_leader(self, topic: str, partition: int, broker_id: int) -> None:
-        """Makes `broker_id`, which must run, lead a `partition` of a `topic`. The old leader answers NOT_LEADER_OR_FOLLOWER."""
+        """Moves a partition's leadership to a running broker. The old leader then answers NOT_LEADER_OR_FOLLOWER.
+
+        Args:
+            topic: the topic's name.
+            partition: the partition's number.
+            broker_id: the id of the new leader.
+        """
         self.cluster.move_leader(topic, partition, broker_id)
 
     def coordinator(self, kind: Literal["group", "transaction"], key: str) -> int:
-        """Returns the broker that coordinates `key`, a group or a transactional id as `kind` says; -1 if none does."""
+        """Returns the id of the broker that coordinates `key`, or -1 if none does.
+
+        Args:
+            kind: "group" or "transaction".
+            key: a group id or a transactional id.
+        """
         return self.cluster.coordinator(_coordinator_type(kind), key)
 
     def move_coordinator(self, kind: Literal["group", "transaction"], key: str, broker_id: int) -> None:
-        """Makes `broker_id`, which must run, coordinate `key`, a group or a transactional id as `kind` says.
+        """Moves the coordination of `key` to a running broker. The old coordinator then answers NOT_COORDINATOR.
 
-        It moves all keys of the same partition of the internal topic. The old coordinator answers NOT_COORDINATOR.
+        All keys in the same partition of the internal topic move with it.
+
+        Args:
+            kind: "group" or "transaction".
+            key: a group id or a transactional id.
+            broker_id: the id of the new coordinator.
         """
         topic = self.cluster.internal_topic(_coordinator_type(kind).value)
         self.cluster.move_leader(topic.name, partition_for(key, len(topic.partitions)), broker_id)
 
     def kill(self, broker_id: int) -> None:
-        """Stops the broker `broker_id`: its connections break, and replicas on other brokers lead what it led."""
+        """Stops one broker: its connections break, and its partitions elect leaders on other replicas."""
         self.server(broker_id).stop()
 
     def restart(self, broker_id: int) -> None:
-        """Starts the broker `broker_id` again, at its address."""
+        """Starts one broker again, at the same address."""
         shared, server = self._started(), self.server(broker_id)
         server.stop()
         self._serve(shared, server)
@@ -261,12 +330,12 @@ def _coordinator_type(kind: str) -> CoordinatorType:
     try:
         return CoordinatorType[kind.upper()]
     except KeyError:
-        raise OptionError(f"kind {kind!r}: must be 'group' or 'transaction'", option="kind") from None
+        raise OptionError(f"kind {kind!r} is not valid: it must be 'group' or 'transaction'", option="kind") from None
 
 
 def _with_certificate(config: BrokerConfig, authority: CertificateAuthority, hosts: Iterable[str]) -> BrokerConfig:
     if config.uses_tls:
-        text = "tls=True makes a key and a certificate, and the config has ssl.keystore.* already: use one of them"
+        text = "tls=True generates a key and a certificate, but the config has ssl.keystore.* too: use only one of them"
         raise OptionError(text, option="tls")
     made = authority.server(hosts)
     trust = None if config.ssl_truststore_location is not None else config.ssl_truststore_certificates or authority.certificate

@@ -1,4 +1,4 @@
-"""The response of each API that tells one error of everything asked: Java's `AbstractRequest.getErrorResponse`."""
+"""The error response of each API: one error for everything in the request (Java's `AbstractRequest.getErrorResponse`)."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ T = TypeVar("T")
 
 
 class Failure(NamedTuple):
-    """The error to tell, and the version of the response. `message` is used if the response has a field for it."""
+    """The error and the version of the response. `message` is used if the response has a field for it."""
 
     code: int
     message: str | None
@@ -96,11 +96,11 @@ class Failure(NamedTuple):
 
 
 ErrorResponse: TypeAlias = Callable[[Any, Failure], Message | None]
-"""Makes the response from the request's body and the failure; None: there is none, and the connection is closed."""
+"""Builds the response from the request's body and the failure. None: no response, the connection is closed."""
 
 
 def error_response(api: AnyApi, version: int, body: Message, code: ErrorCode, message: str | None) -> Message | None:
-    """Returns None if the API cannot tell an error: the connection has to be closed."""
+    """Returns the error response, or None if the API cannot report an error and the connection must be closed."""
     make = ERROR_RESPONSES.get(api.key)
     return None if make is None else make(body, Failure(int(code), message, version))
 
@@ -124,7 +124,7 @@ def _by_resource(resources: Any, resource_class: Callable[[int, str | None, int,
 
 
 def _produce(body: Any, failure: Failure) -> Message | None:
-    if body.acks == 0:  # nobody waits for a response; a closed connection is all that the producer can notice
+    if body.acks == 0:  # the client expects no response; a closed connection is all that the producer can notice
         return None
     return ProduceResponse(
         tuple(
@@ -142,7 +142,7 @@ def _produce(body: Any, failure: Failure) -> Message | None:
 
 
 def _fetch(body: Any, failure: Failure) -> Message:
-    # From v13 the error of the whole answer says it all; older clients look into the partitions.
+    # From v13 the top-level error is enough; older clients look at the partitions.
     topics = () if failure.version >= 13 else body.topics
     responses = tuple(
         FetchableTopicResponse(
@@ -204,7 +204,7 @@ def _alter_user_scram_credentials(body: Any, failure: Failure) -> Message:
 
 
 def _api_versions(body: Any, failure: Failure) -> Message:
-    # An unknown version is told which ones of ApiVersions itself are known (KIP-511).
+    # An unknown version gets the supported versions of ApiVersions itself (KIP-511).
     known = ApiVersion(API_VERSIONS.key, API_VERSIONS.min_version, API_VERSIONS.max_version)
     return ApiVersionsResponse(failure.code, (known,) if failure.code == ErrorCode.UNSUPPORTED_VERSION else ())
 
@@ -263,7 +263,7 @@ def _offset_fetch(body: Any, failure: Failure) -> Message:
     if failure.version >= 8:
         groups = tuple(OffsetFetchResponseGroup(group.group_id, error_code=failure.code) for group in body.groups)
         return OffsetFetchResponse(groups=groups)
-    # v1 has no error of the whole.
+    # v1 has no top-level error.
     topics = (body.topics or ()) if failure.version < 2 else ()
     return OffsetFetchResponse(
         topics=tuple(
@@ -324,7 +324,7 @@ ERROR_RESPONSES: Final[Mapping[ApiKey, ErrorResponse]] = {
     ApiKey.OFFSET_FOR_LEADER_EPOCH: _offset_for_leader_epoch,
     ApiKey.DELETE_RECORDS: _delete_records,
     ApiKey.DESCRIBE_PRODUCERS: _describe_producers,
-    # Older versions have no field for it (KAFKA-12158): they are told of no folder.
+    # Older versions have no field for it (KAFKA-12158), so they list no folder.
     ApiKey.DESCRIBE_LOG_DIRS: _top_level_error_code(DescribeLogDirsResponse),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _describe_user_scram_credentials,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _alter_user_scram_credentials,

@@ -1,4 +1,4 @@
-"""The table from API to handler. Every request goes through here and is answered, whatever its handler does."""
+"""The table from API to handler. Every request passes through here and is answered even if its handler fails."""
 
 from __future__ import annotations
 
@@ -65,12 +65,15 @@ HANDLERS: Final[Mapping[ApiKey, Handler]] = {
 
 
 Faults: TypeAlias = Callable[[Request, Serve], None]
-"""What tests let go wrong, called by many threads in the place of `serve(request)`, which raises nothing. It serves the request
-now, later, from another thread, or not at all and answers itself. `request.on_response` decides what becomes of the answer."""
+"""The hook for fault injection. Many threads call it in place of `serve(request)`, which never raises.
+
+It may serve the request now, later, from another thread, or not at all and answer itself. `request.on_response` decides what is
+sent.
+"""
 
 
 class KafkaApis:
-    """Kafka's KafkaApis. It has no state, so any number of threads may call `handle`."""
+    """Dispatches requests to handlers (Kafka's KafkaApis). It has no state, so any number of threads may call `handle`."""
 
     def __init__(
         self, services: BrokerServices, *, handlers: Mapping[ApiKey, Handler] = HANDLERS, faults: Faults | None = None
@@ -82,7 +85,7 @@ class KafkaApis:
         self.served: Mapping[int, AnyApi] = versions.served
 
     def handle(self, request: Request) -> None:
-        """Serves a request; raises nothing. A request before a login that it needs closes its connection."""
+        """Serves a request and never raises. A request that needs a login and comes before it closes its connection."""
         if self._faults is None:
             self._serve(request)
         else:

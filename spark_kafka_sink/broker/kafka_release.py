@@ -1,4 +1,4 @@
-"""Which Kafka a broker looks like: the features, checks and API versions of each release, and what ApiVersions tells of them."""
+"""The visible features of each Kafka release: features, checks and API versions, and the ApiVersions response about them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spark_kafka_sink.protocol.api_versions import (
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 RELEASES: Final = ("2.8", "3.0", "3.1", "3.2", "3.3", "3.4", "3.5", "3.6", "3.7", "3.8", "3.9", "4.0", "4.1")
-"""The releases that a broker can be told to be, oldest first."""
+"""The supported values of `like`, oldest first."""
 
 NEWEST_RELEASE: Final = RELEASES[-1]
 NEWEST_TRANSACTION_VERSION: Final = 2
@@ -41,11 +41,11 @@ _METADATA_VERSIONS: Final[Mapping[str, tuple[int, int]]] = {
 
 @dataclass(frozen=True, slots=True)
 class KafkaRelease:
-    """The side of a Kafka release and its settings that clients can see. Immutable.
+    """The part of a Kafka release and its settings that clients can see. Immutable.
 
     metadata_versions: the supported levels of `metadata.version`, the last one finalized; None with ZooKeeper, which has no
     features. transaction_version: the finalized level of `transaction.version`; 0 where the feature does not exist.
-    inter_broker_protocol: what brokers with ZooKeeper speak with each other.
+    inter_broker_protocol: the protocol between brokers with ZooKeeper.
     """
 
     name: str
@@ -71,29 +71,32 @@ class KafkaRelease:
     def features_epoch(self) -> int:
         """The epoch of the finalized features in ApiVersions; -1: there are none."""
         if not self.has_zookeeper:
-            return 1  # features do not change while a broker runs, so any number that is not negative will do
+            return 1  # features do not change while a broker runs, so any non-negative number is right
         return 0 if self.inter_broker_protocol >= (2, 7) else -1
 
     def verifies_transactions(self, *, of_offsets: bool) -> bool:
-        """Whether the coordinator is asked before the first record of a transaction is stored (KIP-890): in partitions since
-        3.6, for the offsets of groups since 3.7."""
+        """Whether brokers ask the coordinator before they store the first record of a transaction (KIP-890).
+
+        They do since 3.6 for partitions, and since 3.7 for the offsets of groups.
+        """
         return _number(self.name) >= ((3, 7) if of_offsets else (3, 6))
 
 
 def kafka_release(name: str, transaction_version: int | None, inter_broker_protocol_version: str | None) -> KafkaRelease:
-    """Returns the release of that `name`, such as "3.7", with these settings.
+    """Returns the Kafka release `name`, such as "3.7", with these settings.
 
     Args:
-        transaction_version: the level of the feature `transaction.version`; None: the release's default.
-        inter_broker_protocol_version: as Kafka's setting; None: the release's own. With it a release runs with ZooKeeper,
-            because Kafka ignores it without.
+        name: the release, one of `RELEASES`.
+        transaction_version: the level of the feature `transaction.version`. None: the release's default.
+        inter_broker_protocol_version: Kafka's setting of that name. A release that is given one runs with ZooKeeper, because
+            Kafka ignores the setting otherwise. None: the release's own.
 
     Raises:
-        OptionError: the release is not known, or it does not have the setting.
+        OptionError: the release is unknown or does not have the setting.
     """
     if name not in RELEASES:
         raise OptionError(
-            f"like={name!r} is not a known release of Kafka; it must be one of {', '.join(RELEASES)}{nearest(name, RELEASES)}",
+            f"like={name!r} is not a known Kafka release; it must be one of {', '.join(RELEASES)}{nearest(name, RELEASES)}",
             option="like",
         )
     protocol = _protocol(name, inter_broker_protocol_version)
@@ -114,12 +117,14 @@ def _protocol(name: str, configured: str | None) -> tuple[int, int]:
         return _number(name)
     option = "inter.broker.protocol.version"
     if _number(name) >= (4, 0):
-        text = f"{option} is not a setting of Kafka {name}: set like= to a release before 4.0, or leave it out"
+        text = f"{option} is not a setting of Kafka {name}: set like= to a release before 4.0, or remove the setting"
         raise OptionError(text, option=option)
     found = re.fullmatch(r"(?:0\.)?(\d+)\.(\d+)(?:\.\d+)?(?:-IV\d+)?", configured)
     version = (0, 0) if found is None else (0, 0) if configured.startswith("0.") else (int(found[1]), int(found[2]))
     if found is None or version > _number(name):
-        raise OptionError(f"{option}={configured} must be a version of Kafka up to {name}, such as 2.7", option=option)
+        raise OptionError(
+            f"{option}={configured} is not valid: it must be a Kafka version up to {name}, such as 2.7", option=option
+        )
     return version
 
 
@@ -239,11 +244,14 @@ _NEWEST_VERSIONS: Final[Mapping[str, Mapping[ApiKey, int]]] = {
         ApiKey.LIST_TRANSACTIONS: 2,
     },
 }
-"""The newest stable version of each API, for the release that changed it. The numbers are from the message definitions of the
-last patch release, without what only works with `unstable.api.versions.enable`."""
+"""The newest stable version of each API, by the release that changed it. The numbers come from the message definitions of the
+last patch release, without those that need `unstable.api.versions.enable`.
+"""
 
 _OLDEST_VERSIONS: Final[Mapping[str, Mapping[ApiKey, int]]] = {"4.0": {ApiKey.JOIN_GROUP: 2}}
-"""Versions that a release refuses and this broker would serve. Before 4.0 Kafka served older ones than this broker does."""
+"""Versions that a release refuses although this broker could serve them. Before 4.0, Kafka served older ones than this broker
+does.
+"""
 
 _NOT_YET_WITH_KRAFT: Final[Mapping[str, Collection[ApiKey]]] = dict.fromkeys(
     ("3.3", "3.4"), (ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, ApiKey.ALTER_USER_SCRAM_CREDENTIALS)
@@ -251,7 +259,7 @@ _NOT_YET_WITH_KRAFT: Final[Mapping[str, Collection[ApiKey]]] = dict.fromkeys(
 
 
 def served(release: KafkaRelease, keys: Collection[ApiKey]) -> dict[int, AnyApi]:
-    """Returns those of the APIs that the release has, by key, in the versions that both the release and this broker speak."""
+    """Returns the APIs of the release by key, in the versions that both the release and this broker support."""
     newest: dict[ApiKey, int] = {}
     for name in RELEASES[: RELEASES.index(release.name) + 1]:
         newest.update(_NEWEST_VERSIONS[name])
@@ -263,7 +271,7 @@ def served(release: KafkaRelease, keys: Collection[ApiKey]) -> dict[int, AnyApi]
 
 
 class ApiVersionManager:
-    """The answer of ApiVersions. `served`: the APIs that have a handler and that the release has, by key. Immutable."""
+    """Builds ApiVersions responses. Immutable. `served`: the APIs that have a handler and exist in the release, by key."""
 
     def __init__(self, keys: Collection[ApiKey], release: KafkaRelease) -> None:
         self.served: Mapping[int, AnyApi] = served(release, keys)
@@ -285,8 +293,8 @@ class ApiVersionManager:
 
 
 def _version_range(api: AnyApi) -> ApiVersion:
-    # Kafka 4 serves v3 and later, and says v0 as well: librdkafka up to 2.8 takes a broker without Produce v0 for one that
-    # cannot compress (KAFKA-18659).
+    # Kafka 4 serves v3 and later but also lists v0, because librdkafka up to 2.8 assumes that a broker without Produce v0 does
+    # not support compression (KAFKA-18659).
     min_version = 0 if api.key is ApiKey.PRODUCE else api.min_version
     return ApiVersion(api.key, min_version, api.max_version)
 
@@ -303,5 +311,5 @@ def _finalized_features(release: KafkaRelease) -> Iterator[FinalizedFeatureKey]:
     levels = {"transaction.version": release.transaction_version}
     if release.metadata_versions is not None:
         levels = {"metadata.version": release.metadata_versions[1], **levels}
-    # Level 0 is what a feature has that is not listed.
+    # A feature that is not listed has level 0.
     return (FinalizedFeatureKey(name, level, level) for name, level in levels.items() if level)

@@ -1,4 +1,4 @@
-"""Partitions as one broker serves them: it checks who leads, then reads or writes the log (Kafka's ReplicaManager)."""
+"""Partitions as one broker serves them: it checks the leader, then reads or writes the log (Kafka's ReplicaManager)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class LedPartition:
 
 
 class ReplicaManager:
-    """Stateless: the cluster's image knows who leads, the logs what is stored. Any thread may call it."""
+    """Reads and writes the partitions that one broker leads. It has no state of its own, so any thread may call it."""
 
     def __init__(self, node_id: int, cluster: Cluster, logs: LogManager) -> None:
         self._node_id = node_id
@@ -36,38 +36,42 @@ class ReplicaManager:
         self._logs = logs
 
     def led(self, topic: str, index: int, leader_epoch: int = NO_EPOCH) -> LedPartition:
-        """Returns a partition that this broker leads. `leader_epoch`: the client's (KIP-320); an older or newer one is refused.
+        """Returns a partition that this broker leads.
 
-        Raises UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH.
+        `leader_epoch` is the client's (KIP-320). If it is older or newer than the broker's, the call fails.
+
+        Raises:
+            ApiException: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH.
         """
         state = self._cluster.image.partition(topic, index)
         if state is None:
             raise ApiException(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        # The epoch first, as Kafka's `Partition.getLocalLog`: a client of an old epoch must look for the leader anyway.
+        # The epoch is checked first, as in Kafka's `Partition.getLocalLog`: a client with an old epoch must refresh metadata
+        # anyway.
         if leader_epoch not in (NO_EPOCH, state.leader_epoch):
             older = leader_epoch < state.leader_epoch
             raise ApiException(ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH)
         if state.leader != self._node_id:
             raise ApiException(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         log = self._logs.get(topic, index)
-        if log is None:  # it was deleted between the two looks
+        if log is None:  # it was deleted between the two lookups
             raise ApiException(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return LedPartition(state, log)
 
     def log_start_offset(self, topic: str, index: int) -> int:
-        """Returns it whoever leads; -1 if there is no such partition."""
+        """Returns the first offset, regardless of the leader; -1 if there is no such partition."""
         log = self._logs.get(topic, index)
         return -1 if log is None else log.log_start_offset
 
     def log_size(self, topic: str, index: int) -> int | None:
-        """Returns the size in bytes, whoever leads; None if there is no such partition."""
+        """Returns the size in bytes, regardless of the leader; None if there is no such partition."""
         log = self._logs.get(topic, index)
         return None if log is None else log.size
 
     def append(
         self, topic: str, index: int, records: Buffer, acks: int, *, guard: VerificationGuard | None = None
     ) -> LogAppendInfo:
-        """Appends a client's batch. Raises ApiException: those of `led`, of the log, and NOT_ENOUGH_REPLICAS."""
+        """Appends a client's batch. Raises ApiException: those of `led`, those of the log, and NOT_ENOUGH_REPLICAS."""
         led = self.led(topic, index)
         if acks == ALL_REPLICAS and len(led.state.isr) < self._min_insync_replicas(topic):
             text = f"The size of the current ISR {set(led.state.isr)} is insufficient to satisfy the min.isr requirement."
@@ -82,5 +86,5 @@ class ReplicaManager:
     def read(
         self, topic: str, index: int, offset: int, max_bytes: int, isolation: IsolationLevel, epoch: int, *, whole: bool
     ) -> FetchDataInfo:
-        """Reads a partition. `whole`: the first batch is read completely even if it is larger than `max_bytes`."""
+        """Reads a partition. `whole`: returns the first batch complete even if it is larger than `max_bytes`."""
         return self.led(topic, index, epoch).log.read(offset, max_bytes, isolation, min_one_batch=whole)

@@ -1,4 +1,4 @@
-"""A broker's settings under Kafka's names, as a server.properties has them."""
+"""The settings of a broker under Kafka's names, as in server.properties."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ def _overrides(text: str) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """How a setting of Kafka's becomes a field of BrokerConfig: `key` parses the text, `of` converts the value to the field's,
-    and `shown` converts it back."""
+    """A Kafka setting and its field of BrokerConfig. `key` parses the text, `of` converts the value to the field's type, and
+    `shown` converts it back.
+    """
 
     key: ConfigKey
     field: str
@@ -57,7 +58,7 @@ _AT_LEAST_1: Final = (
     "transaction.remove.expired.transaction.cleanup.interval.ms transaction.state.log.num.partitions "
     "transactional.id.expiration.ms"
 )
-# Those whose values have no other limit than their type's are not here.
+# Values that have only the limits of their type are not listed here.
 _CHECKS: Final[Mapping[str, Check]] = {
     **dict.fromkeys(_AT_LEAST_1.split(), at_least(1)),
     "fetch.max.bytes": at_least(1024),
@@ -75,22 +76,23 @@ _OTHERS: Final = (
         "transaction.version",
         ConfigType.SHORT,
         NEWEST_TRANSACTION_VERSION,
-        "The level of the feature. From 2 on, a producer has a new epoch in each transaction (KIP-890). Releases before 4.0 do "
-        "not have the feature.",
+        "The level of the feature. From 2 on, a producer gets a new epoch in each transaction (KIP-890). Releases before 4.0 "
+        "do not have the feature.",
     ),
     ConfigKey(
         "inter.broker.protocol.version",
         ConfigType.STRING,
         None,
-        "For releases before 4.0: the version of the protocol between brokers in ZooKeeper mode. Below 2.8, topics have no ids.",
+        "For releases before 4.0: the version of the protocol between brokers in ZooKeeper mode. Topics have no ids below 2.8.",
     ),
     ConfigKey(
-        "allow.everyone.if.no.acl.found", ConfigType.BOOLEAN, False, "Whether a resource that has no ACL is open to everyone."
+        "allow.everyone.if.no.acl.found", ConfigType.BOOLEAN, False, "Whether every client may use a resource that has no ACL."
     ),
     ConfigKey("super.users", ConfigType.STRING, "", "Principals that may do everything, separated by semicolons."),
 )
-"""Not settings that a broker describes: in Kafka 4 feature levels are given when a folder is formatted, and ZooKeeper is gone;
-the last two are the authorizer's."""
+"""Settings that a broker does not describe. Kafka 4 sets feature levels when a folder is formatted and has no ZooKeeper; the last
+two belong to the authorizer.
+"""
 
 _CONVERTED: Final[Mapping[str, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]]] = {
     "offsets.retention.minutes": ("offsets_retention_ms", lambda minutes: minutes * 60_000, lambda ms: ms // 60_000),
@@ -122,21 +124,28 @@ def _settings() -> Iterator[Setting]:
 
 
 SETTINGS: Final[Mapping[str, Setting]] = {setting.key.name: setting for setting in _settings()}
-"""The settings by Kafka's name. Folder, address and users are not given as text."""
+"""The settings by Kafka's name. The data folder, the address and the users are not given as text."""
 
 TOPIC_SETTINGS: Final[Mapping[str, tuple[str, int]]] = {
     **{name: (key.name, unit) for key in TOPIC_CONFIGS.values() for name, unit in reversed(key.synonyms)},
     **{name: (name, 1) for name in TOPIC_CONFIGS},
 }
-"""Defaults of topics, by `log.*` name and by the topic config's own: (the topic config, the factor of its unit)."""
+"""The defaults of topic configs, by `log.*` name and by the topic config's own name: (the topic config, the factor of its unit).
+"""
 
 
 def config_from(settings: Mapping[str, str], **others: Any) -> BrokerConfig:
-    """Makes a config from `settings`, text by Kafka's names, and `others`, fields of BrokerConfig. Among settings of one thing in
-    several units the finest unit wins, as in Kafka.
+    """Returns a config made from settings under Kafka's names.
 
-    Raises OptionError for an unknown name, with the nearest known one, for a value out of range, and for an unknown release in
-    `like`.
+    If one value is set in several units, the finest unit wins, as in Kafka.
+
+    Args:
+        settings: text by Kafka's setting name.
+        others: other fields of BrokerConfig.
+
+    Raises:
+        OptionError: a name is unknown (the error suggests the nearest one), a value is out of range, or the release in `like` is
+            unknown.
     """
     for name in settings:
         if name not in SETTINGS and name not in TOPIC_SETTINGS:

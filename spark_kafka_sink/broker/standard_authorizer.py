@@ -1,4 +1,4 @@
-"""The decision about a request by ACLs: deny wins, some operations imply others (Kafka's StandardAuthorizerData)."""
+"""Authorization by ACLs: deny wins, and some operations imply others (Kafka's StandardAuthorizerData)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spark_kafka_sink.broker.broker_config import BrokerConfig
 
 logger = logging.getLogger(__name__)
 
-# Of an ACL that allows; one that denies is for its own operation only.
+# Implied by an ACL that allows; an ACL that denies covers only its own operation.
 _IMPLIES: Final = {
     AclOperation.DESCRIBE: (AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER),
     AclOperation.DESCRIBE_CONFIGS: (AclOperation.ALTER_CONFIGS,),
@@ -19,7 +19,7 @@ _IMPLIES: Final = {
 
 
 class StandardAuthorizer:
-    """Kafka's StandardAuthorizer. It has no state, so any thread may ask.
+    """Decides what clients may do (Kafka's StandardAuthorizer). It has no state, so any thread may call it.
 
     A principal is "User:name"; a host is an IP address.
     """
@@ -27,7 +27,13 @@ class StandardAuthorizer:
     def __init__(
         self, acls: Callable[[], Collection[Acl]], super_users: Collection[str] = (), *, allow_if_no_acl: bool = False
     ) -> None:
-        """acls: the ACLs there are now. allow_if_no_acl: whether a resource without any ACL is everybody's."""
+        """Creates an authorizer.
+
+        Args:
+            acls: returns the current ACLs.
+            super_users: principals that may do everything.
+            allow_if_no_acl: whether every client may use a resource without ACLs.
+        """
         self._acls = acls
         self._super_users = frozenset(super_users)
         self._allow_if_no_acl = allow_if_no_acl
@@ -35,7 +41,7 @@ class StandardAuthorizer:
     def is_allowed(
         self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType, name: str, *, logged: bool = True
     ) -> bool:
-        """Returns whether a client may do that. logged: whether a refusal is logged: the client asked for this resource."""
+        """Returns whether a client may perform the operation. `logged`: log a denial, because the client named this resource."""
         allowed = principal in self._super_users or self._is_granted(principal, host, operation, resource_type, name)
         if not allowed and logged:
             logger.info(
@@ -54,7 +60,7 @@ class StandardAuthorizer:
     def is_allowed_on_any(self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType) -> bool:
         """Returns whether a client may do that with at least one resource of the type (`Authorizer.authorizeByResourceType`)."""
         if self.is_allowed(principal, host, operation, resource_type, "hardcode", logged=False):
-            return True  # a super user, whatever is denied
+            return True  # super users ignore denials
         mine = [
             acl
             for acl in self._acls()
@@ -69,7 +75,7 @@ class StandardAuthorizer:
 
 
 def authorizer_of(config: BrokerConfig, acls: Callable[[], Collection[Acl]]) -> StandardAuthorizer | None:
-    """Returns the authorizer of a broker with these settings; None if everybody may do everything."""
+    """Returns the authorizer for these settings; None if every client may do everything."""
     if not config.has_authorizer:
         return None
     return StandardAuthorizer(acls, config.super_users, allow_if_no_acl=config.allow_everyone_if_no_acl_found)
@@ -90,7 +96,7 @@ def _is_wildcard(acl: Acl) -> bool:
 
 
 def _is_dominated(acl: Acl, denied: Iterable[Acl]) -> bool:
-    """Returns whether what an ACL allows is denied as a whole."""
+    """Returns whether a denial covers everything that an ACL allows."""
     if _is_wildcard(acl):
         return False
     return any(

@@ -1,4 +1,4 @@
-"""Everything of a broker that happens later: tasks with a due time, and requests that wait for something (purgatory)."""
+"""Everything that a broker does later: tasks with a due time, and requests that wait for something (purgatory)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LONGEST_WAIT_S = 60.0
 
 
 class TimerTask:
-    """A task that runs once. Any thread may call `cancel()` at any time; it does not wait for a run."""
+    """A task that runs once. Any thread may call `cancel()` at any time; it does not wait for a run in progress."""
 
     __slots__ = ("_run", "due_ms")
 
@@ -30,7 +30,7 @@ class TimerTask:
         return self._run is None
 
     def cancel(self) -> None:
-        # What it would have run goes at once: a cancelled session of 30 s must not hold its request's memory for so long.
+        # The callback is released at once: a cancelled session of 30 s must not keep its request in memory that long.
         self._run = None
 
     def run(self) -> None:
@@ -44,25 +44,25 @@ class TimerTask:
 
 
 class Timer(Protocol):
-    """Kafka's Timer. Whoever makes it starts and stops it."""
+    """Runs tasks later (Kafka's Timer). Its creator starts and stops it."""
 
     def start(self) -> None: ...
 
     def stop(self) -> None: ...
 
     def now_ms(self) -> float:
-        """Returns monotonic time."""
+        """Returns monotonic time in ms."""
         ...
 
     def after(self, delay_ms: float, run: Callable[[], None]) -> TimerTask:
-        """Runs a task in `delay_ms` on the timer's thread, where it must not wait for anything. Any thread may call this."""
+        """Runs a task in `delay_ms` on the timer's thread, where it must not block. Any thread may call this."""
         ...
 
 
 class SystemTimer:
-    """A thread and a heap of tasks, as Kafka's SystemTimer is a thread and a wheel of them.
+    """A timer with one thread and a heap of tasks, like Kafka's SystemTimer with its wheel.
 
-    The lock guards the heap and `_stopped`; tasks run on the thread, one after the other, without the lock.
+    The lock guards the heap and `_stopped`. Tasks run on the thread, one after another, without the lock.
     """
 
     def __init__(self, name: str = "broker-timer") -> None:
@@ -91,18 +91,18 @@ class SystemTimer:
         return task
 
     def waiting(self) -> int:
-        """Returns the number of tasks it keeps, including cancelled ones."""
+        """Returns the number of pending tasks, including cancelled ones."""
         return len(self._tasks)
 
     def _drop_cancelled(self) -> None:
-        """Drops cancelled tasks: sessions of minutes that end at once would fill the heap until they are due."""
+        """Drops cancelled tasks. Sessions of minutes that end at once would otherwise fill the heap until they are due."""
         self._tasks = [entry for entry in self._tasks if not entry[2].is_cancelled]
         heapq.heapify(self._tasks)
-        # Twice what is left, so that a heap without cancelled ones is not looked through again and again.
+        # Twice the remaining size, so that a heap without cancelled tasks is not scanned again and again.
         self._full_at = max(_FULL_AT, 2 * len(self._tasks))
 
     def stop(self, timeout_s: float = 10.0) -> None:
-        """Stops; tasks that are not due yet are dropped."""
+        """Stops the thread and drops tasks that are not due yet."""
         with self._changed:
             self._stopped = True
             self._tasks.clear()
@@ -122,16 +122,16 @@ class SystemTimer:
                 wait_ms = self._tasks[0][0] - self.now_ms() if self._tasks else None
                 if wait_ms is not None and wait_ms <= 0:
                     return heapq.heappop(self._tasks)[2]
-                # With a deadline even when there is nothing to do: no wait is for ever, whatever a clock once said.
+                # The wait has a deadline even without tasks, so a wrong clock cannot make it last forever.
                 self._changed.wait(_LONGEST_WAIT_S if wait_ms is None else min(_LONGEST_WAIT_S, wait_ms / 1000))
         return None
 
 
 class DelayedOperation:
-    """An operation that completes once: when `is_satisfied` returns True, when its time is over, or when somebody ends it.
+    """An operation that completes once: when `is_satisfied` returns True, when it times out, or when it is forced to.
 
     Several threads may try at once. The lock admits one at a time, and `_done` lets one complete it. `is_satisfied` is called
-    under that lock; `on_complete` runs without it, in the thread that completed it. Neither waits.
+    under that lock; `on_complete` runs without it, in the thread that completed it. Neither may block.
     """
 
     def __init__(self, is_satisfied: Callable[[], bool], on_complete: Callable[[], None]) -> None:
@@ -148,7 +148,7 @@ class DelayedOperation:
         return self._done
 
     def try_complete(self) -> bool:
-        """Returns whether this call completed it. If another thread is trying, that one is told to look again."""
+        """Returns whether this call completed it. If another thread is trying, that thread is told to try again."""
         self._changed = True
         while self._changed and not self._done:
             if not self._lock.acquire(blocking=False):
@@ -174,7 +174,7 @@ class DelayedOperation:
 
 
 class DelayedOperationPurgatory:
-    """Operations by what they wait for. The lock guards the lists; no operation runs under it."""
+    """Waiting operations by key. The lock guards the lists; no operation runs under it."""
 
     def __init__(self, timer: Timer) -> None:
         self._timer = timer
@@ -188,7 +188,7 @@ class DelayedOperationPurgatory:
         with self._lock:
             for key in keys:
                 self._watched.setdefault(key, []).append(operation)
-        # Again: what it waits for may have happened before it was watched, and nobody would tell it.
+        # A second try: the event may have happened before the operation was watched, and would go unnoticed.
         if operation.try_complete():
             self._forget(operation)
             return
@@ -198,7 +198,7 @@ class DelayedOperationPurgatory:
             self._forget(operation)
 
     def check_and_complete(self, key: Hashable) -> None:
-        """Tries the operations that wait for `key`, because something happened to it."""
+        """Tries the operations that wait for `key` after something happened to it."""
         with self._lock:
             waiting = list(self._watched.get(key, ()))
         for operation in waiting:
@@ -214,7 +214,7 @@ class DelayedOperationPurgatory:
             operation.force_complete()
 
     def watched(self) -> int:
-        """Returns the number of entries, one for each key of each operation."""
+        """Returns the number of entries, one per key and operation."""
         with self._lock:
             return sum(map(len, self._watched.values()))
 
@@ -223,7 +223,7 @@ class DelayedOperationPurgatory:
         self._forget(operation)
 
     def _forget(self, operation: DelayedOperation) -> None:
-        """Removes it from all its keys: waiting for a busy and a quiet partition, it would stay in the quiet one's list."""
+        """Removes the operation from all its keys. Otherwise it would stay in the lists of quiet partitions."""
         with self._lock:
             for key in operation.keys:
                 left = [other for other in self._watched.get(key, ()) if other is not operation]

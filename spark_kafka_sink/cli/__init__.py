@@ -1,1 +1,1 @@
-"""The command line, `spark-kafka-sink`. What a command needs is imported when it runs."""
+"""The command line, `spark-kafka-sink`. Each command imports what it needs when it runs."""

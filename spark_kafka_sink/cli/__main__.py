@@ -1,4 +1,4 @@
-"""`python -m spark_kafka_sink.cli`: the same where no script is installed."""
+"""`python -m spark_kafka_sink.cli`: runs `spark-kafka-sink` where the script is not installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log of a command: one line for each event, of `key=value` or as JSON."""
+"""The log of a command: one line per event, as `key=value` pairs or as JSON."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
 _STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
-"""The attributes of every record; all others come from `extra`."""
+"""Attributes of every log record. Any other attribute comes from `extra`."""
 
 
 def log_to(stream: TextIO, log_format: str, *, verbose: bool) -> None:
-    """Sends this package's log, and the warnings of others, to `stream`."""
+    """Sends this package's log and other packages' warnings to `stream`."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter() if log_format == "json" else KeyValueFormatter())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
@@ -22,14 +22,14 @@ def log_to(stream: TextIO, log_format: str, *, verbose: bool) -> None:
 
 
 class JsonFormatter(logging.Formatter):
-    """Formats each event as one JSON object; times are UTC."""
+    """Formats each event as one JSON object. Times are in UTC."""
 
     def format(self, record: logging.LogRecord) -> str:
         return json.dumps(_event(record), default=str, ensure_ascii=False)
 
 
 class KeyValueFormatter(logging.Formatter):
-    """Formats each event as `time=... level=INFO message="..." topic=events`; values with blanks are quoted as in JSON."""
+    """Formats each event as `time=... level=INFO message="..." topic=events`. Values with spaces are quoted as in JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
         return " ".join(f"{name}={_text(value)}" for name, value in _event(record).items())
@@ -56,5 +56,5 @@ def _text(value: object) -> str:
 
 
 def warn(text: str) -> None:
-    """Prints a warning for the person who starts a command, beside the log."""
+    """Prints a warning to stderr, separately from the log."""
     print(f"Warning: {text}", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""`spark-kafka-sink broker`: runs an EmbeddedBroker until a signal comes."""
+"""`spark-kafka-sink broker`: runs an EmbeddedBroker until a signal arrives."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ from spark_kafka_sink.errors import KafkaSinkError
 
 CA_FILE: Final = "ca.pem"
 CLIENT_FILE: Final = "client.pem"
-_MARK: Final = "# Written by `spark-kafka-sink broker`, anew at each start. For tests only.\n"
-"""The first line of both files. What does not begin with it belongs to somebody else, who may have no other copy of a key."""
+_MARK: Final = "# Written by `spark-kafka-sink broker`"
+"""The start of both files. A file without it was not made here and may hold the only copy of a key."""
+_FIRST_LINE: Final = f"{_MARK} at each start. For tests only.\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class BrokerOptions:
 
 
 def run_broker(options: BrokerOptions) -> NoReturn:
-    """Exits with 0 after SIGTERM, with 130 after Ctrl+C, with 1 and a message where it cannot start, with 2 for wrong options."""
+    """Runs the broker. Exits with 0 after SIGTERM, 130 after Ctrl+C, 1 if it cannot start, 2 for invalid options."""
     config = _config(options)
     _check_folder(options)
     broker = _broker(options, config)
@@ -79,23 +80,25 @@ def _broker(options: BrokerOptions, config: BrokerConfig) -> EmbeddedBroker:
 def _check_folder(options: BrokerOptions) -> None:
     for path in [] if options.tls is None else [options.tls / CA_FILE, options.tls / CLIENT_FILE]:
         if path.exists() and not path.read_bytes().startswith(_MARK.encode()):
-            raise click.BadParameter(f"{path} is there, and not from this command: name another folder", param_hint="--tls")
+            raise click.BadParameter(
+                f"{path} exists and was not written by this command: choose another folder", param_hint="--tls"
+            )
 
 
 def _write_certificates(broker: EmbeddedBroker, options: BrokerOptions) -> None:
-    """Writes the authority's certificate, and a client's with its key, for clients that the broker will trust."""
+    """Writes the authority's certificate, and a client certificate with its key that the broker trusts."""
     if options.tls is None or broker.authority is None:
         return
     client = broker.authority.client(ANYBODY)
     try:
         options.tls.mkdir(parents=True, exist_ok=True)
-        (options.tls / CA_FILE).write_text(_MARK + broker.authority.certificate)
+        (options.tls / CA_FILE).write_text(_FIRST_LINE + broker.authority.certificate)
         own = options.tls / CLIENT_FILE
-        own.unlink(missing_ok=True)  # one that is there may be for others to read, or a link
+        own.unlink(missing_ok=True)  # an existing one may be readable by others, or a link
         with open(os.open(own, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
-            file.write(_MARK + client.key + client.certificate)
+            file.write(_FIRST_LINE + client.key + client.certificate)
     except OSError as error:
-        raise click.ClickException(f"certificates cannot be written to {options.tls}: {error.strerror}") from None
+        raise click.ClickException(f"could not write certificates to {options.tls}: {error.strerror}") from None
 
 
 def _add_faults(broker: EmbeddedBroker, options: BrokerOptions) -> None:
@@ -107,7 +110,7 @@ def _add_faults(broker: EmbeddedBroker, options: BrokerOptions) -> None:
 
 
 class _Signals:
-    """Notes SIGTERM and Ctrl+C from the beginning, so that each ends the broker in order. A second one kills it."""
+    """Catches SIGTERM and Ctrl+C from the start, so that either stops the broker cleanly. A second one kills it."""
 
     def __init__(self) -> None:
         self._came = threading.Event()
@@ -131,7 +134,7 @@ def _config(options: BrokerOptions) -> BrokerConfig:
     for text in options.settings:
         name, sign, value = text.partition("=")
         if not sign:
-            raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--set")
+            raise click.BadParameter(f"{text!r} must have the form NAME=VALUE", param_hint="--set")
         settings[name.strip()] = value.strip()
     users = {} if options.sasl_users is None else _users(options.sasl_users)
     others: dict[str, Any] = {} if options.like is None else {"like": options.like}
@@ -145,7 +148,7 @@ def _config(options: BrokerOptions) -> BrokerConfig:
 
 
 def _users(path: Path) -> dict[str, str]:
-    """Reads lines of user=password, without empty ones and comments (#). Errors never contain what a line holds."""
+    """Reads lines of user=password and skips empty lines and comments (#). Errors never contain a line's text."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -157,7 +160,7 @@ def _users(path: Path) -> dict[str, str]:
             continue
         name, sign, password = line.partition("=")
         if not sign or not name.strip() or not password:
-            raise click.BadParameter(f"line {number} of {path} is not user=password", param_hint="--sasl-users")
+            raise click.BadParameter(f"line {number} of {path} must have the form user=password", param_hint="--sasl-users")
         users[name.strip()] = password
     if not users:
         raise click.BadParameter(f"{path} has no users", param_hint="--sasl-users")
@@ -165,7 +168,7 @@ def _users(path: Path) -> dict[str, str]:
 
 
 def _advertised(options: BrokerOptions) -> dict[int, tuple[str, int]]:
-    """Returns the addresses for clients; port 0 is the one that the broker listens on. A wildcard is no address to connect to."""
+    """Returns the addresses for clients, because they cannot connect to a wildcard. Port 0: the one the broker listens on."""
     host = options.advertised_host or (socket.gethostname() if options.host in ("0.0.0.0", "::", "") else None)
     return {} if host is None else dict.fromkeys(range(1, options.brokers + 1), (host, 0))
 
@@ -176,13 +179,13 @@ def _warn_of_strangers(options: BrokerOptions, config: BrokerConfig) -> None:
     except ValueError:
         is_loopback = options.host == "localhost"
     uses_tls = options.tls is not None or config.uses_tls
-    risk = None if uses_tls else "nothing that it sends is encrypted"
+    risk = None if uses_tls else "connections are not encrypted"
     if not (config.uses_sasl or config.has_authorizer or (uses_tls and config.ssl_client_auth == "required")):
-        risk = "whoever reaches it reads and writes"
+        risk = "anyone who can reach it can read and write"
     if "OAUTHBEARER" in config.sasl_mechanisms and config.sasl_oauthbearer_jwks_endpoint_url is None:
-        risk = "tokens need no signature, so whoever reaches it logs in as anybody"
+        risk = "tokens need no signature, so anyone who can reach it can log in as any user"
     if not is_loopback and risk is not None:
-        warn(f"it listens on {options.host or 'every address'}, not on loopback alone: {risk}")
+        warn(f"the broker listens on {options.host or 'every address'}, not only on loopback: {risk}")
 
 
 def _start(broker: EmbeddedBroker, options: BrokerOptions) -> None:
@@ -193,19 +196,19 @@ def _start(broker: EmbeddedBroker, options: BrokerOptions) -> None:
     except KafkaSinkError as error:
         raise click.ClickException(error.message) from None
     except ValueError as error:
-        raise click.ClickException(f"what is in {options.data_dir} cannot be read: {error}") from None
+        raise click.ClickException(f"could not read the data in {options.data_dir}: {error}") from None
 
 
 def _why(error: OSError, options: BrokerOptions) -> str:
     last = options.port + options.brokers - 1
     ports = f"port {options.port}" if options.brokers == 1 else f"one of the ports {options.port} to {last}"
     known = {
-        errno.EADDRINUSE: f"{ports} is in use on {options.host}: take another with --port, or 0 for any that is free",
-        errno.EADDRNOTAVAIL: f"{options.host} is no address of this machine",
+        errno.EADDRINUSE: f"{ports} is already in use on {options.host}: set --port to another port, or to 0 for any free one",
+        errno.EADDRNOTAVAIL: f"{options.host} is not an address of this machine",
     }
     if error.filename is not None:
-        return f"the folder {options.data_dir} cannot be used: {error.strerror}: {error.filename}"
-    return known.get(error.errno or 0) or f"it cannot listen on {options.host}, {ports}: {error.strerror or error}"
+        return f"could not use the folder {options.data_dir}: {error.strerror}: {error.filename}"
+    return known.get(error.errno or 0) or f"could not listen on {options.host}, {ports}: {error.strerror or error}"
 
 
 def _ready(broker: EmbeddedBroker, options: BrokerOptions) -> str:
@@ -217,4 +220,4 @@ def _ready(broker: EmbeddedBroker, options: BrokerOptions) -> str:
         if "ssl.keystore.key" in broker.client_settings:
             settings["ssl.keystore.location"] = str(options.tls / CLIENT_FILE)
     listed = ", ".join(f"{name}={value}" for name, value in settings.items())
-    return f"Ready: {listed}, data {where}; for development and tests, not for production (Ctrl+C ends it)"
+    return f"Ready: {listed}, data {where}; for development and tests, not for production (Ctrl+C stops it)"

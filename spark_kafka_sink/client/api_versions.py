@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from spark_kafka_sink.errors import UnsupportedVersionError
 from spark_kafka_sink.protocol.api import AnyApi
 from spark_kafka_sink.protocol.api_versions import API_VERSIONS, ApiVersionsRequest, ApiVersionsResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.version import __version__
 
 SOFTWARE_NAME: Final = "spark-kafka-sink"
 
@@ -29,11 +29,11 @@ class NodeApiVersions:
         ours = (api.min_version, api.max_version if max_version is None else min(api.max_version, max_version))
         theirs = self.ranges.get(api.key)
         if theirs is None:
-            raise UnsupportedVersionError(f"{self.label} does not know {api.name}", api=api.name, broker=self.label)
+            raise UnsupportedVersionError(f"{self.label} does not support {api.name}", api=api.name, broker=self.label)
         version = min(ours[1], theirs[1])
         if version < max(ours[0], theirs[0]):
             raise UnsupportedVersionError(
-                f"{self.label} speaks {api.name} v{theirs[0]} to v{theirs[1]}, this client v{ours[0]} to v{ours[1]}",
+                f"{self.label} supports {api.name} v{theirs[0]} to v{theirs[1]}, but this client v{ours[0]} to v{ours[1]}",
                 api=api.name,
                 broker=self.label,
             )
@@ -47,7 +47,7 @@ def node_api_versions(label: str, response: ApiVersionsResponse) -> NodeApiVersi
 class FinalizedFeatures:
     """The cluster's finalized features (KIP-584), from the broker with the newest epoch, as in Java's ApiVersions.
 
-    Each cluster counts epochs by itself, so epochs of two clusters are not compared (Java compares them).
+    Epochs are per cluster, so epochs of two clusters are not compared (Java compares them).
     """
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class FinalizedFeatures:
             self._take(response)
 
     def begin_again(self, node_id: int) -> None:
-        """Takes what this node said, whatever the epoch, because it belongs to another cluster than the others."""
+        """Takes this node's features whatever the epoch, because the node belongs to another cluster than the others."""
         self._take(self._responses[node_id])
 
     def _take(self, response: ApiVersionsResponse) -> None:
@@ -69,14 +69,14 @@ class FinalizedFeatures:
         self._levels = {feature.name: feature.max_version_level for feature in response.finalized_features}
 
     def level(self, name: str) -> int:
-        """Returns the level of a feature; 0 if it is not finalized, or if no broker has named it yet."""
+        """Returns the level of a feature; 0 if it is not finalized, or if no broker has reported it yet."""
         return self._levels.get(name, 0)
 
 
 def fallback_version(asked: int, response: ApiVersionsResponse) -> int | None:
-    """Returns the version of ApiVersions to ask in after `response` refused `asked`; None if there is nothing left to try.
+    """Returns the next version of ApiVersions to try after `response` rejected `asked`; None if there is none.
 
-    Brokers since 2.4 name their versions in the refusal; others get v0, which all support.
+    Brokers since 2.4 return their versions with the rejection; others get v0, which all support.
     """
     if response.error_code != ErrorCode.UNSUPPORTED_VERSION or asked == 0:
         return None
@@ -90,9 +90,5 @@ def api_versions_request() -> ApiVersionsRequest:
 
 
 def software_version() -> str:
-    """Returns the installed version in the letters that brokers allow (SUPPORTED_CLIENT_SOFTWARE_NAME_PATTERN of Java)."""
-    try:
-        version = importlib.metadata.version(SOFTWARE_NAME)
-    except importlib.metadata.PackageNotFoundError:  # run from its sources
-        return "unknown"
-    return re.sub(r"[^A-Za-z0-9.-]", "-", version)
+    """Returns this package's version in the characters that brokers allow (SUPPORTED_CLIENT_SOFTWARE_NAME_PATTERN of Java)."""
+    return re.sub(r"[^A-Za-z0-9.-]", "-", __version__)

@@ -1,4 +1,4 @@
-"""Pauses between tries: exponential back-off with jitter, and a wait for responses that has a deadline."""
+"""Pauses between attempts: exponential backoff with jitter, and a wait for responses with a deadline."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from spark_kafka_sink.errors import DeadlineError
 logger = logging.getLogger(__name__)
 
 _MAX_NAMED: Final = 20
-"""Number of failures that one error text names."""
+"""Maximum number of failures in one error text."""
 
 WARN_AFTER_S = 5.0
 WARN_EVERY_S = 30.0
-"""As `producer/sender/outage_log.py` does for records. A commit may wait for two minutes, and Spark says nothing meanwhile."""
+"""Delay before a warning, as in `producer/sender/outage_log.py`. A commit may wait for two minutes while Spark logs nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExponentialBackoff:
     """Kafka's ExponentialBackoff: `initial_ms * multiplier ** attempts` with jitter, never over `max_ms`.
 
-    As in Java, jitter (0.2: up to 20 % in either direction) applies before the limit, and there is none where nothing grows
+    As in Java, jitter (0.2: up to 20 % in either direction) is applied before the limit, and not if the pause cannot grow
     (`max_ms <= initial_ms`).
     """
 
@@ -40,13 +40,13 @@ class ExponentialBackoff:
         """Returns the pause after `attempts` earlier failures (0 for the first), in ms."""
         if self.max_ms <= self.initial_ms:
             return self.max_ms
-        # Any interval has reached its maximum after 62 steps, and the power stays small.
+        # Any interval has reached its maximum after 62 steps, so the power stays small.
         interval_ms = min(self.initial_ms * self.multiplier ** min(attempts, 62), self.max_ms)
         return min(int(interval_ms * self.rng.uniform(1 - self.jitter, 1 + self.jitter)), self.max_ms)
 
 
 class ResponseWaiter:
-    """Waits for responses until a deadline. Call `note` with what is missing and why, then `again`."""
+    """Waits for responses until a deadline. Call `note` with the missing response and the reason, then `again`."""
 
     def __init__(self, deadline: float, backoff: ExponentialBackoff) -> None:
         """deadline: on time.monotonic's clock."""
@@ -58,11 +58,11 @@ class ResponseWaiter:
         self._warn_at = self._begun + WARN_AFTER_S
 
     def note(self, asked: str, reason: str) -> None:
-        """Records why the last try failed. `asked` names the request and its broker; its last reason counts."""
+        """Records why the last attempt failed. `asked` names the request and its broker; only its last reason is kept."""
         self._reasons[asked] = reason
 
     def forget(self, asked: str) -> None:
-        """Drops the reason, because the response has come."""
+        """Drops the reason, because the response has arrived."""
         self._reasons.pop(asked, None)
 
     def said(self, asked: str) -> str | None:
@@ -74,13 +74,13 @@ class ResponseWaiter:
         return time.monotonic() >= self._deadline
 
     def again(self) -> None:
-        """Pauses before the next try. Raises DeadlineError if there is no time for one."""
+        """Pauses before the next attempt. Raises DeadlineError if there is no time for one."""
         if self.is_over:
             self.fail()
         self.pause()
 
     def warn_if_due(self) -> None:
-        """Logs what is missing, and why, once that has taken for long."""
+        """Logs a warning with the missing responses and the reasons if the wait has taken long."""
         if self._reasons and time.monotonic() >= self._warn_at:
             self._warn_at = time.monotonic() + WARN_EVERY_S
             logger.warning("still waiting for the cluster: %s", self._text())
@@ -93,7 +93,7 @@ class ResponseWaiter:
 
     @contextmanager
     def told_as_well(self) -> Iterator[None]:
-        """Adds what was noted here to a DeadlineError raised inside, by another wait with the same deadline."""
+        """Adds the reasons noted here to a DeadlineError raised inside by another wait with the same deadline."""
         try:
             yield
         except DeadlineError as error:
@@ -109,4 +109,4 @@ class ResponseWaiter:
         reasons = [f"{asked}: {reason}" for asked, reason in self._reasons.items()]
         more = [f"and {len(reasons) - _MAX_NAMED} more"] if len(reasons) > _MAX_NAMED else []
         tries = "once" if self._tries == 0 else f"{self._tries + 1} times"
-        return f"not within {waited_ms:,} ms, asked {tries}: {'; '.join(reasons[:_MAX_NAMED] + more)}"
+        return f"no usable response after {waited_ms:,} ms, asked {tries}: {'; '.join(reasons[:_MAX_NAMED] + more)}"

@@ -1,4 +1,4 @@
-"""An immutable snapshot of a cluster (Kafka's Cluster and MetadataSnapshot), and which of two answers about a topic is newer."""
+"""An immutable snapshot of a cluster (Kafka's Cluster and MetadataSnapshot), and rules for merging newer metadata."""
 
 from __future__ import annotations
 
@@ -19,9 +19,12 @@ NO_EPOCH = -1
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A broker and where it listens. Java's Node.
+    """A broker and its address. Java's Node.
 
-    id: its node.id. host, port: where it said that it listens. rack: its broker.rack, None without one.
+    Attributes:
+        id: The broker's node.id.
+        host, port: The advertised address.
+        rack: The broker's broker.rack; None if not set.
     """
 
     id: int
@@ -36,9 +39,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class TopicMetadata:
-    """leaders and epochs: a node id (NO_LEADER) and a leader epoch (NO_EPOCH: the broker told none) for each partition.
+    """The partitions of a topic, or the error code of its metadata.
 
-    With an error code (other than 0) there are no partitions. topic_id is None where brokers have none (before Kafka 2.8).
+    leaders and epochs: node id (or NO_LEADER) and leader epoch (NO_EPOCH if the broker sent none) of each partition. With an
+    error code other than 0 there are no partitions. topic_id is None if brokers have no topic ids (before Kafka 2.8).
     """
 
     topic_id: uuid.UUID | None
@@ -47,11 +51,11 @@ class TopicMetadata:
     epochs: tuple[int, ...] = ()
 
     def is_outdated_by(self, partition: int, epoch: int) -> bool:
-        """Returns whether `epoch` is after the known epoch of a partition; False for an unknown partition."""
+        """Returns whether `epoch` is newer than the known epoch of a partition; False for an unknown partition."""
         return 0 <= partition < len(self.epochs) and epoch > self.epochs[partition]
 
     def with_leader(self, partition: int, leader: int, epoch: int) -> TopicMetadata:
-        """Returns the topic with the leader and the epoch of one partition changed."""
+        """Returns a copy with a new leader and epoch for one partition."""
         leaders, epochs = list(self.leaders), list(self.epochs)
         leaders[partition], epochs[partition] = leader, epoch
         return replace(self, leaders=tuple(leaders), epochs=tuple(epochs))
@@ -59,19 +63,22 @@ class TopicMetadata:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cluster:
-    """A snapshot for any thread to read without a lock; the next answer makes another one. Java's Cluster.
+    """An immutable snapshot that any thread may read without a lock. Java's Cluster.
 
-    nodes: brokers by id. topics: what is known of each by its name. cluster_id: the cluster's own, None while not known.
-    controller_id: the broker that creates topics, None while not known; in KRaft mode any broker, as each forwards the request.
+    It has the topics that the client requested. A leader that is not among the nodes counts as none, as in Java's Cluster.
 
-    Topics are those the client asked for. A leader that is not among the nodes counts as none, as in Java's Cluster.
+    Attributes:
+        nodes: Brokers by id.
+        topics: Metadata by topic name.
+        cluster_id: The cluster's id; None if unknown.
+        controller_id: The broker that creates topics; None if unknown. In KRaft mode any broker, because each forwards requests.
     """
 
     nodes: Mapping[int, Node] = field(default_factory=dict)
     topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
     cluster_id: str | None = None
     controller_id: int | None = None
-    # Filled when first asked for; two threads that do so at once write the same.
+    # Filled at first use; two threads that do so at once write the same.
     _available: dict[str, NDArray[np.int32]] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -79,16 +86,16 @@ class Cluster:
         object.__setattr__(self, "topics", MappingProxyType(dict(self.topics)))
 
     def partition_count(self, topic: str) -> int | None:
-        """Returns how many partitions `topic` has; None when that is not known."""
+        """Returns the partition count of `topic`; None if unknown."""
         known = self.topics.get(topic)
         return len(known.leaders) or None if known is not None else None
 
     def partitions(self, topic: str) -> NDArray[np.int32]:
-        """The partitions of `topic`: int32, 0 to partition_count - 1; empty for an unknown topic."""
+        """Returns the partitions of `topic` as int32, 0 to partition_count - 1; empty for an unknown topic."""
         return np.arange(self.partition_count(topic) or 0, dtype=np.int32)
 
     def available_partitions(self, topic: str) -> NDArray[np.int32]:
-        """The partitions of `topic` that have a leader: int32, ascending; the same array at each call, not to be written to."""
+        """Returns the partitions of `topic` that have a leader, as int32, ascending. The array is shared: do not modify it."""
         available = self._available.get(topic)
         if available is None:
             leaders = self.topics[topic].leaders if topic in self.topics else ()
@@ -98,7 +105,7 @@ class Cluster:
         return available
 
     def leader(self, topic: str, partition: int) -> int | None:
-        """The id of the leader of a partition of `topic`; None when there is none or it is not known."""
+        """Returns the id of the leader of a partition of `topic`; None if there is none or it is unknown."""
         known = self.topics.get(topic)
         if known is None or not 0 <= partition < len(known.leaders):
             return None
@@ -106,7 +113,7 @@ class Cluster:
         return leader if leader in self.nodes else None
 
     def leader_epoch(self, topic: str, partition: int) -> int | None:
-        """The epoch of the leader of a partition of `topic`, as `leader` names it; None when it is not known."""
+        """Returns the epoch of the leader of a partition of `topic`, as returned by `leader`; None if unknown."""
         known = self.topics.get(topic)
         if known is None or not 0 <= partition < len(known.epochs):
             return None
@@ -114,25 +121,25 @@ class Cluster:
         return None if epoch == NO_EPOCH else epoch
 
     def topic_id(self, topic: str) -> uuid.UUID | None:
-        """The id of `topic`; None when it is not known, or brokers are older than Kafka 2.8."""
+        """Returns the id of `topic`; None if it is unknown, or brokers are older than Kafka 2.8."""
         known = self.topics.get(topic)
         return None if known is None else known.topic_id
 
     def topic_error(self, topic: str) -> int:
-        """The error code of the last answer about `topic`; 0 for none, and for a topic nothing was said of."""
+        """Returns the error code of the last metadata of `topic`; 0 if there was no error or no metadata."""
         known = self.topics.get(topic)
         return 0 if known is None else known.error
 
 
 CONFIRMED_AFTER_MS: Final = 5_000
-"""A broker learns within a second of a topic that was made again; one that has been cut off from the controller does not, and
-goes on to answer. Where no other broker answers, its word counts once it has given it for this long."""
+"""A broker learns of a recreated topic within a second. One that is cut off from the controller does not, but still responds.
+If no other broker responds, its answer counts once it has been the same for this long."""
 
 
 class TopicIds:
-    """The ids under which a topic of one cluster was seen: which is current, and how sure that is.
+    """The ids under which a topic of one cluster was seen: which one is current, and how certain that is.
 
-    A broker that has not heard of a deletion yet would bring the dead topic back (Java takes whichever id came last). Leader
+    A broker that does not know of a deletion yet would bring the dead topic back (Java takes the id that came last). Leader
     epochs do not help, because each topic counts its own.
     """
 
@@ -141,13 +148,13 @@ class TopicIds:
     def __init__(self) -> None:
         self._current: uuid.UUID | None = None
         self._gone: set[uuid.UUID] = set()
-        self._votes: dict[str, int] = {}  # answers with the current id since it was new, by broker
-        self._since_ms = self._last_ms = 0  # of those answers
+        self._votes: dict[str, int] = {}  # responses with the current id since it was new, by broker
+        self._since_ms = self._last_ms = 0  # of those responses
 
     def take(self, topic_id: uuid.UUID | None, node_label: str, now_ms: int) -> bool:
-        """Takes the id in an answer (None where brokers have none). Returns False if it belongs to a topic that is gone."""
+        """Takes the id in a response (None if brokers have none). Returns False if it belongs to a deleted topic."""
         if topic_id in self._gone:
-            self._votes.clear()  # brokers do not agree: nothing is certain
+            self._votes.clear()  # brokers disagree: nothing is certain
             return False
         if topic_id is None:
             return True
@@ -163,10 +170,10 @@ class TopicIds:
         return True
 
     def is_made_again(self, brokers: int) -> bool:
-        """Returns whether the topic is certainly another one than before.
+        """Returns whether the topic was certainly recreated.
 
-        One answer may come from a broker that is behind. Two brokers have to say it, or the only one of the cluster twice, or
-        one for a while without contradiction.
+        One response may come from an outdated broker. Two brokers must agree, or the only one of the cluster must say it twice,
+        or one must say it for a while without contradiction.
         """
         if not self._gone or not self._votes:
             return False
@@ -177,10 +184,10 @@ class TopicIds:
 def merge_partitions(
     answers: Sequence[MetadataResponsePartition], topic_id: uuid.UUID | None, seen: TopicMetadata | None, *, reliable_epochs: bool
 ) -> TopicMetadata:
-    """Returns a topic as just answered, except where a newer leader epoch was seen before (KIP-320).
+    """Returns the topic of a response, keeping partitions with a newer leader epoch seen before (KIP-320).
 
-    Brokers learn of a new leader at different times, so the last answer need not be the newest. Epochs seen under another topic
-    id are those of a topic that is gone. Partition ids outside 0 to len(answers) - 1 are left out, as in Java's Cluster.
+    Brokers learn of a new leader at different times, so the last response need not be the newest. Epochs seen under another topic
+    id belong to a deleted topic. Partition ids outside 0 to len(answers) - 1 are ignored, as in Java's Cluster.
     """
     leaders, epochs = [NO_LEADER] * len(answers), [NO_EPOCH] * len(answers)
     for answer in answers:
@@ -190,11 +197,11 @@ def merge_partitions(
     if seen is not None and (topic_id is None or topic_id == seen.topic_id):
         for partition, (leader, epoch) in enumerate(zip(seen.leaders[: len(leaders)], seen.epochs, strict=False)):
             if epoch > epochs[partition]:
-                # An answer without an epoch (a partition with an error) names the leader, but does not outdate what was seen.
+                # A response without an epoch (a partition with an error) names the leader, but keeps the known epoch.
                 if epochs[partition] != NO_EPOCH:
                     leaders[partition] = leader
                 epochs[partition] = epoch
-        if topic_id is not None:  # a topic never shrinks: a broker that names fewer partitions is behind
+        if topic_id is not None:  # a topic never shrinks: a broker that reports fewer partitions is outdated
             leaders += seen.leaders[len(leaders) :]
             epochs += seen.epochs[len(epochs) :]
     return TopicMetadata(topic_id, 0, tuple(leaders), tuple(epochs))

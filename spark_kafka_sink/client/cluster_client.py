@@ -1,4 +1,4 @@
-"""Requests to a cluster from a thread that waits for the responses: to one broker, any, all, a leader, or coordinators."""
+"""Blocking requests to a cluster: to one broker, any broker, all brokers, a leader, or coordinators."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from spark_kafka_sink.protocol.find_coordinator import FIND_COORDINATOR, FindCoo
 from spark_kafka_sink.security.acls import Rights, rights_of
 
 PATIENCE_MS: Final = 10_000
-"""How long to wait for one response: a broker that is stopped, not dead, keeps its connections, and the one that took over from
-it answers long before a deadline of minutes. All that is asked here may be asked twice."""
+"""Time limit of one response. A suspended broker keeps its connections, and its replacement responds long before a deadline of
+minutes. All requests made here may be repeated."""
 
 _PIPELINED: Final = 100_000
 _IDLE_MS: Final = 1000
 _LOOK_MS: Final = 1000
-"""How often a wait for metadata looks whether a warning is due."""
+"""Interval at which a wait for metadata checks whether a warning is due."""
 
 
 _TRANSACTION: Final = 1  # CoordinatorType.TRANSACTION
@@ -40,31 +40,31 @@ _AT_ONCE: Final = 1000
 _MAX_KEPT: Final = 10_000
 
 _PASSING: Final = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
-"""Codes that pass: where transactions are new to a cluster, the topic of their states has yet to be made."""
+"""Transient codes: a cluster that is new to transactions must first create the topic of their states."""
 
 
 class Found(NamedTuple):
-    """nodes: the coordinator's node id by transactional id. late: why another id has none yet."""
+    """nodes: coordinator's node id by transactional id. late: reason by id for those without a coordinator yet."""
 
     nodes: dict[str, int]
     late: dict[str, str]
 
 
 class ClusterClient:
-    """Asks brokers, for one thread, without a thread of its own. Java's Admin has such a thread; here callers wait anyway.
+    """Sends requests to brokers in the calling thread. Java's Admin has its own thread; here callers wait anyway.
 
-    Deadlines are on time.monotonic's clock. After a lost connection, or if a broker cannot be reached, it asks again until then;
-    callers read error codes in responses. A DeadlineError names what was asked of which broker, and the last result. In a forked
-    child it makes connections of its own, and leaves the parent's alone. A rejected login raises AuthenticationError at once.
+    Deadlines are on time.monotonic's clock. If a connection is lost or a broker cannot be reached, it retries until the deadline;
+    callers read the error codes in responses. A DeadlineError names the request, the broker and the last result. In a forked
+    child it opens new connections and leaves the parent's alone. A rejected login raises AuthenticationError at once.
     """
 
     def __init__(self, config: ProducerConfig) -> None:
-        """config: a producer's, of which addresses, timeouts and back-offs count. Does not connect yet."""
-        # The limit on requests in flight keeps batches in order; here there are none.
+        """config: a producer's settings; addresses, timeouts and backoffs are used. Does not connect yet."""
+        # The limit of requests in flight keeps batches in order; there are none here.
         self._patience_ms = min(config.request_timeout_ms, PATIENCE_MS)
         self.config = replace(config, enable_idempotence=False, max_in_flight=_PIPELINED, request_timeout_ms=self._patience_ms)
         self._backoff = ExponentialBackoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms)
-        self._coordinators: dict[str, int] = {}  # node ids by transactional id, kept until one proves wrong
+        self._coordinators: dict[str, int] = {}  # node ids by transactional id, until one proves wrong
         self._closed = False
         self._pid = -1
         self._client: NetworkClient
@@ -79,7 +79,7 @@ class ClusterClient:
         self.close()
 
     def close(self) -> None:
-        """Closes the connections, but not a parent's."""
+        """Closes the connections, but not those of a parent process."""
         self._closed = True
         if self._pid == os.getpid():
             self._client.close()
@@ -89,9 +89,9 @@ class ClusterClient:
     def try_many(
         self, requests: Sequence[ClusterRequest], deadline: float, on_response: Callable[[], None] | None = None
     ) -> list[Answer]:
-        """Sends each once, all at the same time. Returns their responses or errors in order, and raises none of them.
+        """Sends each request once, all at the same time. Returns the responses or errors in order; raises none of the errors.
 
-        on_response: called as each response arrives, while others are on their way.
+        on_response: called as each response arrives, while others are in flight.
         """
         self._open(deadline)
         answers = RequestRound(self._client, self._metadata, requests, deadline, self._patience_ms).run(on_response)
@@ -99,7 +99,7 @@ class ClusterClient:
         return answers
 
     def ask_many(self, requests: Sequence[ClusterRequest], deadline: float) -> list[Answer]:
-        """Returns the responses in order, pipelined on each connection. Raises if one of them cannot be had."""
+        """Sends requests pipelined on each connection and returns the responses in order. Raises if one of them fails."""
         found: dict[int, Answer] = {}
         waiter = ResponseWaiter(deadline, self._backoff)
         while left := [number for number in range(len(requests)) if number not in found]:
@@ -115,22 +115,22 @@ class ClusterClient:
         return [found[number] for number in range(len(requests))]
 
     def ask(self, node_id: int | None, api: Api[RequestT, ResponseT], body: Body, deadline: float) -> ResponseT:
-        """Returns the response of one broker, or of any for None."""
+        """Returns the response of one broker, or of any broker if node_id is None."""
         (answer,) = self.ask_many([ClusterRequest(node_id, api, body)], deadline)
         assert isinstance(answer, api.response)
         return answer
 
     def ask_any(self, api: Api[RequestT, ResponseT], body: Body, deadline: float) -> ResponseT:
-        """Returns the response of any broker. For what only a controller does, use `ask_controller`."""
+        """Returns the response of any broker. For requests that only a controller handles, use `ask_controller`."""
         return self.ask(None, api, body, deadline)
 
     def ask_controller(
         self, api: Api[RequestT, ResponseT], body: Body, code_of: Callable[[ResponseT], int], deadline: float
     ) -> ResponseT:
-        """Asks the controller that brokers name, and after NOT_CONTROLLER or a lost connection another broker.
+        """Sends a request to the controller in the metadata, and after NOT_CONTROLLER or a lost connection to another broker.
 
-        KRaft brokers forward requests to the controller, ZooKeeper brokers answer NOT_CONTROLLER, and what they know of the
-        controller may be old. `code_of` reads the error code of a response. DeadlineError names each broker and its response.
+        KRaft brokers forward requests to the controller. ZooKeeper brokers return NOT_CONTROLLER, and their knowledge of the
+        controller may be outdated. `code_of` reads the error code of a response. DeadlineError names the brokers and responses.
         """
         self._open(deadline)
         waiter = ResponseWaiter(deadline, self._backoff)
@@ -156,13 +156,13 @@ class ClusterClient:
     # The cluster
 
     def brokers(self, deadline: float) -> Mapping[int, Node]:
-        """Returns all brokers by id, as one of them names them now."""
+        """Returns all brokers by id, from fresh metadata."""
         self._open(deadline)
         self._refresh(self._metadata.refresh(), "the brokers", "", deadline)
         return self._metadata.nodes()
 
     def leader(self, topic: str, partition: int, deadline: float) -> int:
-        """Returns the node id of a partition's leader, and waits for one if there is none. Never creates the topic.
+        """Returns the node id of a partition's leader, waiting for one if there is none. Never creates the topic.
 
         Raises AuthorizationError if the client may not describe the topic.
         """
@@ -182,21 +182,21 @@ class ClusterClient:
         return node_id
 
     def finalized_feature(self, name: str, deadline: float) -> int:
-        """Returns the cluster's level of a feature, as "transaction.version"; 0 if it is not finalized."""
+        """Returns the cluster's level of a feature such as "transaction.version"; 0 if it is not finalized."""
         self._open(deadline)
         return self._client.finalized_feature(name)
 
     def known(self) -> Cluster:
-        """Returns what is known of brokers and of the topics asked about; empty before the first request."""
+        """Returns the known brokers and requested topics; empty before the first request."""
         return self._metadata.fetch() if self._pid == os.getpid() else Cluster()
 
     def stale(self) -> None:
-        """Makes the next request ask for metadata first, because a known leader proved wrong."""
+        """Makes the next request fetch metadata first, because a known leader proved wrong."""
         if self._pid == os.getpid():
             self._metadata.refresh()
 
     def topic(self, topic: str, deadline: float) -> tuple[int, int]:
-        """Asks again. Returns the partition count of a topic (0 if it has none) and the error code that says why."""
+        """Fetches metadata. Returns the partition count of a topic (0 if it has none) and its error code."""
         self._open(deadline)
         self._metadata.add(topic)
         self._refresh(self._metadata.refresh(), f"topic {topic}", topic, deadline)
@@ -204,9 +204,9 @@ class ClusterClient:
         return cluster.partition_count(topic) or 0, cluster.topic_error(topic)
 
     def coordinators(self, transactional_ids: Collection[str], deadline: float) -> Found:
-        """Returns the coordinator of each, and asks once for those not known. One without a coordinator holds up no other.
+        """Returns the coordinator of each id; requests unknown ones once. An id without a coordinator does not delay others.
 
-        Raises AuthorizationError if the client may not know.
+        Raises AuthorizationError if the client may not describe an id.
         """
         if len(self._coordinators) > _MAX_KEPT:
             self._coordinators.clear()
@@ -225,12 +225,12 @@ class ClusterClient:
 
     @property
     def rights(self) -> Rights:
-        """What says which right the client lacks."""
+        """Returns the texts for missing rights of this client."""
         return rights_of(self.config.bootstrap_servers, self.config.security)
 
     def refused(self, transactional_id: str, code: int, api: ApiKey) -> BrokerError:
-        """Returns the error of a coordinator's refusal that asking again does not change. api: what was asked."""
-        text = f"transactional id {transactional_id}: {api.kafka_name} answered {error_facts(code).name}"
+        """Returns the error of a coordinator's rejection that a retry does not change. api: the API of the request."""
+        text = f"transactional id {transactional_id}: {api.kafka_name} failed with {error_facts(code).name}"
         return self.rights.error(text, api, code, transactional_id, transactional_id=transactional_id)
 
     def forget_coordinators(self, transactional_ids: Iterable[str]) -> None:
@@ -240,7 +240,7 @@ class ClusterClient:
     # Internals
 
     def _controller(self, named: int | None, refused: set[int]) -> Node:
-        """Returns the broker `named` unless it has refused, else another that has not; once all have, they are asked again."""
+        """Returns the broker `named`, or another one if it has refused. Once all have refused, they are asked again."""
         nodes = self._metadata.nodes()
         if refused >= nodes.keys():
             refused.clear()
@@ -249,11 +249,11 @@ class ClusterClient:
         return random.choice([node for node in nodes.values() if node.id not in refused])
 
     def _open(self, deadline: float) -> None:
-        """Makes sure that there is a client of this process that knows brokers, and lets it see what happened meanwhile."""
+        """Opens the client of this process if needed, fetches the brokers, and handles pending events."""
         if self._closed:
             raise UsageError("this client is closed")
         if self._pid != os.getpid():
-            # A parent's NetworkClient is kept as it is: to close it would take its sockets out of an epoll that both share.
+            # A parent's NetworkClient is left open: closing it would remove its sockets from an epoll that both processes share.
             if self._pid != -1:
                 self._inherited.append(self._client)
             self._metadata = ClusterMetadata(self.config)
@@ -264,19 +264,19 @@ class ClusterClient:
         if not self._metadata.nodes():
             self._refresh(self._metadata.refresh(), "the brokers", "", deadline)
         elif (self._client.least_loaded_node(monotonic_ms()) or 0) < 0:
-            # Known brokers have failed, so that bootstrap.servers may be asked as well, but for metadata only: without it nobody
+            # Known brokers have failed, so bootstrap.servers may be asked as well, but for metadata only. Otherwise no broker
             # would be asked until the deadline.
             self._refresh(self._metadata.refresh(), "the brokers", "", deadline)
 
     def _refresh(self, version: int, what: str, topic: str, deadline: float) -> None:
-        """Waits until an answer has served this version of metadata."""
+        """Waits until a response has served this version of metadata."""
         waiter = ResponseWaiter(deadline, self._backoff)
         while self._metadata.answered < version or not self._metadata.nodes():
             if (error := self._metadata.rejection(version)) is not None:
                 raise error.with_traceback(None)
             left_ms = round((deadline - time.monotonic()) * 1000)
             servers = ",".join(self.config.bootstrap_servers)
-            waiter.note(what, self._metadata.said(topic) or f"nobody of bootstrap.servers {servers} was asked yet")
+            waiter.note(what, self._metadata.said(topic) or f"no broker of bootstrap.servers {servers} has been asked yet")
             if left_ms <= 0:
                 waiter.again()
             waiter.warn_if_due()

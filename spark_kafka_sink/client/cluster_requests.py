@@ -1,4 +1,4 @@
-"""Requests of a ClusterClient: each is sent once at most, all at the same time; and the metadata that they need."""
+"""Requests of a ClusterClient, each sent at most once and all at the same time, and the metadata that they need."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from spark_kafka_sink.protocol.api import AnyApi
 from spark_kafka_sink.protocol.fields import Message
 
 Answer: TypeAlias = Message | PeerError
-"""A response with whatever error code, or why there is none: then the request may or may not have been carried out."""
+"""A response with any error code, or the reason why there is none; then the request may or may not have been carried out."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterRequest:
     """One request to one broker.
 
-    node_id: the broker; None for any. api: `limited_to` one version where that version is needed. body: as for NetworkClient.
+    node_id: the broker; None for any. api: `limited_to` one version if that version is needed. body: as for NetworkClient.
     """
 
     node_id: int | None
@@ -34,9 +34,9 @@ class ClusterRequest:
 
 
 class ClusterMetadata(Metadata):
-    """Metadata of the brokers and of the topics that a ClusterClient was asked about. Belongs to the thread that asks.
+    """Metadata of the brokers and of the topics that a ClusterClient has requested. Belongs to the calling thread.
 
-    Asking for a topic does not create it: its creator chooses its configs.
+    Requesting a topic does not create it, because its creator chooses its configs.
     """
 
     allow_auto_topic_creation: ClassVar[bool] = False
@@ -51,16 +51,16 @@ class ClusterMetadata(Metadata):
             self.refresh()
 
     def refresh(self) -> int:
-        """Asks again at once. Returns the version that the answer will serve.
+        """Requests metadata at once. Returns the version that the response will serve.
 
-        A producer's back-off between answers that say nothing new would take up to a second of each commit; here the caller
-        pauses before it asks again.
+        A producer's backoff after responses without news would take up to a second of each commit; here the caller pauses
+        between requests.
         """
         return self.request_update_for_new_topics()
 
     @property
     def answered(self) -> int:
-        """The newest version that an answer has served, as returned by `refresh`."""
+        """Returns the newest version, as returned by `refresh`, that a response has served."""
         return self._answered
 
     def said(self, topic: str = "") -> str:
@@ -75,9 +75,9 @@ class ClusterMetadata(Metadata):
 
 
 class RequestRound:
-    """Connects to the brokers, sends as much as the connections take, and collects the responses. It is run once.
+    """Connects to the brokers, sends as much as the connections accept, and collects the responses. Run it once.
 
-    A broker that cannot be connected to in one attempt fails its requests, so that the caller may find another.
+    If one attempt to connect to a broker fails, so do its requests, and the caller may choose another broker.
     """
 
     def __init__(
@@ -88,18 +88,18 @@ class RequestRound:
         deadline: float,
         patience_ms: int,
     ) -> None:
-        """patience_ms: how long to wait for one response, if the deadline (on time.monotonic's clock) leaves as much."""
+        """patience_ms: time limit of one response, if the deadline (on time.monotonic's clock) is not earlier."""
         self._client = client
         self._metadata = metadata
         self._requests = requests
         self._deadline = deadline
         self._patience_ms = patience_ms
         self._unsent: dict[int, deque[int]] = {}  # numbers of requests by node
-        self._attempted: set[int] = set()  # nodes that were connected to since this began
+        self._attempted: set[int] = set()  # nodes with a connection attempt in this round
         self._answers: dict[int, Answer] = {}
 
     def run(self, on_response: Callable[[], None] | None = None) -> list[Answer]:
-        """Returns an answer for each request, in their order. on_response: called as each response arrives."""
+        """Returns the answers in the order of the requests. on_response: called as each response arrives."""
         for number, request in enumerate(self._requests):
             self._route(number, request)
         while len(self._answers) < len(self._requests) and self._left_ms() > 0:
@@ -118,15 +118,15 @@ class RequestRound:
         if node_id is None:
             node_id = self._client.least_loaded_node(monotonic_ms())
         if node_id is None or node_id not in self._metadata.nodes():
-            reason = "no broker can be asked now" if node_id is None else f"broker {node_id} is not known"
+            reason = "no broker can be asked now" if node_id is None else f"broker {node_id} is unknown"
             known = ", ".join(map(str, self._metadata.nodes().values()))
-            self._answers[number] = DisconnectedError(f"{reason}; known are {known}")
+            self._answers[number] = DisconnectedError(f"{reason}; known brokers: {known}")
             self._metadata.refresh()
         else:
             self._unsent.setdefault(node_id, deque()).append(number)
 
     def _send(self, now_ms: int) -> int:
-        """Sends one request to each node that can take one. Returns for how many ms only an event can change anything."""
+        """Sends one request to each node that accepts one. Returns the time for which only events can change anything, in ms."""
         waits = [self._patience_ms]
         for node_id in list(self._unsent):
             if node_id not in self._metadata.nodes():  # any more: metadata came meanwhile
@@ -138,7 +138,7 @@ class RequestRound:
                 if not self._unsent[node_id]:
                     del self._unsent[node_id]
                 request = self._requests[number]
-                # At the deadline it is given up as every overdue request is: its response cannot come into the next round.
+                # At the deadline it fails like every overdue request: its response cannot reach the next round.
                 timeout_ms = max(1, min(self._patience_ms, self._left_ms()))
                 self._client.send(node_id, request.api, request.body, now_ms, timeout_ms=timeout_ms, tag=(self, number))
                 continue
@@ -157,16 +157,16 @@ class RequestRound:
             self._answers[number] = error
 
     def _take(self, response: ClientResponse) -> bool:
-        """Returns whether it is a response of this round: one may be of a round that was over before, or an error."""
+        """Takes a response. Returns whether it belongs to this round and is not an error."""
         asker, number = response.tag if isinstance(response.tag, tuple) else (None, -1)
         if asker is not self:
             return False
         body: Message | None = response.body
-        self._answers[number] = response.error or body or DisconnectedError("no answer was to come")
+        self._answers[number] = response.error or body or DisconnectedError("no response was expected")
         return response.error is None
 
     def _overdue(self, request: ClusterRequest) -> DisconnectedError:
         node_id = request.node_id
         reason = None if node_id is None else self._client.why_not_ready(node_id)
         broker = "a broker" if node_id is None else f"broker {node_id}"
-        return DisconnectedError(reason or f"{broker} did not answer {request.api.name} in time", timed_out=True)
+        return DisconnectedError(reason or f"{broker} did not respond to {request.api.name} in time", timed_out=True)

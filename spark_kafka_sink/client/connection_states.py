@@ -1,4 +1,4 @@
-"""The state of the connection to each node: its address, when it may be tried again. Pure, as Java's ClusterConnectionStates."""
+"""The state of the connection to each node: its address and when it may be retried. Pure, like Java's ClusterConnectionStates."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Resolver: TypeAlias = Callable[[str, int], Sequence[Address]]
 
 
 def bootstrap_nodes(servers: Iterable[str]) -> Mapping[int, Node]:
-    """Returns a node for each of bootstrap.servers, with negative ids as in Java, because the real ones are not known yet."""
+    """Returns a node for each of bootstrap.servers, with negative ids as in Java, because the real ids are unknown."""
     nodes = {}
     for number, server in enumerate(servers, start=1):
         host, _, port = server.rpartition(":")
@@ -30,7 +30,7 @@ def bootstrap_nodes(servers: Iterable[str]) -> Mapping[int, Node]:
 class HostAddresses:
     """The addresses of one host; each is tried once before the name is resolved again (client.dns.lookup=use_all_dns_ips).
 
-    last: the address that was tried last, None before the first.
+    last: the address tried last; None before the first attempt.
     """
 
     def __init__(self, host: str, port: int, resolver: Resolver = resolve) -> None:
@@ -44,7 +44,7 @@ class HostAddresses:
         """Returns the address to try now. Raises OSError if the name does not resolve."""
         if not self._untried:
             self._untried.extend(self._resolve(self.host, self.port))
-            # The last one comes last, whatever was wrong with it (a load balancer's dead instance, say).
+            # The previous address comes last, because it may belong to a failed instance.
             if self._untried[0] == self.last:
                 self._untried.rotate(-1)
         self.last = self._untried.popleft()
@@ -56,15 +56,15 @@ class HostAddresses:
 
 
 FOREVER_MS: Final = 2**31 - 1
-"""A delay that ends with an event on the connection, not with the clock."""
+"""A delay that ends with an event on the connection, not at a given time."""
 
 
 class ConnectionState(Enum):
     """The state of one connection.
 
-    CONNECTING covers TCP and TLS. AUTHENTICATING is a SASL login, REAUTHENTICATING one before the session's end: requests in
-    flight are answered meanwhile, and new ones wait. PROBING is a connection of its own, made after one that failed, to find out
-    which protocol the other end speaks. AUTHENTICATION_FAILED is DISCONNECTED by a failure that the same settings meet again.
+    CONNECTING covers TCP and TLS. AUTHENTICATING is a SASL login; REAUTHENTICATING is a login before the session's end, during
+    which requests in flight are answered and new ones wait. PROBING is a separate connection after a failed one, which finds out
+    which protocol the other end speaks. AUTHENTICATION_FAILED is DISCONNECTED by a failure that the same settings cause again.
     """
 
     DISCONNECTED = auto()
@@ -91,7 +91,7 @@ NEXT: Final[Mapping[ConnectionState, frozenset[ConnectionState]]] = {
     S.PROBING: _ENDS,
     S.AUTHENTICATION_FAILED: frozenset({S.CONNECTING}),
 }
-"""Which state may follow which."""
+"""The allowed transitions between states."""
 
 _PREPARING: Final = frozenset({S.CONNECTING, S.CHECKING_API_VERSIONS, S.AUTHENTICATING, S.REAUTHENTICATING, S.PROBING})
 _WITH_DEADLINE: Final = frozenset({S.CONNECTING, S.AUTHENTICATING, S.PROBING})
@@ -99,8 +99,9 @@ _WITH_DEADLINE: Final = frozenset({S.CONNECTING, S.AUTHENTICATING, S.PROBING})
 
 @dataclass(slots=True)
 class NodeConnectionState:
-    """One node's connection. `failures` counts since it was ready last, `setup_failures` since TCP connected last.
+    """One node's connection.
 
+    failures: number of failures since it was last ready. setup_failures: number of failures since TCP last connected.
     deadline_ms: when to give up CONNECTING, AUTHENTICATING or PROBING.
     """
 
@@ -121,7 +122,7 @@ class NodeConnectionState:
 
 
 class ClusterConnectionStates:
-    """The connections of all nodes. A node that was never tried, or was removed, has no state and can be connected to at once."""
+    """The connections of all nodes. A node that was never tried, or was removed, has no state; it may be connected at once."""
 
     def __init__(self, config: ProducerConfig, *, resolver: Resolver = resolve, rng: random.Random | None = None) -> None:
         self._resolve = resolver
@@ -133,7 +134,7 @@ class ClusterConnectionStates:
     # What happens to a connection
 
     def connecting(self, node_id: int, host: str, port: int, now_ms: int) -> Address:
-        """Begins an attempt and returns its address. Raises OSError if the name does not resolve, which also is an attempt."""
+        """Begins an attempt and returns its address. Raises OSError if the name does not resolve, which counts as an attempt."""
         node = self._nodes.get(node_id)
         if node is None or (node.addresses.host, node.addresses.port) != (host, port):
             addresses = HostAddresses(host, port, self._resolve)
@@ -150,7 +151,7 @@ class ClusterConnectionStates:
         self._setup_succeeded(node)
 
     def authenticating(self, node_id: int, deadline_ms: int) -> None:
-        """Begins a login that has to end by the deadline, or moves the deadline of the one that is under way."""
+        """Begins a login that must end by the deadline, or moves the deadline of the current login."""
         node = self._nodes[node_id]
         node.move(S.AUTHENTICATING)
         node.deadline_ms = deadline_ms
@@ -191,11 +192,11 @@ class ClusterConnectionStates:
         node.setup_timeout_ms = self._setup.backoff_ms(0)
 
     def remove(self, node_id: int) -> None:
-        """Forgets a node, so that it may be connected to again without back-off."""
+        """Forgets a node, so that it may be connected again without backoff."""
         self._nodes.pop(node_id, None)
 
     def throttle(self, node_id: int, until_ms: int) -> None:
-        """Holds back requests until then, or until the time set before if that is later."""
+        """Holds back requests until `until_ms`, or until a later time set before."""
         node = self._nodes[node_id]
         node.throttled_until_ms = max(node.throttled_until_ms, until_ms)
 
@@ -214,7 +215,7 @@ class ClusterConnectionStates:
         return node is not None and node.state is S.READY and node.throttled_until_ms <= now_ms
 
     def is_disconnected(self, node_id: int) -> bool:
-        """Returns whether it was tried or connected, and is not now."""
+        """Returns whether the node was tried or connected, and is now disconnected."""
         return self.state(node_id) in _ENDS
 
     def open_nodes(self) -> list[int]:
@@ -222,7 +223,7 @@ class ClusterConnectionStates:
         return [node_id for node_id, node in self._nodes.items() if node.state not in _ENDS]
 
     def is_preparing(self, node_id: int) -> bool:
-        """Returns whether it will be ready, or lost, without anything done by the caller."""
+        """Returns whether the node becomes ready, or is lost, without further calls."""
         return self.state(node_id) in _PREPARING
 
     def can_connect(self, node_id: int, now_ms: int) -> bool:
@@ -230,12 +231,12 @@ class ClusterConnectionStates:
         return node is None or (node.state in _ENDS and now_ms >= node.attempted_ms + node.backoff_ms)
 
     def attempted_ms(self, node_id: int) -> int:
-        """Returns when it was tried last; 0 for never."""
+        """Returns when the node was last tried; 0 if never."""
         node = self._nodes.get(node_id)
         return node.attempted_ms if node else 0
 
     def poll_delay_ms(self, node_id: int, now_ms: int) -> int:
-        """Returns for how long only an event on the connection can change anything."""
+        """Returns the time for which only an event on the connection can change anything, in ms."""
         node = self._nodes.get(node_id)
         if node is None:
             return 0

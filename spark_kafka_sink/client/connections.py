@@ -1,4 +1,4 @@
-"""The connections to a cluster's brokers: makes and ends them, sends requests on them, and pairs responses with requests."""
+"""The connections to a cluster's brokers: opens and closes them, sends requests, and matches responses to requests."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ from spark_kafka_sink.security.channel_opener import ChannelOpener
 from spark_kafka_sink.security.sasl.mechanism import OpenMechanism
 
 MAX_RESPONSE_BYTES: Final = 100 * 1024 * 1024
-"""The same limit as librdkafka's receive.message.max.bytes; a Metadata answer for 100,000 partitions is under 10 MB."""
+"""The same limit as librdkafka's receive.message.max.bytes; a Metadata response for 100,000 partitions is under 10 MB."""
 
 MAX_LOGIN_RESPONSE_BYTES: Final = 512 * 1024
-"""The limit until a SASL login is complete; Kafka's brokers have it for what a client sends until then."""
+"""The limit until a SASL login is complete; Kafka's brokers use the same limit for clients."""
 
 CLIENT_THROTTLES_SINCE: Final[Mapping[int, int]] = {
     ApiKey.PRODUCE: 6,
@@ -53,18 +53,18 @@ CLIENT_THROTTLES_SINCE: Final[Mapping[int, int]] = {
     ApiKey.API_VERSIONS: 2,
     ApiKey.INIT_PRODUCER_ID: 1,
 }
-"""The versions since which a broker answers at once and expects the client to wait (KIP-219); before, it waited itself."""
+"""The versions since which a broker responds at once and expects the client to wait (KIP-219). Before, the broker waited."""
 
 _CORRELATION_ID: Final = struct.Struct(">i")
 
 _NEGOTIATION: Final = object()
-"""The tag of the requests that are made here: ApiVersions and those of logins."""
+"""The tag of the requests made here: ApiVersions and those of logins."""
 
 _REJECTED: Final = 4
 """The rank of a node that rejected the login, as `least_loaded` ranks them."""
 
 Body = Message | Callable[[int], Message]
-"""A request's message, or a function that makes it for the version agreed on."""
+"""A request's message, or a function that makes it for the negotiated version."""
 
 
 class OpenChannel(Protocol):
@@ -75,7 +75,7 @@ class OpenChannel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LostConnection:
-    """A connection that ended or could not be made. `idle`: closed by this client, because it was not used."""
+    """A connection that ended or could not be established. `idle`: closed by this client because it was unused."""
 
     node_id: int
     label: str
@@ -85,9 +85,9 @@ class LostConnection:
 
 @dataclass(slots=True)
 class PollEvents:
-    """The events of one poll, in order. Requests in flight on a lost connection have their responses here.
+    """The events of one poll, in order, including error responses for requests in flight on a lost connection.
 
-    has_ready: whether a connection became ready for requests, so that the login is good.
+    has_ready: whether a connection became ready for requests, so that its login was accepted.
     """
 
     responses: list[ClientResponse] = field(default_factory=list)
@@ -96,7 +96,7 @@ class PollEvents:
 
 
 class Connections:
-    """One connection for each node id. Owned by one thread, but for `wakeup`; times are monotonic ms from `clock`."""
+    """One connection per node id. Owned by one thread, except for `wakeup`; times are monotonic ms from `clock`."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class Connections:
         if config.security.uses_sasl:
             try:
                 mechanism = (open_mechanism or open_mechanism_of)(config.security, self._selector.wakeup)
-            except BaseException:  # an option that only the mechanism can check
+            except BaseException:  # of an option that only the mechanism can check
                 self._selector.close()
                 raise
             self._logins = Logins(config, mechanism, self.states, self.in_flight, self._send_login, self._rng)
@@ -130,7 +130,7 @@ class Connections:
         self.features = FinalizedFeatures()
         self.failures = ConnectionFailures()
         self.label = self.failures.label
-        self._probed: dict[int, PeerError] = {}  # the failure that each probe under way is to explain
+        self._probed: dict[int, PeerError] = {}  # the failure that each running probe tries to explain
         self._correlation_id = -1
         self.wakeup = self._selector.wakeup
         self.connection_count = self._selector.connection_count
@@ -151,10 +151,10 @@ class Connections:
         return ready and self.in_flight.can_send_more(node_id)
 
     def least_loaded(self, node_ids: Iterable[int], now_ms: int) -> int | None:
-        """Returns the ready node with the fewest requests, else one being connected to, else the one tried longest ago.
+        """Returns the ready node with the fewest requests, else one that is connecting, else the one tried longest ago.
 
-        Chooses among equals at random. Returns None while back-off leaves none. A node that rejected the login is chosen only if
-        there is no connection to another one: that one may be busy for a moment.
+        Chooses among equals at random. Returns None if all nodes are in backoff. A node that rejected the login is chosen only if
+        there is no connection to another one, which may only be busy for a moment.
         """
         nodes = list(node_ids)
         self._rng.shuffle(nodes)
@@ -212,7 +212,7 @@ class Connections:
     ) -> None:
         """Sends to a node that `can_send`, in the highest version that both support unless `version` is given.
 
-        Raises UnsupportedVersionError, also if the version cannot carry the message.
+        Raises UnsupportedVersionError if there is no common version or the version cannot represent the message.
         """
         if version is None:
             version = self.versions[node_id].usable(api, max_version)
@@ -251,7 +251,7 @@ class Connections:
                 events.responses.append(unanswered.response(None, None, now_ms))
         self._handle_received(result, now_ms, events)
         for lost in result.disconnected:
-            # It may have been given up just now because of its last response.
+            # It may have just been closed because of its last response.
             if not self.states.is_disconnected(lost.connection_id):
                 self._lost(lost, now_ms, events)
         for node_id in result.connected:
@@ -283,7 +283,7 @@ class Connections:
         try:
             request = self.in_flight.awaiting(node_id)
             if len(frame) >= 4 and (found := _CORRELATION_ID.unpack_from(frame)[0]) != request.correlation_id:
-                raise ProtocolError(f"correlation id {found} where {request.correlation_id} ({request.api.name}) was due")
+                raise ProtocolError(f"received correlation id {found}, expected {request.correlation_id} ({request.api.name})")
             return request, decode_response(request.api, request.version, frame)[1]
         except ProtocolError as error:
             raise ProtocolError(f"{self.label(node_id)}: {error.message}", **error.facts) from error
@@ -296,7 +296,7 @@ class Connections:
             self.states.throttle(request.node_id, now_ms + throttle_ms)
 
     def _disconnect(self, node_id: int, error: PeerError, now_ms: int, events: PollEvents, *, idle: bool = False) -> None:
-        """Ends a connection. Everything in flight on it fails with `error`, because no response can come any more."""
+        """Ends a connection. Its requests in flight fail with `error`, because no response can arrive."""
         self._drop(node_id, error, now_ms, events)
         events.lost.append(self._ended(node_id, error, now_ms, idle=idle))
 
@@ -318,7 +318,7 @@ class Connections:
         return LostConnection(node_id, self.label(node_id), error, idle)
 
     def close_all(self, error: PeerError, now_ms: int) -> list[ClientResponse]:
-        """Ends every connection, made or being made. Returns the responses of what was in flight, which fails with `error`."""
+        """Ends every connection, also unfinished ones. Returns the responses of requests in flight, which fail with `error`."""
         events = PollEvents()
         for node_id in self.states.open_nodes():
             self._disconnect(node_id, error, now_ms, events)
@@ -330,7 +330,7 @@ class Connections:
                 error = self._probed.get(node_id) or DisconnectedError(self._late(node_id), timed_out=True)
                 self._disconnect(node_id, error, now_ms, events)
         for request in self.in_flight.timed_out(now_ms):
-            text = f"{self.label(request.node_id)} did not answer {request.api.name} within {request.timeout_ms:,} ms"
+            text = f"{self.label(request.node_id)} did not respond to {request.api.name} within {request.timeout_ms:,} ms"
             self._disconnect(request.node_id, DisconnectedError(text, timed_out=True), now_ms, events)
 
     def _late(self, node_id: int) -> str:
@@ -358,7 +358,7 @@ class Connections:
             self._ask_versions(request.node_id, retry, now_ms)
         elif body.error_code:
             name = error_facts(body.error_code).name
-            error = BrokerError(f"{label} refused ApiVersions: {name}", error_code=body.error_code, error=name)
+            error = BrokerError(f"{label} rejected ApiVersions: {name}", error_code=body.error_code, error=name)
             self._disconnect(request.node_id, error, now_ms, events)
         else:
             versions = self.versions[request.node_id] = node_api_versions(label, body)
@@ -407,12 +407,12 @@ class Connections:
         self._disconnect(node_id, error, now_ms, events, idle=lost.idle)
 
     def _question(self, node_id: int, error: PeerError) -> Question | None:
-        """Returns what to ask at a port that closed a connection; None where another protocol is not likely."""
+        """Returns the probe for a port that closed a connection; None if another protocol is unlikely."""
         if not isinstance(error, DisconnectedError):
             return None
         state = self.states.state(node_id)
         if state is ConnectionState.READY:
-            # A plain client that forgot to log in is cut off at its first request, which is for metadata.
+            # A plain client that forgot to log in is disconnected at its first request, which is for metadata.
             is_cut_off = self.failures.named_by is None and self.in_flight.is_first(node_id, ApiKey.METADATA)
         else:
             is_cut_off = state is ConnectionState.CHECKING_API_VERSIONS or bool(error.facts.get("during_handshake"))
@@ -420,14 +420,14 @@ class Connections:
         return question_after(state, self.failures.brokers[node_id], self._config.security) if is_cut_off else None
 
     def _probe(self, node_id: int, question: Question, error: PeerError, now_ms: int, events: PollEvents) -> None:
-        """Keeps the attempt open, and asks on another connection."""
+        """Keeps the attempt open, and probes on another connection."""
         is_ready = self.states.state(node_id) is ConnectionState.READY
         self._drop(node_id, error, now_ms, events)
         self.failures.failed(node_id, error, is_first_step=False)
         address = self.states.probing(node_id, now_ms + PROBE_MS)
         try:
             assert address is not None
-            # On the usual kind of connection if it is the login that is in question.
+            # A question about the login uses the usual kind of connection.
             channel = self._opened(address, self.failures.brokers[node_id]) if is_ready else PlainChannel.connect(address)
             self._selector.register(node_id, ProbeChannel(channel, question))
         except (OSError, PeerError, OptionError):

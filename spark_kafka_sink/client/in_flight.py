@@ -1,4 +1,4 @@
-"""Requests that brokers have not answered yet, oldest first for each node, and their ends. Pure, as Java's InFlightRequests."""
+"""Requests without a response yet, oldest first for each node. Pure, like Java's InFlightRequests."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from spark_kafka_sink.protocol.fields import Message
 
 @dataclass(frozen=True, slots=True)
 class ClientResponse:
-    """The response to a request, or the reason why there is none. In every case the request's buffers are free again.
+    """The response to a request, or the reason why there is none. In either case the request's buffers are free again.
 
-    `tag` is what was given to `send`; times are monotonic ms; `version` is -1 where none could be agreed on.
+    `tag` is the value given to `send`; times are monotonic ms; `version` is -1 if there is no common version.
 
-    `error` is DisconnectedError (the connection ended before the response, so the request may or may not have been carried out;
-    the fact `timed_out` is true if the broker took too long), ProtocolError (the broker sent something invalid and the connection
-    is closed: the same holds), AuthenticationError (the other end of the connection proved to be a wrong one: the same holds) or
-    UnsupportedVersionError (nothing was sent). Without an error `body` is the response, or None
-    where none was expected and the request is sent.
+    Without an error, `body` is the response, or None if no response was expected and the request is sent. `error` is one of:
+
+    - DisconnectedError: the connection ended before the response, so the request may or may not have been carried out. The fact
+      `timed_out` is true if the broker took too long.
+    - ProtocolError: the broker sent invalid data and the connection is closed. The request may have been carried out.
+    - AuthenticationError: the other end proved not to be the broker. The request may have been carried out.
+    - UnsupportedVersionError: nothing was sent.
     """
 
     node_id: int
@@ -35,7 +37,10 @@ class ClientResponse:
 
 @dataclass(slots=True, eq=False)
 class InFlightRequest:
-    """One request; times are monotonic ms. `is_sent`: its last byte is with the system; its buffers are free once answered."""
+    """One request; times are monotonic ms. `is_sent`: whether the operating system has its last byte.
+
+    Its buffers are free once the response arrives.
+    """
 
     node_id: int
     correlation_id: int
@@ -54,7 +59,7 @@ class InFlightRequest:
 
 
 class InFlightRequests:
-    """The requests of all nodes: at most `limit` for each, of which only the last may be partly sent."""
+    """The requests of all nodes: at most `limit` per node, of which only the last may be partly sent."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -68,19 +73,19 @@ class InFlightRequests:
         return not requests or (requests[-1].is_sent and len(requests) < self._limit)
 
     def sent(self, node_id: int) -> InFlightRequest | None:
-        """Marks the last request as sent. Returns and forgets it if no answer will come."""
+        """Marks the last request as sent. Returns and forgets it if no response is expected."""
         requests = self._requests[node_id]
         requests[-1].is_sent = True
         return None if requests[-1].expects_answer else requests.pop()
 
     def awaiting(self, node_id: int) -> InFlightRequest:
-        """Returns the request that an answer from this node must be for, because brokers answer in order.
+        """Returns the request that a response from this node belongs to, because brokers respond in order.
 
-        Raises ProtocolError if there is none. A request that is only partly sent cannot have been understood yet.
+        Raises ProtocolError if there is none. A partly sent request cannot have a response yet.
         """
         requests = self._requests.get(node_id)
         if not requests or not (requests[0].is_sent and requests[0].expects_answer):
-            raise ProtocolError("an answer came to no request", node_id=node_id)
+            raise ProtocolError("received a response without a request", node_id=node_id)
         return requests[0]
 
     def answered(self, node_id: int) -> None:
@@ -92,7 +97,7 @@ class InFlightRequests:
 
     def count(self, node_id: int | None = None) -> int:
         if node_id is None:
-            return sum(map(len, list(self._requests.values())))  # a copy, made at once: other threads ask this, too
+            return sum(map(len, list(self._requests.values())))  # an atomic copy, because other threads call this too
         return len(self._requests.get(node_id, ()))
 
     def is_first(self, node_id: int, key: ApiKey) -> bool:
@@ -101,7 +106,7 @@ class InFlightRequests:
         return requests is not None and len(requests) > 0 and requests[0].api.key is key
 
     def prolong(self, node_id: int, more_ms: int) -> None:
-        """Puts off a node's deadlines, because the broker throttles it (KIP-219)."""
+        """Extends a node's deadlines, because the broker throttles this client (KIP-219)."""
         for request in self._requests.get(node_id, ()):
             request.deadline_ms += more_ms
 

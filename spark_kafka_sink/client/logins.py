@@ -1,4 +1,4 @@
-"""The SASL logins of a client's connections: those under way, and when each has to be repeated (KIP-368)."""
+"""The SASL logins of a client's connections: those in progress, and when each must be repeated (KIP-368)."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from spark_kafka_sink.security.sasl.mechanism import OpenMechanism, SaslMechanis
 from spark_kafka_sink.security_config import SecurityConfig
 
 MIN_REAUTHENTICATION_MS: Final = 1_100
-"""A broker refuses a re-authentication within 1 s of the one before (KafkaChannel.MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS)."""
+"""A broker rejects a re-authentication within 1 s of the previous one (KafkaChannel.MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS)."""
 
 LIFETIME_USED: Final = (0.85, 0.95)
-"""The part of a session after which it is renewed, at random, as in Java: connections made at once do not renew it at once."""
+"""Random fraction of a session after which it is renewed, as in Java, to spread the renewals of connections opened together."""
 
 
 class ConnectionEnd(NamedTuple):
-    """A connection that is to be ended. `idle`: it was not lost, and its end is no failure."""
+    """A connection to be closed. `idle`: whether closing it is not a failure."""
 
     node_id: int
     error: PeerError
@@ -35,7 +35,7 @@ class ConnectionEnd(NamedTuple):
 
 @dataclass(slots=True)
 class _Login:
-    """A login under way. `request`: what is to be sent as soon as the connection takes it. `renews`: the session it renews."""
+    """A login in progress. `request`: to be sent as soon as the connection accepts it. `renews`: the session that it renews."""
 
     exchange: SaslLogin
     broker: BrokerAddress
@@ -47,9 +47,9 @@ class _Login:
 
 @dataclass(slots=True)
 class Session:
-    """A login that the broker keeps until `ends_ms`. `due_ms`: when it is to be renewed. `is_used`: since it began.
+    """A login that the broker keeps until `ends_ms`. `due_ms`: when to renew it. `is_used`: whether it was used since it began.
 
-    is_ending: nothing new is sent, and the connection ends when all is answered, with `error` if there is one.
+    is_ending: nothing new is sent, and the connection is closed after the last response, with `error` if there is one.
     """
 
     broker: BrokerAddress
@@ -64,19 +64,19 @@ class Session:
 
     @property
     def last_ms(self) -> int:
-        """The time until which a renewal may wait for a token; requests go on meanwhile."""
+        """Returns the time until which a renewal may wait for a token; requests continue meanwhile."""
         return (self.due_ms + self.ends_ms) // 2
 
     def may_be_renewed(self, now_ms: int) -> bool:
-        """Returns whether the session can go on; otherwise a new connection is the way."""
+        """Returns whether the session can be renewed; otherwise a new connection is needed."""
         is_early = self.was_renewed and now_ms - self.began_ms < MIN_REAUTHENTICATION_MS
         return self.is_used and self.error is None and now_ms < self.ends_ms and not is_early
 
 
 class Logins:
-    """Carries logins over connections, by node id. Owned by the thread of Connections; times are monotonic ms.
+    """Performs logins over connections, by node id. Owned by the thread of Connections; times are monotonic ms.
 
-    What it returns is to be ended by the caller, which then calls `forget`.
+    The caller closes the returned connections and then calls `forget`.
     """
 
     def __init__(
@@ -102,12 +102,12 @@ class Logins:
         self.sessions: dict[int, Session] = {}
 
     def begin(self, node_id: int, broker: BrokerAddress, versions: NodeApiVersions, now_ms: int) -> ConnectionEnd | None:
-        """Begins the login on a connection that is new."""
+        """Begins the login on a new connection."""
         self._states.authenticating(node_id, now_ms + self._token_timeout_ms)
         return self._ask_for_token(node_id, self._new(node_id, broker, versions), now_ms)
 
     def answered(self, node_id: int, body: Message, now_ms: int) -> ConnectionEnd | None:
-        """Takes an answer. `is_under_way` tells whether the login is complete."""
+        """Handles a response. Afterwards `is_under_way` returns False if the login is complete."""
         login = self._under_way[node_id]
         try:
             login.request = login.exchange.answered(body)
@@ -123,16 +123,16 @@ class Logins:
         return node_id in self._under_way
 
     def close(self) -> None:
-        """Ends what the mechanism does in the background."""
+        """Ends the mechanism's background work."""
         self._mechanism.close()
 
     def forget(self, node_id: int) -> None:
-        """The connection is gone."""
+        """Forgets a closed connection."""
         self._under_way.pop(node_id, None)
         self.sessions.pop(node_id, None)
 
     def tend(self, now_ms: int) -> list[ConnectionEnd]:
-        """Goes on with what waits for a token or for its connection, and renews or ends sessions that are due."""
+        """Continues logins that wait for a token or for their connection, and renews or ends sessions that are due."""
         ends = []
         for node_id, login in list(self._under_way.items()):
             if login.waits_for_token:
@@ -146,12 +146,12 @@ class Logins:
         return [end for end in ends if end is not None]
 
     def next_due_ms(self, now_ms: int) -> int | None:
-        """Returns when to call `tend` at the latest, if nothing happens before; None if nothing is due."""
+        """Returns the latest time to call `tend` if nothing else happens; None if nothing is due."""
         times = (session.due_ms if session.due_ms > now_ms else session.last_ms for session in self.sessions.values())
         return min((time_ms for time_ms in times if time_ms > now_ms), default=None)
 
     def why_late(self, node_id: int) -> str | None:
-        """Returns what a login that took too long was waiting for; None without a login."""
+        """Returns the reason why a login took too long; None if there is no login."""
         login = self._under_way.get(node_id)
         if login is None:
             return None
@@ -176,7 +176,7 @@ class Logins:
             failure = final_error(error, login.broker)
             if login.renews is None:
                 return ConnectionEnd(node_id, failure)
-            # What is in flight may still be answered in the session that there is.
+            # Requests in flight may still be answered in the current session.
             login.renews.error = failure
             return None
         if login.request is None:
@@ -203,8 +203,8 @@ class Logins:
             self.sessions[node_id] = session
 
     def _renew_or_end(self, node_id: int, session: Session, now_ms: int) -> ConnectionEnd | None:
-        """Renews a session behind the requests in flight. One that is not used, or that cannot be renewed, ends with its
-        connection once all is answered, and the next request finds a new one."""
+        """Renews a session behind the requests in flight. A session that is unused, or cannot be renewed, ends with its
+        connection after the last response, and the next request opens a new one."""
         if not session.is_ending:
             if session.may_be_renewed(now_ms) and node_id not in self._under_way:
                 login = self._new(node_id, session.broker, session.versions, session)
@@ -223,7 +223,7 @@ class Logins:
 
 
 def final_error(error: KafkaSinkError, broker: BrokerAddress) -> PeerError:
-    """Returns an error of a broker's; a setting that cannot be used any more, such as a file that is gone, is one as well."""
+    """Returns the error as a PeerError; a setting that is no longer usable, such as a missing file, becomes one as well."""
     if isinstance(error, PeerError):
         return error
     return AuthenticationError(f"{broker.label}: {error.message}", **{"broker": str(broker)} | error.facts)
@@ -231,6 +231,6 @@ def final_error(error: KafkaSinkError, broker: BrokerAddress) -> PeerError:
 
 def open_mechanism_of(config: SecurityConfig, wakeup: Callable[[], None]) -> SaslMechanism:
     """Makes the mechanism of sasl.mechanism."""
-    # By name, and only here: clients without SASL load none of it.
+    # Imported here, so that clients without SASL do not load it.
     open_mechanism: OpenMechanism = importlib.import_module("spark_kafka_sink.security.sasl.mechanisms").open_mechanism
     return open_mechanism(config, wakeup)

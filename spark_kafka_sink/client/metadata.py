@@ -1,4 +1,4 @@
-"""The cluster as brokers describe it (Kafka's Metadata): newest snapshot, when to ask again, and each broker's response."""
+"""The cluster metadata (Kafka's Metadata): the newest snapshot, when to refresh it, and each broker's last response."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ FIRST_VERSION_WITH_RELIABLE_EPOCHS: Final = 9
 """KAFKA-9212: brokers with older versions may send a leader epoch that never belonged to the partition."""
 
 NEVER_MS: Final = 2**31 - 1
-"""A delay that ends when somebody asks for an update."""
+"""A delay that ends when an update is requested."""
 
 MAX_RESPONSES: Final = 1000
-"""A bound, because brokers and topics come and go for as long as a producer lives; far more than one cluster has."""
+"""A bound, because brokers and topics come and go during a producer's life; far more than one cluster has."""
 
 MAX_NAMED: Final = 20
-"""Number of brokers that one error text names."""
+"""Maximum number of brokers in one error text."""
 
 
 @dataclass(slots=True)
@@ -40,9 +40,9 @@ class _Response:
 
 
 class BrokerResponses:
-    """The last response of each broker, or its failure to respond, and how often in a row; for error texts. Not thread-safe.
+    """The last response or failure of each broker and its repetitions, for error texts. Not thread-safe.
 
-    Java's error text names only the topic and the time, and leaves the reason to the debug log, which a Spark task lacks.
+    Java's error text has only the topic and the time; the reason is in the debug log, which a Spark task does not have.
     """
 
     def __init__(self) -> None:
@@ -51,11 +51,11 @@ class BrokerResponses:
         self._asking: tuple[str, str] | None = None
 
     def mark(self) -> int:
-        """Returns the present moment, for the `since` of `about`."""
+        """Returns a mark of the current moment, for the `since` of `about`."""
         return self._count
 
     def asking(self, node_label: str, state: str) -> None:
-        """Records the one broker that is being asked; `state` is "no answer yet" or "being connected to"."""
+        """Records the one broker that is being asked; `state` is "no response yet" or "being connected to"."""
         self._asking = node_label, state
 
     def failed(self, node_label: str, error: str) -> None:
@@ -63,7 +63,7 @@ class BrokerResponses:
         self._add(node_label, None, error)
 
     def answered(self, node_label: str, topics: Mapping[str, str | None]) -> None:
-        """Records a response: the error of each topic, None where all is well."""
+        """Records a response: the error of each topic, or None."""
         self._asking = None
         self._responses.pop((node_label, None), None)
         for topic, text in topics.items():
@@ -73,7 +73,7 @@ class BrokerResponses:
                 self._add(node_label, topic, text)
 
     def about(self, topic: str, since: int) -> str:
-        """Returns the responses about a topic after the mark `since`, and the one awaited now; empty if nobody was asked."""
+        """Returns the responses about a topic after the mark `since`, and the pending one; empty if no broker was asked."""
         texts = [
             f"{node_label}: {response.text}" + (f" ({response.times} times)" if response.times > 1 else "")
             for (node_label, about), response in self._responses.items()
@@ -81,7 +81,7 @@ class BrokerResponses:
         ]
         if self._asking is not None:
             texts.append(": ".join(self._asking))
-        left_out = [f"and {len(texts) - MAX_NAMED} before"] if len(texts) > MAX_NAMED else []
+        left_out = [f"and {len(texts) - MAX_NAMED} earlier"] if len(texts) > MAX_NAMED else []
         return "; ".join([*texts[-MAX_NAMED:], *left_out])
 
     def _add(self, node_label: str, topic: str | None, text: str) -> None:
@@ -95,11 +95,11 @@ class BrokerResponses:
 
 @dataclass(frozen=True, slots=True)
 class MetadataRequestAndVersion:
-    """A request for metadata as it is made; the same object comes back with its response.
+    """A request for metadata; the same object is passed back with its response.
 
-    `body` makes the message for the version of the Metadata API agreed on with the broker. `update_version` is what
-    `request_update()` had returned last: the response serves that version and all older ones. `partial`: it asks for new topics
-    only, and its response says nothing of the others.
+    `body` makes the message for the version of the Metadata API negotiated with the broker. `update_version` is the last result
+    of `request_update()`: the response serves that version and all older ones. `partial`: whether it requests new topics only,
+    so that its response says nothing about the others.
     """
 
     body: Callable[[int], MetadataRequest]
@@ -108,18 +108,18 @@ class MetadataRequestAndVersion:
 
 
 class Metadata:
-    """The newest Cluster, and the state of asking for it.
+    """The newest Cluster and the state of its updates.
 
-    Any thread may fetch, request updates and wait; the rest belongs to the thread that polls the NetworkClient. `_changed` (a
-    condition with a re-entrant lock) guards every attribute and is notified of each answer and of the close; `fetch` and `nodes`
-    read one attribute that is only ever replaced, without it. Times are monotonic milliseconds. A `node_label` names a broker
-    for people: `bootstrap server host:port`, or `broker 1 (host:port)`.
+    Any thread may fetch, request updates and wait; everything else belongs to the thread that polls the NetworkClient. `_changed`
+    (a condition with a re-entrant lock) guards every attribute and is notified of each response and of the close. `fetch` and
+    `nodes` read one attribute without it, because that attribute is only ever replaced. Times are monotonic milliseconds. A
+    `node_label` is a readable broker name: `bootstrap server host:port`, or `broker 1 (host:port)`.
 
-    Every `request_update` makes a new version; a request carries the newest, and its answer serves that and all older ones. So an
-    answer that was already on its way when something new was wanted does not pass for an answer to it.
+    Every `request_update` makes a new version. A request carries the newest version, and its response serves that and all older
+    ones, so a response that was already in flight when a new update was requested does not count for it.
     """
 
-    # Java's producer asks with auto-creation as well; whether it happens is the brokers' setting.
+    # Java's producer also requests auto-creation; whether it happens is the brokers' setting.
     allow_auto_topic_creation: ClassVar[bool] = True
 
     def __init__(self, config: ProducerConfig) -> None:
@@ -129,12 +129,12 @@ class Metadata:
         self._ids: dict[str, TopicIds] = {}
         self._max_age_ms = config.metadata_max_age_ms
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
-        self._version = self._full_version = 1  # nothing is known yet: an update is wanted
+        self._version = self._full_version = 1  # nothing is known yet: an update is due
         self._partial_version = self._answered = self._answered_full = 0
         self._last_full_ms = 0
-        self._failures = self._unchanged = 0  # failed attempts, and answers that said nothing new, in a row
+        self._failures = self._unchanged = 0  # consecutive failed attempts, and consecutive responses without news
         self._not_before_ms = self._unchanged_until_ms = -(2**63)
-        self._spoken_version = 0  # of the Metadata API, in the request that is on its way
+        self._spoken_version = 0  # of the Metadata API, in the request in flight
         self._answers = BrokerResponses()
         self._rejection: tuple[int, AuthenticationError] | None = None  # the version up to which it ends the wait
         self._closed = False
@@ -142,7 +142,7 @@ class Metadata:
     # For subclasses (the lock is held).
 
     def _topics_to_ask(self, partial: bool) -> Iterable[str] | None:
-        """Returns the topics of the next request, None for all; with `partial` only those that are not known yet."""
+        """Returns the topics of the next request; None for all. With `partial` only unknown ones."""
         return None
 
     def _retains(self, topic: str, now_ms: int) -> bool:
@@ -150,7 +150,7 @@ class Metadata:
         return True
 
     def _answered_topics(self, topics: Iterable[str]) -> None:
-        """Called with the topics of an answer, whether it has their partitions or an error."""
+        """Called with the topics of a response, whether it has their partitions or an error."""
 
     # For any thread.
 
@@ -159,18 +159,18 @@ class Metadata:
 
     @property
     def last_full_update_ms(self) -> int | None:
-        """Time of the last answer about all topics; None before the first."""
+        """Returns the time of the last response about all topics; None before the first."""
         return self._last_full_ms if self._answered_full else None
 
     def request_update(self) -> int:
-        """Asks for all topics again, because metadata seems out of date. Returns the version that the answer will serve."""
+        """Requests all topics again, because metadata seems outdated. Returns the version that the response will serve."""
         with self._changed:
             self._version += 1
             self._full_version = self._version
             return self._version
 
     def request_update_for_new_topics(self) -> int:
-        """Asks at once, without back-off, for topics that are not known yet. Returns as `request_update` does."""
+        """Requests unknown topics at once, without backoff. Returns the version, as `request_update` does."""
         with self._changed:
             self._version += 1
             self._partial_version = self._version
@@ -179,7 +179,7 @@ class Metadata:
             return self._version
 
     def made_again_with(self, topic: str) -> int | None:
-        """Returns the partition count of a topic that was deleted and made again in use; None where that is not certain."""
+        """Returns the partition count of a topic that was deleted and recreated while in use; None if that is not certain."""
         with self._changed:
             ids = self._ids.get(topic)
             if ids is None or not ids.is_made_again(len(self._cluster.nodes)):
@@ -189,7 +189,7 @@ class Metadata:
     def update_leaders(
         self, leaders: Mapping[tuple[str, int], LeaderIdAndEpoch], endpoints: Sequence[NodeEndpoint]
     ) -> set[tuple[str, int]]:
-        """Takes leaders named by a broker that refused (KIP-951). Returns the (topic, partition)s whose leader is new.
+        """Takes the leaders in a broker's rejection (KIP-951). Returns the (topic, partition) pairs with a new leader.
 
         Only newer epochs of known partitions count, and only leaders whose address is known or among the endpoints.
         """
@@ -209,7 +209,7 @@ class Metadata:
             return taken
 
     def close(self) -> None:
-        """Wakes the waiting threads; later answers are ignored."""
+        """Wakes the waiting threads; later responses are ignored."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -217,21 +217,21 @@ class Metadata:
     # For the thread that polls the NetworkClient. None of it may wait.
 
     def nodes(self) -> Mapping[int, Node]:
-        """Returns the brokers of the last answer by id; empty before the first, when bootstrap.servers are asked."""
+        """Returns the brokers of the last response by id; empty before the first, when bootstrap.servers are asked."""
         return self._cluster.nodes
 
     def time_to_next_update_ms(self, now_ms: int) -> int:
-        """Returns 0 when an update is due; counts back-off after `failed_attempt` and after an unchanged answer."""
+        """Returns 0 if an update is due. Includes backoff after `failed_attempt` and after an unchanged response."""
         with self._changed:
             if self._rejection is not None and self._rejection[0] >= self._version:
                 return NEVER_MS
             if self._full_version > self._answered_full or self._partial_version > self._answered:
                 return max(self._not_before_ms - now_ms, self._unchanged_until_ms - now_ms, 0)
-            # An update for age alone is no retry: answers that said nothing new do not put it off.
+            # An update for age alone is not a retry, so responses without news do not delay it.
             return max(self._last_full_ms + self._max_age_ms - now_ms, self._not_before_ms - now_ms, 0)
 
     def next_request(self, now_ms: int) -> MetadataRequestAndVersion:
-        """Returns what to ask now. No other request is made until `update` or `failed_attempt`."""
+        """Returns the request to send now. No other request is made until `update` or `failed_attempt`."""
         with self._changed:
             due = self._full_version > self._answered_full or now_ms >= self._last_full_ms + self._max_age_ms
             names = self._topics_to_ask(partial=not due)
@@ -245,13 +245,13 @@ class Metadata:
             return MetadataRequestAndVersion(body, self._version, partial)
 
     def asking(self, node_label: str, state: str) -> None:
-        """Records for error texts that a broker is being asked, or connected to for that; the next call here ends it."""
+        """Records for error texts that a broker is being asked or connected; ends with the next call of this group."""
         with self._changed:
             self._answers.asking(node_label, state)
 
     def update(self, request: MetadataRequestAndVersion, response: MetadataResponse, node_label: str, now_ms: int) -> bool:
-        """Takes the response to `request` as it came. Returns False for one without brokers or with an error of its own,
-        which counts as a failed attempt."""
+        """Applies the response to `request`. Returns False if it has no brokers or a top-level error, which counts as a failed
+        attempt."""
         with self._changed:
             if self._closed:
                 return True
@@ -282,8 +282,8 @@ class Metadata:
             self._answers.failed(node_label, error)
 
     def rejected(self, node_label: str, error: AuthenticationError, now_ms: int) -> bool:
-        """Records that a broker rejected the login, and ends the waits for an update: nobody is asked until the next
-        `request_update` or `accepted`. Returns False if no update was wanted."""
+        """Records that a broker rejected the login, and ends the waits for an update: no broker is asked until the next
+        `request_update` or `accepted`. Returns False if no update was due."""
         with self._changed:
             is_wanted = self._full_version > self._answered_full or self._partial_version > self._answered
             if self._closed or not (is_wanted or now_ms >= self._last_full_ms + self._max_age_ms):
@@ -294,7 +294,7 @@ class Metadata:
             return True
 
     def accepted(self) -> None:
-        """Records that a broker accepted the login, so that updates are due again, also for their age alone."""
+        """Records that a broker accepted the login, so that updates are due again, also those for age alone."""
         with self._changed:
             self._rejection = None
 
@@ -305,9 +305,9 @@ class Metadata:
         return self._rejection[1]
 
     def rebootstrap(self) -> None:
-        """Forgets the brokers, so that bootstrap.servers are asked again, but not the topics.
+        """Forgets the brokers, but not the topics, so that bootstrap.servers are asked again.
 
-        Java's Metadata.rebootstrap forgets the topics as well: every append would wait for one of them again.
+        Java's Metadata.rebootstrap also forgets the topics; every append would then wait for its topic again.
         """
         with self._changed:
             self._cluster = replace(self._cluster, nodes={})
@@ -317,16 +317,16 @@ class Metadata:
     # Internals (the lock is held).
 
     def _forget_past(self) -> None:
-        """Forgets ids and epochs seen so far: those of one cluster say nothing of another's."""
+        """Forgets the ids and epochs seen so far, because they mean nothing in another cluster."""
         self._seen.clear()
         self._ids.clear()
 
     def _take(self, response: MetadataResponse, partial: bool, node_label: str, now_ms: int) -> None:
-        """Makes the next Cluster: the answer's topics and, after a partial answer, the others that were known."""
+        """Makes the next Cluster from the response's topics and, after a partial response, the other known topics."""
         known_id = self._cluster.cluster_id
         if None not in (response.cluster_id, known_id) and response.cluster_id != known_id:
-            # The address leads to another cluster now: a fail-over, or the way back from one.
-            logger.warning("%s belongs to cluster %s; before, it was %s", node_label, response.cluster_id, known_id)
+            # The address leads to another cluster now, after a failover or a failback.
+            logger.warning("%s belongs to cluster %s now, not to %s as before", node_label, response.cluster_id, known_id)
             self._forget_past()
             if partial:
                 self.request_update()
@@ -365,7 +365,7 @@ class Metadata:
 
 
 def _unusable_reason(topic: TopicMetadata) -> str | None:
-    """Returns why no records can go to a topic; None if they can."""
+    """Returns why records cannot be sent to a topic; None if they can."""
     if topic.error:
         return error_facts(topic.error).name
     return None if topic.leaders else "the topic has no partitions"

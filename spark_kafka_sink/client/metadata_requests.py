@@ -1,4 +1,4 @@
-"""Asks for metadata whenever that is due: which broker, and what a failure means. Java's NetworkClient.DefaultMetadataUpdater."""
+"""Requests metadata whenever it is due: chooses the broker and handles failures. Java's NetworkClient.DefaultMetadataUpdater."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _METADATA: Final = METADATA.limited_to(1, METADATA.max_version)
 
 
 class Rejection(NamedTuple):
-    """A broker rejected a login or a TLS handshake. `ends_metadata`: nobody is asked for metadata until somebody wants it."""
+    """A rejected login or TLS handshake. `ends_metadata`: no broker is asked for metadata until it is requested again."""
 
     error: AuthenticationError
     ends_metadata: bool
@@ -32,29 +32,29 @@ class Rejection(NamedTuple):
 class MetadataRequests:
     """Sends one request at a time, to the broker with the fewest requests. Belongs to the thread that polls.
 
-    When the known brokers do not help, metadata.recovery.strategy decides:
+    A rejected login ends the search, as in Java, because the same settings would fail at the next broker. Unlike in Java, the
+    search continues while another broker has accepted the login.
 
-    A login that is rejected ends the search, as in Java: the same settings would fail at the next broker. Unlike in Java it does
-    not while another broker has taken the login.
+    If the known brokers do not respond, metadata.recovery.strategy decides:
 
-    - `none`: they are asked for ever.
-    - `rebootstrap`, as many attempts have failed as brokers are known: bootstrap.servers are asked as well. Java drops the known
-      ones instead, as soon as none of them is connected or may be connected to now (KIP-899), and with them all it knew. In a
-      rolling restart that cuts connections which had just come back, so here they stay in the choice.
-    - `rebootstrap`, no answer for metadata.recovery.rebootstrap.trigger.ms, or one that says REBOOTSTRAP_REQUIRED (KIP-1102):
-      connections to the known ones are closed, and only bootstrap.servers are asked. As in Java.
+    - `none`: they are asked forever.
+    - `rebootstrap`, after as many failed attempts as there are known brokers: bootstrap.servers are asked as well. Java drops the
+      known brokers and all metadata as soon as none of them is connected or may be connected now (KIP-899). In a rolling restart
+      that cuts connections that have just come back, so here the known brokers remain candidates.
+    - `rebootstrap`, without a response for metadata.recovery.rebootstrap.trigger.ms, or with REBOOTSTRAP_REQUIRED (KIP-1102):
+      connections to the known brokers are closed, and only bootstrap.servers are asked, as in Java.
     """
 
     def __init__(self, config: ProducerConfig, metadata: Metadata, connections: Connections) -> None:
         self._metadata = metadata
         self._connections = connections
         self._bootstrap = bootstrap_nodes(config.bootstrap_servers)
-        # At least 1 ms, or a back-off of 0 would turn the wait for a node into a spin.
+        # At least 1 ms: a backoff of 0 would make the wait for a node a busy loop.
         self._retry_ms = max(1, config.reconnect_backoff_ms)
         self._may_rebootstrap = config.metadata_recovery_strategy == "rebootstrap"
         self._trigger_ms = config.metadata_recovery_trigger_ms
         self._in_flight: MetadataRequestAndVersion | None = None
-        self._failures = 0  # since the last useful answer
+        self._failures = 0  # since the last useful response
         self._due_since_ms: int | None = None  # when an update became due since then
         self._told_to_rebootstrap = False
         self._cluster_id: str | None = None
@@ -71,7 +71,7 @@ class MetadataRequests:
         return {**known, **self._bootstrap} if self._may_rebootstrap and self._known_failed() else known
 
     def why_stuck(self) -> str | None:
-        """Returns why no other broker is asked although the known ones do not answer; None unless that is so."""
+        """Returns why no other broker is asked although the known ones do not respond; None otherwise."""
         if self._may_rebootstrap or not self._metadata.nodes() or not self._known_failed():
             return None
         return "bootstrap.servers are not asked again: metadata.recovery.strategy is none"
@@ -83,7 +83,7 @@ class MetadataRequests:
         return self._in_flight is None and self._metadata.time_to_next_update_ms(now_ms) <= 0
 
     def maybe_ask(self, now_ms: int) -> int:
-        """Asks, or connects to the broker to ask, if that is due. Returns for how many ms there is nothing more to do."""
+        """Sends a request, or connects to a broker for it, if due. Returns the time until the next step, in ms."""
         if self._in_flight is not None:
             return self._until_rebootstrap_ms(now_ms)
         wait_ms = self._metadata.time_to_next_update_ms(now_ms)
@@ -116,7 +116,7 @@ class MetadataRequests:
         except UnsupportedVersionError as error:
             self._failed(label, error, now_ms)
             return self._retry_ms
-        self._metadata.asking(label, "no answer yet")
+        self._metadata.asking(label, "no response yet")
         return FOREVER_MS
 
     def is_mine(self, response: ClientResponse) -> bool:
@@ -128,13 +128,13 @@ class MetadataRequests:
         assert request is not None
         if response.error is not None:
             self._in_flight = None
-            if not isinstance(response.error, AuthenticationError):  # the end of the connection tells it
+            if not isinstance(response.error, AuthenticationError):  # the end of the connection reports it
                 self._failed(label, response.error, now_ms)
             return
         assert isinstance(body, MetadataResponse)
         self._in_flight = None
         if body.cluster_id is not None:
-            if self._cluster_id not in (None, body.cluster_id):  # a fail-over, or the way back from one
+            if self._cluster_id not in (None, body.cluster_id):  # after a failover or a failback
                 self._connections.features.begin_again(response.node_id)
             self._cluster_id = body.cluster_id
         if self._metadata.update(request, body, label, now_ms):
@@ -146,7 +146,7 @@ class MetadataRequests:
             self._told_to_rebootstrap = body.error_code == ErrorCode.REBOOTSTRAP_REQUIRED
 
     def lost(self, lost: LostConnection, now_ms: int) -> None:
-        """Takes note of a connection that ended. The end of an idle one says nothing of the cluster."""
+        """Handles a connection that ended. The end of an idle one has no meaning for the cluster."""
         if lost.idle:
             return
         if isinstance(lost.error, AuthenticationError):
@@ -157,13 +157,13 @@ class MetadataRequests:
         self._metadata.request_update()
 
     def connected(self) -> None:
-        """Takes note that a broker took the login."""
+        """Records that a broker accepted the login."""
         self._metadata.accepted()
 
     def _rejected(self, node_id: int, error: AuthenticationError, now_ms: int) -> None:
         label, ends = self._connections.label(node_id), False
         if self._is_good_elsewhere():
-            # What this broker led may have another leader by now.
+            # The partitions of this broker may have another leader by now.
             if self.is_due(now_ms):
                 self._failed(label, error, now_ms)
             self._metadata.request_update()
@@ -176,7 +176,7 @@ class MetadataRequests:
         self.rejections[node_id] = Rejection(error, ends or (before is not None and before.ends_metadata))
 
     def _is_good_elsewhere(self) -> bool:
-        """Returns whether another broker has taken the login, and one is left to be asked that has not rejected it."""
+        """Returns whether another broker has accepted the login and a candidate is left that has not rejected it."""
         states = self._connections.states
         is_good = any(states.state(node_id) is ConnectionState.READY for node_id in states.open_nodes())
         return is_good and any(
@@ -196,15 +196,15 @@ class MetadataRequests:
         return max(0, self._due_since_ms + self._trigger_ms + 1 - now_ms)
 
     def maybe_rebootstrap(self, now_ms: int) -> Sequence[ClientResponse]:
-        """Begins again with bootstrap.servers if it is time to (Java's NetworkClient.handleRebootstrap).
+        """Restarts with bootstrap.servers if it is time (Java's NetworkClient.handleRebootstrap).
 
         Returns the responses of other requests that were in flight.
         """
         if not self._may_rebootstrap or not (self._told_to_rebootstrap or self._until_rebootstrap_ms(now_ms) == 0):
             return ()
         cause = "a broker asked for it" if self._told_to_rebootstrap else f"no metadata for {self._trigger_ms:,} ms"
-        logger.warning("beginning again with bootstrap.servers: %s", cause)
-        ended = self._connections.close_all(DisconnectedError(f"begun again with bootstrap.servers: {cause}"), now_ms)
+        logger.warning("restarting with bootstrap.servers: %s", cause)
+        ended = self._connections.close_all(DisconnectedError(f"restarted with bootstrap.servers: {cause}"), now_ms)
         others = [response for response in ended if not self.is_mine(response)]
         self._in_flight = None
         self._told_to_rebootstrap = False

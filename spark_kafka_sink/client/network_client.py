@@ -1,4 +1,4 @@
-"""The entry point of client/: sends requests to brokers and returns their responses, over connections that come and go."""
+"""The entry point of client/: sends requests to brokers and returns the responses, opening connections as needed."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ __all__ = ["ClientResponse", "NetworkClient"]
 
 
 class NetworkClient:
-    """Java's NetworkClient: connects to nodes, agrees on versions, sends, and asks for metadata whenever that is due.
+    """Connects to nodes, negotiates versions, sends requests, and fetches metadata when due. Java's NetworkClient.
 
-    One thread (the Sender's) owns it and everything behind it; others may call only what says so. `now_ms` is monotonic
-    milliseconds from `clock`, which is read here only after a wait.
+    One thread (the Sender's) owns it and everything behind it; other threads may call only methods that say so. `now_ms` is
+    monotonic milliseconds from `clock`, which is read here only after a wait.
 
-    rejections: of brokers that rejected a login or a TLS handshake since `take_rejections`.
+    rejections: logins and TLS handshakes rejected since `take_rejections`.
     """
 
     def __init__(
@@ -48,12 +48,12 @@ class NetworkClient:
         self._metadata = MetadataRequests(config, metadata, self._connections)
         self.rejections = self._metadata.rejections
         self._aborted: list[ClientResponse] = []
-        self.wakeup = self._connections.wakeup  # ends the poll that runs now or comes next; from any thread
+        self.wakeup = self._connections.wakeup  # ends the current or next poll; from any thread
 
     def ready(self, node_id: int, now_ms: int) -> bool:
-        """Returns whether a request can be sent to this node now. Begins to connect if it is not connected and back-off allows.
+        """Returns whether a request can be sent to this node now. Begins to connect if it is disconnected and backoff allows.
 
-        Returns False for every node while metadata is due, so that it is asked for first.
+        Returns False for every node while metadata is due, so that it is requested first.
         """
         if self._connections.can_send(node_id, now_ms):
             return not self._metadata.is_due(now_ms)
@@ -65,7 +65,7 @@ class NetworkClient:
         return False
 
     def why_not_ready(self, node_id: int) -> str | None:
-        """Returns why the last connection to a node ended or could not be made; None if there was no failure."""
+        """Returns why the last connection to a node ended or failed; None if there was no failure."""
         failure = self._connections.failures.last(node_id)
         if failure is None:
             return None
@@ -73,11 +73,11 @@ class NetworkClient:
         return f"{self._connections.label(node_id)}: {failure.message}" + (f" ({stuck})" if stuck else "")
 
     def outages(self) -> str:
-        """Returns in words why brokers that are needed are not connected; empty if nothing failed. From any thread."""
+        """Returns, as text, why needed brokers are not connected; empty if nothing failed. From any thread."""
         return self._connections.failures.of(sorted(self._metadata.candidates()))
 
     def authentication_error(self, node_id: int) -> AuthenticationError | None:
-        """Returns why the last connection to a node failed, if the same settings fail again."""
+        """Returns why the last connection to a node failed, if the same settings would fail again."""
         failure = self._connections.failures.last(node_id)
         return failure if isinstance(failure, AuthenticationError) else None
 
@@ -88,29 +88,29 @@ class NetworkClient:
         return taken
 
     def poll_delay_ms(self, node_id: int, now_ms: int) -> int:
-        """Returns for how long it makes no sense to call `ready` again, unless a poll returns earlier."""
+        """Returns the time before `ready` needs to be called again, in ms, unless a poll returns earlier."""
         if self._metadata.node(node_id) is None:
             return self._reconnect_backoff_ms
         return self._connections.states.poll_delay_ms(node_id, now_ms)
 
     def is_unavailable(self, node_id: int) -> bool:
-        """Returns whether its connection failed and was not begun again."""
+        """Returns whether the node's connection failed and was not restarted."""
         return self._connections.states.is_disconnected(node_id)
 
     def is_throttled(self, node_id: int, now_ms: int) -> bool:
-        """Returns whether it has asked for a pause (a quota) that is not over."""
+        """Returns whether the node throttles this client (a quota) at this time."""
         return self._connections.states.is_throttled(node_id, now_ms)
 
     def in_flight_count(self, node_id: int | None = None) -> int:
-        """Returns the number of requests in flight, also for metadata and versions, of all nodes for None. From any thread."""
+        """Returns the number of requests in flight, including metadata and versions; of all nodes for None. From any thread."""
         return self._connections.in_flight.count(node_id)
 
     def connection_count(self) -> int:
-        """Returns the number of connections, those being made included. From any thread."""
+        """Returns the number of connections, including those being established. From any thread."""
         return self._connections.connection_count()
 
     def take_counts(self) -> NetworkCounts:
-        """Returns what went over the network since the last call."""
+        """Returns the network traffic since the last call."""
         return self._connections.take_counts()
 
     def finalized_feature(self, name: str) -> int:
@@ -121,11 +121,11 @@ class NetworkClient:
         return self._connections.features.level(name)
 
     def versions(self, node_id: int) -> NodeApiVersions:
-        """Returns what a node that is `ready` supports."""
+        """Returns the API versions of a node that is `ready`."""
         return self._connections.versions[node_id]
 
     def least_loaded_node(self, now_ms: int) -> int | None:
-        """Returns the node to ask what any broker can answer; None while back-off leaves none. Bootstrap servers are negative."""
+        """Returns the best node for a request to any broker; None if all are in backoff. Bootstrap servers have negative ids."""
         return self._connections.least_loaded(self._metadata.candidates(), now_ms)
 
     def send(
@@ -162,7 +162,7 @@ class NetworkClient:
             self._aborted.append(ClientResponse(node_id, api, -1, tag, None, error, now_ms, 0))
 
     def poll(self, timeout_ms: int, now_ms: int) -> list[ClientResponse]:
-        """Sends and receives, waiting at most `timeout_ms` for something to happen. No fault of a broker raises here."""
+        """Sends and receives, waiting at most `timeout_ms` for an event. Never raises for a broker's fault."""
         until_metadata_ms = self._metadata.maybe_ask(now_ms)
         responses, self._aborted = self._aborted, []
         events, now_ms = self._connections.poll(0 if responses else min(timeout_ms, until_metadata_ms), now_ms)

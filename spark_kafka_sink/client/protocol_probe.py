@@ -1,7 +1,7 @@
-"""Finds out which protocol a port speaks, after a connection to it was closed without a word.
+"""Finds out which protocol a port speaks after it has closed a connection without a response.
 
-Kafka closes a connection that speaks another protocol than its listener, and says nothing. One more connection asks a question
-of the other protocol. Only an answer in that protocol is a proof; all else leaves the first failure as it was.
+Kafka silently closes a connection whose protocol differs from the listener's. One more connection sends a request of the other
+protocol. Only a response in that protocol is a proof; otherwise the first failure stays as it was.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from spark_kafka_sink.protocol.sasl import SASL_HANDSHAKE, SaslHandshakeRequest,
 from spark_kafka_sink.security_config import SecurityConfig
 
 PROBE_MS: Final = 3_000
-"""How long one may take. A port that speaks the protocol answers with its round trip, and this delays an error at most."""
+"""Time limit of a probe. A port that speaks the protocol responds within a round trip; otherwise this delays the error."""
 
 _MOST: Final = 64 * 1024
-"""Bytes of an answer that are looked at."""
+"""Number of bytes of a response that are examined."""
 
-_NO_PROOF: Final = "the other end speaks no protocol that is known here"
+_NO_PROOF: Final = "the other end speaks an unknown protocol"
 
 _CORRELATION_ID: Final = 0x50726F62
 _SIZE_AND_ID: Final = struct.Struct(">ii")
@@ -40,9 +40,9 @@ _TLS_RECORDS: Final = (b"\x15\x03", b"\x16\x03")
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is sent, and `judge`, which returns the error that the bytes of the answer prove, None while they are too few.
+    """The bytes to send, and `judge`, which returns the error that the response proves, or None while it is too short.
 
-    It raises OSError once they prove nothing.
+    `judge` raises OSError once the response proves nothing.
     """
 
     sent: bytes
@@ -50,14 +50,16 @@ class Question:
 
 
 class ProbeChannel:
-    """A channel that asks its question as a handshake, and never gets beyond it: it ends with the proven AuthenticationError or
-    an OSError. Owned by the thread that polls its selector."""
+    """A channel whose handshake is the question. It always ends with the proven AuthenticationError or with an OSError.
+
+    Owned by the thread that polls its selector.
+    """
 
     read_needs: int = EVENT_READ
     write_needs: int = EVENT_WRITE
 
     def __init__(self, channel: Channel, question: Question) -> None:
-        """channel: a new one, which this takes over."""
+        """channel: a new channel, which this object then owns."""
         self._channel = channel
         self._question = question
         self._unsent = memoryview(question.sent)
@@ -81,7 +83,7 @@ class ProbeChannel:
         return self._channel.finish_connect()
 
     def handshake(self) -> bool:
-        """Goes on with the question. Raises AuthenticationError for a proof, OSError if there is none."""
+        """Continues with the question. Raises AuthenticationError for a proof, OSError if there is none."""
         if not self._is_open:
             self._is_open = self._channel.handshake()
             if not self._is_open:
@@ -117,14 +119,14 @@ class ProbeChannel:
         return False
 
     def detach(self) -> socket.socket:
-        raise UsageError("a probe carries nothing")
+        raise UsageError("a probe carries no requests")
 
     def close(self) -> None:
         self._channel.close()
 
 
 def question_after(state: ConnectionState | None, broker: BrokerAddress, config: SecurityConfig) -> Question | None:
-    """Returns what to ask after the other end closed a connection in this state; None if nothing would explain it."""
+    """Returns the question after the other end closed a connection in this state; None if no other protocol explains it."""
     match state:
         case ConnectionState.READY if not config.uses_sasl:
             return expects_login(broker, config)
@@ -146,7 +148,7 @@ def speaks_tls(broker: BrokerAddress, config: SecurityConfig) -> Question:
             raise OSError(_NO_PROOF)
         protocol = "SASL_SSL" if config.uses_sasl else "SSL"
         return AuthenticationError(
-            f"{broker.label} expects TLS, and this client does not use it (security.protocol={config.security_protocol}). Set"
+            f"{broker.label} expects TLS, but this client does not use it (security.protocol={config.security_protocol}). Set"
             f" security.protocol={protocol}, or use the port of a listener without TLS.",
             broker=str(broker),
         )
@@ -162,9 +164,9 @@ def speaks_plain_text(broker: BrokerAddress, config: SecurityConfig) -> Question
             return None
         protocol = "SASL_PLAINTEXT" if config.uses_sasl else "PLAINTEXT"
         return AuthenticationError(
-            f"{broker.label} speaks plain text, and this client began with TLS (security.protocol={config.security_protocol})."
-            f" Use the port of a listener with TLS. Set security.protocol={protocol}, only where the network may see everything"
-            " that is sent, a password too.",
+            f"{broker.label} speaks plain text, but this client uses TLS (security.protocol={config.security_protocol})."
+            f" Use the port of a listener with TLS. Set security.protocol={protocol} only if the network is trusted: everything,"
+            " including passwords, is then sent unencrypted.",
             broker=str(broker),
         )
 
@@ -179,14 +181,14 @@ def expects_login(broker: BrokerAddress, config: SecurityConfig) -> Question:
             return None
         try:
             body = decode_response(SASL_HANDSHAKE, 1, came[4:])[1]
-        except ProtocolError:  # it has not come whole
+        except ProtocolError:  # it is incomplete
             return None
         assert isinstance(body, SaslHandshakeResponse)
         if body.error_code not in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_SASL_MECHANISM):
             raise OSError(_NO_PROOF)
         protocol = "SASL_SSL" if config.uses_tls else "SASL_PLAINTEXT"
         return AuthenticationError(
-            f"{broker.label} expects a SASL login, and this client does not log in"
+            f"{broker.label} expects a SASL login, but this client does not log in"
             f" (security.protocol={config.security_protocol}). Set security.protocol={protocol} and sasl.mechanism to one that"
             f" the broker offers: {offered(body.mechanisms) or 'none'}.",
             broker=str(broker),
@@ -211,8 +213,8 @@ def _frame(api: Api[RequestT, ResponseT], version: int, body: RequestT) -> bytes
 
 
 def _client_hello(host: str) -> bytes:
-    """Returns TLS's first message. Nothing is verified, because nothing is done with the answer but to recognise it."""
-    import ssl  # only here: most clients never need it
+    """Returns TLS's first message. Nothing is verified, because the response is only recognized."""
+    import ssl  # imported here, because most clients never need it
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
@@ -222,5 +224,5 @@ def _client_hello(host: str) -> bytes:
     try:
         session.do_handshake()
     except ssl.SSLWantReadError:
-        pass  # it waits for the answer
+        pass  # it waits for the response
     return outgoing.read()

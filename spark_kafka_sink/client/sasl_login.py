@@ -1,4 +1,4 @@
-"""One SASL login on one connection: what to send next, and what each answer means. Pure, as Java's SaslClientAuthenticator."""
+"""One SASL login on one connection: the next message and the meaning of each response. Java's SaslClientAuthenticator. Pure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MAX_MESSAGES: Final = 20
 """Messages that one login may take. SCRAM takes 2; GSSAPI takes 4 or 5."""
 
 MAX_WORDS: Final = 500
-"""Characters of a broker's own words that an error shows."""
+"""Maximum length of a broker's text in an error."""
 
 _HANDSHAKE: Final = SASL_HANDSHAKE.limited_to(1, SASL_HANDSHAKE.max_version)
 """Not v0, after which bare tokens would follow (before Kafka 1.0)."""
@@ -45,7 +45,7 @@ _WITHOUT_SASL: Final = {"SASL_PLAINTEXT": "PLAINTEXT", "SASL_SSL": "SSL"}
 
 @dataclass(frozen=True, slots=True)
 class BrokerAddress:
-    """A broker as an error names it: `label` for people, `host` and `port` as they were given or advertised."""
+    """A broker's address in errors: `label` is readable; `host` and `port` are as configured or advertised."""
 
     label: str
     host: str
@@ -57,7 +57,7 @@ class BrokerAddress:
 
 @dataclass(frozen=True, slots=True)
 class LoginRequest:
-    """A request to send next."""
+    """The next request to send."""
 
     api: AnyApi
     version: int
@@ -87,12 +87,12 @@ NEXT: Final[Mapping[LoginState, frozenset[LoginState]]] = {
 
 
 class SaslLogin:
-    """SaslHandshake, then SaslAuthenticate until both sides are content. Not used after an error.
+    """Sends SaslHandshake, then SaslAuthenticate until both sides are done. Not usable after an error.
 
-    session_lifetime_ms: how long the broker keeps the session, in ms; 0 for as long as the connection (KIP-368).
+    session_lifetime_ms: how long the broker keeps the session, in ms; 0 for the life of the connection (KIP-368).
 
-    `begin` and `answered` raise AuthenticationError where the same settings fail again, other PeerErrors where another attempt
-    may succeed, and what the mechanism raises.
+    `begin` and `answered` raise AuthenticationError if the same settings would fail again, other PeerErrors if another attempt
+    may succeed, and errors of the mechanism.
     """
 
     def __init__(self, mechanism: SaslMechanism, broker: BrokerAddress, versions: NodeApiVersions, protocol: str) -> None:
@@ -117,8 +117,7 @@ class SaslLogin:
         return self._state is S.COMPLETE
 
     def begin(self) -> LoginRequest | None:
-        """Returns the first request. None: the mechanism is fetching a token, and wakes the poll to ask again."""
-        # The mechanism comes first: a broker that has the handshake serves nothing but the login any more.
+        """Returns the first request, or None while the mechanism fetches a token. It wakes the poll when to ask again."""
         try:
             self._client = self._mechanism.client(self._broker.host)
         except AuthenticationError as error:
@@ -134,7 +133,7 @@ class SaslLogin:
         return LoginRequest(_HANDSHAKE, version, SaslHandshakeRequest(self._mechanism.name))
 
     def answered(self, body: Message) -> LoginRequest | None:
-        """Takes the answer to the last request. Returns the next request; None when the login is complete."""
+        """Takes the response to the last request. Returns the next request, or None when the login is complete."""
         if isinstance(body, SaslHandshakeResponse) and self._state is S.HANDSHAKE:
             self._check_handshake(body)
             self._move(S.AUTHENTICATE)
@@ -143,7 +142,7 @@ class SaslLogin:
         if isinstance(body, SaslAuthenticateResponse) and self._state is S.AUTHENTICATE:
             self._check_authenticate(body)
             return self._next(bytes(body.auth_bytes))
-        raise UsageError(f"a login in state {self._state.name} takes no {type(body).__name__}")
+        raise UsageError(f"a login in state {self._state.name} does not accept {type(body).__name__}")
 
     # Steps
 
@@ -208,10 +207,10 @@ class SaslLogin:
 
     def _refused(self, api: str, code: int, words: str | None) -> PeerError:
         facts = error_facts(code)
-        said = self._words(words) or f"{api} was answered with {facts.name}"
+        said = self._words(words) or f"{api} failed with {facts.name}"
         if facts.retriable:
             self._move(S.FAILED)
-            return BrokerError(f"{self._broker.label} refused {api}: {facts.name}: {said}", error_code=code, error=facts.name)
+            return BrokerError(f"{self._broker.label} rejected {api}: {facts.name}: {said}", error_code=code, error=facts.name)
         return self._failed(f"{said}{'' if said.endswith('.') else '.'} {self._advice()}", error_code=code, error=facts.name)
 
     # Texts
@@ -235,7 +234,7 @@ class SaslLogin:
         return f"Set security.protocol={_WITHOUT_SASL[self._protocol]}, or use the port of a listener with SASL."
 
     def _words(self, words: str | None) -> str:
-        """Returns what the broker said, on one line, without anything secret that it was sent and may have repeated."""
+        """Returns the broker's text on one line, without secrets that it may have repeated."""
         return quoted(words or "", self._sent_secrets - {self._user()}, MAX_WORDS)
 
 
@@ -245,10 +244,10 @@ def _parts(token: bytes) -> set[str]:
 
 
 _FIELDS: Final = frozenset({"auth", "host", "port", "user"})
-"""The words of OAUTHBEARER's message that are no secrets."""
+"""The parts of OAUTHBEARER's message that are not secret."""
 
 
 def offered(mechanisms: Sequence[str]) -> str:
-    """Returns the mechanisms that a broker names, for an error text."""
+    """Returns the mechanisms that a broker offers, for an error text."""
     named = [quoted(mechanism, most=40) for mechanism in mechanisms[:20]]
     return ", ".join(filter(None, named)) + (", ..." if len(mechanisms) > len(named) else "")

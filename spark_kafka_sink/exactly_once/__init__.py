@@ -1,1 +1,1 @@
-"""Exactly once: who commits the transactions of a batch, and when. Knows no Spark."""
+"""Exactly-once delivery: decides when the transactions of a batch are committed. Independent of Spark."""

@@ -1,4 +1,4 @@
-"""The commit log: what was decided of each query's last batch, in a compacted topic, written in transactions."""
+"""The commit log: the decision about each query's last batch, stored in a compacted topic and written in transactions."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from spark_kafka_sink.security.acls import COMMIT_LOG
 
 
 def partition_of(query_id: str, partitions: int) -> int:
-    """Returns the partition of a query's records. It must never return another one, or they would not be found."""
+    """Returns the partition of a query's records. The result must never change, or the records would not be found."""
     return zlib.crc32(query_id.encode()) % partitions
 
 
 class CommitLog:
-    """Claims queries' records, and reads them. Keep one per process: it remembers what it has read, and reads only what is new.
+    """Claims and reads the records of queries. Keep one per process: it caches what it has read and reads only new records.
 
     One thread at a time may use it. Deadlines are on time.monotonic's clock. The first use raises OptionError for an unsuitable
     topic or transaction.timeout.ms, AuthorizationError with the ACL to grant, and UnsupportedVersionError for brokers without
@@ -58,16 +58,16 @@ class CommitLog:
         self._is_ensured = False
 
     def ensure(self, deadline: float) -> None:
-        """Creates the topic unless it exists, and checks that it can be the log: once for an object."""
+        """Creates the topic unless it exists, and checks that it is suitable. Only the first call does anything."""
         if not self._is_ensured:
             ensure_topic(self._client, self._settings, deadline)
             self._is_ensured = True
 
     def claim(self, ids: TransactionalIds, deadline: float) -> Claim:
-        """Fences whoever wrote this query's records before, and reads its last one.
+        """Fences the previous writer of this query's records, and reads the last record.
 
-        The order is what makes this safe: once InitProducerId is answered, nobody else's record can be committed; so what is
-        committed up to the high watermark of then is all there is.
+        The order makes this safe: after the response to InitProducerId no other writer can commit a record, so everything is
+        committed up to the high watermark of that moment.
         """
         self.ensure(deadline)
         try:
@@ -78,7 +78,7 @@ class CommitLog:
             text = f"the brokers' transaction.max.timeout.ms is below {timeout_ms:,} ms, which the commit log needs: raise it"
             raise OptionError(text, **error.facts) from error
         except UnsupportedVersionError as error:
-            text = f"exactly-once needs Kafka 3.8 or newer: {error.message}"
+            text = f"exactly-once requires Kafka 3.8 or newer: {error.message}"
             raise UnsupportedVersionError(text, **error.facts) from error
         number = self.partition_of(ids.query_id)
         partition = self._read(number, deadline)
@@ -88,7 +88,7 @@ class CommitLog:
     def forget_job(self, ids: TransactionalIds, record: CommitRecord, deadline: float) -> bool:
         """Removes a record if it is still the last one of its job; returns whether it was.
 
-        Raises ClaimLostError where somebody else takes the log.
+        Raises ClaimLostError if another process claims the log.
         """
         claim = self.claim(ids, deadline)
         if claim.last is None or claim.last.record_id != record.record_id:
@@ -97,11 +97,11 @@ class CommitLog:
         return True
 
     def last_records(self, deadline: float) -> LastRecords:
-        """Returns the last record of every query, in any partition. Nothing is claimed: any of them may be out of date by now."""
+        """Returns the last record of every query in all partitions. Nothing is claimed, so any may already be outdated."""
         return last_records_of(self._client, self._settings.topic, deadline)
 
     def partition_of(self, query_id: str) -> int:
-        """Returns the partition where a query's records are written, and looked for."""
+        """Returns the partition that holds a query's records."""
         return partition_of(query_id, self._settings.partitions)
 
     def _read(self, number: int, deadline: float) -> _Partition:
@@ -113,7 +113,7 @@ class CommitLog:
 
 
 class Claim:
-    """The right to write a query's records, until somebody else claims them. last: its last record; None for none."""
+    """The right to write a query's records until another process claims them. last: the last record; None if there is none."""
 
     def __init__(self, query_id: str, partition: _Partition, writer: LogWriter, chunk_bytes: int) -> None:
         self.last = partition.last(query_id)
@@ -125,10 +125,10 @@ class Claim:
         self._is_lost = False
 
     def write(self, record: CommitRecord, deadline: float) -> None:
-        """Writes a record; returns once it is committed, and is `last`.
+        """Writes a record. Returns once it is committed and is `last`.
 
-        Raises ClaimLostError where somebody else has claimed the query, or nobody knows whether the record was written: claim
-        again, and read. After any other error (DeadlineError, BrokerError) nothing was written, and this claim is over as well.
+        Raises ClaimLostError if another process has claimed the query, or if it is unknown whether the record was written: claim
+        and read again. After any other error (DeadlineError, BrokerError) nothing was written, and this claim is over as well.
         """
         chunks = encode(record, self._chunk_bytes)
         self._put([[(number, chunk)] for number, chunk in enumerate(chunks)], deadline)
@@ -136,16 +136,16 @@ class Claim:
         self._chunks = frozenset(range(len(chunks)))
 
     def forget(self, deadline: float) -> None:
-        """Writes tombstones, as `write` does: compaction removes the records of a job that is over."""
+        """Writes tombstones, as `write` does, so that compaction removes the records of a finished job."""
         if self._chunks:
             self._put([[]], deadline)
         self.last = None
         self._chunks = frozenset()
 
     def _put(self, batches: list[list[tuple[int, bytes | None]]], deadline: float) -> None:
-        """Writes these, and tombstones for chunks that are no more, in one transaction."""
+        """Writes the chunks, and tombstones for obsolete ones, in one transaction."""
         if self._is_lost:
-            raise ClaimLostError(f"the claim on query {self._query_id} in the commit log is over since an earlier error")
+            raise ClaimLostError(f"the claim on query {self._query_id} in the commit log ended with an earlier error")
         new = {number for batch in batches for number, _ in batch}
         batches[-1].extend((number, None) for number in sorted(self._chunks - new))
         self._is_lost = True
@@ -160,17 +160,20 @@ class Claim:
         self._is_lost = False
 
     def _check_nothing_between(self, partition: _Partition, offset: int, deadline: float) -> None:
-        """A broker that was replaced as the leader, and has not heard of it, tells an old end of the log. It can take no record:
-        the new leader does, behind what was not read. (One that lost the log's end takes it before what was read.)"""
+        """Raises ClaimLostError if records were missed before `offset`.
+
+        A broker that was replaced as the leader without knowing it reports an old end of the log. It cannot accept a record; the
+        new leader does, after the records that were not read. (A leader that lost the log's end accepts it before what was read.)
+        """
         if offset < 0 or partition.has_between(self._query_id, offset, deadline):
-            raise ClaimLostError(f"query {self._query_id} has records in the commit log that were not there when it was read")
+            raise ClaimLostError(f"query {self._query_id} has records in the commit log that were written after it was read")
 
 
 class _Partition:
-    """The records of one partition's queries, as far as it was read: for each the last record of every chunk."""
+    """The records of one partition's queries, as far as it was read: the last record of every chunk."""
 
     def __init__(self, client: ClusterClient, topic: str, number: int, *, is_strict: bool) -> None:
-        """is_strict: raises CommitRecordError for a key that is not ours, whose record is read again next time."""
+        """is_strict: whether to raise CommitRecordError for a foreign key, whose record is then read again next time."""
         self.foreign: CommitRecordError | None = None  # the first: a topic that is no commit log has one for each key
         self.chunks: dict[str, dict[int, Record]] = {}  # by query and number; never empty
         self.reader = LogReader(client, topic, number, self._take, self._forget)
@@ -179,7 +182,7 @@ class _Partition:
         self._decoded: dict[str, CommitRecord] = {}
 
     def last(self, query_id: str) -> CommitRecord | None:
-        """Returns a query's last record; None for none. Raises CommitRecordError where it cannot be read."""
+        """Returns a query's last record, or None. Raises CommitRecordError if it cannot be decoded."""
         chunks = self.chunks.get(query_id)
         if chunks is None:
             return None
@@ -188,7 +191,7 @@ class _Partition:
         return self._decoded[query_id]
 
     def has_between(self, query_id: str, end: int, deadline: float) -> bool:
-        """Returns whether there are records of a query between the place that was read to and `end`, or that is behind `end`."""
+        """Returns whether a query has records between the read position and `end`, or the read position is after `end`."""
         if self.reader.position > end:
             return True
         return any(decode_key(record.key, self._topic)[0] == query_id for record in self.reader.between(end, deadline))
@@ -221,7 +224,7 @@ class _Partition:
 
 @dataclass(frozen=True, slots=True)
 class LoggedRecord:
-    """A record, the partition of the topic that it is in, and when it was written: ms since the epoch, on its writer's clock."""
+    """A record, its partition, and its timestamp: ms since the epoch, on its writer's clock."""
 
     record: CommitRecord
     partition: int
@@ -230,11 +233,11 @@ class LoggedRecord:
 
 @dataclass(slots=True)
 class LastRecords:
-    """The findings of a read of the log.
+    """The result of reading the log.
 
     Attributes:
-        records: the last one of each query or job, by its id.
-        unreadable: what this version cannot read; its `facts` have the query_id, if it is known.
+        records: The last record of each query or job, by its id.
+        unreadable: Errors of records that this version cannot read; their `facts` have the query_id if it is known.
     """
 
     records: dict[str, LoggedRecord] = field(default_factory=dict)
@@ -243,8 +246,8 @@ class LastRecords:
     def of(self, query_id: str) -> LoggedRecord | None:
         """Returns the last record of one query.
 
-        Raises CommitRecordError where it cannot be read, or where the topic has somebody else's records and none of this query:
-        it may be no commit log at all.
+        Raises CommitRecordError if it cannot be decoded, or if the topic has foreign records but none of this query: it may not
+        be a commit log at all.
         """
         found = self.records.get(query_id)
         for error in self.unreadable:
@@ -256,10 +259,10 @@ class LastRecords:
 def last_records_of(client: ClusterClient, topic: str, deadline: float) -> LastRecords:
     """Reads all partitions of a commit log; a topic that does not exist has no records.
 
-    A driver that is alive may write another record at any time. One record that cannot be read does not hide the others: those
-    who share the topic may run another version.
+    A running driver may write another record at any time. An unreadable record does not hide the others, because applications
+    that share the topic may run other versions.
 
-    Raises AuthorizationError where the topic may not be read, and DeadlineError.
+    Raises AuthorizationError if the client may not read the topic, and DeadlineError.
     """
     count, code = client.topic(topic, deadline)
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -273,7 +276,7 @@ def last_records_of(client: ClusterClient, topic: str, deadline: float) -> LastR
         partition.reader.read_to_end(deadline)
         records, unreadable = _decoded(partition, topic, number)
         if unreadable:
-            # A driver may just be writing chunks that were behind the end, of which the first were read.
+            # A driver may be writing chunks right now, of which only the first have been read.
             partition.reader.read_to_end(deadline)
             records, unreadable = _decoded(partition, topic, number)
         found.records |= records
@@ -294,15 +297,15 @@ def _decoded(partition: _Partition, topic: str, number: int) -> tuple[dict[str, 
     return records, unreadable
 
 
-# Batch jobs that ended long ago: each has an id that never comes back, so their records would stay in the log for ever.
+# Batch jobs that ended long ago. Their ids are never used again, so their records would stay in the log forever.
 
 COMPLETE_FOR_MS: Final = 48 * 60 * 60 * 1000
-"""Until then somebody may ask: Spark, which aborts a job whose commit did not answer, or a person, for whom `recover` has ended
-it meanwhile. A forgotten job is taken for one that has never committed, and run again. Not for ever: a driver that starts reads
-these records, some 150 bytes a transaction."""
+"""How long completed jobs stay in the log. Spark may ask for them (it aborts a job whose commit did not return), and so may a
+person who ran `recover`. A forgotten job looks like one that never committed, and is run again. The time is limited because each
+starting driver reads these records, about 150 bytes per transaction."""
 
 ABORTED_FOR_MS: Final = 60 * 60 * 1000
-"""The age at which aborted jobs are forgotten. That says the same: nothing of the job is visible."""
+"""How long aborted jobs stay in the log. Without the record the answer is the same: nothing of the job is visible."""
 
 _KEPT_FOR_MS: Final[Mapping[State, int]] = {
     State.COMPLETE: COMPLETE_FOR_MS,
@@ -312,9 +315,9 @@ _KEPT_FOR_MS: Final[Mapping[State, int]] = {
 
 
 def old_jobs(logged: Iterable[LoggedRecord], prefix: str, now_ms: int) -> list[CommitRecord]:
-    """Returns the records of jobs under this prefix of transactional ids that may be forgotten.
+    """Returns the records of jobs under this prefix of transactional ids that may be removed.
 
-    now_ms: since the epoch, by a clock that agrees with those of the jobs' drivers to within some minutes.
+    now_ms: ms since the epoch, by a clock that differs from those of the jobs' drivers by a few minutes at most.
     """
     records = (each.record for each in logged if _is_old(each, now_ms))
     return [each for each in records if foreign_prefix(prefix, each) is None]

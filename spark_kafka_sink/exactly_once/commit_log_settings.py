@@ -1,7 +1,7 @@
-"""The settings of the commit log's topic.
+"""Settings of the commit log's topic.
 
-They are a module of their own because each Python process that Spark starts for a query reads them, and importing a client would
-double what these processes import.
+This is a separate module because every Python process that Spark starts for a query reads the settings, and importing a client
+would double what these processes import.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ DEFAULT_TOPIC: Final = "__spark_kafka_sink_commits"
 
 @dataclass(frozen=True, slots=True)
 class CommitLogSettings:
-    """Names the topic, and says how it is created.
+    """Name and creation settings of the topic.
 
     Attributes:
-        topic: any legal name.
-        partitions: of a new topic, and the number that queries are spread over, so never change it for a log in use. Adding
-            partitions to the topic changes nothing.
-        replication_factor: of a new topic; None for 3, or as many as there are brokers.
-        transaction_timeout_ms: how long a driver that died can hold back readers of the log.
+        topic: Any valid topic name.
+        partitions: Partition count of a new topic, and the number of partitions that queries are distributed over. Never change
+            it for a log in use. Adding partitions to the topic has no effect.
+        replication_factor: Replication factor of a new topic; None for 3, or the number of brokers if that is lower.
+        transaction_timeout_ms: How long a driver that died can block readers of the log, in ms.
     """
 
     topic: str = DEFAULT_TOPIC

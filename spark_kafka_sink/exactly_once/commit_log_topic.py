@@ -1,4 +1,4 @@
-"""The topic of the commit log: created when it is first used, and checked whether it can be one."""
+"""The topic of the commit log: creates it at first use, and checks that it is suitable."""
 
 from __future__ import annotations
 
@@ -40,29 +40,29 @@ _CREATE_TIMEOUT_MS: Final = 10_000
 
 _CONFIGS: Final[Mapping[str, str]] = {
     _CLEANUP_POLICY: "compact",
-    # Only what is behind the segment that is written to is compacted; 1 MB is the least that Kafka 4 allows (KIP-1030).
+    # Only closed segments are compacted; 1 MB is the minimum that Kafka 4 allows (KIP-1030).
     "segment.bytes": str(1024 * 1024),
     "min.cleanable.dirty.ratio": "0.1",
     "delete.retention.ms": str(10 * 60 * 1000),
     "max.message.bytes": str(1024 * 1024 + 12),
-    "unclean.leader.election.enable": "false",  # a record that was committed and is gone would be a batch written twice
+    "unclean.leader.election.enable": "false",  # losing a committed record would write a batch twice
 }
 
 _REFUSED_CONFIGS: Final = frozenset({ErrorCode.INVALID_CONFIG, ErrorCode.POLICY_VIOLATION, ErrorCode.INVALID_REQUEST})
-"""Answers of managed services where customers may not set some of these configs."""
+"""Responses of managed services whose customers may not set some of these configs."""
 
 
 def ensure_topic(client: ClusterClient, settings: CommitLogSettings, deadline: float) -> None:
     """Creates the topic unless it exists, and checks it. Two processes may do so at once.
 
-    Raises OptionError for a topic that cannot be the log, or that brokers refuse to create like this, and AuthorizationError with
-    the ACL where the client may not.
+    Raises OptionError if the topic is not suitable or the brokers refuse to create it with these settings, and AuthorizationError
+    with the ACL to add if the client lacks a right.
     """
     waiting = ResponseWaiter(deadline, BACKOFF)
     while True:
         with waiting.told_as_well():
             partitions, code = client.topic(settings.topic, deadline)
-            waiting.note(f"topic {settings.topic}", error_facts(code).name if code else "it was made a moment ago")
+            waiting.note(f"topic {settings.topic}", error_facts(code).name if code else "it was created a moment ago")
             if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 _create(client, settings, waiting, deadline)
             elif code and not error_facts(code).retriable:
@@ -70,14 +70,15 @@ def ensure_topic(client: ClusterClient, settings: CommitLogSettings, deadline: f
             elif partitions and _is_checked(client, settings, waiting, deadline):
                 if partitions >= settings.partitions:
                     return
-                # Last, as this advice is for a topic that is the log.
+                # Checked last, because the advice is for a topic that is a commit log.
                 raise OptionError(
-                    f"option commit.log.partitions: topic {settings.topic} has {partitions}, not {settings.partitions}: set it to"
-                    f" {partitions}, which is never to be changed afterwards, or choose another commit.log.topic",
+                    f"option commit.log.partitions: topic {settings.topic} has {partitions} partitions, not"
+                    f" {settings.partitions}: set it to {partitions} and do not change it later, or choose another"
+                    " commit.log.topic",
                     option="commit.log.partitions",
                     topic=settings.topic,
                 )
-        # Else it is just being made: brokers learn of it one after the other.
+        # Otherwise it is just being created: brokers learn of it one after the other.
         waiting.again()
 
 
@@ -94,7 +95,7 @@ def _create(client: ClusterClient, settings: CommitLogSettings, waiting: Respons
         return
     if result.error_code == ErrorCode.INVALID_REPLICATION_FACTOR:
         raise OptionError(
-            f"option commit.log.replication.factor: topic {settings.topic} cannot be made with {replicas} replicas:"
+            f"option commit.log.replication.factor: topic {settings.topic} cannot be created with {replicas} replicas:"
             f" {result.error_message or 'there are too few brokers'}",
             option="commit.log.replication.factor",
             topic=settings.topic,
@@ -126,8 +127,8 @@ def _result(answer: CreateTopicsResponse) -> CreatableTopicResult:
 def _warn_of_configs(settings: CommitLogSettings, refused: CreatableTopicResult, left_out: Mapping[str, str]) -> None:
     name, message = error_facts(refused.error_code).name, refused.error_message
     logger.warning(
-        "the commit log, topic %s: the brokers refused its configs (%s), so it was created with %s=%s alone. Set as many of the"
-        " others as you may: %s",
+        "the commit log, topic %s: the brokers rejected its configs (%s), so it was created with only %s=%s. Set as many of the"
+        " others as you can: %s",
         settings.topic,
         f"{name}: {message}" if message else name,
         _CLEANUP_POLICY,
@@ -139,17 +140,17 @@ def _warn_of_configs(settings: CommitLogSettings, refused: CreatableTopicResult,
 def _replicas(client: ClusterClient, deadline: float) -> int:
     """Returns the number of brokers, at most 3.
 
-    Clients only hear of brokers that run. Where one is down, the replicas of __transaction_state tell how many there are: with 2
-    replicas of 3 brokers the log could not be written to when the next one is down.
+    Clients only learn of running brokers. If one is down, the replicas of __transaction_state show how many there are: with 2
+    replicas on 3 brokers the log could not be written to when another one goes down.
     """
     request = MetadataRequest([MetadataRequestTopic(name=_TRANSACTIONS)], allow_auto_topic_creation=False)
-    (topic,) = client.ask_any(METADATA, request, deadline).topics  # without partitions, where Describe is not granted
+    (topic,) = client.ask_any(METADATA, request, deadline).topics  # has no partitions if Describe is not granted
     known = max((len(partition.replica_nodes) for partition in topic.partitions), default=0)
     return min(_DEFAULT_REPLICATION, max(known, len(client.brokers(deadline))))
 
 
 def _is_checked(client: ClusterClient, settings: CommitLogSettings, waiting: ResponseWaiter, deadline: float) -> bool:
-    """Returns False where it has to be asked again: a topic that the broker has not heard of yet has no configs."""
+    """Returns False if the check must be repeated: a broker has no configs of a topic that it does not know yet."""
     resource = DescribeConfigsResource(resource_type=_TOPIC, resource_name=settings.topic, configuration_keys=[_CLEANUP_POLICY])
     (result,) = client.ask_any(DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=[resource]), deadline).results
     if result.error_code:
@@ -161,8 +162,8 @@ def _is_checked(client: ClusterClient, settings: CommitLogSettings, waiting: Res
     policies = [config.value or "" for config in result.configs if config.name == _CLEANUP_POLICY]
     if policies != ["compact"]:
         raise OptionError(
-            f"option commit.log.topic: topic {settings.topic} has cleanup.policy={','.join(policies)}, so Kafka may delete what"
-            " queries have committed: if it is the commit log and nothing else, set its cleanup.policy to compact, else choose"
+            f"option commit.log.topic: topic {settings.topic} has cleanup.policy={','.join(policies)}, so Kafka may delete"
+            " committed records: if it is used as the commit log only, set its cleanup.policy to compact; otherwise choose"
             " another topic",
             option="commit.log.topic",
             topic=settings.topic,
@@ -173,12 +174,12 @@ def _is_checked(client: ClusterClient, settings: CommitLogSettings, waiting: Res
 def _refused(
     client: ClusterClient, settings: CommitLogSettings, code: int, api: ApiKey, message: str | None, replicas: int | None = None
 ) -> KafkaSinkError:
-    """Returns the error for a code. replicas: of the topic, where it was to be created."""
+    """Returns the error for a code. replicas: replication factor of the topic that was to be created."""
     name = error_facts(code).name
     if code == ErrorCode.INVALID_TOPIC_EXCEPTION:
-        text = f"option commit.log.topic: {settings.topic!r} is no topic's name: {message or name}"
+        text = f"option commit.log.topic: {settings.topic!r} is not a valid topic name: {message or name}"
         return OptionError(text, option="commit.log.topic")
-    to_do = "" if code in RESOURCE_OF else f": {message or 'see the logs of the brokers'}"
+    to_do = "" if code in RESOURCE_OF else f": {message or 'check the logs of the brokers'}"
     by_hand = ""
     if replicas is not None:
         servers = ",".join(client.config.bootstrap_servers)
@@ -187,5 +188,5 @@ def _refused(
             f" --partitions {settings.partitions} --replication-factor {replicas} --config {_CLEANUP_POLICY}=compact"
             f" --config {_MIN_ISR}={max(1, replicas - 1)}`"
         )
-    text = f"the commit log, topic {settings.topic}: {api.kafka_name} answered {name}{to_do}"
+    text = f"the commit log, topic {settings.topic}: {api.kafka_name} failed with {name}{to_do}"
     return client.rights.error(text, api, code, settings.topic, grants=COMMIT_LOG, more=by_hand, topic=settings.topic)

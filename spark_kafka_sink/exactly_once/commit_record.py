@@ -1,7 +1,7 @@
-"""The record of a batch in the commit log, and how it is written: JSON that people can read, in chunks that brokers take.
+"""The record of a batch in the commit log and its encoding: human-readable JSON in chunks that brokers accept.
 
-Key: `["<query id>",<chunk>]`, as with the query id alone compaction would keep only the last chunk. Value: an object with what
-the record says, and the chunk's part of its lists.
+Key: `["<query id>",<chunk>]`, because with the query id alone compaction would keep only the last chunk. Value: an object with
+the fields of the record and the chunk's part of its lists.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 class State(StrEnum):
     """The state of a batch.
 
-    PREPARED: its transactions will be committed, by any driver or command that reads this.
-    COMPLETE: all are committed.
-    ABORTED: all are proved aborted, and the batch is to be written again.
-    CLOSED: there was no batch yet, and what was written for the first one is aborted on request.
-    REPLAY: some are aborted; those may be written again, by tasks whose rows are proved the same.
+    PREPARED: any driver or command that reads this commits its transactions.
+    COMPLETE: all transactions are committed.
+    ABORTED: all transactions are proved to be aborted, and the batch must be written again.
+    CLOSED: there was no batch yet, and the transactions written for the first one are aborted on request.
+    REPLAY: some transactions are aborted; tasks whose rows are proved to be the same may write them again.
     """
 
     PREPARED = "prepared"
@@ -35,12 +35,12 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PreparedTransaction:
-    """The open transaction of one task of a batch. It pickles.
+    """The open transaction of one task of a batch. It can be pickled.
 
     Attributes:
-        handle: ends it.
-        spark_partition: the task's, -1 where that is not known.
-        checksum: of its rows, whatever their Arrow batches were.
+        handle: Identifies the transaction and ends it.
+        spark_partition: Spark partition of the task; -1 if unknown.
+        checksum: Checksum of the rows, independent of how they were split into Arrow batches.
     """
 
     handle: TransactionHandle
@@ -53,13 +53,13 @@ class CommitRecord:
     """The decision about the last batch of a query or batch job.
 
     Attributes:
-        query_id: Spark's id of the query, or the job's own.
-        record_id: random, another one for each record that is written.
-        rows: of all transactions.
-        committed: transactional ids that were committed before this record, because a replay left them in place.
-        aborted: transactional ids that were proved aborted, where the state is REPLAY, or COMPLETE with a loss that somebody
-            accepted; and those that somebody wants aborted, which were never prepared: a commit() of one of them must stop.
-        checkpoint: where the query has its checkpoint, as it was given; "" where that is not known.
+        query_id: Spark's id of the query, or the id of the job.
+        record_id: Random id, different for each record.
+        rows: Number of rows in all transactions.
+        committed: Transactional ids that were committed before this record, because a replay left them in place.
+        aborted: Transactional ids that are proved to be aborted, if the state is REPLAY, or COMPLETE with an accepted loss.
+            Also ids that an operator asked to abort before they were prepared: a commit() of one of them must stop.
+        checkpoint: Checkpoint location of the query as it was given; "" if unknown.
     """
 
     query_id: str
@@ -82,15 +82,15 @@ class CommitRecord:
 
     @property
     def to_commit(self) -> tuple[TransactionHandle, ...]:
-        """The transactions that remain to be committed while the record is prepared."""
+        """Returns the transactions that are still to be committed while the record is prepared."""
         return tuple(each for each in self.handles if each.transactional_id not in self.committed)
 
 
 FORMAT: Final = 2
-"""Rises with every change: a driver that does not understand a record must not act on it.
+"""Format number, raised with every change: a driver that does not understand a record must not act on it.
 
-Format 1 has `end_txn` for a transaction, the version of EndTxn that ends it, where format 2 has `version`, the transaction's own.
-It is still read: a query that is upgraded finds its last record in it.
+In format 1 a transaction has `end_txn`, the version of EndTxn that ends it; format 2 has `version`, the transaction version.
+Format 1 is still read, because an upgraded query may find its last record in it.
 """
 CHUNK_BYTES: Final = 500_000
 """Half of Kafka's default max.message.bytes."""
@@ -99,16 +99,16 @@ _LISTS: Final = ("transactions", "committed", "aborted")
 _FIELDS: Final = frozenset(
     {"format", "query_id", "batch", "state", "record_id", "rows", "checkpoint", "chunks", "chunk", *_LISTS}
 )
-# Short, as a record may have thousands of these. version: of transactions; to: (topic, partitions); task: Spark's partition.
+# Short names, because a record may have thousands of them. to: (topic, partitions); task: Spark's partition.
 _TRANSACTION_FIELDS: Final = frozenset({"id", "pid", "epoch", "version", "rows", "to", "task", "sum"})
-# By format: the field that tells the transaction version, and which version each of its values stands for.
+# By format: the field of the transaction version, and the version that each of its values means.
 _VERSIONS: Final[Mapping[int, tuple[str, Mapping[int, int]]]] = {1: ("end_txn", {4: 1, 5: 2}), 2: ("version", {1: 1, 2: 2})}
 
 T = TypeVar("T")
 
 
 class CommitRecordError(ProtocolError):
-    """A record in the commit log that this version cannot read: a newer version's, a damaged one, or somebody else's."""
+    """A record in the commit log that this version cannot read: newer, damaged, or written by another application."""
 
     code = "COMMIT_RECORD"
 
@@ -121,7 +121,7 @@ def encode_key(query_id: str, chunk: int) -> bytes:
 
 
 def encode(record: CommitRecord, chunk_bytes: int = CHUNK_BYTES) -> list[bytes]:
-    """The values of its chunks in order; in each, lists of `chunk_bytes`, or one item that is longer."""
+    """Returns the values of the chunks in order. The lists in a chunk have at most `chunk_bytes`, or a single longer item."""
     items: list[tuple[str, object]] = [("transactions", _encoded(each)) for each in record.transactions]
     items += [("committed", each) for each in record.committed]
     items += [("aborted", each) for each in record.aborted]
@@ -158,7 +158,7 @@ def _encoded(each: PreparedTransaction) -> dict[str, object]:
 
 
 def _parts(sizes: Sequence[int], maximum: int) -> list[tuple[int, int]]:
-    """Which items each chunk has, from and to; at least one chunk."""
+    """Returns the item range (start, end) of each chunk; at least one chunk."""
     parts = []
     start = used = 0
     for number, size in enumerate(sizes):
@@ -177,23 +177,23 @@ def _json(value: object) -> bytes:
 
 
 def decode_key(key: bytes | None, topic: str) -> tuple[str, int]:
-    """Query id and number of the chunk. Raises CommitRecordError. topic: that the record is in, for the error."""
+    """Returns the query id and the chunk number. Raises CommitRecordError. topic: the record's topic, for the error."""
     try:
         found: object = json.loads(key or b"")
-    except ValueError:  # no JSON, or no UTF-8
+    except ValueError:  # not JSON, or not UTF-8
         found = None
     match found:
         case [str(query_id), int(chunk)]:
             return query_id, chunk
     raise CommitRecordError(
-        f"topic {topic} has a record with the key {(key or b'')[:100]!r}, which is not this sink's: it is no commit log, or not"
-        " only that; name another commit.log.topic, for nothing else to be in",
+        f"topic {topic} has a record with the key {(key or b'')[:100]!r}, which this sink did not write:"
+        " the topic is not a commit log, or not exclusively; set commit.log.topic to a topic that nothing else uses",
         topic=topic,
     )
 
 
 def decode(chunks: Mapping[int, bytes]) -> CommitRecord:
-    """A query's last record, from the last values by number of chunk. Raises CommitRecordError."""
+    """Returns a query's last record, decoded from the last values by chunk number. Raises CommitRecordError."""
     first = _chunk(chunks, 0, None)
     objects = [first, *(_chunk(chunks, number, first) for number in range(1, _get(first, "chunks", int)))]
     transactions, committed, aborted = ([item for each in objects for item in _get(each, name, list)] for name in _LISTS)
@@ -220,7 +220,7 @@ def _chunk(chunks: Mapping[int, bytes], number: int, first: Mapping[str, Any] | 
         )
     try:
         found: object = json.loads(chunks[number])
-    except ValueError:  # no JSON, or no UTF-8
+    except ValueError:  # not JSON, or not UTF-8
         raise CommitRecordError(f"the commit log has {chunks[number][:100]!r}, which is not this sink's") from None
     if not isinstance(found, dict):
         raise CommitRecordError(f"the commit log has the value {chunks[number][:100]!r}, which is not this sink's")

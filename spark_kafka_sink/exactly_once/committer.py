@@ -25,15 +25,15 @@ from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 logger = logging.getLogger(__name__)
 
 OwnTransactions = tuple[PreparedTransaction, ...]
-"""The transactions that the tasks of one run have written a batch in."""
+"""The transactions in which the tasks of one run have written a batch."""
 
-# One job of sixteen, by the end of its id, which is random: it reads the whole log for that.
+# One job in sixteen, chosen by the end of its random id, because cleaning up reads the whole log.
 _SWEEPING: Final = "0"
 _FORGOTTEN_AT_ONCE: Final = 100
 _REMEMBERED: Final = 1000
 
 
-# A broker that does not list open transactions must not hold rows back.
+# A broker that does not list open transactions must not delay rows.
 _BEST_EFFORT: Final = BestEffort(list_s=5.0)
 
 
@@ -42,12 +42,12 @@ class CommitReport:
     """The result of a commit.
 
     Attributes:
-        rows: the rows that this commit made visible; 0 where an earlier one had.
-        own: whether they are those that the batch's tasks have just written, and not those of an earlier attempt, which were
-            prepared before that driver died.
-        committed, aborted: how many transactions were ended.
-        visible_ms: from when the prepared record was written to the last transaction's end, 0 where the record was there already.
-        commit_ms: all of commit().
+        rows: Number of rows that this commit made visible; 0 if an earlier one did.
+        own: Whether these rows were written by this run's tasks, not by an earlier attempt whose driver died after it had
+            prepared them.
+        committed, aborted: Number of transactions that were committed and aborted.
+        visible_ms: Time from writing the prepared record to the end of the last transaction, in ms; 0 if the record existed.
+        commit_ms: Duration of commit(), in ms.
     """
 
     rows: int
@@ -59,7 +59,7 @@ class CommitReport:
 
 
 class Committer:
-    """Commits the batches of a query. Whatever interrupts a commit, the same call again does what is left.
+    """Commits the batches of a query. If a commit is interrupted, repeating the call completes it.
 
     One thread at a time may use it.
     """
@@ -73,22 +73,22 @@ class Committer:
         options: str = "",
         best_effort: BestEffort = _BEST_EFFORT,
     ) -> None:
-        """prefix: of transactional ids. timeout_s: bounds each call. options: of the command that resolves what stops here."""
+        """prefix: prefix of transactional ids. timeout_s: limit of each call, in s. options: options of the suggested command."""
         self._log = log
         self._transactions = transactions
         self._prefix = prefix
         self._timeout_s = timeout_s
         self._best_effort = best_effort
         self._options = options
-        # Batches whose record this process has written, or maybe: Spark gives it a batch once, others may again.
+        # Batches whose record this process has written, or may have: Spark commits a batch once, other callers may repeat it.
         self._prepared: deque[tuple[str, int]] = deque(maxlen=_REMEMBERED)
         self._is_checked = False
 
     def check(self, job: MicroBatch, timeout_s: float) -> None:
         """Checks, before the tasks of a job write, that the commit log can be claimed and read for it.
 
-        Raises what keeps it from that, and UnsupportedVersionError for a broker that is too old. One job in sixteen also removes
-        the records of old jobs here.
+        Raises the error that prevents this, and UnsupportedVersionError for a broker that is too old. One job in sixteen also
+        removes the records of old jobs.
         """
         deadline = time.monotonic() + timeout_s
         self._check_brokers(deadline)
@@ -97,13 +97,13 @@ class Committer:
             self._forget_old_jobs(deadline)
 
     def _check_brokers(self, deadline: float) -> None:
-        """Checks them once, because tasks check each broker that they write to as well."""
+        """Checks the brokers once; tasks also check each broker that they write to."""
         if not self._is_checked:
             self._transactions.check_brokers(deadline)
             self._is_checked = True
 
     def _forget_old_jobs(self, deadline: float) -> None:
-        """Forgets old jobs; what goes wrong here is no reason to end a job."""
+        """Removes the records of old jobs. Failures are only logged."""
         now_ms = time.time_ns() // 1_000_000
         try:
             for record in old_jobs(self._log.last_records(deadline).records.values(), self._prefix, now_ms)[:_FORGOTTEN_AT_ONCE]:
@@ -112,19 +112,19 @@ class Committer:
             logger.warning("old batch jobs stay in the commit log: %s", error)
 
     def commit(self, batch: MicroBatch, own: OwnTransactions, start: int | None = None) -> CommitReport:
-        """Makes the rows of a batch visible, unless they are.
+        """Makes the rows of a batch visible, unless they already are.
 
         Args:
-            batch: the batch.
-            own: the transactions that its tasks have prepared.
-            start: the batch at which the log may begin (commit.log.start).
+            batch: The batch.
+            own: The transactions that its tasks have prepared.
+            start: The batch at which the log may begin (commit.log.start).
 
         Raises:
-            CommitStoppedError: going on would lose or double rows.
-            BatchAbortedError: the transactions in `own` cannot be committed, so the batch has to be written again.
-            UnsupportedVersionError: a broker is too old.
-            CommitTimeoutError: the cluster did not answer in time.
-            KafkaSinkError: the commit log cannot be used.
+            CommitStoppedError: Continuing would lose or duplicate rows.
+            BatchAbortedError: The transactions in `own` cannot be committed, so the batch must be written again.
+            UnsupportedVersionError: A broker is too old.
+            CommitTimeoutError: The cluster did not respond in time.
+            KafkaSinkError: The commit log cannot be used.
         """
         failpoints.reach("commit.start", batch.number)
         begun = time.monotonic()
@@ -144,7 +144,7 @@ class Committer:
         return CommitReport(call.rows, is_own, call.committed, call.aborted, round(visible_s * 1000), commit_ms)
 
     def _attempt(self, batch: MicroBatch, own: OwnTransactions, start: int | None, call: CommitCall) -> bool:
-        """Returns whether the rows that are visible are those of `own`."""
+        """Commits once. Returns whether the visible rows are those of `own`."""
         execution = self._execution(batch, View(batch.number, own, start), call)
         try:
             self._check_brokers(call.deadline)
@@ -152,7 +152,7 @@ class Committer:
         except (ClaimLostError, DeadlineError):
             raise
         except KafkaSinkError:
-            if self._is_invisible(batch, own, call):  # else they may be in the log
+            if self._is_invisible(batch, own, call):  # otherwise the log may have them
                 execution.abort(execution.view.own_handles)
             raise
         finally:
@@ -170,12 +170,12 @@ class Committer:
         return all(key(each.handle) in recorded for each in own)
 
     def _is_invisible(self, batch: MicroBatch, own: OwnTransactions, call: CommitCall) -> bool:
-        """Returns whether nobody can have prepared the rows of this run, so that nobody can have committed them."""
+        """Returns whether this run's rows cannot have been prepared, and therefore not committed."""
         is_logged = any(key(each.handle) in call.logged for each in own)
         return not is_logged and not call.is_prepared_maybe and (batch.query_id, batch.number) not in self._prepared
 
     def _visibility(self, batch: MicroBatch, own: OwnTransactions, call: CommitCall) -> RowVisibility:
-        """Returns what is known when the time is over. Aborts what nobody can commit, in a time of its own."""
+        """Returns what is known after a timeout. Aborts, within a separate time limit, transactions that cannot be committed."""
         is_invisible = self._is_invisible(batch, own, call)
         handles = tuple(each.handle for each in own)
         is_ended = is_invisible and self._execution(batch, View(batch.number, own), call).abort(handles)
@@ -196,12 +196,12 @@ class Committer:
         """Aborts the transactions of a batch job that failed, and those of its lost tasks.
 
         Returns:
-            True where nothing of it is open or visible; False where some may be open until they time out. Refused where it is
-            prepared, and to be committed by `recover`, or complete; nothing is touched then.
+            True if nothing of the job is open or visible; False if some transactions may be open until they time out. Refused,
+            without any change, if the job is complete, or prepared and to be committed by `recover`.
 
         Raises:
-            DeadlineError: the cluster did not answer in time, so the job may be prepared.
-            KafkaSinkError: the commit log cannot be used.
+            DeadlineError: The cluster did not respond in time, so the job may be prepared.
+            KafkaSinkError: The commit log cannot be used.
         """
         call = self._call(job)
         return retry_on_claim_lost(partial(self._abort, job, own, call), call.deadline)
@@ -216,7 +216,7 @@ class Committer:
         last = execution.view.last
         if last is not None and last.state is State.COMPLETE:
             return Refused(Refusal.COMPLETE)
-        if is_all:  # else the record stays, and keeps a commit() that still runs from any of them
+        if is_all:  # otherwise the record stays, and keeps a running commit() from committing any of them
             execution.forget()
         return is_all
 
@@ -224,4 +224,4 @@ class Committer:
 def _what_is_known(batch: MicroBatch, own: OwnTransactions, *, is_invisible: bool) -> str:
     if is_invisible:
         return f"{batch}: {rows_of(own)} of this run are not committed."
-    return f"{batch}: it may be that {rows_of(own)} of this run are committed, or some; the next commit of the batch finds out."
+    return f"{batch}: {rows_of(own)} of this run, or some of them, may be committed; the next commit of the batch finds out."

@@ -1,4 +1,4 @@
-"""Requests about transactional ids to their coordinators, sent again until each id has a final answer."""
+"""Sends requests about transactional ids to their coordinators, and repeats them until each id has a final answer."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from spark_kafka_sink.protocol.fields import Message
 T = TypeVar("T")
 
 BACKOFF: Final = ExponentialBackoff(initial_ms=2, max_ms=200)
-"""Markers of a transaction that was just ended take 2 to 20 ms, and CONCURRENT_TRANSACTIONS is answered meanwhile."""
+"""The markers of a transaction that has just ended take 2 to 20 ms; until then the answer is CONCURRENT_TRANSACTIONS."""
 
 MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT})
-"""Another broker may coordinate now: it is asked for, then again. All other codes that Java's class calls retriable just pass,
-COORDINATOR_LOAD_IN_PROGRESS and CONCURRENT_TRANSACTIONS among them."""
+"""Codes after which the coordinator is looked up again, because it may be another broker now. Other codes that are retriable in
+Java, such as COORDINATOR_LOAD_IN_PROGRESS and CONCURRENT_TRANSACTIONS, only need a retry."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply(Generic[T]):
-    """The answer about one id: an error code, and what was asked for where the code is 0."""
+    """The answer about one id: an error code, and the requested value if the code is 0."""
 
     code: int
     value: T
@@ -33,7 +33,7 @@ class Reply(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorRequest(Generic[T]):
-    """One request about some ids of one coordinator, and how to read its answer."""
+    """One request about some ids to one coordinator, and a function that reads the response."""
 
     question: ClusterRequest
     ids: Sequence[str]
@@ -41,7 +41,7 @@ class CoordinatorRequest(Generic[T]):
 
 
 class CoordinatorRounds(Generic[T]):
-    """Sends rounds of pipelined requests, with a pause between two, of ms at first."""
+    """Sends rounds of pipelined requests with pauses that begin at a few ms."""
 
     def __init__(
         self,
@@ -50,20 +50,20 @@ class CoordinatorRounds(Generic[T]):
         deadline: float,
         on_response: Callable[[], None] | None = None,
     ) -> None:
-        """ask: returns the requests to a node about ids that it coordinates. deadline: on time.monotonic's clock. on_response: is
-        called as each answer arrives, while others are on their way."""
+        """ask: returns the requests to a node about the ids that it coordinates. deadline: on time.monotonic's clock.
+        on_response: called as each response arrives, while others are in flight."""
         self._client = client
         self._ask = ask
         self._deadline = deadline
         self._on_response = on_response
         self._waiting = ResponseWaiter(deadline, BACKOFF)
         self.replies: dict[str, Reply[T]] = {}
-        self.lost: set[str] = set()  # ids of requests that got no answer: they may have been carried out, or be yet
+        self.lost: set[str] = set()  # ids of requests without a response: they may have been, or may yet be, carried out
 
     def run(self, ids: Collection[str]) -> dict[str, Reply[T]]:
         """Returns a final reply for each id.
 
-        Raises DeadlineError, when `replies` has those that came, and PeerError for what a broker does wrong.
+        Raises DeadlineError, in which case `replies` has those received, and PeerError if a broker violates the protocol.
         """
         while left := [each for each in ids if each not in self.replies]:
             found = self._client.coordinators(left, self._deadline)
@@ -81,7 +81,7 @@ class CoordinatorRounds(Generic[T]):
         return self.replies
 
     def run_out(self, ids: Collection[str]) -> dict[str, str]:
-        """As `run`, but returns at the deadline what was said last of each id that has no reply."""
+        """Works as `run`, but returns at the deadline, with the last known reason for each id without a reply."""
         try:
             self.run(ids)
         except DeadlineError as error:

@@ -1,4 +1,4 @@
-"""Carries out the steps that the rules of a commit, or of resolving one, decide on."""
+"""Carries out the steps that the rules of a commit, or of resolving one, choose."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ _FAILPOINTS: Final[Mapping[State, tuple[Failpoint, Failpoint]]] = {
 
 @dataclass(frozen=True, slots=True)
 class BestEffort:
-    """How long to try what a commit can do without.
+    """Time limits of the optional parts of a commit.
 
     Attributes:
-        sweep_s: aborting transactions that nobody will commit: their coordinators do so anyway, later.
-        list_s: listing open transactions, to abort those of lost tasks; None where what is decided depends on the list.
+        sweep_s: Limit for aborting abandoned transactions, in s. Their coordinators abort them later anyway.
+        list_s: Limit for listing open transactions, in s, to abort those of lost tasks; None if the decision needs the list.
     """
 
     sweep_s: float = 10.0
@@ -51,15 +51,15 @@ class BestEffort:
 
 @dataclass(slots=True)
 class CommitCall:
-    """One call of commit(), or of a command, over all of its attempts: its bounds, and what it has done so far.
+    """One call of commit() or of a command over all its attempts: its limits and its progress.
 
     Attributes:
-        deadline: on time.monotonic's clock.
-        checkpoint: the query's, "" where it is not known.
-        rows: made visible.
-        is_prepared_maybe: unless it is set, nobody can have prepared what this commit() was given.
-        logged: transactions that the record of the batch, as last read, asks for.
-        prepared, visible: when, on time.monotonic's clock.
+        deadline: On time.monotonic's clock.
+        checkpoint: Checkpoint location of the query; "" if unknown.
+        rows: Number of rows made visible.
+        is_prepared_maybe: Whether the transactions of this commit() may have been prepared.
+        logged: Transactions that the last record read for the batch asks to commit.
+        prepared, visible: When the batch was prepared and became visible, on time.monotonic's clock.
     """
 
     deadline: float
@@ -75,7 +75,7 @@ class CommitCall:
 
 
 def retry_on_claim_lost(attempt: Callable[[], Result], deadline: float) -> Result:
-    """Calls `attempt` again when it loses its claim to the log, because its new owner may have written anything."""
+    """Calls `attempt` again whenever it loses its claim to the log, because the new owner may have written anything."""
     waiting = ResponseWaiter(deadline, _BACKOFF)
     while True:
         try:
@@ -86,14 +86,14 @@ def retry_on_claim_lost(attempt: Callable[[], Result], deadline: float) -> Resul
 
 
 class Execution:
-    """One attempt, from the first look at the log to an end. `retry_on_claim_lost` makes the next one.
+    """One attempt, from the first read of the log to an end. `retry_on_claim_lost` starts the next one.
 
-    Raises OptionError where the query's records are under another prefix, or in another partition; CommitStoppedError where its
-    checkpoint was another query's; ClaimLostError where somebody else has the log, or nobody knows what became of a record.
+    Raises OptionError if the query's records are under another prefix or in another partition, CommitStoppedError if its
+    checkpoint belonged to another query, and ClaimLostError if another process has the log or a write has an unknown outcome.
 
     Attributes:
-        view: what is known of the batch.
-        is_listed: False once brokers did not list the open transactions in time.
+        view: The knowledge about the batch.
+        is_listed: False once brokers failed to list the open transactions in time.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Execution:
         view: View,
         call: CommitCall,
     ) -> None:
-        """view: of the batch, with nothing known."""
+        """view: an empty view of the batch."""
         self.view = view
         self.is_listed = True
         self._log = log
@@ -115,7 +115,7 @@ class Execution:
         self._looked = 0.0
 
     def run(self, decide: Callable[[View], object]) -> object:
-        """Carries out the steps that `decide` returns; returns the first value of it that is no step, which is the end."""
+        """Carries out the steps that `decide` returns. Returns its first result that is not a step, which is the end."""
         while True:
             match decide(self.view):
                 case Read():
@@ -130,9 +130,9 @@ class Execution:
                     return end
 
     def abort(self, handles: tuple[TransactionHandle, ...]) -> bool:
-        """Aborts transactions that nobody will commit, because open ones hold readers back until they time out.
+        """Aborts abandoned transactions, because open ones block readers until they time out.
 
-        It never raises; it returns whether none of them is open.
+        Never raises. Returns whether none of them is open.
         """
         if not handles:
             return True
@@ -142,7 +142,7 @@ class Execution:
             ended = self._transactions.end(handles, False, deadline)
             left = [each for each in handles if ended[each.transactional_id].outcome is not Outcome.ABORTED]
             self._call.aborted += len(handles) - len(left)
-            # The answer to an EndTxn(abort) of one that timed out just before proves nothing: what is open now does.
+            # The answer to an EndTxn(abort) of a transaction that has just timed out proves nothing; the open ones do.
             described = self._transactions.describe([each.transactional_id for each in left], deadline) if left else {}
         except KafkaSinkError as error:
             logger.warning(
@@ -153,7 +153,7 @@ class Execution:
         return not any(proof_of(each, described.get(each.transactional_id)) is Proof.OPEN for each in left)
 
     def forget(self) -> None:
-        """Removes the records of a job that nobody will ask for again. That they stay does no harm, so errors are only logged."""
+        """Removes the records of a job that is no longer needed. Errors are only logged: leftover records do no harm."""
         assert self._claim is not None
         try:
             self._claim.forget(self._call.deadline)
@@ -169,46 +169,48 @@ class Execution:
             self._check_prefix(last)
             if last.batch == self.view.batch:
                 self._call.logged = asked_for(last)
-        # Closed: somebody has ended what was left of it before anything was committed. A job's id is new.
+        # Closed: the remaining transactions were ended before anything was committed. A job's id is new.
         is_first = (last is None or last.state is State.CLOSED) and self.view.batch in (0, self.view.start)
         if is_first and not is_job(self._ids.query_id):
             self._check_others()
         self.view = self.view.with_read(self._claim.last)
 
     def _check_prefix(self, last: CommitRecord) -> None:
-        """Raises OptionError for another prefix: a claim does not fence who runs under that one and could overwrite records."""
+        """Raises OptionError for another prefix: a claim does not fence drivers with that prefix, so they could overwrite it."""
         other = foreign_prefix(self._ids.prefix, last)
         if other is None:
             return
         raise OptionError(
             f"option transactional.id.prefix: the commit log has batch {last.batch} of {last.query_id} with the prefix {other};"
-            " set it as it was. Of two sinks of one query, give each a commit.log.topic of its own as well",
+            " set the option to that prefix. If one query has two sinks, give each its own commit.log.topic as well",
             option="transactional.id.prefix",
             query_id=last.query_id,
         )
 
     def _check_others(self) -> None:
-        """Checks, for a query without a record in its partition, what the log's other partitions say.
+        """Checks the log's other partitions for a query without a record in its own partition.
 
-        What this version cannot read of another query is no reason to stop this one.
+        Unreadable records of other queries do not stop this one.
         """
         logged = self._log.last_records(self._call.deadline)
         for error in logged.unreadable:
             if error.facts.get("query_id") == self._ids.query_id:
                 raise error
-            logger.warning("query %s: whether its checkpoint was another's is not known: %s", self._ids.query_id, error)
+            logger.warning(
+                "query %s: could not check whether its checkpoint belonged to another query: %s", self._ids.query_id, error
+            )
         own = logged.records.get(self._ids.query_id)
         if own is not None and own.partition != self._log.partition_of(self._ids.query_id):
             raise OptionError(
                 f"option commit.log.partitions: the commit log has batch {own.record.batch} of {self._ids.query_id} in partition"
-                f" {own.partition}, where it would not be with this number; set it as it was",
+                f" {own.partition}, which does not match this number of partitions; set it to the previous value",
                 option="commit.log.partitions",
                 query_id=self._ids.query_id,
             )
         if self._call.checkpoint and self.view.batch != self.view.start:
             for other in (each.record for each in logged.records.values()):
                 if other.checkpoint == self._call.checkpoint and other.query_id != self._ids.query_id:
-                    # It is that query, started over.
+                    # It is the same query, restarted.
                     raise checkpoint_deleted(self._ids.query_id, self.view, other)
 
     def _look(self) -> None:
@@ -225,8 +227,8 @@ class Execution:
             return self._transactions.open_handles(self._ids, min(self._call.deadline, time.monotonic() + list_s))
         except KafkaSinkError as error:
             logger.warning(
-                "batch %s of %s: brokers do not list what is open, so what lost tasks may have left open is not aborted now. It"
-                " stays so until a later commit aborts it, or until it times out: %s",
+                "batch %s of %s: brokers did not list open transactions, so those of lost tasks are not aborted now. They stay"
+                " open until a later commit aborts them or they time out: %s",
                 self.view.batch,
                 self._ids.query_id,
                 error,
@@ -248,7 +250,7 @@ class Execution:
             write.aborted,
             self._call.checkpoint or ("" if self.view.last is None else self.view.last.checkpoint),
         )
-        assert self._claim is not None  # whoever decides to write has read
+        assert self._claim is not None  # a decision to write follows a read
         self._reach(before)
         was_prepared_maybe = self._call.is_prepared_maybe
         self._call.is_prepared_maybe |= is_prepared
@@ -260,11 +262,11 @@ class Execution:
             self._call.is_prepared_maybe = was_prepared_maybe
             raise
         except DeadlineError as error:
-            # Its EndTxn was not sent, so it is not in the log, nor will it be.
+            # Its EndTxn was not sent, so it is not in the log and never will be.
             self._call.is_prepared_maybe = was_prepared_maybe
             if deadline == self._call.deadline:
                 raise
-            # At the top it is found that too little time is left.
+            # The next attempt finds that too little time is left.
             raise ClaimLostError(f"the record could not be written in time: {error.message}", **error.facts) from error
         if write.state is not State.COMPLETE:
             self._call.prepared = time.monotonic() if is_prepared else None

@@ -1,6 +1,6 @@
-"""Named points at which this project's tests stop, fail or kill the process. Elsewhere a point costs one look into a dictionary.
+"""Named points at which this project's tests stop, fail or kill the process. Outside tests a point costs one dictionary lookup.
 
-A failpoint only reports and waits: what is done is the same whether a test watches or not.
+A failpoint only reports and waits: the code behaves the same whether a test watches or not.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import socket
 from typing import Final, Literal
 
 VARIABLE: Final = "SPARK_KAFKA_SINK_FAILPOINTS"
-"""The environment variable with the port of 127.0.0.1 on which a test listens. Never set it elsewhere."""
+"""The environment variable with the port on 127.0.0.1 where a test listens. Set it only in tests."""
 DEADLINE_S: Final = 300.0
 GO: Final = "go"
 
@@ -22,38 +22,38 @@ Failpoint = Literal[
     "produce.after",  # the first rows were given to the producer
     "flush.before",
     "flush.after",  # all is acked, the transaction stays open
-    "message.before",  # the last thing before the commit message leaves
+    "message.before",  # the last step before the commit message is returned
     # commit()
     "commit.start",
     "log.before",  # its InitProducerId on the commit log's id
     "log.after",  # the log is read
     "prepared.before",
     "prepared.after",
-    # Once for each EndTxn, or more often if it is sent again. They are pipelined: at end.before all earlier ones on the same
-    # connection are on their way, at end.after some of the others.
+    # Reached once for each EndTxn, or more often if it is retried. They are pipelined: at end.before all earlier ones on the same
+    # connection are in flight, at end.after some of the others.
     "end.before",  # an EndTxn is about to be sent
     "end.after",  # an answer has come
     "complete.before",
     "complete.after",
-    "sweep.before",  # the end of what nobody will commit
+    "sweep.before",  # before aborting abandoned transactions
     "sweep.after",
     "commit.end",
 ]
 
 
 class FailpointError(RuntimeError):
-    """Raised where a test makes this point fail, or nobody listens on the port."""
+    """A test made this point fail, or no test listens on the port."""
 
 
 def reach(name: Failpoint, batch: int = -1) -> None:
-    """Tells the test that this process has come to `name`, and waits until it may go on.
+    """Tells the test that this process has reached `name`, and waits until it may continue.
 
-    Without the variable it does nothing. With it, nothing that comes over the socket is run: the answer is to go on, or the text
-    of a FailpointError. Whoever may set an executor's environment could have it run anything without this.
+    Does nothing without the environment variable. Nothing received over the socket is executed: the answer is either to continue
+    or the text of a FailpointError. Anyone who can set an executor's environment can already run arbitrary code.
 
     Args:
-        name: the point.
-        batch: the number of the batch; -1 where it is not known.
+        name: The point.
+        batch: The batch number; -1 if unknown.
     """
     port = os.environ.get(VARIABLE)
     if port is None:

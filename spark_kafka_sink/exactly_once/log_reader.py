@@ -1,4 +1,4 @@
-"""Reads one partition of a log in the calling thread: all that is committed, and nothing else."""
+"""Reads the committed records of one partition in the calling thread."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _FETCH_BYTES: Final = 8 * 1024 * 1024
 _MAX_WAIT_MS: Final = 500
 
 _LIST_OFFSETS: Final = LIST_OFFSETS.limited_to(5, LIST_OFFSETS.max_version)
-"""From v5 on a new leader that does not know the high watermark yet says OFFSET_NOT_AVAILABLE (KIP-207). Fetch answers tell a
-high watermark as well, but such a leader's is an old one, and what was committed since would be taken not to be there."""
+"""From v5 on, a new leader that does not know the high watermark yet returns OFFSET_NOT_AVAILABLE (KIP-207). Fetch responses also
+contain a high watermark, but such a leader's is outdated, and records committed since would be missed."""
 
 _FETCH_BY_NAME: Final = FETCH.limited_to(FETCH.min_version, 12)
-"""For topics without ids, as with inter.broker.protocol.version below 2.8: brokers offer later versions, and know no such topic.
+"""For topics without ids, as with inter.broker.protocol.version below 2.8: brokers offer later versions but find no topic by id.
 Java's FetchSessionHandler does the same."""
 
 _OTHER_LEADER: Final = frozenset({ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR})
@@ -49,8 +49,8 @@ _OTHER_LEADER: Final = frozenset({ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.FETC
 class LogReader:
     """Reads on from where it stopped before.
 
-    Where that place is lost, because the topic was created again or the log's end is gone, it begins again. It calls `on_restart`
-    before the first record then: what was read before does not count any more.
+    If that position is lost, because the topic was recreated or the log was truncated, it starts over. It then calls
+    `on_restart` before the first record: everything read before is void.
     """
 
     def __init__(
@@ -68,21 +68,21 @@ class LogReader:
         self._on_record = on_record
         self._on_restart = on_restart
         self._topic_id: uuid.UUID | None = None
-        self._position: int | None = None  # the offset of the first record that was not read
+        self._position: int | None = None  # the offset of the first unread record
         self._end: int | None = None  # the high watermark to read to
-        self._is_confirmed = False  # a Fetch said that this is the topic still
+        self._is_confirmed = False  # a Fetch confirmed that it is still the same topic
         self._waiting: ResponseWaiter
 
     @property
     def position(self) -> int:
-        """The offset of the first record that was not read, after `read_to_end`."""
+        """The offset of the first unread record, after `read_to_end`."""
         assert self._position is not None
         return self._position
 
     def read_to_end(self, deadline: float) -> None:
-        """Reads what is committed up to the high watermark of now, and waits for the end of open transactions before it.
+        """Reads the committed records up to the current high watermark, and waits for open transactions before it to end.
 
-        Raises DeadlineError, which names such a transaction's offset, and AuthorizationError where the client may not read.
+        Raises DeadlineError, which names the offset of such a transaction, and AuthorizationError if the client may not read.
         """
         self._waiting = ResponseWaiter(deadline, BACKOFF)
         self._end, self._is_confirmed = None, False
@@ -98,7 +98,7 @@ class LogReader:
                 self._waiting.fail()
 
     def between(self, end: int, deadline: float) -> list[Record]:
-        """Returns the records between `position` and the offset `end`, committed or not; `end` is under the high watermark."""
+        """Returns the records from `position` to the offset `end`, committed or not. `end` must be below the high watermark."""
         found: list[Record] = []
         self._waiting = ResponseWaiter(deadline, BACKOFF)
         position = self.position
@@ -115,7 +115,7 @@ class LogReader:
                     found.append(record)
                 position = after
             if position == before:  # a new leader has yet to learn the high watermark
-                self._waiting.note(f"Fetch of {self._where}", f"nothing at offset {position}, {end} is to be read to")
+                self._waiting.note(f"Fetch of {self._where}", f"no records at offset {position}, expected up to {end}")
                 self._waiting.again()
         return found
 
@@ -131,7 +131,7 @@ class LogReader:
         self._on_restart()
 
     def _round(self, node_id: int, deadline: float) -> bool:
-        """Asks for unknown offsets, and fetches where they are known. False: ask again after a pause, maybe another leader."""
+        """Requests unknown offsets, and fetches if they are known. False: try again after a pause, maybe with another leader."""
         unknown = [LATEST_TIMESTAMP] if self._end is None else []
         unknown += [EARLIEST_TIMESTAMP] if self._position is None else []
         questions = [ClusterRequest(node_id, _LIST_OFFSETS, self._offsets_request(timestamp)) for timestamp in unknown]
@@ -199,7 +199,7 @@ class LogReader:
             self._position = after
         self._is_confirmed = True
         if self._position < self._end:
-            text = f"an open transaction holds readers back at offset {said.last_stable_offset} of {self._end}, until it is ended"
+            text = f"an open transaction blocks readers at offset {said.last_stable_offset} of {self._end} until it ends"
             self._waiting.note(self._where, text)
         return True
 
@@ -231,15 +231,15 @@ class LogReader:
         return False
 
 
-# The records that are committed, of what a Fetch with read_committed answers. Java's CompletedFetch. Pure.
+# The committed records in the response to a Fetch with read_committed. Java's CompletedFetch. Pure.
 
 _ABORT: Final = b"\x00\x00\x00\x00"  # version 0, type 0; a commit's type is 1 (ControlRecordType)
 
 
 def committed_records(said: PartitionData, position: int) -> Iterator[tuple[Record | None, int]]:
-    """Yields each record at `position` or behind it with the offset to go on from, and None with that offset at each batch's end.
+    """Yields each record at or after `position` with the next offset, and None with the next offset at the end of each batch.
 
-    Raises ProtocolError for what no broker should send.
+    Raises ProtocolError if the data is invalid.
     """
     aborted = sorted(said.aborted_transactions or (), key=lambda each: each.first_offset)
     producers = set[int]()  # whose records are being dropped
@@ -256,5 +256,5 @@ def committed_records(said: PartitionData, position: int) -> Iterator[tuple[Reco
             for record in batch.records():
                 if record.offset >= position:
                     yield record, record.offset + 1
-        # Compaction takes records out, also the last one, but a batch's end stays.
+        # Compaction removes records, even the last one, but a batch's end stays.
         yield None, max(position, batch.last_offset + 1)

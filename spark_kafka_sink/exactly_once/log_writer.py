@@ -1,4 +1,4 @@
-"""Writes transactions of a few records each to one partition, and waits for their end."""
+"""Writes small transactions to one partition, and waits until they are committed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from spark_kafka_sink.protocol.transactions import (
 from spark_kafka_sink.records.small_batch import NewRecord, small_batch
 from spark_kafka_sink.security.acls import COMMIT_LOG
 
-# Before v12 a broker expects AddPartitionsToTxn, from then on it adds what is written to (KIP-890). v13 would take topic ids.
+# Before v12 a broker requires AddPartitionsToTxn; from v12 on it adds partitions itself (KIP-890). v13 uses topic ids.
 _PRODUCE_VERSION_1: Final = PRODUCE.limited_to(3, 11)
 _PRODUCE_VERSION_2: Final = PRODUCE.limited_to(12, 12)
 _ADD_PARTITIONS: Final = ADD_PARTITIONS_TO_TXN.limited_to(0, 3)
@@ -40,38 +40,38 @@ _SEQUENCES: Final = 2**31
 
 
 class ClaimLostError(PeerError):
-    """Somebody else claimed a query's records in the commit log, or nobody knows what became of a record that was written.
+    """Another process claimed a query's records in the commit log, or the outcome of a write is unknown.
 
-    On this error, discard what was read and start over: claim, read, decide. It names the id and what the broker said.
+    On this error, discard what was read and start over: claim, read, decide. It names the id and the broker's answer.
     """
 
     code = "CLAIM_LOST"
 
 
 class RecordRefusedError(BrokerError):
-    """The brokers accept no such records from anybody: what was to be written is not in the log, and will not be."""
+    """The brokers reject such records from any client. The records are not in the log and never will be."""
 
 
 class RecordNotAuthorizedError(RecordRefusedError, AuthorizationError):
-    """The client may not write to the log: as RecordRefusedError, with the ACL to add."""
+    """The client is not authorized to write to the log: a RecordRefusedError with the ACL to add."""
 
     code = AuthorizationError.code
 
 
 _ADVICE: Final[Mapping[int, str]] = {
     ErrorCode.MESSAGE_TOO_LARGE: "raise the topic's max.message.bytes to 1 MB, which is Kafka's default",
-    ErrorCode.INVALID_TIMESTAMP: "this machine's clock is too far from the broker's (message.timestamp.after.max.ms): set it",
+    ErrorCode.INVALID_TIMESTAMP: "this machine's clock is too far from the broker's (message.timestamp.after.max.ms): correct it",
     ErrorCode.RECORD_LIST_TOO_LARGE: "raise the topic's segment.bytes",
-    ErrorCode.INVALID_RECORD: "the topic takes no records like these: remove what checks them",
+    ErrorCode.INVALID_RECORD: "the topic rejects such records: remove the validation that it has",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "choose another topic",
     ErrorCode.UNSUPPORTED_VERSION: "the brokers are too old",
 }
-"""Codes of Produce and AddPartitionsToTxn that only somebody else can change, besides those of missing rights. Others that are
-not retriable lose the claim."""
+"""Codes of Produce and AddPartitionsToTxn, besides those of missing rights, that a retry cannot change. Other codes that are not
+retriable lose the claim."""
 
 
 class LogWriter:
-    """Writes one producer's transactions, one after the other. After an error it cannot be used any more."""
+    """Writes one producer's transactions, one after the other. It cannot be used after an error."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class LogWriter:
         transaction_version: int,
         partition: tuple[str, int],
     ) -> None:
-        """producer_id, epoch: from InitProducerId's answer. transaction_version: 1 or 2."""
+        """producer_id, epoch: from the response to InitProducerId. transaction_version: 1 or 2."""
         self._client = client
         self._transactions = TransactionClient(client)
         self._id = transactional_id
@@ -97,9 +97,9 @@ class LogWriter:
         self._spent = ""
 
     def append(self, records: Sequence[NewRecord], deadline: float) -> int:
-        """Writes records in one batch, in the open transaction or a new one; returns the first one's offset, -1 if unknown.
+        """Writes records in one batch, in the open transaction or a new one. Returns the first offset; -1 if unknown.
 
-        Raises ClaimLostError, RecordRefusedError (with what to do) or DeadlineError. What is written cannot become visible then.
+        Raises ClaimLostError, RecordRefusedError (with what to do) or DeadlineError. Written records cannot become visible then.
         """
         if self._spent:
             raise self._lost(self._spent)
@@ -119,21 +119,21 @@ class LogWriter:
         return offset
 
     def handle(self) -> TransactionHandle:
-        """The transaction that is open now."""
+        """Returns the open transaction."""
         partitions = ((self._topic, str(self._partition)),)
         return TransactionHandle(self._id, self._producer_id, self._epoch, self._version, self._written, partitions)
 
     def commit(self, deadline: float) -> None:
-        """Commits the open transaction; raises ClaimLostError unless the coordinator says that it is committed."""
+        """Commits the open transaction. Raises ClaimLostError unless the coordinator confirms the commit."""
         (ended,) = self._transactions.end([self.handle()], True, deadline).values()
         if ended.outcome is not Outcome.COMMITTED:
             raise self._lost(f"EndTxn: {ended.error}")
         if self._version >= 2:
-            # Every end bumps the epoch (or brings a new producer id), and sequences begin again.
+            # Every end bumps the epoch (or brings a new producer id), and sequences start over.
             self._producer_id, self._epoch, self._sequence = ended.producer_id, ended.epoch, 0
         elif ended.asked_again:
             # With version 1 the next transaction has the same epoch, and a late EndTxn would end it between two of its chunks.
-            self._spent = "an EndTxn was lost on its way, and may still arrive"
+            self._spent = "an EndTxn was lost in transit and may still arrive"
         self._added = False
         self._written = 0
 
@@ -160,7 +160,7 @@ class LogWriter:
         self._check(reply.code, ADD_PARTITIONS_TO_TXN.key)
 
     def _produce(self, batch: bytes, deadline: float) -> int:
-        """Sends a batch until it is acked. The same bytes again are no second batch: the broker knows its sequence numbers."""
+        """Sends a batch until it is acknowledged. Retries cannot store it twice, because of its sequence numbers."""
         api = _PRODUCE_VERSION_1 if self._version < 2 else _PRODUCE_VERSION_2
         data = TopicProduceData(name=self._topic, partition_data=[PartitionProduceData(index=self._partition, records=[batch])])
         request = ProduceRequest(transactional_id=self._id, acks=-1, timeout_ms=10_000, topic_data=[data])
@@ -186,7 +186,7 @@ class LogWriter:
             waiting.again()
 
     def _check(self, code: int, api: ApiKey, where: str = "") -> None:
-        """Raises for what asking again does not change."""
+        """Raises for codes that a retry does not change."""
         facts = error_facts(code)
         asked = f"{api.kafka_name}{where}"
         text = f"{asked} as {self._id}: {facts.name}"
@@ -198,7 +198,7 @@ class LogWriter:
         if code in _ADVICE:
             raise RecordRefusedError(f"{text}: {_ADVICE[code]}", **known)
         if code and not facts.retriable:
-            raise self._lost(f"{asked}: {facts.name}")  # somebody else writes under this id now, or nobody knows: claim again
+            raise self._lost(f"{asked}: {facts.name}")  # another process uses this id now, or the outcome is unknown: claim again
 
     def _lost(self, why: str) -> ClaimLostError:
         return ClaimLostError(

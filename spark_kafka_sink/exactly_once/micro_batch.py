@@ -1,4 +1,4 @@
-"""The batch that a task writes for, what the task has written of it, and whether a batch job has run out of time."""
+"""The batch that a task belongs to, the task's transaction, and the time limit of batch jobs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SLACK_MS: Final = 60_000
 
 
 def is_job(query_id: str) -> bool:
-    """Returns whether the id is that of a batch job, not that of a streaming query."""
+    """Returns whether the id belongs to a batch job, not to a streaming query."""
     return query_id.startswith(_JOB)
 
 
@@ -27,9 +27,9 @@ class MicroBatch:
     """A micro-batch of a query, or the only batch of a batch job.
 
     Attributes:
-        query_id: Spark's id of the query, as its checkpoint has it, or the id of a job.
+        query_id: Spark's id of the query as stored in its checkpoint, or the id of a job.
         number: Spark's batch id.
-        checkpoint: where the query has its checkpoint, as far as that is known; tasks do not know it.
+        checkpoint: Checkpoint location of the query if known; tasks do not know it.
     """
 
     query_id: str
@@ -42,7 +42,7 @@ class MicroBatch:
 
     @staticmethod
     def of_new_job() -> MicroBatch:
-        """Returns the batch of a write that is no part of a query. Its id is random, so no other job has it."""
+        """Returns the batch of a write that is not part of a query. Its id is random and unique."""
         return MicroBatch(f"{_JOB}{uuid.uuid4().hex}", 0)
 
     def __str__(self) -> str:
@@ -51,7 +51,7 @@ class MicroBatch:
 
 @dataclass(frozen=True, slots=True)
 class TaskTransaction:
-    """A finished task's part of a batch: an open transaction, which commit() ends; None for a task without rows."""
+    """The part of a batch written by a finished task: an open transaction that commit() ends; None if there were no rows."""
 
     batch: MicroBatch
     transaction: PreparedTransaction | None
@@ -64,14 +64,14 @@ def _now() -> float:
 class FirstTransactions:
     """Remembers for each batch job when this process began its first transaction.
 
-    A job of many tasks writes for as long as it takes, and its commit fails if the first transaction has timed out meanwhile.
+    The commit of a job fails if its first transaction has timed out before its last task ends.
 
-    Neither the time when the job was planned nor the driver's clock can tell a task whether it has: the stages before may take
-    hours, tasks may wait for executors, and clocks differ. A Python worker only knows, by its own clock, when it began a
-    transaction of the same job itself. Spark keeps workers from task to task, so in a job that takes too long nearly all of them
+    Neither the time when the job was planned nor the driver's clock can tell a task whether this has happened: earlier stages may
+    take hours, tasks may wait for executors, and clocks differ. A Python worker only knows, by its own clock, when it began a
+    transaction of the same job itself. Spark reuses workers for many tasks, so in a job that takes too long nearly all of them
     know.
 
-    Micro-batches do not count: after an error they come again under the same number, in the same worker.
+    Micro-batches are not tracked: after an error they are repeated under the same number in the same worker.
     """
 
     def __init__(self, clock: Callable[[], float] = _now) -> None:
@@ -80,14 +80,14 @@ class FirstTransactions:
         self._begun: OrderedDict[MicroBatch, float] = OrderedDict()  # by job
 
     def prepared(self, batch: MicroBatch, begun: float) -> None:
-        """Notes that a task of this process has written its rows, in a transaction whose first rows it sent at `begun`."""
+        """Records that a task of this process has written its rows in a transaction whose first rows were sent at `begun`."""
         if batch.is_job:
             self._begun.setdefault(batch, begun)
             if len(self._begun) > MAX_JOBS:
                 self._begun.popitem(last=False)
 
     def check(self, batch: MicroBatch, timeout_ms: int) -> None:
-        """Raises BatchAbortedError when a transaction of the job has certainly timed out. timeout_ms: transaction.timeout.ms.
+        """Raises BatchAbortedError if a transaction of the job has certainly timed out. timeout_ms: transaction.timeout.ms.
 
         The slack, a minute or a quarter of a short timeout, covers the time between sending the first row and its arrival at the
         broker, and an attempt whose result Spark discarded.
@@ -99,14 +99,14 @@ class FirstTransactions:
         if age_s * 1000 <= timeout_ms + min(_SLACK_MS, timeout_ms // 4):
             return
         raise BatchAbortedError(
-            f"{batch}: the job cannot be committed any more: its first transaction in this Python worker began {age_s:,.0f} s"
+            f"{batch}: the job can no longer be committed: its first transaction in this Python worker began {age_s:,.0f} s"
             f" ago, and brokers abort transactions after kafka.transaction.timeout.ms ({timeout_ms / 1000:,.0f} s). Nothing that"
             " the job wrote is visible. Raise kafka.transaction.timeout.ms, and the brokers' transaction.max.timeout.ms, above"
-            " the time that writing takes, or write fewer rows in each job",
+            " the time that writing takes, or write fewer rows per job",
             query_id=batch.query_id,
             batch=batch.number,
         )
 
 
 first_transactions = FirstTransactions()
-"""The one of this process."""
+"""The instance of this process."""

@@ -1,6 +1,6 @@
-"""The proofs about a transaction from EndTxn's answers and from DescribeTransactions. Pure.
+"""Proofs of a transaction's outcome from the responses of EndTxn and DescribeTransactions. Pure.
 
-A transaction of epoch e leaves this behind at its coordinator (TransactionMetadata of Kafka 4.1, and measured):
+A transaction of epoch e leaves this state at its coordinator (TransactionMetadata of Kafka 4.1, and measured):
 
     ended by              version 1                 version 2
     EndTxn(commit)        PrepareCommit at e        PrepareCommit at e + 1
@@ -9,7 +9,7 @@ A transaction of epoch e leaves this behind at its coordinator (TransactionMetad
     its time-out          ...Abort at e + 1         ...Abort at e + 1
     InitProducerId        the same, and then Empty one epoch later
 
-With version 2 the last epoch of a producer id (32,766) leaves a Complete... state of another producer id, which proves nothing.
+With version 2 the last epoch of a producer id (32,766) leaves a Complete... state with another producer id, which proves nothing.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 
 class Outcome(StrEnum):
-    """The outcome of a transaction that was to be committed. UNKNOWN: nothing is proved; its rows are never written again
-    without somebody's decision."""
+    """The outcome of a transaction that was to be committed.
+
+    UNKNOWN: nothing is proved. Its rows are never written again unless an operator decides so.
+    """
 
     COMMITTED = "committed"
     ABORTED = "aborted"
@@ -37,8 +39,8 @@ class TransactionDescription:
     """The answer of DescribeTransactions about a transactional id that the coordinator knows.
 
     Attributes:
-        state: Kafka's name, as in "Ongoing".
-        start_time_ms: since the epoch, on the broker's clock; -1 where nothing is open.
+        state: Kafka's name of the state, such as "Ongoing".
+        start_time_ms: ms since the epoch on the broker's clock; -1 if no transaction is open.
     """
 
     state: str
@@ -51,8 +53,8 @@ class TransactionDescription:
 
 # EndTxn
 
-# By error code: since which transaction version it proves what. Everything else proves nothing: an id that was initialised since,
-# by anybody, says PRODUCER_FENCED (INVALID_PRODUCER_EPOCH before v2), an expired one INVALID_PRODUCER_ID_MAPPING.
+# By error code: the lowest transaction version for which it is a proof, and what it proves. All other codes prove nothing: an id
+# that was initialised since gives PRODUCER_FENCED (INVALID_PRODUCER_EPOCH before v2), an expired one INVALID_PRODUCER_ID_MAPPING.
 _COMMITTING: Final[Mapping[int, tuple[int, Outcome]]] = {
     ErrorCode.NONE: (0, Outcome.COMMITTED),
     # With version 1 a coordinator says it also of a transaction that was committed, if that was done with another EndTxn version.
@@ -62,7 +64,7 @@ _ABORTING: Final[Mapping[int, tuple[int, Outcome]]] = {ErrorCode.NONE: (0, Outco
 
 
 def outcome_of_end(handle: TransactionHandle, code: int, *, committed: bool) -> Outcome:
-    """Returns what the error code of an EndTxn answer proves. committed: whether it asked to commit, not to abort."""
+    """Returns what the error code of an EndTxn response proves. committed: whether the request was to commit, not to abort."""
     since, outcome = (_COMMITTING if committed else _ABORTING).get(code, (0, Outcome.UNKNOWN))
     return outcome if handle.transaction_version >= since else Outcome.UNKNOWN
 
@@ -71,7 +73,7 @@ def outcome_of_end(handle: TransactionHandle, code: int, *, committed: bool) -> 
 
 
 class Proof(StrEnum):
-    """The proof that a description gives. UNKNOWN: it is of something else, or could be."""
+    """The proof that a description gives. UNKNOWN: it describes, or may describe, another transaction."""
 
     OPEN = "open"
     COMMITTED = "committed"
@@ -81,7 +83,7 @@ class Proof(StrEnum):
 
 P = Proof
 
-# By state: what it proves at the transaction's own epoch, and at the next one.
+# By state: the proof at the transaction's own epoch, and at the next one.
 _VERSION_1: Final[Mapping[str, tuple[Proof, Proof]]] = {
     "Ongoing": (P.OPEN, P.UNKNOWN),
     "PrepareCommit": (P.COMMITTED, P.UNKNOWN),
@@ -102,11 +104,11 @@ _NOTHING: Final = (P.UNKNOWN, P.UNKNOWN)
 
 
 def proof_of(handle: TransactionHandle, description: TransactionDescription | None) -> Proof:
-    """Returns what became of the transaction by what its coordinator says; None: it does not know the id; nothing is proved.
+    """Returns the outcome of the transaction according to its coordinator. description: None if the id is unknown there.
 
-    With version 1 an abort one epoch later proves a time-out only where the id was not initialised again: what began after a
-    committed transaction, and was aborted, looks the same. So the caller must know that it was not (the commit log still says
-    `prepared`, and ids are used again only after `complete`). With version 2 every epoch has one end, which proves itself.
+    With version 1 an abort one epoch later proves a timeout only if the id was not initialised again: a transaction that began
+    after a committed one and was aborted looks the same. The caller must rule that out (the commit log still says `prepared`, and
+    ids are reused only after `complete`). With version 2 every epoch has exactly one end, which is its own proof.
     """
     if description is None or description.producer_id != handle.producer_id:
         return Proof.UNKNOWN

@@ -1,7 +1,7 @@
-"""Decides what becomes of transactions that no commit() will end, for people and for failed batch jobs. Pure.
+"""Decides the fate of transactions that no commit() will end, for operators and for failed batch jobs. Pure.
 
-The steps are those of a commit (rules.py), and are carried out in the same way: after a fenced or unknown write it starts over
-with `view.begun()`. It ends with Done, Refused, or with the Write of `resolve` in the log.
+The steps are those of a commit (rules.py) and are carried out in the same way: after a fenced or unknown write they start over
+with `view.begun()`. They end with Done, Refused, or with the Write of `resolve` in the log.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from spark_kafka_sink.exactly_once.rules import Commit, Done, Look, Read, Stop, 
 
 
 class Resolution(Enum):
-    """How to resolve a batch that is prepared, once everything is committed that can be.
+    """How to resolve a prepared batch after every transaction that can be committed is committed.
 
     RECOVER: change nothing else.
-    ACCEPT_LOSS: the batch is complete without what is not committed.
-    REPLAY: the query's next run writes again what is aborted, if its rows are proved the same.
+    ACCEPT_LOSS: complete the batch without the transactions that are not committed.
+    REPLAY: the query's next run writes the aborted rows again, if they are proved to be the same.
     """
 
     RECOVER = "recover"
@@ -28,7 +28,7 @@ class Resolution(Enum):
 
 
 class Refusal(Enum):
-    """Why nothing is done."""
+    """The reason why nothing is done."""
 
     NO_RECORD = "the commit log has no record of it"
     MOVED_ON = "the commit log is at another batch"
@@ -37,14 +37,14 @@ class Refusal(Enum):
     CLOSED = "nothing is prepared"
     TO_BE_REPLAYED = "the next run writes the lost rows again"
     UNRESOLVED = "some of its transactions are not committed: --accept-loss or --replay"
-    UNKNOWN = "it is not proved that what is not committed was aborted, so writing it again could double rows: --accept-loss"
-    PARTITION_UNKNOWN = "it is not known which of Spark's partitions the transactions are of: --accept-loss"
-    PREPARED = "the batch is prepared, and is to be committed: recover"
+    UNKNOWN = "not all uncommitted transactions are proved to be aborted, so a replay could duplicate rows: --accept-loss"
+    PARTITION_UNKNOWN = "the Spark partitions of the transactions are unknown: --accept-loss"
+    PREPARED = "the batch is prepared and must be committed: recover"
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """An end without a change. transactional_ids: what is not committed, for UNRESOLVED, UNKNOWN and PARTITION_UNKNOWN."""
+    """An end without a change. transactional_ids: the uncommitted ones, for UNRESOLVED, UNKNOWN and PARTITION_UNKNOWN."""
 
     refusal: Refusal
     transactional_ids: tuple[str, ...] = ()
@@ -61,9 +61,8 @@ NOTHING_TO_RESOLVE = {
 def resolve(view: View, resolution: Resolution) -> Read | Commit | Write | Refused:
     """Returns the next step towards an end of the last record's batch.
 
-    Everything is committed that can be; `resolution` is for the rest. So where all are committed, or all are aborted, the record
-    says that, whatever `resolution` is.
-    The view is of that batch, with no transactions of its own.
+    Every transaction that can be committed is committed; `resolution` is for the rest. If all are committed, or all are aborted,
+    the record says so, whatever `resolution` is. The view is of that batch and has no transactions of its own.
     """
     if not view.read:
         return Read()
@@ -81,7 +80,7 @@ def resolve(view: View, resolution: Resolution) -> Read | Commit | Write | Refus
 
 
 def _unresolved(view: View, last: CommitRecord, resolution: Resolution) -> Write | Refused:
-    """Not all are committed, not all aborted, and the record is still the last."""
+    """Handles a batch of which not all transactions are committed and not all are aborted; its record is still the last."""
     outcomes = {each: (view.outcomes or {}).get(each, Outcome.UNKNOWN) for each in (h.transactional_id for h in last.to_commit)}
     missing = tuple(each for each, outcome in outcomes.items() if outcome is not Outcome.COMMITTED)
     committed = (*last.committed, *(each for each in outcomes if each not in missing))
@@ -102,10 +101,10 @@ def batch_to_abort(last: CommitRecord | None) -> int:
 
 
 def abort(view: View) -> Read | Look | Write | Done | Refused:
-    """Returns the next step towards aborting all open transactions of a failed batch job, or of a query that does not run.
+    """Returns the next step towards aborting all open transactions of a failed batch job, or of a query that is not running.
 
-    They are in the log before any is aborted, so that a commit() that still runs does not prepare one of them: it stops. The view
-    is of `batch_to_abort`; for a job of batch 0, with the transactions that its tasks told of.
+    They are logged before any is aborted, so that a commit() that is still running stops instead of preparing one of them. The
+    view is of `batch_to_abort`; for a job it is of batch 0, with the transactions that its tasks reported.
     """
     if not view.read:
         return Read()
@@ -126,7 +125,7 @@ def abort(view: View) -> Read | Look | Write | Done | Refused:
     new = tuple(each for each in found if key(each.handle) not in logged)
     if not new:
         return Done(tuple(each.handle for each in found))
-    # What the log says of the last batch still holds, for a commit of it again.
+    # What the log says about the last batch still holds if its commit is repeated.
     ids = tuple(each.handle.transactional_id for each in new)
     if last is None:
         return Write(State.CLOSED, new, 0, aborted=ids)

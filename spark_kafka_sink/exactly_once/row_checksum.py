@@ -1,4 +1,4 @@
-"""A checksum of a task's rows: equal rows in equal order give the same, whatever Arrow batches they come in."""
+"""A checksum of a task's rows: equal rows in equal order give the same value, however they are split into Arrow batches."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _NULL = -1
 
 
 class RowChecksum:
-    """CRC-32C of the rows' values, their lengths and their nulls, column by column and topic by topic.
+    """CRC-32C of the rows' values, lengths and nulls, column by column and topic by topic.
 
-    Each is a stream of bytes of its own, which goes on from one batch to the next. Rows of two topics may change places with
-    each other, as they do in Kafka. 100 bytes a row take about 0.015 us.
+    Each is a separate stream of bytes that continues from batch to batch. Rows of two topics may be interleaved differently, as
+    in Kafka. A row of 100 bytes takes about 0.015 us.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class RowChecksum:
 
     @property
     def value(self) -> int:
-        """The checksum of all that was added, as an unsigned 32-bit number."""
+        """Returns the checksum of all added rows, as an unsigned 32-bit number."""
         return crc32c(repr(sorted(self._streams.items())).encode())
 
     def _column(self, path: tuple[str, ...], column: pa.Array) -> None:
@@ -60,7 +60,7 @@ class RowChecksum:
         self._lengths(path, lengths.rows.astype(np.int32))
         if lengths.longest <= 0:
             return
-        # A null may have bytes behind it, which are nobody's.
+        # A null may have bytes, which are not data.
         filled = column.fill_null(scalar_of_bytes(b"", column.type)) if column.null_count else column
         offsets = offsets_of(filled)
         data = filled.buffers()[2]
@@ -74,7 +74,7 @@ class RowChecksum:
         self._column((*path, "elements"), column.flatten())
 
     def _fixed_column(self, path: tuple[str, ...], column: pa.Array) -> None:
-        """Numbers, dates, decimals and the like: as text where Arrow has no bytes of a fixed width for them."""
+        """Adds numbers, dates, decimals and the like, as text if Arrow has no fixed-width bytes for them."""
         self._lengths(path, _validity(column))
         values = column.drop_null()
         if pa.types.is_null(values.type) or not len(values):
@@ -88,7 +88,7 @@ class RowChecksum:
         self._bytes((*path, "lengths"), lengths)
 
     def _bytes(self, path: tuple[str, ...], data: Any) -> None:
-        if memoryview(data).nbytes:  # a stream without bytes is none: a batch without rows changes nothing
+        if memoryview(data).nbytes:  # an empty stream is not counted, so a batch without rows changes nothing
             self._streams[path] = crc32c(data, self._streams.get(path, 0))
 
 

@@ -1,7 +1,7 @@
-"""The next step of commit(): every rule of the protocol in one pure function, from what is known to one step.
+"""The rules of commit() as one pure function that returns the next step from what is known.
 
-Execution carries the steps out. It starts over from nothing when it loses its claim to the log, or does not know what became of
-something that it wrote. Tests walk through every order of events of two drivers that do so (tests/exactly_once/model).
+Execution carries out the steps. It starts over when it loses its claim to the log, or when the outcome of a write is unknown.
+Tests explore every order of events of two concurrent drivers (tests/exactly_once/model).
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTr
 from spark_kafka_sink.exactly_once.proof import Outcome, TransactionDescription
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle, covers
 
-# The share of the transactions' time that is kept for the commit. A commit itself takes no longer (`commit_timeout_ms`), so one
-# that begins ends while its transactions live: it cannot find some of them timed out when it has committed others.
+# The fraction of the transaction timeout that is reserved for the commit. A commit takes no longer (`commit_timeout_ms`), so it
+# ends before its transactions time out: it cannot find some of them aborted after it has committed others.
 #
-# Half of it is for the record, which must be in the log while the other half is left, or nothing is committed. So however slow
-# the log is, nearly two minutes of 15 are left for EndTxn, where a coordinator's fail-over takes half a minute.
+# Half of it is for writing the record. If the record is not in the log by then, nothing is committed. However slow the log is,
+# nearly two of 15 minutes are left for EndTxn; a coordinator's fail-over takes half a minute.
 _SHARE_OF_COMMIT: Final = 4
-# Longer than that nobody waits for a commit.
+# Upper limit of a commit's duration.
 _MAX_COMMIT_MS: Final = 300_000
 
 
 def commit_timeout_ms(transaction_timeout_ms: int) -> int:
-    """Returns how long a commit may take, and how much of its transactions' time must be left when it begins."""
+    """Returns how long a commit may take, which is also the transaction time that must be left when it begins, in ms."""
     return min(transaction_timeout_ms // _SHARE_OF_COMMIT, _MAX_COMMIT_MS)
 
 
@@ -34,29 +34,33 @@ class Reason(Enum):
     """Why a query stops."""
 
     BEHIND = "the commit log is ahead: another driver runs this query, or its checkpoint was rolled back"
-    OTHER_ROWS = "the batch had another number of rows before: two drivers run on copies of one checkpoint, or it was rolled back"
-    OTHER_TOPICS = "the batch was written to other topics: another query has this checkpoint, or another sink this query's id"
-    UNFINISHED = "the batch before is not complete in the commit log"
+    OTHER_ROWS = (
+        "the batch had a different number of rows before: two drivers use copies of one checkpoint, or it was rolled back"
+    )
+    OTHER_TOPICS = (
+        "the batch was written to different topics: another query uses this checkpoint, or another sink this query's id"
+    )
+    UNFINISHED = "the previous batch is not complete in the commit log"
     GAP = "batches are missing in the commit log"
-    NO_RECORD = "the commit log knows nothing of this query, which has committed batches before"
-    CLOSED = "the run was aborted from outside, and its transactions with it"
-    UNRESOLVED = "of the transactions of the batch some are not proved to be committed, and not all are proved to be aborted"
-    NOT_REPLAYED = "the rows that were written again are not proved to be those that were lost"
+    NO_RECORD = "the commit log has no record of this query, which has committed batches before"
+    CLOSED = "the run and its transactions were aborted by an operator"
+    UNRESOLVED = "some transactions of the batch are not proved to be committed, and not all are proved to be aborted"
+    NOT_REPLAYED = "the replayed rows are not proved to be the lost ones"
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Claim the log (InitProducerId on this query's id there), and then read it."""
+    """A step: claim the log (InitProducerId on this query's id there), then read it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Describe the batch's own transactions, and list all that are open under the query's ids."""
+    """A step: describe the batch's own transactions, and list all open transactions under the query's ids."""
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Write this to the log; its record id is the writer's to choose."""
+    """A step: write this to the log. The writer chooses the record id."""
 
     state: State
     transactions: tuple[PreparedTransaction, ...]
@@ -67,21 +71,21 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """EndTxn(commit) for each; their outcomes are to be learned."""
+    """A step: send EndTxn(commit) for each transaction and note the outcomes."""
 
     handles: tuple[TransactionHandle, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The batch is complete. EndTxn(abort) for each that is left; what it answers does not matter."""
+    """An end: the batch is complete. EndTxn(abort) is sent for each leftover; the responses do not matter."""
 
     leftovers: tuple[TransactionHandle, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """The batch is not complete, and cannot be with its own transactions: abort those and fail; written again, it can be."""
+    """An end: the batch cannot be completed with its own transactions. Abort them and fail, so that it is written again."""
 
     leftovers: tuple[TransactionHandle, ...]
     ended: tuple[TransactionHandle, ...]  # no longer open, or too old
@@ -89,7 +93,7 @@ class GiveUp:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Fail; going on would lose or double rows, and the same batch would stop again. `leftovers` are aborted first."""
+    """An end: fail, because continuing would lose or duplicate rows. A retry stops again. `leftovers` are aborted first."""
 
     reason: Reason
     leftovers: tuple[TransactionHandle, ...]
@@ -100,12 +104,12 @@ Step = Read | Look | Write | Commit | Done | GiveUp | Stop
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The knowledge that a commit of one batch has.
+    """The knowledge of a commit about one batch.
 
-    own: the batch's transactions, as its tasks have told. start: the batch at which the log may begin (commit.log.start).
-    last: the query's last record, once `read`. described, listed: what Look found, None before.
-    outcomes: what became of `last.to_commit`, by transactional id, None before. reread: the log still ended the same when it was
-    claimed and read again after that, or after Look.
+    own: the batch's transactions as reported by its tasks. start: the batch at which the log may begin (commit.log.start).
+    last: the query's last record, once `read`. described, listed: the findings of Look; None before.
+    outcomes: the outcomes of `last.to_commit` by transactional id; None before. reread: whether the log still had the same end
+    when it was claimed and read again after that, or after Look.
     """
 
     batch: int
@@ -128,11 +132,11 @@ class View:
         return tuple(each.handle for each in self.own)
 
     def begun(self) -> View:
-        """Nothing is known: at first, and when the claim is lost or it is unknown what became of a record that was written."""
+        """Returns the view with nothing known: at the start, after a lost claim, and after a write with an unknown outcome."""
         return View(self.batch, self.own, self.start)
 
     def with_read(self, last: CommitRecord | None) -> View:
-        """The log was claimed, and read after that. What was found out meanwhile counts if nobody wrote since."""
+        """Returns the view after the log was claimed and read. Earlier findings stay valid if no other writer wrote since."""
         is_same = self.read and _record_id(last) == _record_id(self.last)
         if is_same and (self.outcomes is not None or self.described is not None):
             return replace(self, reread=True)
@@ -147,14 +151,17 @@ class View:
         return replace(self, outcomes=outcomes)
 
     def with_written(self, record: CommitRecord) -> View:
-        """The log ends with it: its own EndTxn answered NONE. What was listed before `prepared` may be ended after `complete`;
-        of a batch that is written again everything is looked at again."""
+        """Returns the view after `record` was committed as the log's end.
+
+        Transactions listed before `prepared` may be ended after `complete`. For a batch that is written again, everything is
+        examined again.
+        """
         listed = self.listed if record.state in (State.PREPARED, State.COMPLETE) else None
         return replace(self.begun(), read=True, last=record, listed=listed)
 
 
 def decide(view: View) -> Step:
-    """The next step. The same view always gives the same."""
+    """Returns the next step. Equal views give equal steps."""
     if not view.read:
         return Read()
     last = view.last
@@ -168,7 +175,7 @@ def decide(view: View) -> Step:
 
 
 def _later_batch(view: View, last: CommitRecord) -> Step:
-    """Even commit.log.start leaves no transactions behind that somebody was promised to see."""
+    """Decides about a batch after the last record's. Even commit.log.start does not abandon transactions that were prepared."""
     is_next = view.batch == last.batch + 1
     if view.batch == view.start and last.state not in (State.PREPARED, State.REPLAY):
         return _new_batch(view)
@@ -198,7 +205,7 @@ def _topics(transactions: tuple[PreparedTransaction, ...]) -> set[str]:
 
 
 def _are_apart(some: set[str], others: set[str]) -> bool:
-    """Rows that are not deterministic may have some other topic when they are written again, a whole other query has others."""
+    """Returns whether no topic is common: non-deterministic rows may change some topics, a different query has all others."""
     return bool(some) and bool(others) and some.isdisjoint(others)
 
 
@@ -209,12 +216,12 @@ def _new_batch(view: View) -> Step:
 
 
 def _prepare(view: View, chosen: tuple[PreparedTransaction, ...], kept: tuple[PreparedTransaction, ...]) -> Step:
-    """`chosen` are to be committed; `kept` are committed already."""
+    """Prepares the batch. `chosen` will be committed; `kept` are already committed."""
     if view.described is None or view.listed is None:
         return Look()
     ended = tuple(each.handle for each in chosen if not _is_open(each.handle, view))
     if ended and not view.reread:
-        return Read()  # who ended them may have committed the batch with others
+        return Read()  # whoever ended them may have committed the batch with others
     if ended:
         return GiveUp(_leftovers(view), ended)
     transactions = (*kept, *chosen)
@@ -223,11 +230,11 @@ def _prepare(view: View, chosen: tuple[PreparedTransaction, ...], kept: tuple[Pr
 
 
 def _is_open(handle: TransactionHandle, view: View) -> bool:
-    """Whether it is open by the coordinator's word, and for long enough.
+    """Returns whether the coordinator reports the transaction as open, with enough time left.
 
-    With transactions of version 1 an abort leaves the epoch as it is, and a task that has not noticed it begins the transaction
-    again with the next partition that it writes to. What was written before is gone then, and the coordinator does not know those
-    partitions any more.
+    With transaction version 1 an abort does not change the epoch, and a task that has not noticed it starts the transaction again
+    with the next partition that it writes to. The earlier rows are then lost, and the coordinator no longer knows their
+    partitions.
     """
     assert view.described is not None
     said = view.described.get(handle.transactional_id)
@@ -239,7 +246,7 @@ def _is_open(handle: TransactionHandle, view: View) -> bool:
 
 
 def ms_to_prepare(view: View, write: Write) -> int | None:
-    """Returns how many ms after Look a record that says `prepared` may take; None where nothing in it can time out."""
+    """Returns how many ms after Look writing a `prepared` record may take; None if nothing in it can time out."""
     kept = set(write.committed)
     ids = [each.handle.transactional_id for each in write.transactions if each.handle.transactional_id not in kept]
     described = [said for each in ids if (said := (view.described or {}).get(each)) is not None]
@@ -248,7 +255,7 @@ def ms_to_prepare(view: View, write: Write) -> int | None:
 
 
 def roll_forward(view: View, last: CommitRecord) -> Read | Write | Commit | Stop:
-    """Commit what a prepared record lists, whoever wrote it."""
+    """Commits the transactions of a prepared record, even if another driver wrote it."""
     if view.outcomes is None:
         return Commit(last.to_commit)
     outcomes = {each.transactional_id: view.outcomes.get(each.transactional_id, Outcome.UNKNOWN) for each in last.to_commit}
@@ -265,10 +272,10 @@ def roll_forward(view: View, last: CommitRecord) -> Read | Write | Commit | Stop
 
 
 def _replayed(view: View, last: CommitRecord) -> Step:
-    """Replays the rest of a batch that was committed in part; the rows of every task must be those of the first time."""
+    """Replays the rest of a partly committed batch. Every task must write the same rows as the first time."""
     before = {each.spark_partition: each for each in last.transactions}
     again = {each.spark_partition: each for each in view.own}
-    is_told_apart = len(before) == len(last.transactions)  # it is not where partitions are unknown
+    is_told_apart = len(before) == len(last.transactions)  # not if partitions are unknown
     if not is_told_apart or sorted(map(_content, view.own)) != sorted(map(_content, last.transactions)):
         return _stop(view, Reason.NOT_REPLAYED)
     lost = [where for where, each in before.items() if each.handle.transactional_id in last.aborted]
@@ -281,8 +288,8 @@ def _content(transaction: PreparedTransaction) -> tuple[int, int, int]:
 
 
 def _leftovers(view: View) -> tuple[TransactionHandle, ...]:
-    """Returns what is open for nothing: own ones that the record does not ask for, and when the batch is complete what was listed
-    before it was prepared. Nobody can prepare any of those any more: all that could are of this batch or of one before."""
+    """Returns the abandoned transactions: own ones that the record does not list and, if the batch is complete, those listed
+    before it was prepared. None of them can still be prepared, because all belong to this batch or to an earlier one."""
     found = view.own_handles
     if view.last is None or view.last.batch != view.batch:
         return found
@@ -293,12 +300,12 @@ def _leftovers(view: View) -> tuple[TransactionHandle, ...]:
 
 
 def key(handle: TransactionHandle) -> tuple[str, int, int]:
-    """Returns the key of one transaction. What brokers list says less than its handle does."""
+    """Returns the key of one transaction. A listing of the brokers has fewer fields than a handle."""
     return handle.transactional_id, handle.producer_id, handle.epoch
 
 
 def asked_for(record: CommitRecord) -> frozenset[tuple[str, int, int]]:
-    """Keys of the transactions that a record wants committed, whether they are or not. Nobody else may abort them."""
+    """Returns the keys of the transactions that a record commits, whether done or not. No one may abort them."""
     if record.state in (State.ABORTED, State.CLOSED):
         return frozenset()
     return frozenset(_keys(record.handles) - _keys(record.aborted_handles))

@@ -49,7 +49,7 @@ ONGOING: Final = "Ongoing"
 _NO_QUERY: Final = "00000000-0000-0000-0000-000000000000"
 _DESCRIBED_AT_ONCE: Final = 1000
 
-# With v5 a coordinator takes a transaction for one of version 2; v4 came with Kafka 3.8, and is v3 with one more error code.
+# With v5 a coordinator treats a transaction as version 2. v4 came with Kafka 3.8 and is v3 with one more error code.
 END_TXN_OF_VERSION_1: Final = END_TXN.limited_to(0, 4)
 END_TXN_OF_VERSION_2: Final = END_TXN.limited_to(5, 5)
 
@@ -66,10 +66,11 @@ class Ended:
     """The outcome of an attempt to end a transaction.
 
     Attributes:
-        outcome: what is proved.
-        code, error: the last error, as number and by Kafka's name, or why no answer came (code None); 0 and "" for no error.
-        producer_id, epoch: with version 2 those of the producer's next transaction, else -1.
-        asked_again: an earlier EndTxn of the same was lost on its way, and may still arrive.
+        outcome: The proved outcome.
+        code, error: The last error as Kafka's number and name, or the reason for a missing response (code None); 0 and "" if
+            there was no error.
+        producer_id, epoch: With version 2, those of the producer's next transaction; otherwise -1.
+        asked_again: Whether an earlier EndTxn of this transaction was lost in transit and may still arrive.
     """
 
     outcome: Outcome
@@ -84,24 +85,24 @@ _PROVED: Final[Mapping[Proof, Outcome]] = {Proof.COMMITTED: Outcome.COMMITTED, P
 
 
 class TransactionClient:
-    """Repeats requests that fail for a while (coordinators that move or load, markers on their way, lost connections).
+    """Retries requests after transient failures (coordinators that move or load, markers in progress, lost connections).
 
-    It does so until the deadline, which is on time.monotonic's clock. BrokerError names the id, AuthorizationError the ACL too.
+    It retries until the deadline, which is on time.monotonic's clock. BrokerError names the id; AuthorizationError also the ACL.
     """
 
     def __init__(self, client: ClusterClient) -> None:
         self._client = client
 
     def transaction_version(self, deadline: float) -> int:
-        """Returns the version of transactions that begin now: 2 where the cluster has finalized it, else 1."""
+        """Returns the version of new transactions: 2 if the cluster has finalized it, otherwise 1."""
         return 2 if self._client.finalized_feature(FEATURE, deadline) >= 2 else 1
 
     def check_brokers(self, deadline: float) -> None:
-        """Raises UnsupportedVersionError for a broker that is too old, or does not verify transactions.
+        """Raises UnsupportedVersionError if a broker is too old or does not verify transactions.
 
-        Where transaction version 2 is finalized, every broker is new enough and epochs do what verification does for version 1. A
-        broker that does not answer is passed over, as is one that does not let this client see its settings: tasks look at each
-        broker that they write to.
+        If transaction version 2 is finalized, every broker is new enough, and epochs replace the verification of version 1. A
+        broker that does not respond, or does not let this client read its settings, is skipped: tasks check each broker that they
+        write to.
         """
         if self._client.finalized_feature(FEATURE, deadline) >= 2:
             return
@@ -125,7 +126,7 @@ class TransactionClient:
     # Described and listed
 
     def describe(self, ids: Collection[str], deadline: float) -> dict[str, TransactionDescription]:
-        """Returns what coordinators know of these ids, without those that they do not know."""
+        """Returns the coordinators' descriptions of these ids; unknown ids are left out."""
         replies = CoordinatorRounds(self._client, _describe, deadline).run(ids)
         for each, reply in replies.items():
             if reply.code not in (ErrorCode.NONE, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND):
@@ -133,14 +134,14 @@ class TransactionClient:
         return {each: reply.value for each, reply in replies.items() if reply.value is not None}
 
     def list_open(self, prefix: str, deadline: float, *, example: str = "") -> list[str]:
-        """Returns every id that begins with `prefix` and has an Ongoing transaction, on all brokers: never a part of them.
+        """Returns every id that begins with `prefix` and has an Ongoing transaction. All brokers must respond.
 
-        One whose coordinator moves meanwhile may be missing. Raises AuthorizationError if the client may not describe such ids.
+        An id whose coordinator moves meanwhile may be missing. Raises AuthorizationError if the client may not describe such ids.
 
-        example: an id of this kind whose coordinator may be known already; by default one that no query has.
+        example: an id of this kind whose coordinator may already be known; by default an id that no query has.
         """
-        # Kafka leaves out what the client may not describe, and does not say so. To find a coordinator it needs the same right.
-        # Nobody is granted this id alone, and the error's ACL is about the whole prefix.
+        # Kafka silently omits ids that the client may not describe. Finding a coordinator requires the same right.
+        # The error's ACL is about the whole prefix, not this id alone.
         self._client.coordinators([example or f"{prefix}{_NO_QUERY}.log"], deadline)
         waiting = ResponseWaiter(deadline, BACKOFF)
         while True:
@@ -151,7 +152,7 @@ class TransactionClient:
             waiting.again()
 
     def open_handles(self, ids: TransactionalIds, deadline: float) -> tuple[TransactionHandle, ...]:
-        """Returns handles of all open transactions of this query's tasks; `records` is 0, because nobody knows the number."""
+        """Returns handles of all open transactions of this query's tasks; `records` is 0, because the number is unknown."""
         # After a claim, the coordinator of the commit log's id is known.
         listed = [each for each in self.list_open(ids.start, deadline, example=ids.commit_log) if ids.owns(each)]
         version = self.transaction_version(deadline)
@@ -163,9 +164,9 @@ class TransactionClient:
         )
 
     def _list_once(self, prefix: str, waiting: ResponseWaiter, deadline: float) -> list[str] | None:
-        """Returns None unless all brokers have answered: an id may move from one that fails to one that has answered before."""
+        """Returns None unless all brokers responded: an id may move from a failed broker to one that responded before."""
         brokers = self._client.brokers(deadline)
-        # Filtered on this side: only 4.1 has a pattern, a regular expression of RE2.
+        # Filtered here, because only Kafka 4.1 supports a pattern (an RE2 regular expression).
         request = ListTransactionsRequest(state_filters=[ONGOING])
         questions = [ClusterRequest(node_id, LIST_TRANSACTIONS, request) for node_id in brokers]
         found: list[str] | None = []
@@ -193,7 +194,7 @@ class TransactionClient:
             return True
         facts = error_facts(answer.error_code)
         if not facts.retriable:
-            said = facts.name if answer.error_code else f"it knows no state {', '.join(answer.unknown_state_filters)}"
+            said = facts.name if answer.error_code else f"it does not know the state {', '.join(answer.unknown_state_filters)}"
             raise self._client.rights.error(f"{name}: {said}", LIST_TRANSACTIONS.key, answer.error_code, prefix)
         waiting.note(name, facts.name)
         return False
@@ -201,9 +202,9 @@ class TransactionClient:
     # Begun and ended
 
     def init_producer_id(self, transactional_id: str, timeout_ms: int, deadline: float) -> tuple[int, int]:
-        """Returns a producer id and epoch for the next transaction; fences who had the id, and aborts what that one left open.
+        """Returns a producer id and epoch for the next transaction. Fences the previous owner and aborts its open transaction.
 
-        Raises OptionError where timeout_ms (transaction.timeout.ms) is over the brokers' limit.
+        Raises OptionError if timeout_ms (transaction.timeout.ms) exceeds the brokers' limit.
         """
 
         def ask(node_id: int, ids: Sequence[str]) -> Iterable[CoordinatorRequest[InitProducerIdResponse]]:
@@ -217,8 +218,8 @@ class TransactionClient:
         reply = CoordinatorRounds(self._client, ask, deadline).run([transactional_id])[transactional_id]
         if reply.code == ErrorCode.INVALID_TRANSACTION_TIMEOUT:
             raise OptionError(
-                f"option transaction.timeout.ms: {timeout_ms:,} ms is more than the brokers' transaction.max.timeout.ms allows"
-                " (15 minutes, unless it is set)",
+                f"option transaction.timeout.ms: {timeout_ms:,} ms exceeds the brokers' transaction.max.timeout.ms, which"
+                " defaults to 15 minutes",
                 option="transaction.timeout.ms",
                 transactional_id=transactional_id,
             )
@@ -229,19 +230,21 @@ class TransactionClient:
     def end(
         self, handles: Iterable[TransactionHandle], committed: bool, deadline: float, batch: int | None = None
     ) -> dict[str, Ended]:
-        """Sends EndTxn for each, pipelined, always in the version that the transaction's own asks for; may be repeated.
+        """Sends EndTxn for each transaction, pipelined, in the request version that its transaction version requires.
+
+        The call may be repeated.
 
         Args:
-            handles: the transactions.
-            committed: whether to commit them, not to abort them.
-            deadline: on time.monotonic's clock.
-            batch: the number of the batch that they make visible, for failpoints; None for all others.
+            handles: The transactions.
+            committed: Whether to commit them; otherwise they are aborted.
+            deadline: On time.monotonic's clock.
+            batch: Number of the batch that they make visible, for failpoints; None for all others.
 
         Returns:
-            What the answers prove of each; UNKNOWN also where the deadline passed.
+            The proved outcome of each transaction; UNKNOWN also if the deadline passed.
 
         Raises:
-            AuthorizationError: the client may not end one of them, after all others were tried, or may not find its coordinator.
+            AuthorizationError: The client may not end one of them (all others were tried) or may not find its coordinator.
         """
         by_id = {handle.transactional_id: handle for handle in handles}
 
@@ -259,9 +262,9 @@ class TransactionClient:
         return ended | {each: Ended(Outcome.UNKNOWN, None, said) for each, said in late.items()}
 
     def commit(self, handles: Iterable[TransactionHandle], deadline: float, batch: int = -1) -> dict[str, Ended]:
-        """Commits the transactions of a batch: `end`, and where its answers prove nothing what DescribeTransactions proves.
+        """Commits the transactions of a batch with `end`, and uses DescribeTransactions if the responses prove nothing.
 
-        What is still open is ended again; raises DeadlineError where it stays so. See `proof_of`.
+        Transactions that are still open are ended again. Raises DeadlineError if one stays open. See `proof_of`.
         """
         by_id = {handle.transactional_id: handle for handle in handles}
         waiting = ResponseWaiter(deadline, BACKOFF)
@@ -277,7 +280,7 @@ class TransactionClient:
     def _commit_once(
         self, by_id: Mapping[str, TransactionHandle], deadline: float, batch: int
     ) -> tuple[dict[str, Ended], list[str]]:
-        """Returns also the ids of those that are proved to be open."""
+        """Commits once. Also returns the ids of the transactions that are proved to be open."""
         ended = self.end(by_id.values(), True, deadline, batch)
         unknown = [each for each, end in ended.items() if end.outcome is Outcome.UNKNOWN]
         described = self.describe(unknown, deadline) if unknown else {}
@@ -323,7 +326,7 @@ def _end(node_id: int, handle: TransactionHandle, committed: bool, batch: int | 
     api = END_TXN_OF_VERSION_2 if handle.transaction_version >= 2 else END_TXN_OF_VERSION_1
 
     def body(version: int) -> EndTxnRequest:
-        """Is called when the connection is about to send it."""
+        """Returns the request; called when the connection is about to send it."""
         if batch is not None:
             failpoints.reach("end.before", batch)
         return request

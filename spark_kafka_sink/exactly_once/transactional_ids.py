@@ -1,4 +1,4 @@
-"""The transactional ids of one query or batch job, `prefix.query.token.slot`, and which of them a task may use."""
+"""The transactional ids of a query or batch job, `prefix.query.token.slot`, and their assignment to tasks."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from spark_kafka_sink.exactly_once.commit_record import CommitRecord
 
 _LOG: Final = "log"
 MAX_QUERIES: Final = 64
-"""Queries and jobs that a worker remembers. A forgotten one that comes back gets a new token, so no id is ever used twice."""
+"""Number of queries and jobs that a worker remembers. A forgotten one gets a new token, so no id is ever used twice."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionalIds:
-    """Names the ids of one query or job.
+    """The ids of one query or job.
 
     Attributes:
         prefix: transactional.id.prefix, on which ACLs are granted.
-        query_id: Spark's id of the query, or a job's; it has no dot in it.
+        query_id: Spark's id of the query, or the id of a job. It contains no dot.
     """
 
     prefix: str
@@ -29,12 +29,12 @@ class TransactionalIds:
 
     @property
     def start(self) -> str:
-        """The common prefix of all ids of the query."""
+        """Returns the common prefix of all ids of the query."""
         return f"{self.prefix}.{self.query_id}."
 
     @property
     def commit_log(self) -> str:
-        """The id under which this query's records are written to the commit log."""
+        """Returns the id that writes this query's records to the commit log."""
         return self.start + _LOG
 
     def for_slot(self, token: str, slot: int) -> str:
@@ -42,7 +42,7 @@ class TransactionalIds:
         return f"{self.start}{token}.{slot}"
 
     def owns(self, transactional_id: str) -> bool:
-        """Returns whether the id is one of this query's tasks: not another query's, nor the one of the commit log."""
+        """Returns whether the id belongs to a task of this query, and is not the one of the commit log."""
         rest = transactional_id.removeprefix(self.start)
         token, dot, slot = rest.partition(".")
         return rest != transactional_id and bool(dot) and _is_hexadecimal(token) and slot.isascii() and slot.isdecimal()
@@ -53,7 +53,7 @@ def _is_hexadecimal(text: str) -> bool:
 
 
 def foreign_prefix(prefix: str, record: CommitRecord) -> str | None:
-    """Returns the prefix of a record's transactional ids if it is another one than `prefix`, else None.
+    """Returns the prefix of a record's transactional ids if it differs from `prefix`, otherwise None.
 
     A claim on the log under `prefix` does not fence a driver with another prefix, so nothing may be written under it.
     """
@@ -62,18 +62,18 @@ def foreign_prefix(prefix: str, record: CommitRecord) -> str | None:
     return next((each.rpartition(f".{record.query_id}.")[0] for each in foreign), None)
 
 
-# Slots: ids that only this process ever uses, and no two attempts of a batch
+# Slots: ids that only this process uses, and that no two attempts of a batch share
 
 
 @dataclass(slots=True)
 class _Worker:
-    """This process as one query sees it: its random token, and the last batch that used each slot."""
+    """The state of this process for one query: its random token, and the last batch that used each slot."""
 
     token: str = field(default_factory=lambda: os.urandom(8).hex())
     batches: list[int] = field(default_factory=list)
 
     def take(self, batch: int) -> int:
-        """Returns a slot whose last batch is over: Spark begins a batch only after the commit of the one before.
+        """Returns a slot whose last batch is over: Spark begins a batch only after the previous one is committed.
 
         Attempts of the same batch never share a slot, because either attempt's transaction may be the one that is committed.
         """
@@ -86,9 +86,9 @@ class _Worker:
 
 
 class Slots:
-    """Gives the tasks of this process their transactional ids.
+    """Assigns transactional ids to the tasks of this process.
 
-    Processes: pyspark.daemon forks workers, and a child must not go on with its parent's tokens. Threads: any may call.
+    Processes: pyspark.daemon forks workers, and a child must not reuse its parent's tokens. Threads: any thread may call.
     """
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class Slots:
     def take(self, ids: TransactionalIds, batch: int) -> str:
         """Returns a transactional id for one attempt to write a part of the batch."""
         if self._pid != os.getpid():
-            self._reset()  # forked by something that knows no register_at_fork
+            self._reset()  # forked without calling the hooks of register_at_fork
         with self._lock:
             worker = self._workers.setdefault(ids, _Worker())
             self._workers.move_to_end(ids)
@@ -113,4 +113,4 @@ class Slots:
 
 
 slots = Slots()
-"""The one of this process."""
+"""The instance of this process."""

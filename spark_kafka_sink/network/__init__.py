@@ -1,1 +1,1 @@
-"""Sockets: a selector, frames, channels and the wake-up of a waiting thread. Knows no message and no cluster."""
+"""Sockets: a selector, frames, channels and the wakeup of a waiting thread. It knows no messages and no cluster."""

@@ -1,4 +1,4 @@
-"""One connection's bytes. Plain TCP here; TLS is another Channel with a handshake of its own."""
+"""The bytes of one connection. This module has plain TCP; TLS is another Channel with its own handshake."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from selectors import EVENT_READ, EVENT_WRITE
 from typing import Any, Final, Protocol, Self, TypeAlias
 
 SYSTEM_DEFAULT: Final = -1
-"""A socket buffer size that leaves the choice to the system."""
+"""A socket buffer size that the operating system chooses."""
 
 _IN_PROGRESS: Final = (0, errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EINTR)
 
@@ -20,7 +20,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A resolved address: an `AF_` constant, and (host, port) for IPv4 or (host, port, flow, scope) for IPv6."""
+    """A resolved address. family: an `AF_` constant. sockaddr: (host, port) for IPv4, (host, port, flow, scope) for IPv6."""
 
     family: int
     sockaddr: Any
@@ -31,79 +31,79 @@ class Address:
 
 
 def resolve(host: str, port: int) -> list[Address]:
-    """Returns all addresses of a host, IPv4 first as in Java by default: brokers that listen on one family listen on that.
+    """Returns all addresses of a host, IPv4 first, as in Java by default. Brokers that listen on one family listen on IPv4.
 
-    Waits for the system's resolver, which has timeouts of its own. Raises OSError if there is no address.
+    It blocks on the system's resolver, which has its own timeouts. Raises OSError if there is no address.
     """
     check_port(port)
-    if "\0" in host:  # the system would look up what is before it
-        raise OSError(f"{host!r} is no host name")
+    if "\0" in host:  # the system would look up only the part before it
+        raise OSError(f"{host!r} is not a valid host name")
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except UnicodeError as error:
-        raise OSError(f"{host!r} is no host name: {error}") from error
+        raise OSError(f"{host!r} is not a valid host name: {error}") from error
     addresses = dict.fromkeys(Address(family, sockaddr) for family, _, _, _, sockaddr in found)
     return sorted(addresses, key=lambda address: address.family != socket.AF_INET)
 
 
 def check_port(port: int) -> None:
-    """Raises OSError for what is no port. Brokers tell theirs as 32 bits, of which the system would take some."""
+    """Raises OSError for an invalid port. Brokers send ports as 32 bits, and the system would accept some invalid ones."""
     if not 0 <= port < 65_536:
-        raise OSError(f"{port} is no port")
+        raise OSError(f"{port} is not a valid port")
 
 
 class Channel(Protocol):
-    """A connection that never blocks. Owned by the thread that polls its selector.
+    """A non-blocking connection, owned by the thread that polls its selector.
 
-    Failures are OSError. A failure that the same settings meet again, such as a wrong certificate, is AuthenticationError.
+    Failures raise OSError. Those that would recur with the same settings, such as a wrong certificate, raise AuthenticationError.
     """
 
     @property
     def peer(self) -> str:
-        """host:port of the far end, for error texts; known before it is connected, and after it is closed."""
+        """The host:port of the far end, for error messages. It is known before connecting and after closing."""
 
     @property
     def read_needs(self) -> int:
-        """EVENT_READ or EVENT_WRITE: the event after which `recv_into` can go on. TLS may have to write before it can read."""
+        """The event after which `recv_into` can continue: EVENT_READ or EVENT_WRITE. TLS may have to write before it can read."""
 
     @property
     def write_needs(self) -> int:
-        """EVENT_READ or EVENT_WRITE: the event after which `send` can go on. TLS may have to read before it can write."""
+        """The event after which `send` can continue: EVENT_READ or EVENT_WRITE. TLS may have to read before it can write."""
 
     @property
     def interest(self) -> int:
-        """EVENT_READ or EVENT_WRITE or both: what `handshake` waits for."""
+        """The events that `handshake` waits for: EVENT_READ, EVENT_WRITE or both."""
 
     def fileno(self) -> int: ...
 
     def finish_connect(self) -> bool:
-        """Whether the TCP connection is made. Raises OSError when it cannot be."""
+        """Returns whether the TCP connection is established. Raises OSError if it cannot be."""
 
     def handshake(self) -> bool:
-        """One step of what comes before the first frame; whether it is done."""
+        """Performs one step of the handshake. Returns whether it is complete, so that frames can follow."""
 
     def recv_into(self, buffer: memoryview) -> int | None:
-        """The number of bytes read, 0 at the end of the stream, None when there are none yet."""
+        """Returns the number of bytes read, 0 at the end of the stream, or None if there are none yet."""
 
     def send(self, buffers: Sequence[Buffer]) -> int:
-        """The number of bytes taken from the buffers' beginning, 0 when none can be taken now. At most 1,024 buffers.
+        """Sends at most 1,024 buffers. Returns the number of bytes taken from their beginning, or 0 if none can be taken now.
 
-        After a 0 the next call must begin with the same bytes.
+        After a 0, the next call must begin with the same bytes.
         """
 
     def has_buffered_bytes(self) -> bool:
-        """Whether bytes to read are held here where the selector cannot see them (decrypted ones)."""
+        """Returns whether bytes to read are buffered here (decrypted ones), which the selector cannot see."""
 
     def detach(self) -> socket.socket:
-        """Returns the socket, which the caller closes from now on: TLS starts on it after this channel's handshake."""
+        """Returns the socket, which the caller must close from now on. TLS starts on it after this channel's handshake."""
 
     def close(self) -> None: ...
 
 
 class PlainChannel:
-    """A TCP socket as it is."""
+    """A plain TCP socket."""
 
-    # Attributes of the class: the selector reads them for each event, and a property would be a call.
+    # Class attributes, because the selector reads them for each event and a property would be a call.
     read_needs: int = EVENT_READ
     write_needs: int = EVENT_WRITE
 
@@ -116,10 +116,10 @@ class PlainChannel:
 
     @classmethod
     def connect(cls, address: Address, *, send_buffer: int = SYSTEM_DEFAULT, receive_buffer: int = SYSTEM_DEFAULT) -> Self:
-        """Begin to connect. Buffer sizes in bytes. Raises OSError when it fails at once."""
+        """Starts to connect. Buffer sizes are in bytes. Raises OSError if it fails at once."""
         sock = socket.socket(address.family, socket.SOCK_STREAM)
         try:
-            # Before connect: the window that TCP offers is settled by then.
+            # Before connect, because connecting fixes the window that TCP offers.
             for option, size in ((socket.SO_SNDBUF, send_buffer), (socket.SO_RCVBUF, receive_buffer)):
                 if size != SYSTEM_DEFAULT:
                     sock.setsockopt(socket.SOL_SOCKET, option, size)
@@ -149,8 +149,8 @@ class PlainChannel:
             if error.errno == errno.ENOTCONN:
                 return False
             raise
-        # Connecting to a port of the ephemeral range where nobody listens can, by TCP's simultaneous open, meet itself; the
-        # broker that is about to start there could then not bind.
+        # A connection to an ephemeral port where nothing listens can connect to itself (TCP's simultaneous open). A broker that
+        # is about to start there could then not bind.
         if peer == self._socket.getsockname():
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         return True

@@ -1,4 +1,4 @@
-"""Kafka's frames: four bytes of size, then as many bytes of message. Sizes are checked before memory is taken for them."""
+"""Kafka's frames: a size of four bytes, then a message of that size. Sizes are checked before memory is allocated."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from spark_kafka_sink.errors import AuthenticationError, ProtocolError, UsageErr
 from spark_kafka_sink.network.channel import Buffer
 
 MAX_BUFFERS_PER_SEND: Final = 1024
-"""IOV_MAX on Linux and macOS: sendmsg refuses more with EMSGSIZE."""
+"""IOV_MAX of Linux and macOS. With more buffers, sendmsg fails with EMSGSIZE."""
 
 MAX_FRAME_SIZE: Final = 2**31 - 1
 
 FIRST_PIECE: Final = 64 * 1024
-"""Bytes that a frame takes when its size has come. Most frames are smaller; one that announces 100 MB takes no more than this."""
+"""The most bytes allocated when a frame's size is known, even if it announces 100 MB. Most frames are smaller."""
 
 GROWTH: Final = 4
-"""How often the bytes that have come a larger frame's memory may be: what is copied on the way is a third of the frame."""
+"""The factor by which a larger frame's memory grows. In total, this copies a third of the frame."""
 
 TURN: Final = 1024 * 1024
-"""Bytes of one frame after which other connections have their turn."""
+"""The number of bytes of one frame after which other connections get their turn."""
 
 _SIZE: Final = struct.Struct(">i")
 
 _TLS_ALERT: Final = b"\x15\x03"
 
-# What other protocols' first four bytes are: the usual mistakes when a port is not a Kafka listener of this kind.
+# The first bytes of other protocols, which show the usual mistakes about ports.
 _STRANGERS: Final = (
-    (b"HTTP", "an HTTP server answers there"),
-    (_TLS_ALERT, "a TLS listener answers there with an alert, and this connection is not encrypted"),
+    (b"HTTP", "an HTTP server listens there"),
+    (_TLS_ALERT, "a TLS listener answered with an alert, because this connection is not encrypted"),
     (
         b"\x16\x03",
-        "the other end speaks TLS, and this connection is not encrypted: it needs security.protocol=PLAINTEXT or SASL_PLAINTEXT, "
+        "the other end speaks TLS, but this connection is not encrypted: it needs security.protocol=PLAINTEXT or SASL_PLAINTEXT, "
         "or a listener with TLS",
     ),
-    (b"SSH-", "an SSH server answers there"),
+    (b"SSH-", "an SSH server listens there"),
     (b"GET ", "the other end speaks HTTP"),
     (b"POST", "the other end speaks HTTP"),
     (b"HEAD", "the other end speaks HTTP"),
@@ -44,10 +44,10 @@ _STRANGERS: Final = (
 
 
 class FrameReader:
-    """Takes one connection's bytes as they come and gives whole frames. `peer` is host:port, for error texts.
+    """Reads one connection's bytes and returns whole frames. `peer` is host:port, for error messages.
 
-    Memory grows with the bytes that come, whatever size was announced. `max_size` may be changed between frames.
-    `of_broker`: whether a broker sends them.
+    Memory grows with the received bytes, not with the announced size. `max_size` may be changed between frames.
+    `of_broker`: whether the far end is a broker.
     """
 
     def __init__(self, max_size: int, peer: str, *, of_broker: bool = False) -> None:
@@ -65,21 +65,26 @@ class FrameReader:
 
     @property
     def in_frame(self) -> bool:
-        """Whether a frame has begun and not ended."""
+        """Whether a frame has begun but not ended."""
         return self._frame is not None or len(self._unread) < _SIZE.size
 
     @property
     def progress(self) -> str:
-        """Returns how much of the frame is here, for error texts."""
+        """The received part of the frame, for error messages."""
         if self._frame is None:
             return f"{_SIZE.size - len(self._unread)} of a size's {_SIZE.size} bytes"
         return f"{len(self._frame) - len(self._unread):,} of a frame's {self._frame_size:,} bytes"
 
     def read(self, recv_into: Callable[[memoryview], int | None]) -> memoryview | None:
-        """The next frame without its size, or None when it is not here yet or when it is another connection's turn.
+        """Returns the next frame without its size, or None if it is incomplete or another connection has its turn.
 
-        `recv_into` is a channel's. Raises ProtocolError for a size that is out of range, AuthenticationError if the first bytes
-        of a broker are those of TLS, EOFError at the end of the stream.
+        Args:
+            recv_into: the channel's method.
+
+        Raises:
+            ProtocolError: the size is out of range.
+            AuthenticationError: the first bytes from a broker are TLS.
+            EOFError: the stream has ended.
         """
         while True:
             count = recv_into(self._unread)
@@ -112,20 +117,20 @@ class FrameReader:
 
     def _checked_size(self) -> int:
         size: int = _SIZE.unpack(self._size)[0]
-        # Java takes a size of 0, which SASL without Kafka's own headers used; no message of Kafka's is empty.
+        # Java accepts a size of 0, which SASL without Kafka's headers used. No Kafka message is empty.
         if 0 < size <= self.max_size:
             return size
         start = bytes(self._size)
-        # A TLS server answers a request that is not encrypted with an alert. Later in a conversation it is no proof.
+        # A TLS server answers an unencrypted request with an alert. Later on, these bytes prove nothing.
         if self._of_broker and start.startswith(_TLS_ALERT) and self.bytes_read == _SIZE.size:
             raise AuthenticationError(
-                f"broker {self._peer} speaks TLS, and this connection is not encrypted: it answered with a TLS alert. "
+                f"broker {self._peer} speaks TLS, but this connection is not encrypted: it answered with a TLS alert. "
                 "Set security.protocol=SSL or SASL_SSL, or use the port of a listener without TLS",
                 broker=self._peer,
             )
         hint = next((hint for prefix, hint in _STRANGERS if start.startswith(prefix)), None)
         raise ProtocolError(
-            f"{self._peer} sent a frame of {size:,} bytes where 1 to {self.max_size:,} are possible"
+            f"{self._peer} sent a frame of {size:,} bytes, but the size must be 1 to {self.max_size:,}"
             + (f": {hint}" if hint else f" (first bytes {start!r})"),
             peer=self._peer,
             size=size,
@@ -133,17 +138,17 @@ class FrameReader:
 
 
 class FrameWriter:
-    """One frame on its way out: its size and the message's buffers, which are sent from where they are.
+    """An outgoing frame: its size and the message's buffers, which are sent without copying them.
 
-    The buffers, memoryviews of single bytes among them, belong to the frame until it `is_done` or its connection is closed.
-    `announced`: the size that the frame says it has, where that is not what it has; only a test's broker cuts frames so.
+    The buffers must not change until the frame `is_done` or its connection is closed. Memoryviews must be of single bytes.
+    `announced`: a size to announce instead of the real one, with which a test's broker truncates frames.
     """
 
     def __init__(self, buffers: Sequence[Buffer], announced: int | None = None) -> None:
         views = list(filter(len, buffers))
         size = sum(map(len, views))
         if size > MAX_FRAME_SIZE:
-            raise UsageError(f"a message of {size:,} bytes does not fit in a frame, which takes {MAX_FRAME_SIZE:,}")
+            raise UsageError(f"a message of {size:,} bytes does not fit in a frame, which holds at most {MAX_FRAME_SIZE:,}")
         self._views: list[Buffer] = [_SIZE.pack(size if announced is None else announced), *views]
         self._next = 0
         self.size = self._left = size + _SIZE.size  # the frame's own four bytes included
@@ -157,7 +162,7 @@ class FrameWriter:
         return self._left == 0
 
     def write(self, send: Callable[[Sequence[Buffer]], int]) -> bool:
-        """Give the channel's `send` what it takes; whether all is sent. Each buffer is passed over once."""
+        """Passes the buffers to the channel's `send`. Returns whether all are sent. It goes over each buffer once."""
         while self._left:
             sent = send(self._views[self._next : self._next + MAX_BUFFERS_PER_SEND])
             if not sent:

@@ -1,4 +1,4 @@
-"""A connection as its selector sees it: channel, state, the frames it reads and writes; and the counts of what went over it."""
+"""A connection as its selector sees it: channel, state, incoming and outgoing frames, and traffic counts."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from spark_kafka_sink.network.frames import FrameReader, FrameWriter
 
 @dataclass(slots=True)
 class ConnectionCounts:
-    """One connection's. reads, writes: system calls' worth of bytes; requests, responses: whole ones. Sizes are bytes with
-    the frame's own four, as Java's NetworkSend and NetworkReceive count them."""
+    """The counts of one connection.
+
+    reads, writes: system calls that moved bytes. requests, responses: complete ones. Sizes are in bytes and include the frame's
+    own four, as in Java's NetworkSend and NetworkReceive.
+    """
 
     reads: int = 0
     received_bytes: int = 0
@@ -27,9 +30,9 @@ class ConnectionCounts:
 
 @dataclass(slots=True)
 class NetworkCounts:
-    """polls: looks at the sockets, in which `waited_ns` were spent waiting and `busy_ns` reading and writing.
+    """The counts of all connections. waited_ns, busy_ns: the time spent waiting, and reading and writing, in all polls.
 
-    answers: with the ms that they told to wait, mostly 0. connections: by id, those over which something went.
+    answers: responses that contain a throttle time, mostly 0. connections: connections with traffic, by id.
     """
 
     polls: int = 0
@@ -49,20 +52,20 @@ class NetworkCounts:
         return counts
 
     def throttled(self, throttle_ms: int) -> None:
-        """What an answer told."""
+        """Counts a response's throttle time."""
         self.answers += 1
         self.throttled_ms += throttle_ms
         self.longest_throttle_ms = max(self.longest_throttle_ms, throttle_ms)
 
     def read(self, connection_id: int, size: int, *, whole: bool) -> None:
-        """So many bytes came; `whole`: and with them a response's last."""
+        """Counts `size` received bytes. `whole`: they complete a response."""
         counts = self.of(connection_id)
         counts.reads += size > 0
         counts.received_bytes += size
         counts.responses += whole
 
     def wrote(self, connection_id: int, size: int, frame_size: int) -> None:
-        """So many bytes went; `frame_size` is that of the request whose last they were, or 0."""
+        """Counts `size` sent bytes. `frame_size`: the size of the request that they complete, or 0."""
         counts = self.of(connection_id)
         counts.writes += size > 0
         counts.sent_bytes += size
@@ -73,7 +76,7 @@ class NetworkCounts:
 
 
 class ChannelState(Enum):
-    """CONNECTING: TCP. HANDSHAKING: what the channel needs before frames (TLS). READY: frames."""
+    """States of a channel. CONNECTING: TCP connects. HANDSHAKING: TLS and the like before frames. READY: frames flow."""
 
     CONNECTING = auto()
     HANDSHAKING = auto()
@@ -81,10 +84,10 @@ class ChannelState(Enum):
 
 
 class KafkaChannel:
-    """Java's KafkaChannel: bytes and frames of one connection, on the selector's thread.
+    """The bytes and frames of one connection, on the selector's thread (Java's KafkaChannel).
 
-    events: those that the system reports now. overheard: whether bytes came or it ended while it was muted. writer: the frame on
-    its way, if any.
+    events: the events that the system reports now. overheard: whether bytes or the end arrived while it was muted. writer: the
+    frame being sent, if any.
     """
 
     def __init__(self, connection_id: int, channel: Channel, max_frame_size: int, now_ms: int, state: ChannelState) -> None:
@@ -95,7 +98,7 @@ class KafkaChannel:
         self.overheard = False
         self.last_active_ms = now_ms
         self.events = 0
-        # A connection that is still being made is a client's.
+        # Only a client's connection is still being established here.
         self.reader = FrameReader(max_frame_size, channel.peer, of_broker=state is ChannelState.CONNECTING)
         self.writer: FrameWriter | None = None
 
@@ -104,14 +107,14 @@ class KafkaChannel:
             return EVENT_WRITE
         if self.state is ChannelState.HANDSHAKING:
             return self.channel.interest
-        # A muted one is listened to, as before, until something comes: mostly it is unmuted first, and the system need not be
-        # told twice for each request (a fifth of a broker's rate with 50 busy connections).
+        # A muted connection stays registered until something arrives. Usually it is unmuted first, which saves two system calls
+        # per request (a fifth of a broker's throughput with 50 busy connections).
         is_listened_to = not self.muted or (bool(self.events & EVENT_READ) and not self.overheard)
         channel = self.channel
         return (channel.read_needs if is_listened_to else 0) | (channel.write_needs if self.writer is not None else 0)
 
     def prepare(self) -> bool:
-        """Goes on towards READY. Returns whether it has just been reached."""
+        """Continues towards READY. Returns whether it has just become READY."""
         if self.state is ChannelState.CONNECTING and self.channel.finish_connect():
             self.state = ChannelState.HANDSHAKING
         if self.state is ChannelState.HANDSHAKING and self.channel.handshake():
@@ -120,7 +123,7 @@ class KafkaChannel:
         return False
 
     def write(self, counts: NetworkCounts) -> bool:
-        """Returns whether a frame has just been sent whole."""
+        """Sends what can be sent now. Returns whether this completed a frame."""
         writer = self.writer
         if writer is None:
             return False
@@ -132,14 +135,14 @@ class KafkaChannel:
         return whole
 
     def read(self, counts: NetworkCounts) -> memoryview | None:
-        """Returns a frame that has just become whole."""
+        """Reads what can be read now. Returns a frame if this completed one."""
         before = self.reader.bytes_read
         frame = self.reader.read(self.channel.recv_into)
         counts.read(self.connection_id, self.reader.bytes_read - before, whole=frame is not None)
         return frame
 
     def cut_off(self) -> str:
-        """Returns in words what the end of the stream means here."""
+        """Returns a description of the end of the stream."""
         if self.state is not ChannelState.READY:
             return "it closed the connection during the handshake"
         if self.reader.in_frame:

@@ -1,8 +1,8 @@
 """Proxies between this client and its brokers: SOCKS5 (RFC 1928, RFC 1929) and HTTP CONNECT (RFC 9110, section 9.3.6).
 
-What is said to a proxy is a generator without sockets: it yields a `Turn`, and is sent the bytes that were asked for.
-`ProxiedChannel` carries the bytes. It never reads past the end of a proxy's answer, so what comes after that is the broker's,
-also for a TLS handshake that takes over the socket.
+A dialogue with a proxy is a generator without sockets: it yields a `Turn` and receives the bytes that the turn requests.
+`ProxiedChannel` transfers the bytes. It never reads past the end of a proxy's answer, so all later bytes come from the broker,
+even if a TLS handshake takes over the socket.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from spark_kafka_sink.secret import Secret, is_reference
 SCHEMES: Final = ("socks5", "socks5h", "http")
 
 MAX_HEADER_BYTES: Final = 16_384
-"""Bytes of status line and headers that an HTTP proxy may answer. Squid's are under 1 KB."""
+"""The maximum size of an HTTP proxy's status line and headers. Squid's are under 1 KB."""
 
 _SOCKS_REPLIES: Final = {
     1: "general failure",
@@ -52,11 +52,11 @@ NO_ACCEPTABLE_METHOD: Final = 0xFF
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """A proxy, and who we are there. Owned by the thread that connects. `str` shows neither user nor password.
+    """A proxy and the login for it. Owned by the thread that connects. `str` shows neither user nor password.
 
     Attributes:
-        scheme: "socks5" (a broker's name is resolved here), "socks5h" or "http" (the proxy resolves it).
-        password: None for no login at all.
+        scheme: "socks5" (broker names are resolved here), "socks5h" or "http" (the proxy resolves them).
+        password: None for no login.
     """
 
     scheme: str
@@ -70,17 +70,17 @@ class Proxy:
         return f"{self.scheme}://{_host_and_port(self.host, self.port)}"
 
     def resolve(self, host: str, port: int) -> Sequence[Address]:
-        """Returns the addresses to connect to for a broker: those of the proxy. Raises OSError if it has none."""
+        """Returns the proxy's addresses, to connect to instead of a broker's. Raises OSError if it has none."""
         try:
             return resolve(self.host, self.port)
         except OSError as error:
-            raise OSError(f"the name of the proxy {self} does not resolve: {error.strerror or error}") from error
+            raise OSError(f"could not resolve the host name of the proxy {self}: {error.strerror or error}") from error
 
     def target(self, host: str, port: int) -> _Target:
-        """Returns what to ask the proxy for. Raises OSError for a host or port that is none, or a host that does not resolve."""
+        """Returns the target to request from the proxy. Raises OSError for an invalid host or port, or an unresolvable host."""
         check_port(port)
         try:
-            # Without the zone of an IPv6 address: it means nothing to another machine, and may be any text, line ends too.
+            # Without the zone of an IPv6 address, which means nothing to another machine and may hold any text, even line ends.
             return _Target(ipaddress.ip_address(ipaddress.ip_address(host).packed), port)
         except ValueError:
             pass
@@ -95,7 +95,7 @@ class Proxy:
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """A broker as a proxy is told of it: an address, or a name in ASCII."""
+    """The broker to request from a proxy: an address, or a name in ASCII."""
 
     host: ipaddress.IPv4Address | ipaddress.IPv6Address | bytes
     port: int
@@ -115,9 +115,9 @@ class _Target:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One exchange with a proxy: what to send, then how many bytes to read; None reads to the end of HTTP's headers."""
+    """One exchange with a proxy: bytes to send, then a number of bytes to read. None reads to the end of the HTTP headers."""
 
-    send: bytes = field(repr=False)  # a login, perhaps
+    send: bytes = field(repr=False)  # may hold a login
     read: int | None
 
 
@@ -125,16 +125,17 @@ Dialogue: TypeAlias = Generator[Turn, bytes, None]
 
 
 def parse_proxy(url: str | Secret) -> Proxy:
-    """Returns the proxy that a URL names: scheme://[user:password@]host:port, with user and password percent-encoded.
+    """Parses a proxy URL: scheme://[user:password@]host:port, with user and password percent-encoded.
 
-    References in a secret are read now. What they stand for in user and password is not encoded: it is taken as it is.
+    References in a secret are resolved now. Their values in user and password are taken as they are, without percent-decoding.
 
-    Raises OptionError, which never shows a user or password.
+    Raises:
+        OptionError: the URL is not valid. The message never shows a user or password.
     """
     secret = url if isinstance(url, Secret) else Secret(url, None)
     if is_reference(secret.unresolved()):
         secret = Secret(secret.reveal(), None)
-    # References hold slashes and colons, and so may what they stand for. Signs that no URL has stand for them meanwhile.
+    # References and their values may hold slashes and colons, so characters that no URL has replace them during the parsing.
     references: dict[str, str] = {}
 
     def sign_of(match: re.Match[str]) -> str:
@@ -156,23 +157,23 @@ def parse_proxy(url: str | Secret) -> Proxy:
     if scheme not in SCHEMES or not parts.netloc:
         _refuse_url(f"the URL must begin with one of {', '.join(f'{name}://' for name in SCHEMES)}")
     if not host or not port:
-        # What was taken for the host may be a part of a password that has @ or / in it.
+        # The apparent host may be part of a password that contains @ or /.
         example = f"{scheme}://user:password@host:{1080 if scheme != 'http' else 3128}"
         _refuse_url(f"the URL must name a host and a port; write {example} with @ : / in the password as %40 %3A %2F")
     if parts.path not in ("", "/") or parts.query or parts.fragment:
         _refuse_url("nothing may follow the port; write @ : / in a user or password as %40 %3A %2F")
     user, password = read(unquote(parts.username or "")), read(unquote(parts.password or ""))
     if password and not user:
-        _refuse_url("there is a password without a user")
+        _refuse_url("the URL has a password but no user")
     if scheme == "http" and ":" in user:
-        _refuse_url("a user of an HTTP proxy cannot hold a colon")
+        _refuse_url("the user of an HTTP proxy must not contain a colon")
     if scheme != "http" and max(len(_bytes(user)), len(_bytes(password))) > 255:
-        _refuse_url("SOCKS5 takes at most 255 bytes for user and for password")
+        _refuse_url("SOCKS5 allows at most 255 bytes each for user and password")
     return Proxy(scheme, host, port, user, password if user else None)
 
 
 def _bytes(text: str) -> bytes:
-    # A lone surrogate, which no UTF-8 has, makes a wrong password, and no UnicodeEncodeError with the password in its repr.
+    # A lone surrogate, which is not valid UTF-8, makes a wrong password instead of a UnicodeEncodeError that shows the password.
     return text.encode(errors="surrogatepass")
 
 
@@ -182,12 +183,12 @@ def _refuse_url(text: str) -> NoReturn:
 
 
 def proxied(channel: PlainChannel, proxy: Proxy, host: str, port: int) -> ProxiedChannel:
-    """Returns a channel to a broker through a proxy, which takes over a channel to one of `Proxy.resolve`'s addresses.
+    """Returns a channel to a broker through a proxy. It takes over a channel to one of `Proxy.resolve`'s addresses.
 
-    Its handshake asks the proxy to connect to the broker. When that is done, the channel is a plain one.
+    Its handshake asks the proxy to connect to the broker. After that, it is a plain channel.
 
     Raises:
-        OSError: `host` is not a host name, or it does not resolve here (socks5).
+        OSError: `host` is not a valid host name, or it does not resolve here (socks5).
     """
     try:
         target = proxy.target(host, port)
@@ -199,7 +200,7 @@ def proxied(channel: PlainChannel, proxy: Proxy, host: str, port: int) -> Proxie
 
 
 class ProxiedChannel(PlainChannel):
-    """A TCP socket to a proxy, and after the handshake to a broker. Owned by the thread that polls its selector."""
+    """A TCP socket to a proxy and, after the handshake, to a broker. Owned by the thread that polls its selector."""
 
     def __init__(self, channel: PlainChannel, dialogue: Dialogue, peer: str) -> None:
         super().__init__(channel.detach(), peer)
@@ -216,13 +217,13 @@ class ProxiedChannel(PlainChannel):
         try:
             return super().finish_connect()
         except OSError as error:
-            raise OSError(error.errno, f"the proxy cannot be reached: {error.strerror or error}") from error
+            raise OSError(error.errno, f"could not reach the proxy: {error.strerror or error}") from error
 
     def handshake(self) -> bool:
-        """Goes on with what is said to the proxy. Returns whether it has connected to the broker.
+        """Continues the dialogue with the proxy. Returns whether the proxy has connected to the broker.
 
         Raises:
-            AuthenticationError: the proxy refuses, and would refuse again.
+            AuthenticationError: the proxy refused, and would refuse again.
             OSError: the proxy cannot connect to the broker now, or closed the connection.
         """
         while (turn := self._turn) is not None:
@@ -238,11 +239,11 @@ class ProxiedChannel(PlainChannel):
         return True
 
     def _read(self, turn: Turn) -> bool:
-        """Reads what `turn` asks for, and no byte more. Returns whether all of it is here."""
+        """Reads exactly the bytes that `turn` requests. Returns whether all have arrived."""
         while turn.read is None or len(self._answer) < turn.read:
             wanted = turn.read - len(self._answer) if turn.read is not None else MAX_HEADER_BYTES + 1 - len(self._answer)
             try:
-                # The end of HTTP's headers is only known once it is there: look first, then take no more than that.
+                # The end of the HTTP headers is unknown until it arrives: peek first, then read no further.
                 seen = self._socket.recv(wanted, socket.MSG_PEEK if turn.read is None else 0)
                 if turn.read is None and seen:
                     end = _END_OF_HEADERS.search(bytes(self._answer) + seen)
@@ -260,7 +261,7 @@ class ProxiedChannel(PlainChannel):
 
 
 def _socks_dialogue(proxy: Proxy, target: _Target, broker: tuple[str, int]) -> Dialogue:
-    """Says what RFC 1928 wants to hear. Both methods are offered where there is a user, and the proxy chooses."""
+    """Runs the SOCKS5 dialogue of RFC 1928. If there is a user, it offers both methods and the proxy chooses."""
     methods = b"\x00\x02" if proxy.password is not None else b"\x00"
     answer = yield Turn(b"\x05" + bytes([len(methods)]) + methods, 2)
     _check_socks(proxy, broker, answer)
@@ -286,7 +287,7 @@ def _socks_dialogue(proxy: Proxy, target: _Target, broker: tuple[str, int]) -> D
         if code in _SOCKS_FOR_GOOD:
             _refuse(proxy, broker, f"answered: {text}{_names_here(proxy, code)}")
         raise OSError(f"the proxy answered: {text}")
-    # The address that the proxy connected from is read, so that it is not taken for the broker's bytes.
+    # The address that the proxy connects from is read too, or it would be taken for the broker's bytes.
     answer = yield Turn(b"", 2)
     if (length := {1: 4, 3: None, 4: 16}.get(answer[1], 0)) == 0:
         _refuse(proxy, broker, f"answered an address of the unknown type {answer[1]}")
@@ -305,7 +306,7 @@ def _check_socks(proxy: Proxy, broker: tuple[str, int], answer: bytes) -> None:
 
 
 def _http_dialogue(proxy: Proxy, target: _Target, broker: tuple[str, int]) -> Dialogue:
-    """Asks for a tunnel, with Basic authentication (RFC 7617) where there is a user."""
+    """Requests a tunnel, with Basic authentication (RFC 7617) if there is a user."""
     address = target.for_http()
     lines = [b"CONNECT %b HTTP/1.1" % address, b"Host: " + address]
     if proxy.password is not None:
@@ -331,11 +332,11 @@ def _http_dialogue(proxy: Proxy, target: _Target, broker: tuple[str, int]) -> Di
 
 
 def _login_hint(proxy: Proxy, code: int, answer: bytes) -> str:
-    if code not in (401, 407):  # tinyproxy says 401 to a wrong password
+    if code not in (401, 407):  # tinyproxy answers 401 to a wrong password
         return ""
     schemes = [scheme.decode() for scheme in _SCHEME_ASKED_FOR.findall(answer)]
     if schemes and "basic" not in (scheme.lower() for scheme in schemes):
-        return f". It asks for {' or '.join(schemes)}, and only Basic is supported"
+        return f". It requires {' or '.join(schemes)}, but only Basic is supported"
     if proxy.password is None:
         return ". Write proxy.url as http://user:password@host:port"
     return ". Check the user and password of proxy.url"
@@ -353,11 +354,11 @@ def _host_and_port(host: str, port: int) -> str:
 
 
 def _name(host: str) -> bytes:
-    """Returns a host name as a proxy takes it. Brokers tell their names, so one must not be able to add a header."""
+    """Returns a host name as sent to a proxy. The name comes from a broker, so it must not be able to add a header."""
     try:
         name = host.encode("idna")
     except UnicodeError:
         name = b""
     if not _HOST_NAME.fullmatch(name):
-        raise OSError(f"{host!r} is not a host name")
+        raise OSError(f"{host!r} is not a valid host name")
     return name

@@ -1,4 +1,4 @@
-"""The loop over sockets: connects, writes frames, reads frames, and says once per poll what happened."""
+"""The loop over sockets: connects, writes and reads frames, and reports events once per poll."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spark_kafka_sink.network.frames import FrameWriter
 from spark_kafka_sink.network.kafka_channel import ChannelState, KafkaChannel, NetworkCounts
 
 NEVER = -1
-"""A `max_idle_ms` that closes nothing."""
+"""A `max_idle_ms` that never closes idle connections."""
 
 
 def monotonic_ms() -> int:
@@ -23,13 +23,13 @@ def monotonic_ms() -> int:
 
 
 class Wakeup:
-    """A pair of sockets by which other threads end the waiting thread's wait.
+    """A pair of sockets with which other threads wake a waiting thread.
 
-    `wakeup()` may be called from any thread, also after `close()`; everything else belongs to the waiting thread.
+    `wakeup()` may be called from any thread, even after `close()`. Everything else belongs to the waiting thread.
     """
 
     def __init__(self, ends: tuple[socket.socket, socket.socket] | None = None) -> None:
-        """ends: the receiver and the sender, which this takes over; a new pair by default."""
+        """Creates a wakeup. `ends`: the receiver and the sender to take over; a new pair by default."""
         self._receiver, self._sender = ends or socket.socketpair()
         self._receiver.setblocking(False)
         self._sender.setblocking(False)
@@ -39,28 +39,28 @@ class Wakeup:
         return self._receiver.fileno()
 
     def wakeup(self) -> None:
-        """One system call at most until the wait has ended, however many threads call."""
+        """Wakes the thread, with at most one system call until it is awake, however many threads call."""
         if self._signalled:
             return
         self._signalled = True
         try:
             self._sender.send(b"\0")
         except BlockingIOError:
-            pass  # full of signals that nobody has seen yet: the wait ends by those
+            pass  # full of unread signals, which end the wait
         except OSError:
             if self._receiver.fileno() >= 0:  # close() ends the receiver first
                 self._signalled = False
                 raise
-            # Closed: nobody waits any more.
+            # Closed: no thread waits any more.
 
     def drain(self) -> None:
-        """Forget the signals so far. The caller looks at what it was woken for afterwards, never before."""
+        """Clears the signals so far. The caller must look for its work afterwards, never before."""
         try:
             while len(self._receiver.recv(4096)) == 4096:
                 pass
         except BlockingIOError:
-            pass  # empty: all of them were read, or there was none
-        # Only now: cleared before recv, a signal given in between would leave the flag set and the pair empty for good.
+            pass  # empty: all signals are read, or there were none
+        # Only now: if the flag were cleared before recv, a signal in between would leave it set and the pair empty forever.
         self._signalled = False
 
     def close(self) -> None:
@@ -70,7 +70,7 @@ class Wakeup:
 
 @dataclass(frozen=True, slots=True)
 class Disconnected:
-    """A connection that ended, and is closed. `idle`: by us, because nothing happened on it; no fault of the far end."""
+    """A closed connection. `idle`: this end closed it because it was idle, which is not an error of the far end."""
 
     connection_id: int
     error: PeerError
@@ -79,7 +79,7 @@ class Disconnected:
 
 @dataclass(slots=True)
 class PollResult:
-    """The events of one poll, each by connection id, in the order in which it is to be looked at."""
+    """The events of one poll by connection id, in the order to handle them."""
 
     sent: list[int] = field(default_factory=list)
     received: list[tuple[int, memoryview]] = field(default_factory=list)
@@ -88,10 +88,10 @@ class PollResult:
 
 
 class Selector:
-    """Java's Selector: many connections, each named by a number that the caller gives.
+    """Many connections, each with an id that the caller chooses (Java's Selector).
 
-    One thread owns it and everything in it; only `wakeup()` may be called from others. Connections that fail are closed here
-    and reported by the poll; those that the caller closes are not reported.
+    One thread owns it and everything in it. Other threads may call only `wakeup()` and `connection_count()`. A connection that
+    fails is closed and reported by the poll. One that the caller closes is not reported.
     """
 
     def __init__(self, *, max_frame_size: int, max_idle_ms: int = NEVER, clock: Callable[[], int] = monotonic_ms) -> None:
@@ -101,7 +101,7 @@ class Selector:
         self._selector = selectors.DefaultSelector()
         self._wakeup = Wakeup()
         self._selector.register(self._wakeup, EVENT_READ)
-        # Least recently active first: the one that may be idle for too long.
+        # The least recently active one is first, because it is the next to become idle for too long.
         self._channels: dict[int, KafkaChannel] = {}
         self._to_write: list[KafkaChannel] = []
         self._buffered: dict[int, KafkaChannel] = {}
@@ -110,26 +110,29 @@ class Selector:
     # Connections
 
     def register(self, connection_id: int, channel: Channel) -> None:
-        """Takes over a channel, connected or connecting, and reports it as connected when its handshake is done."""
+        """Takes over a connected or connecting channel. The poll reports it as connected after its handshake."""
         self._register(connection_id, channel, ChannelState.CONNECTING)
 
     def register_accepted(self, connection_id: int, channel: Channel) -> None:
-        """Takes over a channel of a listener's."""
+        """Takes over a channel that a listener accepted."""
         self._register(connection_id, channel, ChannelState.HANDSHAKING)
 
     def _register(self, connection_id: int, channel: Channel, state: ChannelState) -> None:
         if connection_id in self._channels:
-            raise UsageError(f"connection {connection_id} is there already")
+            raise UsageError(f"connection {connection_id} already exists")
         known = KafkaChannel(connection_id, channel, self._max_frame_size, self._clock(), state)
         known.events = known.wanted_events()
         self._selector.register(channel, known.events, known)
         self._channels[connection_id] = known
 
     def send(self, connection_id: int, buffers: Sequence[Buffer], *, announced: int | None = None) -> None:
-        """Begin to send a message in one frame, while the connection `can_send`. The buffers must stay as they are until
-        the poll reports it as sent or the connection is closed. `announced`: FrameWriter's."""
+        """Starts to send a message as one frame. The connection must be able to (`can_send`).
+
+        The buffers must not change until the poll reports the frame as sent or the connection is closed. `announced`: as in
+        FrameWriter.
+        """
         if not self.can_send(connection_id):
-            raise UsageError(f"connection {connection_id} cannot send now: it is not ready, or has a frame on its way")
+            raise UsageError(f"connection {connection_id} cannot send now: it is not ready or is still sending a frame")
         channel = self._channels[connection_id]
         channel.writer = FrameWriter(buffers, announced)
         self._touch(channel, self._clock())
@@ -140,7 +143,7 @@ class Selector:
         return channel is not None and channel.state is ChannelState.READY and channel.writer is None
 
     def mute(self, connection_id: int) -> None:
-        """Read nothing more from it until `unmute`; what is read so far is kept. Of no effect on one that is closed."""
+        """Stops reading from a connection until `unmute`. Bytes already read are kept. Does nothing if it is closed."""
         self._set_muted(connection_id, True)
 
     def unmute(self, connection_id: int) -> None:
@@ -155,13 +158,13 @@ class Selector:
         self._watch(channel)
 
     def limit_frames(self, connection_id: int, max_size: int) -> None:
-        """Take frames of at most `max_size` bytes from it, if it is there, instead of those that the selector takes."""
+        """Limits the frames of one connection to `max_size` bytes. Does nothing if it is closed."""
         channel = self._channels.get(connection_id)
         if channel is not None:
             channel.reader.max_size = max_size
 
     def close_connection(self, connection_id: int) -> None:
-        """Close it, if it is there, without a report. A frame on its way is dropped, its buffers are free afterwards."""
+        """Closes a connection without reporting it. A frame being sent is dropped, and its buffers are free afterwards."""
         channel = self._channels.pop(connection_id, None)
         if channel is None:
             return
@@ -173,15 +176,15 @@ class Selector:
         self.counts.closed += 1
 
     def wakeup(self) -> None:
-        """End the poll that runs now or comes next. From any thread."""
+        """Ends the current or the next poll. Any thread may call it."""
         self._wakeup.wakeup()
 
     def connection_count(self) -> int:
-        """Connections, those that are being made included. From any thread."""
+        """Returns the number of connections, including connecting ones. Any thread may call it."""
         return len(self._channels)
 
     def take_counts(self) -> NetworkCounts:
-        """Returns what was counted since the last time that this was asked."""
+        """Returns the counts since the last call."""
         counts, self.counts = self.counts, NetworkCounts()
         return counts
 
@@ -194,14 +197,14 @@ class Selector:
     # The loop
 
     def poll(self, timeout_ms: int) -> PollResult:
-        """Wait for something to happen, at most `timeout_ms`, and do what can be done without waiting.
+        """Waits for events for at most `timeout_ms`, and does all work that needs no waiting.
 
-        At most one frame is received per connection, so that one peer does not starve the others and a muted one stays quiet.
+        It receives at most one frame per connection, so that no peer starves the others and a muted one stays quiet.
         """
         result = PollResult()
         begun_ns = time.monotonic_ns()
-        # Frames given since the last poll are written without asking first whether they can be: mostly they can, and a request
-        # then costs one system call instead of four.
+        # Frames added since the last poll are written without asking the system first. Usually this works, and a request then
+        # costs one system call instead of four.
         new, self._to_write = self._to_write, []
         for channel in new:
             self._guarded(self._write, channel, result)
@@ -233,8 +236,8 @@ class Selector:
         if channel.state is not ChannelState.READY:
             self._guarded(self._prepare, channel, result)
             return
-        # Before writing: what a peer said before it closed the connection is still there to be read, and a write that needs a
-        # read (TLS) can go on after it.
+        # Read before write: bytes that a peer sent before it closed the connection can still be read, and a write that needs a
+        # read (TLS) can continue afterwards.
         io = channel.channel
         if events & io.read_needs:
             self._guarded(self._read, channel, result)
@@ -261,7 +264,7 @@ class Selector:
             result.sent.append(channel.connection_id)
 
     def _guarded(self, step: Callable[[KafkaChannel, PollResult], None], channel: KafkaChannel, result: PollResult) -> None:
-        """Do a step of a connection's; if it fails, the connection is closed and reported."""
+        """Performs a step of a connection. If it fails, the connection is closed and reported."""
         if self._channels.get(channel.connection_id) is not channel:
             return
         try:
@@ -280,7 +283,7 @@ class Selector:
         result.disconnected.append(Disconnected(channel.connection_id, error, idle))
 
     def _watch(self, channel: KafkaChannel) -> None:
-        """Tell the system what this connection waits for now, if that changed."""
+        """Updates the events that the system watches for this connection."""
         wanted = channel.wanted_events()
         if wanted == channel.events:
             return
@@ -314,9 +317,9 @@ class Selector:
         return max(0, min(timeout_ms, oldest.last_active_ms + self._max_idle_ms + 1 - self._clock()))
 
     def _close_idle(self, now_ms: int, result: PollResult) -> None:
-        # Longer than, not as long as: what was served in this very poll is never idle, so it is reported for one thing only.
+        # Strictly longer, so that a connection served in this poll is never idle and gets only one report.
         while (oldest := self._oldest()) is not None and (idle_ms := now_ms - oldest.last_active_ms) > self._max_idle_ms:
-            text = f"nothing happened on it for {idle_ms:,} ms (connections.max.idle.ms)"
+            text = f"it was idle for {idle_ms:,} ms (connections.max.idle.ms)"
             self._fail(oldest, _lost(oldest, text), result, idle=True)
 
 

@@ -1,4 +1,4 @@
-"""TLS over a TCP socket, for both ends: a non-blocking handshake, records out of many buffers, sessions that are resumed."""
+"""TLS over a TCP socket, for both ends: non-blocking handshakes, records from many buffers, and resumed sessions."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from spark_kafka_sink.network.channel import Buffer, Channel, PlainChannel
 from spark_kafka_sink.network.tls_failures import CertificateInfo, FarEnd, alert_of, broken, failure, is_no_tls
 
 JOINED: Final = 128 * 1024
-"""Bytes that one `SSLSocket.send` is given at most. Larger buffers are sent in such pieces, smaller ones are joined.
+"""The maximum number of bytes per `SSLSocket.send`. Larger buffers are split, smaller ones are joined.
 
-Measured as CPU per MB, AES-256-GCM, against one send for each buffer: 500 x (61 B + 2,000 B) 1.0 instead of 7.4 ms,
+CPU per MB with AES-256-GCM, compared with one send per buffer: 500 x (61 B + 2,000 B) 1.0 instead of 7.4 ms,
 1,000 x 100 B 2.5 instead of 36 ms, 64 x (100 B + 16,000 B) 0.5 instead of 0.75 ms, one buffer of 1 MiB 0.45 ms both ways.
-16 KiB, one record, costs 1.8 ms in the first case; from 64 KiB to 1 MiB there is no difference. Nor does it help to encrypt
-into memory (ssl.MemoryBIO) and send many records by one system call.
+Pieces of 16 KiB (one record) cost 1.8 ms in the first case. From 64 KiB to 1 MiB there is no difference. Encrypting into memory
+(ssl.MemoryBIO) to send many records with one system call does not help either.
 """
 
 MAX_SESSIONS: Final = 256
 
 _UNEXPECTED_MESSAGE: Final = bytes.fromhex("15 0303 0002 02 0a")
-"""A fatal alert as a record of its own."""
+"""A record that holds a fatal alert."""
 
 
 class TlsSessions:
-    """Sessions to resume, by broker. They belong to one SSLContext; any thread may use them.
+    """Sessions to resume, by broker. They belong to one SSLContext. Any thread may use them.
 
-    A session is used once (RFC 8446, appendix C.4). A server that cannot resume it therefore breaks one attempt at most.
+    A session is used once (RFC 8446, appendix C.4). So a server that cannot resume it breaks at most one attempt.
     """
 
     def __init__(self) -> None:
@@ -41,20 +41,20 @@ class TlsSessions:
         return self._sessions.pop((host, port), None)
 
     def put(self, host: str, port: int, session: ssl.SSLSession) -> None:
-        # Each step is one operation of a dict, so that threads need no lock, which a fork could copy while it is held.
+        # Each step is one dict operation, so threads need no lock, which a fork could copy while it is held.
         self._sessions[host, port] = session
         for oldest in list(self._sessions)[:-MAX_SESSIONS]:
             self._sessions.pop(oldest, None)
 
 
 class TlsChannel:
-    """A connection inside TLS. It starts on another channel's socket when that one's handshake is done.
+    """A TLS connection. It starts on another channel's socket after that channel's handshake.
 
-    Owned by the thread that polls its selector.
+    It belongs to the thread that polls its selector.
     """
 
     def __init__(self, below: Channel, context: ssl.SSLContext, far: FarEnd, sessions: TlsSessions | None = None) -> None:
-        """Takes over `below`, connected or connecting. The far end is a broker unless `far` names no host."""
+        """Takes over `below`, connected or connecting. The far end is a broker if `far` has a host."""
         self.peer = below.peer
         self.read_needs: int = EVENT_READ
         self.write_needs: int = EVENT_WRITE
@@ -87,7 +87,7 @@ class TlsChannel:
     # The handshake
 
     def handshake(self) -> bool:
-        """Goes on with the handshake. Raises AuthenticationError for what fails again with the same settings, else OSError."""
+        """Continues the handshake. Raises AuthenticationError for a failure that would recur, otherwise OSError."""
         if self._socket is None:
             if not self._below.handshake():
                 return False
@@ -106,7 +106,7 @@ class TlsChannel:
         return True
 
     def _wrapped(self, sock: socket.socket) -> ssl.SSLSocket:
-        # A connection that is reset already: wrap_socket would raise too, and leave a socket open.
+        # If the connection is already reset, wrap_socket would raise too, but leave a socket open.
         if code := sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
             raise OSError(code, os.strerror(code))
         sock.getpeername()
@@ -115,7 +115,7 @@ class TlsChannel:
             return self._context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
         session = self._sessions.take(far.host, far.port) if self._sessions is not None else None
         self._is_resuming = session is not None
-        # A name in DNS may end with a dot, and an IPv6 address may have a zone; those in certificates do not.
+        # A DNS name may end with a dot, and an IPv6 address may have a zone. Names in certificates have neither.
         name = far.host.partition("%")[0].removesuffix(".")
         try:
             return self._context.wrap_socket(sock, server_hostname=name, session=session, do_handshake_on_connect=False)
@@ -123,39 +123,39 @@ class TlsChannel:
             raise OSError(f"{far.host!r} is not a valid host name for TLS: {error}") from error
 
     def _raise(self, error: ssl.SSLError) -> NoReturn:
-        """Raises what a failure means that came before the far end proved that it takes part, by its first bytes."""
+        """Raises the error for a failure that happened before the far end sent its first bytes."""
         if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
             raise EOFError from error
         if not self._far.is_broker and is_no_tls(error):
             self._answer_stranger()
         meant = failure(error, self._far, self._certificate())
         if self._is_resuming and isinstance(meant, AuthenticationError) and alert_of(error):
-            # The earlier session may be what it does not like: the next attempt has none, and tells.
+            # The reason may be the resumed session. The next attempt has none and shows the real reason.
             meant = OSError(f"the broker refused to resume a TLS session: {meant.message}")
         raise meant from error
 
     def _answer_stranger(self) -> None:
-        """Tells a client that does not speak TLS that this end does, as Java's broker does and OpenSSL does not."""
+        """Sends an alert to a client that does not speak TLS, as Java's broker does and OpenSSL does not."""
         assert self._socket is not None
         raw = socket.socket
         try:
             raw.send(self._socket, _UNEXPECTED_MESSAGE)
-            raw.recv(self._socket, 65_536)  # with bytes that nobody has read, closing would be a reset
+            raw.recv(self._socket, 65_536)  # closing with unread bytes would reset the connection
         except OSError:
             pass
 
     def _certificate(self) -> CertificateInfo | None:
-        """Returns the far end's certificate, accepted or not. Only for texts."""
+        """Returns the far end's certificate, accepted or not. Only for error messages."""
         sock: Any = self._socket
         try:
-            # After a failure `getpeercert` has nothing. SSLSocket.get_verified_chain, public in Python 3.13, gives only bytes.
+            # After a failure, `getpeercert` is empty. SSLSocket.get_verified_chain, public in Python 3.13, returns bytes.
             info: CertificateInfo = sock._sslobj.get_verified_chain()[0].get_info()
         except (AttributeError, IndexError, TypeError, ValueError, OSError):
             return None
         return info
 
     def peer_certificate(self) -> CertificateInfo | None:
-        """Returns the far end's certificate; None without one, or if it was not verified."""
+        """Returns the far end's certificate, or None if there is none or it was not verified."""
         return self._socket.getpeercert() or None if self._socket is not None else None
 
     def protocol(self) -> str:
@@ -173,7 +173,7 @@ class TlsChannel:
             self.read_needs = EVENT_READ
             return None
         except ssl.SSLWantWriteError:
-            # An answer to a key update has to go out first, and the socket is full.
+            # A response to a key update must be sent first, but the socket is full.
             self.read_needs = EVENT_WRITE
             return None
         except ssl.SSLError as error:
@@ -185,13 +185,13 @@ class TlsChannel:
         return count
 
     def _keep_session(self, sock: ssl.SSLSocket) -> None:
-        # With TLS 1.3 tickets follow the handshake, and are here when the first bytes are.
+        # In TLS 1.3, tickets follow the handshake and arrive before the first bytes.
         session = sock.session if self._sessions is not None and self._far.is_broker else None
         if session is not None and self._sessions is not None and (session.has_ticket or session.id):
             self._sessions.put(self._far.host, self._far.port, session)
 
     def _fail(self, error: ssl.SSLError) -> NoReturn:
-        # A server of TLS 1.3 refuses a client's certificate when the client's handshake is done already.
+        # A TLS 1.3 server refuses a client's certificate after the client has completed its handshake.
         if not self._has_heard:
             self._raise(error)
         raise broken(error) from error
@@ -199,8 +199,8 @@ class TlsChannel:
     def send(self, buffers: Sequence[Buffer]) -> int:
         sock = self._socket
         assert sock is not None
-        # OpenSSL wants the same bytes again after it could not go on: Python does not set SSL_MODE_ENABLE_PARTIAL_WRITE, and what
-        # it has sent of them is not told.
+        # OpenSSL needs the same bytes again if it could not continue: Python does not set SSL_MODE_ENABLE_PARTIAL_WRITE, and
+        # OpenSSL does not report how many bytes it has sent.
         data = self._unsent
         if data is None:
             data = self._unsent = joined(buffers)
@@ -210,7 +210,7 @@ class TlsChannel:
             self.write_needs = EVENT_WRITE
             return 0
         except ssl.SSLWantReadError:
-            # In the middle of a message of the handshake's kind, such as a session's ticket.
+            # In the middle of a handshake message, such as a session ticket.
             self.write_needs = EVENT_READ
             return 0
         except OSError as error:
@@ -225,12 +225,12 @@ class TlsChannel:
         return sent
 
     def _read_refusal(self) -> None:
-        """Raises the refusal with which the far end closed the connection, if it is that."""
+        """Raises the far end's refusal if it closed the connection with one."""
         if not self._has_heard:
             try:
                 self.recv_into(memoryview(bytearray(1)))
             except (OSError, EOFError):
-                pass  # it said nothing; the caller's own error tells as much
+                pass  # there is no refusal; the caller raises its own error
 
     def has_buffered_bytes(self) -> bool:
         return self._socket is not None and self._socket.pending() > 0
@@ -239,22 +239,22 @@ class TlsChannel:
         return self._below.detach() if self._socket is None else self._socket
 
     def close(self) -> None:
-        """Closes it, after a close_notify if that can be sent now. Never waits for the other end's."""
+        """Closes the connection, after a close_notify if it can be sent now. It never waits for the other end's."""
         sock = self._socket
         if sock is None:
             self._below.close()
             return
-        # In the middle of a record nothing else can be sent.
+        # Nothing else can be sent in the middle of a record.
         if self._is_established and self._unsent is None:
             try:
                 sock.unwrap()
             except (OSError, ValueError):
-                pass  # the other end has not answered, has left, or has sent more: all the same now
+                pass  # the other end has not answered, has gone, or has sent more, which no longer matters
         sock.close()
 
 
 def joined(buffers: Sequence[Buffer]) -> Buffer:
-    """Returns the first bytes of `buffers` as one piece of at most JOINED bytes, without a copy where one buffer has so many."""
+    """Returns the first bytes of `buffers` as one piece of at most JOINED bytes, without a copy if the first buffer suffices."""
     first = buffers[0]
     if len(first) >= JOINED:
         return memoryview(first)[:JOINED]

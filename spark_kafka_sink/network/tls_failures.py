@@ -1,4 +1,4 @@
-"""What a failure of TLS means, in words, with the option to set. Pure: from an SSLError to the error that is raised."""
+"""Error messages for TLS failures, with the option to set. Pure functions from an SSLError to the error to raise."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CertificateInfo: TypeAlias = Mapping[str, Any]
 
 _ALERT: Final = re.compile(r"(?:(?:SSLV3|TLSV1|TLSV13)_ALERT_|TLSV1_)(?P<name>[A-Z_]+)")
 
-# The other end's first bytes are no TLS record, or one that no TLS server or client begins with.
+# The other end's first bytes are not a TLS record, or not one that a TLS server or client starts with.
 _NOT_TLS: Final = frozenset(
     {
         "WRONG_VERSION_NUMBER",
@@ -31,20 +31,20 @@ _NO_COMMON_VERSION: Final = frozenset({"UNSUPPORTED_PROTOCOL", "NO_PROTOCOLS_AVA
 _TOO_WEAK: Final = frozenset(
     {"EE_KEY_TOO_SMALL", "CA_KEY_TOO_SMALL", "CA_MD_TOO_WEAK", "DH_KEY_TOO_SMALL", "UNSAFE_LEGACY_RENEGOTIATION_DISABLED"}
 )
-# Alerts about the certificate that this end showed, or did not show.
+# Alerts about the certificate that this end presented or lacks.
 _REFUSED_CERTIFICATE: Final = {
-    "certificate_required": "it requires one",
-    "bad_certificate": "it refuses it as bad",
-    "unsupported_certificate": "it does not support its kind",
-    "certificate_revoked": "it says that it is revoked",
-    "certificate_expired": "it says that it has expired",
-    "certificate_unknown": "it does not accept it",
-    "unknown_ca": "it does not trust the authority that issued it",
-    "access_denied": "it denies access to it",
-    "decrypt_error": "it could not verify its signature",
+    "certificate_required": "it requires a certificate",
+    "bad_certificate": "it considers the certificate invalid",
+    "unsupported_certificate": "it does not support this type of certificate",
+    "certificate_revoked": "it considers the certificate revoked",
+    "certificate_expired": "it considers the certificate expired",
+    "certificate_unknown": "it does not accept the certificate",
+    "unknown_ca": "it does not trust the authority that issued the certificate",
+    "access_denied": "it denies access",
+    "decrypt_error": "it could not verify the signature",
 }
 
-# X509_V_ERR of OpenSSL's x509_vfy.h, by what to do about them.
+# X509_V_ERR codes of OpenSSL's x509_vfy.h, grouped by their fix.
 _NOT_YET_VALID: Final = 9
 _EXPIRED: Final = 10
 _SELF_SIGNED: Final = (18, 19)
@@ -62,10 +62,10 @@ _KEY_OPTIONS: Final = "ssl.keystore.location, or ssl.keystore.certificate.chain 
 
 @dataclass(frozen=True, slots=True)
 class FarEnd:
-    """Whom a connection is to, and what this end shows and trusts; for error texts.
+    """The far end of a connection, and this end's certificate and trust, for error messages.
 
-    host, port: as the broker is named, "" and 0 for a client. shows_certificate: whether this end has a certificate of its own.
-    trusted: which authorities are trusted, in words.
+    host, port: the broker's name and port; "" and 0 for a client. shows_certificate: whether this end presents a certificate.
+    trusted: a description of the trusted authorities.
     """
 
     peer: str
@@ -93,7 +93,7 @@ class FarEnd:
 
 
 def alert_of(error: ssl.SSLError) -> str:
-    """Returns the name of the alert that the other end sent, as RFC 8446 spells it; empty if it sent none."""
+    """Returns the name of the alert that the other end sent, spelled as in RFC 8446, or "" if it sent none."""
     found = _ALERT.fullmatch(error.reason or "")
     return found["name"].lower() if found else ""
 
@@ -104,16 +104,16 @@ def is_no_tls(error: ssl.SSLError) -> bool:
 
 
 def failure(error: ssl.SSLError, far: FarEnd, certificate: CertificateInfo | None) -> AuthenticationError | OSError:
-    """Returns what to raise for a handshake that failed.
+    """Returns the error to raise for a failed handshake.
 
     Args:
-        error: What the ssl module raised.
-        far: The other end.
-        certificate: The other end's certificate, if it is known.
+        error: the error of the ssl module.
+        far: the other end.
+        certificate: the other end's certificate, if it is known.
 
     Returns:
-        AuthenticationError if the same settings would fail again, OSError for what may pass: bytes that were damaged, or a
-        trouble of the other end's own.
+        AuthenticationError if the same settings would fail again. OSError for a failure that may be temporary, such as damaged
+        bytes or a problem of the other end.
     """
     if isinstance(error, ssl.SSLCertVerificationError):
         return far.refused(_unverified(error, far, certificate or {}))
@@ -124,7 +124,7 @@ def failure(error: ssl.SSLError, far: FarEnd, certificate: CertificateInfo | Non
 
 
 def broken(error: ssl.SSLError) -> OSError:
-    """Returns what to raise for a failure that may pass."""
+    """Returns the error to raise for a failure that may be temporary."""
     alert = alert_of(error)
     if alert:
         return OSError(errno.EPROTO, f"the other end ended TLS with the alert {alert}")
@@ -141,9 +141,9 @@ def _about_reason(reason: str, far: FarEnd) -> str:
             "(security.protocol is SSL or SASL_SSL)"
         )
     if reason in _NO_COMMON_VERSION:
-        return f"it supports no version of TLS that this end supports. {_versions(far)}"
+        return f"it supports no TLS version that this end supports. {_versions(far)}"
     if reason == "NO_SHARED_CIPHER":
-        return "it shares no cipher suite with this end. Check ssl.cipher.suites on both ends"
+        return "it has no cipher suite in common with this end. Check ssl.cipher.suites on both ends"
     if reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
         return "it sent no certificate, which this listener requires (ssl.client.auth=required)"
     if reason in _TOO_WEAK:
@@ -158,11 +158,11 @@ def _about_alert(alert: str, far: FarEnd) -> str:
     if alert == "handshake_failure":
         text = "it found no common settings (TLS alert handshake_failure). Check ssl.cipher.suites and ssl.enabled.protocols"
         if far.is_broker and not far.shows_certificate:
-            # Before TLS 1.3 this is also how OpenSSL's servers ask for a certificate that was not sent.
+            # Before TLS 1.3, OpenSSL's servers also send this alert if a required certificate is missing.
             text += f". If it requires a client certificate, set {_KEY_OPTIONS}"
         return text
     if alert in ("protocol_version", "insufficient_security"):
-        return f"it does not accept this end's version of TLS (TLS alert {alert}). {_versions(far)}"
+        return f"it does not accept this end's TLS version (TLS alert {alert}). {_versions(far)}"
     if alert == "unrecognized_name":
         return f"it does not know the name {far.host!r} (TLS alert unrecognized_name). Check the host in bootstrap.servers"
     if alert in ("no_application_protocol", "missing_extension", "unsupported_extension"):
@@ -193,28 +193,28 @@ def _unverified(error: ssl.SSLCertVerificationError, far: FarEnd, certificate: C
     if not far.is_broker:
         return f"its certificate is not accepted: {error.verify_message}. Check ssl.truststore.location of this listener"
     if code == _EXPIRED:
-        until = _date("; its own expires on", certificate, "notAfter")
-        return f"a certificate of its chain has expired{until}. Renew it on the broker"
+        until = _date("; its own certificate expires on", certificate, "notAfter")
+        return f"a certificate in its chain has expired{until}. Renew it on the broker"
     if code == _NOT_YET_VALID:
-        since = _date("; its own is valid from", certificate, "notBefore")
-        return f"a certificate of its chain is not valid yet{since}. Check the clocks of this machine and of the broker"
+        since = _date("; its own certificate is valid from", certificate, "notBefore")
+        return f"a certificate in its chain is not valid yet{since}. Check the clocks of this machine and of the broker"
     if code in _WRONG_NAME:
         return _wrong_name(far, certificate)
     if code in _SELF_SIGNED:
         return (
-            f"its certificate{_subject(certificate)} is self-signed, or is signed by an authority that is, "
-            f"and is not among {far.trusted}. Add it to {_TRUST_OPTIONS}"
+            f"its certificate{_subject(certificate)} is self-signed or issued by a self-signed authority, "
+            f"which is not among {far.trusted}. Add it to {_TRUST_OPTIONS}"
         )
     if code in _UNKNOWN_ISSUER:
         return (
             f"its certificate is issued by an authority that is not trusted{_issuer(certificate)}: "
-            f"it is not among {far.trusted}. Name the authority's certificate in {_TRUST_OPTIONS}"
+            f"it is not among {far.trusted}. Add the authority's certificate to {_TRUST_OPTIONS}"
         )
     if code == _REVOKED:
         return f"its certificate{_subject(certificate)} is revoked. Renew it on the broker"
     if code == _WRONG_PURPOSE:
         return "its certificate is not meant for servers (extended key usage lacks serverAuth). Renew it on the broker"
-    return f"its certificate is not accepted: {error.verify_message}. Check it, and {_TRUST_OPTIONS}"
+    return f"its certificate is not accepted: {error.verify_message}. Check the certificate and {_TRUST_OPTIONS}"
 
 
 def _wrong_name(far: FarEnd, certificate: CertificateInfo) -> str:
@@ -224,8 +224,8 @@ def _wrong_name(far: FarEnd, certificate: CertificateInfo) -> str:
     return (
         f"its certificate is not valid for the host name {far.host!r}"
         + (f", but for {has}" if has else "")
-        + ". Connect to a name that it has (bootstrap.servers, and advertised.listeners of the broker), or renew it. "
-        "An empty ssl.endpoint.identification.algorithm accepts any name, and so anyone with a trusted certificate"
+        + ". Connect to a name in the certificate (bootstrap.servers, and advertised.listeners of the broker), or renew it. "
+        "An empty ssl.endpoint.identification.algorithm accepts any name, and so any server with a trusted certificate"
     )
 
 
@@ -251,5 +251,5 @@ def _attributes(name: Any, key: str) -> list[str]:
 
 
 def _shown(value: str) -> str:
-    """Quotes a name that a stranger chose: it must not break a log's lines."""
+    """Quotes a name from an untrusted certificate, so that it cannot break lines of a log."""
     return ascii(value[:_MAX_NAME])

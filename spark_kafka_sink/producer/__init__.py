@@ -1,1 +1,1 @@
-"""A Kafka producer: partitioners, record accumulator, buffer pool, sender, error policy, transactions."""
+"""The Kafka producer: partitioners, record accumulator, buffer pool, sender, error policy and transactions."""

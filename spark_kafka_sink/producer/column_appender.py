@@ -1,4 +1,4 @@
-"""Records by columns (KafkaProducer.doSend, for many at once): intercepted, serialized, checked, given partitions, appended."""
+"""Appends records by columns (KafkaProducer.doSend for many rows): intercept, serialize, check, partition, append."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from spark_kafka_sink.producer.serializers.serialization import Serialization
 from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns
 
 OnPartitioned = Callable[[Partitions], None]
-"""Is told the partitions of an append's rows before anything of them is appended."""
+"""Callback that receives the partitions of an append's rows before any row is appended."""
 
 
 class UserClasses(NamedTuple):
-    """A program's own classes that see records: all that the options of the producer can name."""
+    """User-supplied classes that see records: everything that the producer's options can name."""
 
     interceptors: ProducerInterceptors
     serialization: Serialization
@@ -37,7 +37,7 @@ class UserClasses(NamedTuple):
 
 
 class ColumnAppender:
-    """The way of columns from a scope to the accumulator, for tasks and for records sent one by one. Any thread may append."""
+    """Appends columns from scopes and single records to the accumulator. Any thread may append."""
 
     def __init__(
         self,
@@ -54,10 +54,10 @@ class ColumnAppender:
         self._metadata = metadata
         self._appender = appender
         self._metrics = metrics
-        self._rows_per_append: dict[str, int] = {}  # of the topics that were appended to
+        self._rows_per_append: dict[str, int] = {}  # for topics that were appended to
 
     def append(self, tally: Tally, topic: str, columns: RecordColumns) -> None:
-        """As SendScope.append says."""
+        """Appends columns; see SendScope.append."""
         check_topic(topic)
         check_shapes(topic, columns)
         interception: ColumnsInterception | None = None
@@ -79,7 +79,7 @@ class ColumnAppender:
         except BaseException as error:
             if interception is not None:
                 interception.failed(error)
-            if isinstance(error, UsageError):  # not before its facts have been looked at
+            if isinstance(error, UsageError):  # only after its facts have been read
                 self._lifecycle.raise_true_cause(error)
             raise
 
@@ -93,9 +93,9 @@ class ColumnAppender:
         completion_for: CompletionFactory | None = None,
         on_partitioned: OnPartitioned | None = None,
     ) -> None:
-        """Appends what is intercepted and serialized already, and counted by the caller where it fails.
+        """Appends rows that are already intercepted and serialized. The caller counts failures.
 
-        deadline: when every wait ends; None: each after max.block.ms, and that for metadata in all.
+        deadline: end of every wait; None: at most max.block.ms for metadata in total and for each wait for memory.
         """
         try:
             self._append(tally, topic, columns, deadline=deadline, completion_for=completion_for, on_partitioned=on_partitioned)
@@ -130,6 +130,8 @@ class ColumnAppender:
         self._appender.append(tally, topic, columns, sizes, partitions, count, deadline=deadline, completion_for=completion_for)
 
     def rows_per_append(self, topic: str) -> int:
-        """Returns the number of rows above which the per-row cost of an append is low: 40 a partition. 0 for an unknown topic."""
-        rows = self._rows_per_append.get(topic)  # asked for with each Arrow batch
+        """Returns the number of rows above which the per-row cost of an append is low: 40 per partition; 0 for an unknown
+        topic.
+        """
+        rows = self._rows_per_append.get(topic)  # called for each Arrow batch
         return ROWS_PER_PARTITION * (self._metadata.fetch().partition_count(topic) or 0) if rows is None else rows

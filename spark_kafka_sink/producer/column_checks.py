@@ -1,11 +1,12 @@
-"""Checks for what no Kafka record can be: told by the row before anything of its append is buffered, sent or asked for.
+"""Checks for values that no Kafka record can have. They name the row before any row of the append is buffered or sent.
 
-Java's ProducerRecord and RecordHeader refuse the same in their constructors. A broker that found it would refuse the whole batch.
+Java's ProducerRecord and RecordHeader reject the same values in their constructors. A broker would reject the whole batch.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -17,26 +18,27 @@ from spark_kafka_sink.records.arrow_arrays import holds_bytes
 from spark_kafka_sink.records.columns import NO_TIMESTAMP, RecordColumns
 
 LEGAL_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-"""Kafka's Topic.validate. What is not text could not even be asked about: the sender's thread would end at encoding it."""
+"""Kafka's Topic.validate. A name that is not text must not reach the sender thread, which would fail to encode it."""
 
 
 def topic_problem(topic: object) -> str | None:
-    """Why something is no topic's name; None if it is one."""
+    """Returns why a topic name is invalid; None if it is valid."""
     if isinstance(topic, str) and LEGAL_TOPIC.fullmatch(topic) and topic not in (".", ".."):
         return None
-    return f"{topic!r} is no topic's name, which has 1 to 249 of the characters a-z A-Z 0-9 . _ -"
+    return f"{topic!r} is not a valid topic name: it must have 1 to 249 of the characters a-z A-Z 0-9 . _ -"
 
 
 def check_topic(topic: object) -> None:
-    """RecordError for what is no topic's name."""
+    """Raises RecordError for an invalid topic name."""
     problem = "topic is null" if topic is None else topic_problem(topic)
     if problem is not None:
         raise RecordError(problem, topic=topic)
 
 
 def check_shapes(topic: str, columns: RecordColumns) -> None:
-    """SchemaError for what is no column, or has other than `num_records` rows. Takes 1 us. The types of keys and values are their
-    serializers' to check."""
+    """Raises SchemaError for a column of the wrong class or length. Takes 1 us. Serializers check the types of keys and
+    values.
+    """
     if not isinstance(columns, RecordColumns):
         raise SchemaError(f"topic {topic}: columns are {type(columns).__name__}, must be RecordColumns", topic=topic)
     for name in ("key", "value", "headers"):
@@ -50,24 +52,37 @@ def check_shapes(topic: str, columns: RecordColumns) -> None:
         numbers = getattr(columns, name)
         if numbers is not None:
             if not isinstance(numbers, np.ndarray) or numbers.dtype.kind != "i" or numbers.ndim != 1:
-                raise _bad_column(topic, name, "must be a numpy array of whole numbers, of one dimension")
+                raise _bad_column(topic, name, "must be a one-dimensional numpy array of integers")
             _check_rows(topic, name, len(numbers), columns.num_records)
+    if columns.fixed_headers:
+        _check_fixed_headers(topic, columns.fixed_headers)
+
+
+def _check_fixed_headers(topic: str, headers: Sequence[tuple[object, object]]) -> None:
+    for key, value in headers:
+        if not isinstance(key, str) or not is_text(key):
+            raise _bad_column(topic, "fixed_headers", "has a key that is not text")
+        if value is not None and not isinstance(value, bytes):
+            raise _bad_column(topic, "fixed_headers", f"has a value of type {type(value).__name__}, must be bytes or None")
 
 
 def _check_rows(topic: str, name: str, rows: int, num_records: int) -> None:
     if rows != num_records:
-        raise _bad_column(topic, name, f"has {rows} rows where there are {num_records} records")
+        raise _bad_column(topic, name, f"has {rows} rows, but there are {num_records} records")
 
 
 def check_columns(topic: str, columns: RecordColumns) -> None:
-    """Checks serialized columns. SchemaError: a type holds no bytes, or no headers. RecordError names the first row with a
-    negative timestamp or a header that is null, has no key, or one that is no UTF-8."""
+    """Checks serialized columns.
+
+    Raises SchemaError if a column's type does not hold bytes or headers. Raises RecordError for the first row with a negative
+    timestamp, a null header, or a header key that is null or not valid UTF-8.
+    """
     for name, column in (("key", columns.key), ("value", columns.value)):
         if column is not None and not holds_bytes(column.type):
             raise _bad_column(topic, name, f"is {column.type}, must be binary or string: cast it, or set {name}.serializer")
     if columns.timestamp is not None and columns.timestamp.min(initial=0) < NO_TIMESTAMP:
         row = int(np.argmax(columns.timestamp < NO_TIMESTAMP))
-        raise _bad_row(topic, columns, row, f"timestamp is {columns.timestamp[row]}, and none can be before 1970")
+        raise _bad_row(topic, columns, row, f"timestamp is {columns.timestamp[row]}, must not be negative")
     if columns.headers is not None:
         _check_headers(topic, columns, columns.headers)
 
@@ -82,11 +97,11 @@ def _check_headers(topic: str, columns: RecordColumns, headers: pa.Array) -> Non
         problem = "a header has a null key" if elements[element].is_valid else "a header is null"
         raise _bad_row(topic, columns, _row_of(headers, element), problem)
     try:
-        # 10 ns a key. Consumers differ in what they do with such a key, and some end at it (confluent-kafka).
+        # Takes 10 ns per key. Consumers handle such keys differently, and some stop at them (confluent-kafka).
         keys.validate(full=True)
     except pa.ArrowInvalid:
         element = next(i for i, key in enumerate(keys.cast(pa.large_binary()).to_pylist()) if not is_text(key))
-        raise _bad_row(topic, columns, _row_of(headers, element), "a header's key is no UTF-8") from None
+        raise _bad_row(topic, columns, _row_of(headers, element), "a header key is not valid UTF-8") from None
 
 
 def _holds_headers(kind: pa.DataType) -> bool:
@@ -105,7 +120,7 @@ def _row_of(headers: pa.Array, element: int) -> int:
 
 
 def is_text(data: bytes | str) -> bool:
-    """Whether bytes are UTF-8; whether a str has such a form, which one with half of a surrogate pair has not."""
+    """Returns whether bytes are valid UTF-8, or whether a str can be encoded (one with a lone surrogate cannot)."""
     try:
         _ = data.decode() if isinstance(data, bytes) else data.encode()
     except UnicodeError:

@@ -1,4 +1,4 @@
-"""Whether a producer can be used, and if not, why: its process, its sender's thread, its end. Each of its parts is given this."""
+"""The state of a producer: whether it can be used, and if not, why. All parts of the producer share it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import NoReturn
 from spark_kafka_sink.errors import KafkaSinkError, UsageError
 from spark_kafka_sink.network.selector import monotonic_ms
 
-# The deadline of who must not wait: the sender's thread, which everybody else waits for, and callbacks.
+# Deadline of callers that must not wait: callbacks, and the sender thread, for which all others wait.
 NO_WAIT = 0.0
 FOREVER_MS = 2**62
-MAX_WAIT_S = 1.0  # so that a sender's thread that died is noticed
+MAX_WAIT_S = 1.0  # so that waiting threads notice a dead sender thread
 
 
 class _Process:
-    """`pid` is this process's, also in a forked child. os.getpid() takes 170 ns, a tenth of sending a record."""
+    """The process id, also correct in a forked child. os.getpid() takes 170 ns, a tenth of sending a record."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
@@ -32,8 +32,10 @@ os.register_at_fork(after_in_child=process.forked)
 
 
 class _Callbacks(threading.local):
-    """`with callbacks:` stands around each call of a user's callback, where nothing may wait: it may hold up the very thread
-    that would answer. The depth is this thread's, for a callback may send and fail itself."""
+    """Context manager around each user callback, where nothing may wait, because it may run in the thread that would respond.
+
+    The depth is per thread, because a callback may send a record that fails and so calls another callback.
+    """
 
     depth = 0
 
@@ -59,9 +61,9 @@ def wait_until(
     late: Callable[[], KafkaSinkError],
     check_alive: Callable[[], None],
 ) -> None:
-    """Returns once `done()`, which is asked with the lock of `changed`.
+    """Returns once `done()`, which is called with the lock of `changed` held.
 
-    Raises `late()` at the deadline on time.monotonic's clock, or what `check_alive` raises when the sender's thread has died.
+    Raises `late()` at the deadline (time.monotonic), or what `check_alive` raises if the sender thread has died.
     """
     with changed:
         while not done():
@@ -73,16 +75,22 @@ def wait_until(
 
 
 class Lifecycle:
-    """The life of one producer: open, with a sender's thread; closed, or failed; or another process's.
+    """The lifecycle of one producer: open with a sender thread, closed, failed, or owned by another process.
 
-    Threads: any. `_lock` guards `closed` and the count of open scopes; `failure` is set once, by the sender's thread. A producer
-    belongs to the process that made it: a forked child may have copied a lock that a thread of the parent held, so it takes none.
+    Any thread may call. `_lock` guards `closed` and the number of open scopes; only the sender thread sets `failure`, once. In a
+    forked child no lock is taken, because a thread of the parent may have held the copied lock.
     """
 
     def __init__(
         self, wakeup: Callable[[], None], *, idle_close_ms: int | None = None, outages: Callable[[], str] = lambda: ""
     ) -> None:
-        """wakeup: ends the poll of the sender's thread. idle_close_ms: as in Producer. outages: why brokers are not connected."""
+        """Makes an open lifecycle without a sender thread.
+
+        Args:
+            wakeup: ends the sender thread's poll.
+            idle_close_ms: as in Producer.
+            outages: returns why brokers are not connected.
+        """
         self._wakeup = wakeup
         self.outages = outages
         self.pid = process.pid
@@ -91,108 +99,110 @@ class Lifecycle:
         self._scopes = 0
         self._idle_close_ms = idle_close_ms
         self._idle_since_ms = monotonic_ms()
-        self.closed = False  # it takes no more records
-        self.failure: KafkaSinkError | None = None  # why it cannot go on
+        self.closed = False  # accepts no more records
+        self.failure: KafkaSinkError | None = None  # why the producer cannot continue
 
-    # The sender's thread
+    # Sender thread
 
     def start(self, run: Callable[[], None], name: str) -> None:
-        """Starts the sender's thread."""
+        """Starts the sender thread."""
         self._thread = threading.Thread(target=run, name=name, daemon=True)
         self._thread.start()
 
     def join(self, timeout_s: float) -> bool:
-        """Waits for the end of the sender's thread; returns whether it has ended."""
+        """Waits for the sender thread to end. Returns whether it has ended."""
         if self._thread is not None:
             self._thread.join(timeout_s)
         return not self.is_running
 
     @property
     def is_running(self) -> bool:
-        """Whether the sender's thread is there."""
+        """Whether the sender thread is alive."""
         return self._thread is not None and self._thread.is_alive()
 
     @property
     def is_sender_thread(self) -> bool:
-        """Whether this is the sender's thread."""
+        """Whether the current thread is the sender thread."""
         return self._thread is not None and threading.get_ident() == self._thread.ident
 
     def wake_sender(self) -> None:
-        """Makes the sender's thread look at everything again."""
-        # The sender's thread looks at everything before it waits again: to wake itself would be to spin.
+        """Wakes the sender thread, so that it checks for new work."""
+        # The sender thread checks everything before it waits again; waking itself would make it spin.
         if self._thread is None or threading.get_ident() != self._thread.ident:
             self._wakeup()
 
-    # What stands against a call
+    # Checks before a call
 
     @property
     def is_forked(self) -> bool:
-        """Whether this is a forked child of the producer's process."""
+        """Whether this process is a forked child of the producer's process."""
         return process.pid != self.pid
 
     @property
     def is_usable(self) -> bool:
-        """Whether it takes records."""
+        """Whether the producer accepts records."""
         return not (self.closed or self.failure is not None or self.is_forked) and self.is_running
 
     @property
     def must_not_wait(self) -> bool:
-        """Whether this is the sender's thread or a callback anywhere: what it waits for may wait for the locks around it."""
+        """Whether this is the sender thread or inside a callback, where waiting could deadlock."""
         return in_callback() or self.is_sender_thread
 
     def check_process(self) -> None:
         """Raises UsageError in a forked child."""
         if process.pid != self.pid:
-            raise UsageError(f"this producer belongs to process {self.pid}; a forked child must make its own")
+            raise UsageError(f"this producer belongs to process {self.pid}; a forked child must create its own producer")
 
     def check_alive(self) -> None:
-        """Raises why nothing that was appended can be acked any more, if that is so."""
+        """Raises an error if appended records can no longer be acknowledged."""
         self.check_process()
         if self.failure is not None:
-            raise self.failure.with_traceback(None)  # raised again and again: each time it would become longer
+            raise self.failure.with_traceback(None)  # raised repeatedly; otherwise the traceback would grow each time
         if not self.is_running:
             raise UsageError("the producer is closed")
 
     def check_usable(self) -> None:
-        """Raises what stands in the way of new records, if anything does."""
+        """Raises an error if the producer accepts no records."""
         self.check_alive()
         if self.closed:
             raise UsageError("the producer is closed")
 
     def check_may_wait(self) -> None:
-        """Raises why waiting for an answer would be for ever, if it would."""
+        """Raises UsageError if waiting for a response would never end."""
         if process.pid != self.pid:
             raise UsageError(
-                f"this producer belongs to process {self.pid}; in a forked child nothing more is known of its records"
+                f"this producer belongs to process {self.pid}; a forked child cannot learn the outcome of its records"
             )
         if self.must_not_wait:
-            raise UsageError("a delivery callback must not wait for records: it may run in the thread that would answer")
+            raise UsageError("a delivery callback must not wait for records: it may run in the thread that handles responses")
 
     def raise_true_cause(self, error: UsageError) -> NoReturn:
-        """Raises why the producer cannot go on, or else `error`: the pool and the metadata only know that it was closed."""
+        """Raises the producer's failure if there is one, else `error`: the pool and the metadata only know that it was closed."""
         if self.failure is not None:
             raise self.failure.with_traceback(None) from error
         raise error
 
-    # Its end
+    # End
 
     def fail(self, error: KafkaSinkError) -> None:
-        """The producer cannot go on. The first error is the cause."""
+        """Records that the producer cannot continue. The first error counts."""
         self.failure = self.failure or error
 
     def close(self) -> None:
-        """Takes no more records."""
+        """Makes the producer reject further records."""
         with self._lock:
             self.closed = True
 
     def scope_opened(self, *, alone: bool = False) -> None:
-        """Counts one more open scope. Raises UsageError when the producer is closed, or not `alone` with it."""
+        """Counts an open scope. Raises UsageError if the producer is closed, or if `alone` is set and another scope is open."""
         self.check_usable()
         with self._lock:
             if self.closed:
                 raise UsageError("the producer is closed")
             if alone and self._scopes:
-                raise UsageError("the producer has an open transaction: leave its `with` before the next begins")
+                raise UsageError(
+                    "the producer already has an open transaction: leave its `with` block before you begin the next one"
+                )
             self._scopes += 1
 
     def scope_closed(self) -> None:
@@ -204,17 +214,17 @@ class Lifecycle:
         self.wake_sender()
 
     def close_when_idle(self) -> None:
-        """Lets the sender's thread close the producer as soon as it has no open scope and nothing to send."""
+        """Lets the sender thread close the producer once it has no open scope and nothing to send."""
         self._idle_close_ms = 0
         self.wake_sender()
 
     def ms_until_idle_close(self, now_ms: int, has_records: Callable[[], bool]) -> int:
-        """Returns how long until the sender's thread may end for want of use; 0: it ends now, and takes no more scopes."""
+        """Returns the time until an idle producer closes, in ms. 0 means that it closes now and rejects new scopes."""
         if self._idle_close_ms is None:
             return FOREVER_MS
         with self._lock:
             if self._scopes or has_records():
-                return FOREVER_MS  # what ends them wakes the sender
+                return FOREVER_MS  # the end of a scope or record wakes the sender thread
             left = max(self._idle_since_ms + self._idle_close_ms - now_ms, 0)
             self.closed = self.closed or left == 0
             return left

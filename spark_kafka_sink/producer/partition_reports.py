@@ -1,4 +1,4 @@
-"""Reports of many topic-partitions: a mapping that merges as numpy columns, and travels in a few bytes a partition."""
+"""Reports of many partitions: a mapping that merges as numpy columns and packs into a few bytes per partition."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-NO_OFFSET = -1  # acks=0, or a duplicate that the broker acked without saying where it stands
-ALL_PARTITIONS = -1  # stands for a partition where a topic's are reported as one sum
+NO_OFFSET = -1  # acks=0, or a duplicate that the broker acknowledged without an offset
+ALL_PARTITIONS = -1  # in place of a partition: the sum of a topic
 
 Key = tuple[str, int]
+
+# Number of partitions in a repr.
+_SHOWN = 8
 
 # Rows of a table's numbers.
 _TOPIC, _PARTITION, _RECORDS, _BYTES, _FIRST, _LAST = range(6)
@@ -27,10 +30,13 @@ _MOST_BYTES = 49 * _MOST_ENTRIES
 
 @dataclass(slots=True)
 class PartitionReport:
-    """One topic-partition's share of a report.
+    """One partition's share of a report.
 
-    records, bytes: acked; bytes are those of the encoded records before compression.
-    first_offset, last_offset: the lowest and the highest that are known; NO_OFFSET (-1) until one is.
+    Attributes:
+        records: acknowledged records.
+        bytes: size of those records, encoded but before compression.
+        first_offset: lowest known offset; NO_OFFSET (-1) if none is known.
+        last_offset: highest known offset, likewise.
     """
 
     records: int = 0
@@ -39,7 +45,7 @@ class PartitionReport:
     last_offset: int = NO_OFFSET
 
     def add(self, other: PartitionReport) -> None:
-        """Merge the report `other` of the same partition into this one."""
+        """Merges the report `other` of the same partition into this one."""
         self.records += other.records
         self.bytes += other.bytes
         if other.first_offset != NO_OFFSET:
@@ -49,7 +55,10 @@ class PartitionReport:
 
 
 class _Table(NamedTuple):
-    """topics: ascending. numbers: shape (6, entries): the topic by its place, the partition, its report; ascending by the two."""
+    """Columns of reports, sorted by topic and partition.
+
+    topics: ascending. numbers: shape (6, entries): index of the topic, partition, and the report's four numbers.
+    """
 
     topics: tuple[str, ...]
     numbers: NDArray[np.int64]
@@ -63,17 +72,17 @@ _EMPTY = _Table((), np.zeros((6, 0), np.int64))
 
 
 class PartitionReports(Mapping[Key, PartitionReport]):
-    """Maps (topic, partition) to its PartitionReport. Read it like a dictionary.
+    """Mapping from (topic, partition) to PartitionReport. Read it like a dictionary.
 
-    A task that wrote to more than 1,000 topic-partitions reports some topics as one sum, under (topic, -1) and without offsets.
-    After `add`, a topic that either side reports as a sum is one sum.
+    A task that wrote to more than 1,000 partitions reports some topics as one sum under (topic, -1), without offsets. After
+    `add`, a topic that either side reports as a sum is a sum.
 
-    Threads: several may read at once. `count` and `add` need one thread, and no readers meanwhile.
+    Several threads may read at once. `count` and `add` need exclusive access.
     """
 
     # With 1,000 partitions far apart a dictionary took 52 KB pickled, and adding another task's took 3.4 ms of CPU. This takes
-    # 7.3 KB and 0.13 ms, with unpickling; 10.3 KB and 0.25 ms when each is of another topic. (Medians of 40 on 2 cores;
-    # tests/producer/test_partition_reports.py.)
+    # 7.3 KB and 0.13 ms, including unpickling; 10.3 KB and 0.25 ms if each partition is of another topic. (Medians of 40 on 2
+    # cores; tests/producer/test_partition_reports.py.)
 
     def __init__(self, reports: Mapping[Key, PartitionReport] | None = None) -> None:
         self._table = _EMPTY
@@ -83,18 +92,20 @@ class PartitionReports(Mapping[Key, PartitionReport]):
             self.count(topic, partition, report)
 
     def count(self, topic: str, partition: int, report: PartitionReport) -> None:
-        """Add the report of one more batch."""
+        """Adds the report of one more batch."""
         self._view = None
         self._counted.setdefault((topic, partition), PartitionReport()).add(report)
 
     def add(self, other: PartitionReports) -> None:
-        """Merge `other` into these; adding is commutative and associative."""
+        """Merges `other` into this mapping. The operation is commutative and associative."""
         self._table = _added(self._packed(), other._packed())
         self._counted, self._view = {}, None
 
     def summed(self, maximum: int) -> PartitionReports:
-        """The same in at most `maximum` entries, as far as there are no more topics than that: the topics with the most
-        partitions become one sum each. A topic of a single entry stays as it is."""
+        """Returns at most `maximum` entries, or one per topic if there are more topics.
+
+        Topics with the most partitions become one sum each. A topic with a single entry stays as it is.
+        """
         table = self._packed()
         counts = np.bincount(table.numbers[_TOPIC], minlength=len(table.topics))
         entries, chosen = table.entries, np.zeros(len(counts), np.bool_)
@@ -124,19 +135,22 @@ class PartitionReports(Mapping[Key, PartitionReport]):
         return self._packed().entries
 
     def __repr__(self) -> str:
-        return repr(self._read())
+        reports = self._read()
+        shown = [f"{topic}-{number}: {one.records:,} records" for (topic, number), one in sorted(reports.items())[:_SHOWN]]
+        more = [f"and {len(reports) - _SHOWN:,} more"] if len(reports) > _SHOWN else []
+        return f"<PartitionReports {', '.join(shown + more) or 'empty'}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PartitionReports.from_bytes, (self.to_bytes(),)
 
     def to_bytes(self) -> bytes:
-        """Their packed form. A row is numbers less the least of them, in as few bytes as those take, compressed."""
+        """Returns the packed form: numbers relative to their minimum, in as few bytes as needed, compressed."""
         topics, numbers = self._packed()
         if not topics:
             return b""
         small, average = _small(numbers)
         least = small.min(axis=1)
-        spans = (small - least[:, None]).view(np.uint64)  # may wrap around; so does the way back
+        spans = (small - least[:, None]).view(np.uint64)  # may wrap around, and unpacking wraps back
         widths = [(int(largest).bit_length() + 7) // 8 for largest in spans.max(axis=1)]
         planes = [_planes(span, width) for span, width in zip(spans, widths, strict=True)]
         header = json.dumps([topics, numbers.shape[1], average, least.tolist(), widths], separators=(",", ":")).encode()
@@ -144,25 +158,25 @@ class PartitionReports(Mapping[Key, PartitionReport]):
 
     @staticmethod
     def from_bytes(data: bytes) -> PartitionReports:
-        """Raises ValueError or TypeError for what `to_bytes` does not make."""
+        """Unpacks the mapping. Raises ValueError or TypeError for data that `to_bytes` did not make."""
         if not data:
             return PartitionReports()
         try:
             unpacked = zlib.decompressobj().decompress(data, _MOST_BYTES)
             (size,) = _HEADER.unpack_from(unpacked)
         except (zlib.error, struct.error) as error:
-            raise ValueError(f"no packed partition reports: {error}") from None
+            raise ValueError(f"invalid packed partition reports: {error}") from None
         at = _HEADER.size + size
         topics, count, average, least, widths = json.loads(unpacked[_HEADER.size : at])
         if not 0 < count <= _MOST_ENTRIES:
-            raise ValueError(f"packed partition reports of {count} entries")
+            raise ValueError(f"packed partition reports have {count} entries")
         small = np.empty((6, count), np.int64)
         for row, lowest, width in zip(small, least, widths, strict=True):
             row[:] = _numbers(unpacked, at, count, width).view(np.int64) + np.int64(lowest)
             at += count * width
         numbers = _large(small, average)
         if not 0 <= numbers[_TOPIC].min() <= numbers[_TOPIC].max() < len(topics):
-            raise ValueError("packed partition reports of a topic that is not named")
+            raise ValueError("packed partition reports have a topic without a name")
         return _of(_Table(tuple(map(str, topics)), numbers))
 
 
@@ -195,14 +209,14 @@ def _added(one: _Table, other: _Table) -> _Table:
         one, other = _spread(one, keys), _spread(other, keys)
     total = one.numbers + other.numbers
     total[:_RECORDS] = one.numbers[:_RECORDS]
-    # NO_OFFSET as unsigned is more than any offset.
+    # As unsigned, NO_OFFSET exceeds every offset.
     np.minimum(one.numbers[_FIRST].view(np.uint64), other.numbers[_FIRST].view(np.uint64), out=total[_FIRST].view(np.uint64))
     np.maximum(one.numbers[_LAST], other.numbers[_LAST], out=total[_LAST])
     return _Table(one.topics, total)
 
 
 def _placed(table: _Table, topics: tuple[str, ...]) -> _Table:
-    """The same among more topics."""
+    """Returns the table with its topics renumbered among more topics."""
     place = {topic: index for index, topic in enumerate(topics)}
     numbers = table.numbers.copy()
     numbers[_TOPIC] = np.array([place[topic] for topic in table.topics], np.int64)[numbers[_TOPIC]]
@@ -210,14 +224,14 @@ def _placed(table: _Table, topics: tuple[str, ...]) -> _Table:
 
 
 def _summed_topics(table: _Table) -> NDArray[np.bool_]:
-    """Which topics are one sum."""
+    """Returns which topics are a single sum."""
     found = np.zeros(len(table.topics), np.bool_)
     found[table.numbers[_TOPIC, table.numbers[_PARTITION] == ALL_PARTITIONS]] = True
     return found
 
 
 def _with_sums(table: _Table, chosen: NDArray[np.bool_]) -> _Table:
-    """Returns the table with one sum for each of the `chosen` topics that it has anything of."""
+    """Returns the table with one sum for each of the `chosen` topics that it has entries of."""
     is_summed = chosen[table.numbers[_TOPIC]]
     kept, summed = table.numbers[:, ~is_summed], table.numbers[:, is_summed]
     topics, starts = np.unique(summed[_TOPIC], return_index=True)
@@ -231,13 +245,13 @@ def _with_sums(table: _Table, chosen: NDArray[np.bool_]) -> _Table:
 
 
 def _keys(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Topic and partition in one number, of the same order."""
+    """Returns topic and partition as one number that sorts the same."""
     keys: NDArray[np.int64] = (numbers[_TOPIC] << 32) + numbers[_PARTITION] - ALL_PARTITIONS
     return keys
 
 
 def _spread(table: _Table, keys: NDArray[np.int64]) -> _Table:
-    """Returns the table with a column for each of the keys, of which those that were not there count nothing."""
+    """Returns the table with a column for each key; keys without an entry count zero."""
     spread = np.zeros((6, len(keys)), np.int64)
     spread[_TOPIC], spread[_PARTITION] = keys >> 32, (keys & 0xFFFFFFFF) + ALL_PARTITIONS
     spread[_FIRST:] = NO_OFFSET
@@ -246,8 +260,11 @@ def _spread(table: _Table, keys: NDArray[np.int64]) -> _Table:
 
 
 def _small(numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
-    """The same in numbers that are mostly small, and the average size of a record, which one of them depends on: gaps between
-    topics and partitions, records, the bytes beyond the average, first offsets, and how many of the offsets are not ours."""
+    """Returns the numbers transformed so that most are small, and the average record size on which the transformation depends.
+
+    They become gaps between topics and partitions, records, bytes beyond the average, first offsets, and the number of offsets of
+    other producers.
+    """
     topic, partition, records, size, first, last = numbers
     average = int(size.sum()) // max(int(records.sum()), 1)
     gaps = [np.diff(each, prepend=np.int64(0)) for each in (topic, partition)]
@@ -262,7 +279,7 @@ def _large(small: NDArray[np.int64], average: int) -> NDArray[np.int64]:
 
 
 def _planes(numbers: NDArray[np.uint64], width: int) -> bytes:
-    """All lowest bytes, then all second ones, and so on: each kind compresses better by itself."""
+    """Returns all lowest bytes, then all second bytes, and so on, because each group compresses better by itself."""
     return numbers.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :width].T.tobytes()
 
 

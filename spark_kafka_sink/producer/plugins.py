@@ -1,4 +1,4 @@
-"""Classes that a user names in an option: serializers, partitioners, interceptors."""
+"""Loads classes that users name in options: serializers, partitioners and interceptors."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from spark_kafka_sink.errors import OptionError
 
 
 def plugin(value: object, option: str) -> Any:
-    """The object that an option's value stands for: itself; what a class makes, called without arguments; the same for a class
-    given as `package.module.Class`. OptionError when there is no such class or it cannot be made."""
+    """Returns the object for an option's value: the object itself, or an instance of a class or of `package.module.Class`.
+
+    Classes are called without arguments. Raises OptionError if the class does not exist or cannot be instantiated.
+    """
     if isinstance(value, str):
         value = _class_named(value, option)
     if not isinstance(value, type):
@@ -24,7 +26,7 @@ def plugin(value: object, option: str) -> Any:
 
 
 def configured(plugin: object, option: str, configure: Callable[..., object], *settings: object) -> None:
-    """Calls the plugin's `configure`. OptionError when that fails."""
+    """Calls the plugin's `configure`. Raises OptionError if that fails."""
     try:
         configure(*settings)
     except Exception as error:
@@ -41,12 +43,12 @@ def _class_named(name: str, option: str) -> type:
     module_name, _, class_name = name.rpartition(".")
     if not module_name:
         raise OptionError(
-            f"option {option}: {name!r} is neither known nor a dotted name: write package.module.Class", option=option
+            f"option {option}: {name!r} is neither a known name nor a dotted name: write package.module.Class", option=option
         )
     try:
         found = getattr(import_module(module_name), class_name)
     except ModuleNotFoundError as error:
-        text = f"option {option}: {name}: there is no module {error.name} here; it must be installed where the producer runs"
+        text = f"option {option}: {name}: no module named {error.name!r}; it must be installed where the producer runs"
         raise OptionError(text, option=option) from error
     except AttributeError as error:
         raise OptionError(f"option {option}: module {module_name} has no class {class_name}", option=option) from error

@@ -1,4 +1,4 @@
-"""The producer: what a task, or a program without Spark, holds. It puts the parts of a producer together."""
+"""The producer's public class, which assembles the parts of a producer."""
 
 from __future__ import annotations
 
@@ -50,27 +50,32 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# A chunk is what an open batch holds idle on average half of: 1,000 open partitions hold 16 MB of 32. Chunks of 64 KiB would
-# take all of it; smaller ones cost more copies a batch and more buffers a request (sendmsg takes 1,024).
+# An open batch wastes half a chunk on average: 1,000 open partitions waste 8 MB of 32 and hold 16 MB. Chunks of 64 KiB would take
+# all of it; smaller ones cost more copies per batch and more buffers per request (sendmsg takes 1,024).
 CHUNK_SIZE = 16 * 1024
-# To close sockets and tell whoever waits takes no network.
+# Closing sockets and notifying waiting threads needs no network.
 ABORT_TIMEOUT_S = 10.0
-# Of a program that ends: long enough for brokers that are there; it must not hang because of those that are not.
+# At interpreter exit: long enough for reachable brokers, short enough not to hang on unreachable ones.
 EXIT_TIMEOUT_S = 5.0
 
 
 class Producer:
-    """Sends records to Kafka, one by one or in columns, from a memory of its own, through one background thread. In a `with` it
-    is closed at the end; after an exception what is not finished fails. Java's KafkaProducer.
+    """Sends single records or Arrow columns to Kafka from a bounded buffer and one background thread.
 
-    settings: Kafka's producer option names and values, or a ProducerConfig; `config` has them as they are in force.
-    idle_close_ms: the producer closes itself when it has had no open scope for so long, in ms; None: never.
-    transactional: it writes in transactions only, each with an id of its own (`transaction`); for one id set transactional.id.
+    Use it as a context manager: leaving it flushes and closes; leaving it on an exception fails unsent records. Java's
+    KafkaProducer.
 
-    Raises OptionError for a setting.
+    Any thread may open scopes, append and flush. A producer belongs to the process that made it; in a forked child every call
+    raises UsageError.
 
-    Threads: any thread may open scopes, append and flush; the sender's thread owns sockets and sequences (see Sender). A producer
-    belongs to the process that made it: in a forked child every call says so.
+    Args:
+        settings: values by Kafka's producer option names, or a ProducerConfig. The effective settings are in `config`.
+        idle_close_ms: time without an open scope after which the producer closes itself, in ms. None never closes it.
+        transactional: whether all records are sent in transactions, each with its own id (see `transaction`). To use a single id,
+            set transactional.id instead.
+
+    Raises:
+        OptionError: A setting is invalid.
     """
 
     def __init__(
@@ -119,72 +124,116 @@ class Producer:
             atexit.register(_close_all)
         _open_producers.add(self)
 
+    def __repr__(self) -> str:
+        servers = ",".join(self.config.bootstrap_servers[:3]) + (",..." if len(self.config.bootstrap_servers) > 3 else "")
+        parts = [f"client.id={self.config.client_id!r}", f"bootstrap.servers={servers!r}"]
+        if self.config.transactional_id is not None:
+            parts.append(f"transactional.id={self.config.transactional_id!r}")
+        state = f"failed with [{self.failed.code}]" if self.failed is not None else "closed" if self.closed else "open"
+        return f"<Producer {' '.join(parts)}, {state}>"
+
     @property
     def failed(self) -> KafkaSinkError | None:
-        """Why the producer cannot go on, or None."""
+        """The error that stopped the producer, or None."""
         return self._lifecycle.failure
 
     @property
     def closed(self) -> bool:
-        """Whether it takes no more records: closed, failed, idle for too long, or another process's."""
+        """Whether the producer accepts no more records: it was closed, failed, timed out idle, or belongs to another process."""
         return self.failed is not None or not self._lifecycle.is_usable
 
     def scope(self) -> SendScope:
-        """A share of this producer for columns of records, with errors and counts of its own, to be used in a `with`.
+        """Returns a share of this producer for columns of records, with its own errors and counts. Use it as a context manager.
 
-        UsageError when the producer is closed.
+        Raises:
+            UsageError: The producer is closed.
         """
         self._lifecycle.scope_opened()
         return SendScope(self._lifecycle, self._columns, self._accumulator, self._identity, self._metrics)
 
     def init_transactions(self, timeout: float | None = None) -> None:
-        """Get a producer id for transactional.id, once and first: an open transaction of the producer that had the id before is
-        aborted, and that producer is fenced. Java's KafkaProducer.initTransactions.
+        """Gets a producer id for transactional.id. Call it once, before any other transaction call.
 
-        This and the other calls about transactions raise TransactionTimeoutError after `timeout` seconds (None: max.block.ms);
-        the same call again goes on: ProducerFencedError when another producer has the id now; TransactionError for what the
-        transaction cannot go on after; UsageError where its state does not allow the call, with what to call instead.
+        Fences the previous producer with the same id and aborts its open transaction. Java's KafkaProducer.initTransactions.
+
+        Args:
+            timeout: maximum wait in seconds; defaults to max.block.ms.
+
+        Raises:
+            TransactionTimeoutError: The call timed out. Make the same call again to wait for its end.
+            ProducerFencedError: Another producer now uses the id.
+            TransactionError: The producer cannot continue with this id.
+            UsageError: The producer's state does not allow the call. The message says what to call instead.
         """
         with self._metrics.timing("txn-init"):
             self._transactional().init(timeout)
 
     def begin(self) -> None:
-        """Open a transaction; what is sent until its end belongs to it. Java's KafkaProducer.beginTransaction."""
+        """Begins a transaction, to which all records belong until it ends. Java's KafkaProducer.beginTransaction.
+
+        Raises:
+            UsageError: The producer's state does not allow the call.
+            ProducerFencedError: Another producer now uses the id.
+            TransactionError: The producer cannot continue with this id.
+        """
         with self._metrics.timing("txn-begin"):
             self._transactional().begin()
 
     def send_offsets(self, offsets: Offsets, group: str | ConsumerGroupMetadata) -> None:
-        """Commit a consumer group's offsets with the transaction. Java's KafkaProducer.sendOffsetsToTransaction.
+        """Commits a consumer group's offsets with the transaction. Java's KafkaProducer.sendOffsetsToTransaction.
 
-        offsets: (topic, partition) -> the offset of the next record to be read, or (offset, metadata), or an OffsetAndMetadata.
-        group: its id, or a ConsumerGroupMetadata: then a consumer that was put out of its group is refused.
+        Args:
+            offsets: next offset to read by (topic, partition): a number, (offset, metadata), or an OffsetAndMetadata.
+            group: group id, or a ConsumerGroupMetadata. With the latter, a consumer that was removed from its group is rejected.
+
+        Raises:
+            TransactionAbortableError: The coordinator rejected the offsets: call abort().
+            TransactionTimeoutError, ProducerFencedError, TransactionError, UsageError: As in `init_transactions`.
         """
         with self._metrics.timing("txn-send-offsets"):
             self._transactional().send_offsets(offsets, group)
 
     def commit(self, timeout: float | None = None) -> None:
-        """Send what is waiting, and make the transaction visible once all of it is acked. Java's KafkaProducer.commitTransaction.
+        """Sends waiting records and commits the transaction once all are acknowledged. Java's KafkaProducer.commitTransaction.
 
-        timeout: as in init_transactions. TransactionAbortableError when something of it failed: call abort().
+        Args:
+            timeout: maximum wait in seconds; defaults to max.block.ms.
+
+        Raises:
+            TransactionAbortableError: A record of the transaction failed: call abort().
+            TransactionTimeoutError, ProducerFencedError, TransactionError, UsageError: As in `init_transactions`.
         """
         with self._metrics.timing("txn-commit"):
             self._transactional().commit(timeout, self._record_buffer.flush)
 
     def abort(self, timeout: float | None = None) -> None:
-        """Make the transaction void; what was not sent yet fails. Java's KafkaProducer.abortTransaction.
+        """Aborts the transaction and fails its unsent records. Java's KafkaProducer.abortTransaction.
 
-        timeout: as in init_transactions.
+        Args:
+            timeout: maximum wait in seconds; defaults to max.block.ms.
+
+        Raises:
+            TransactionTimeoutError, ProducerFencedError, TransactionError, UsageError: As in `init_transactions`.
         """
         with self._metrics.timing("txn-abort"):
             self._transactional().abort(timeout)
 
     def transaction(self, transactional_id: str) -> TransactionScope:
-        """A transaction of its own for columns of records, to be used in a `with`; `prepare()` leaves it open for others to end.
+        """Begins a transaction with its own id for columns of records. Use it as a context manager.
 
-        Only of a producer made with transactional=True, one at a time. Whoever had the id before is fenced, its open transaction
-        aborted. Waits at most max.block.ms, then TransactionTimeoutError. TransactionError when a broker refuses;
-        UnsupportedVersionError for a coordinator before Kafka 3.8, where a task that goes on after somebody else's abort is not
-        fenced (a leader before 3.8 fails the records); UsageError when the producer is closed.
+        Requires a producer made with transactional=True, which has one transaction at a time. The scope's `prepare()` leaves the
+        transaction open, so that another process can end it. A previous producer with the same id is fenced and its open
+        transaction aborted.
+
+        Args:
+            transactional_id: id of this transaction.
+
+        Raises:
+            TransactionTimeoutError: The coordinator did not respond within max.block.ms.
+            TransactionError: A broker rejected a request.
+            UnsupportedVersionError: The coordinator is older than Kafka 3.8, which does not fence a task that continues after
+                another process aborted it. With an older leader the records fail.
+            UsageError: The producer is closed or not transactional, or it has an open transaction.
         """
         from spark_kafka_sink.producer.scopes.transaction_scope import TransactionScope
 
@@ -200,9 +249,17 @@ class Producer:
             raise
 
     def partitions_for(self, topic: str) -> list[PartitionInfo]:
-        """A topic's partitions, in order. Java's KafkaProducer.partitionsFor.
+        """Returns the partitions of a topic in order. Java's KafkaProducer.partitionsFor.
 
-        Waits for metadata at most max.block.ms, then MetadataTimeoutError; UsageError when the producer is closed.
+        Waits for metadata at most max.block.ms.
+
+        Args:
+            topic: name of the topic.
+
+        Raises:
+            MetadataTimeoutError: Timed out waiting for metadata.
+            BrokerError: The brokers will never return metadata of this topic.
+            UsageError: The producer is closed.
         """
         self._lifecycle.check_usable()
         deadline = NO_WAIT if in_callback() else time.monotonic() + self.config.max_block_ms / 1000
@@ -221,16 +278,31 @@ class Producer:
         headers: AnyHeaders = None,
         on_delivery: OnDelivery | None = None,
     ) -> RecordFuture:
-        """One record on its way; what becomes of it is told by the future, and before that to `on_delivery(metadata, error)`.
+        """Sends one record. The result is reported to `on_delivery` and then to the returned future.
 
-        value, key: what their serializers take; without those bytes, text (as UTF-8) or None. partition: None lets the
-        partitioner decide. timestamp: ms since the epoch, None: now. headers: (key, value) pairs or a mapping.
+        Waits at most max.block.ms for metadata, and as long again for memory. It never waits inside `on_delivery`: a record sent
+        there to an unknown topic waits in the background. `on_delivery` runs in the sender thread, or in this thread if the
+        record fails at once.
 
-        As in Java's KafkaProducer.send: what the topic, the cluster or the record's size is to blame for fails the future
-        (RecordError, BrokerError, DeadlineError); SerializationError, RecordError for a malformed call, and UsageError for a
-        closed producer or a forked child are raised. Waits at most max.block.ms for metadata, and as long for memory; but not in
-        `on_delivery`, which runs in the sender's thread, or in this one for a record that fails at once: a record that is sent
-        there to a topic that is not known yet waits for that by itself.
+        As in Java's KafkaProducer.send, errors of the topic, the cluster or the record's size fail the future instead
+        (RecordError, BrokerError, DeadlineError).
+
+        Args:
+            topic: name of the topic.
+            value: value that its serializer accepts; without a serializer bytes, text (sent as UTF-8) or None.
+            key: likewise.
+            partition: partition number; None lets the partitioner choose.
+            timestamp: ms since the epoch; None is the current time.
+            headers: (key, value) pairs or a mapping.
+            on_delivery: callback `on_delivery(metadata, error)`.
+
+        Returns:
+            A future of the record's RecordMetadata.
+
+        Raises:
+            SerializationError: A serializer rejected the key or the value.
+            RecordError: An argument is malformed.
+            UsageError: The producer is closed, or this is a forked child.
         """
         lifecycle = self._lifecycle
         if process.pid != lifecycle.pid or (lifecycle.closed and not self._user_classes.interceptors):
@@ -242,12 +314,17 @@ class Producer:
             raise
 
     def flush(self, timeout: float | None = None) -> None:
-        """Send what is waiting and return once all that was sent before is acked or failed, which the futures tell.
+        """Sends waiting records, and returns once all single records sent so far are acknowledged or failed. Java's
+        KafkaProducer.flush.
 
-        timeout: in seconds; FlushTimeoutError after it. None: delivery.timeout.ms is the bound.
+        Failures are reported by the futures. Records appended through scopes are flushed by their scopes.
 
-        What scopes have appended is for them to flush. Java's KafkaProducer.flush. UsageError in a delivery callback, where
-        waiting would be for ever, and in a forked child.
+        Args:
+            timeout: maximum wait in seconds; None waits for at most delivery.timeout.ms.
+
+        Raises:
+            FlushTimeoutError: The flush timed out.
+            UsageError: Called in a delivery callback, where it would wait forever, or in a forked child.
         """
         self._lifecycle.check_may_wait()
         begun_ns = time.monotonic_ns()
@@ -257,26 +334,32 @@ class Producer:
             self._metrics.flushed(time.monotonic_ns() - begun_ns)
 
     def metrics(self) -> ProducerMetrics:
-        """Returns what Java's KafkaProducer.metrics() gives, under the same names (docs/metrics.md), as of now; also after close.
+        """Returns current values under the names of Java's KafkaProducer.metrics(); see docs/metrics.md.
 
-        From any thread. Rates and averages are of the last metrics.num.samples windows of metrics.sample.window.ms; an average or
-        a maximum of nothing is NaN. UsageError in a forked child.
+        May be called from any thread, also after close. Rates and averages span the last metrics.num.samples windows of
+        metrics.sample.window.ms. An average or maximum without values is NaN.
+
+        Raises:
+            UsageError: Called in a forked child.
         """
         self._lifecycle.check_process()
         return snapshot(self._metrics, self._client, self._metadata, self._accumulator.pool)
 
     def close(self, timeout: float | None = None) -> None:
-        """Send what is there and end. Java's KafkaProducer.close.
+        """Sends waiting records and closes the producer. Java's KafkaProducer.close.
 
-        timeout: in seconds; FlushTimeoutError after it, and what is left then fails. None: delivery.timeout.ms is the bound,
-        as no batch stays unfinished longer than that.
+        In a delivery callback it starts closing and returns at once. Further calls only wait. If a program exits without closing,
+        the producer logs a warning and waits up to 5 s for unacknowledged records.
 
-        In a delivery callback it only begins to close. A second call does nothing but wait. A program that ends without it is
-        told so in its log, and waits for what is left, but 5 s at most.
+        Args:
+            timeout: maximum wait in seconds, after which unfinished records fail. None waits for at most delivery.timeout.ms.
+
+        Raises:
+            FlushTimeoutError: The timeout expired before all records were acknowledged.
         """
         lifecycle = self._lifecycle
         if lifecycle.is_forked:
-            return  # the parent's threads and sockets are not this process's to end
+            return  # the threads and sockets belong to the parent process
         lifecycle.close()
         self._record_buffer.close()
         self._sender.close()
@@ -285,20 +368,20 @@ class Producer:
         unfinished = self.unfinished()
         self._abort()
         if unfinished:
-            raise FlushTimeoutError(f"close: {unfinished} records were not acked within {timeout} s; they failed")
+            raise FlushTimeoutError(f"close: {unfinished} records were not acknowledged within {timeout} s and have failed")
 
     def close_when_idle(self) -> None:
-        """Close itself as soon as it has no open scope and nothing to send, without being waited for."""
+        """Closes the producer in the background once it has no open scope and nothing to send."""
         self._lifecycle.close_when_idle()
 
     def unfinished(self) -> int:
-        """The number of records that are neither acked nor failed."""
+        """Number of records that are neither acknowledged nor failed."""
         if self._lifecycle.is_forked:
             return 0
         return self._accumulator.incomplete_records() + self._record_buffer.unsent()
 
     def _abort(self) -> None:
-        """End now. What is not finished fails, and whoever waits is told."""
+        """Closes now: fails unfinished records and notifies waiting threads."""
         self._lifecycle.close()
         self._sender.force_close()
         if not self._lifecycle.must_not_wait:
@@ -316,29 +399,30 @@ class Producer:
             self._abort()
 
     def _run(self) -> None:
-        """The sender's thread. It keeps the producer alive: a program may let go of one that has records to send."""
+        """Runs the sender thread, which keeps the producer alive: a program may drop one that still has records to send."""
         self._sender.run()
 
     def _transactional(self) -> TransactionCalls:
         if self._transactions is None:
-            raise UsageError("the producer is not transactional: set transactional.id, and call init_transactions()")
+            raise UsageError("the producer is not transactional: set transactional.id and call init_transactions()")
         return self._transactions
 
 
-# Producers that nobody has closed.
+# Producers that are not closed.
 _open_producers: WeakSet[Producer] = WeakSet()
 
 
 def _close_all() -> None:
-    """At the end of a program: what is on its way is waited for a little, and told. Java's producer loses it in silence, as its
-    daemon thread ends with the program."""
+    """Waits briefly for unacknowledged records at interpreter exit, and warns. Java's producer loses them silently, because its
+    daemon thread ends with the program.
+    """
     for producer in list(_open_producers):
         unfinished = producer.unfinished()
         if not unfinished:
             continue
         logger.error(
-            "the program ends with %d records not acked, in a producer that was not closed: use it in a `with`, or call close();"
-            " waiting %.0f s for them",
+            "the program exits with %d unacknowledged records in a producer that was not closed: use it as a context"
+            " manager, or call close(); waiting up to %.0f s for them",
             unfinished,
             EXIT_TIMEOUT_S,
         )

@@ -1,4 +1,4 @@
-"""The topics a producer writes to, kept while they are used, and the wait for one that nothing is known of yet."""
+"""Metadata of the topics that a producer writes to, and the wait for topics that are not known yet."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.security.acls import rights_of
 
-# Answers about a topic that waiting does not change, and what to do about them (Java's maybeThrowExceptionForTopic). All others
-# are waited out: a topic may be being created, a broker may be starting.
+# Topic errors that waiting does not cure, with advice (Java's maybeThrowExceptionForTopic). Others are retried: a topic may be
+# about to be created, or a broker may be starting.
 FATAL_TOPIC_ERRORS = {
-    int(ErrorCode.INVALID_TOPIC_EXCEPTION): "use at most 249 of the characters a-z A-Z 0-9 . _ -",
-    int(ErrorCode.TOPIC_AUTHORIZATION_FAILED): "",  # security/acls.py says what to grant
+    int(ErrorCode.INVALID_TOPIC_EXCEPTION): "topic names have at most 249 of the characters a-z A-Z 0-9 . _ -",
+    int(ErrorCode.TOPIC_AUTHORIZATION_FAILED): "",  # security/acls.py names the permission to grant
 }
 
 
-CREATE_IT = "create the topic, or set auto.create.topics.enable on the brokers"
+CREATE_IT = "create the topic, or set auto.create.topics.enable=true on the brokers"
 
 
 class ProducerMetadata(Metadata):
-    """Metadata of the topics that were `add`ed, each until metadata.max.idle.ms after it last was.
+    """Metadata of the topics passed to `add`, each kept for metadata.max.idle.ms after its last use.
 
-    Threads and lock as in Metadata; the tasks' threads add and wait, the sender's thread asks.
+    Threads and lock as in Metadata: task threads add and wait, the sender thread sends the requests.
     """
 
     def __init__(self, config: ProducerConfig, *, on_wait: Callable[[int], None] = lambda waited_ns: None) -> None:
-        """`on_wait` is told how long each wait for an answer took, whatever came of it; it is called without the lock."""
+        """`on_wait` receives the duration of each wait for metadata, in ns, however it ended. It is called without the lock."""
         super().__init__(config)
         self._on_wait = on_wait
         self._bootstrap_servers = config.bootstrap_servers
@@ -45,11 +45,11 @@ class ProducerMetadata(Metadata):
         self._recovers = config.metadata_recovery_strategy == "rebootstrap"
         self._max_idle_ms = config.metadata_max_idle_ms
         self._expiry_ms: dict[str, int] = {}
-        self._new_topics: set[str] = set()  # added, but in no answer yet
-        self._waiting: Counter[str] = Counter()  # threads that wait for an answer about a topic
+        self._new_topics: set[str] = set()  # added, but not in any response yet
+        self._waiting: Counter[str] = Counter()  # number of threads that wait for each topic
 
     def add(self, topic: str, now_ms: int) -> None:
-        """The topic is in use now; a new one is asked for at once. RecordError for what is no topic's name."""
+        """Marks a topic as used, and requests metadata at once if it is new. Raises RecordError for an invalid topic name."""
         check_topic(topic)
         with self._changed:
             if topic not in self._expiry_ms:
@@ -58,44 +58,54 @@ class ProducerMetadata(Metadata):
             self._expiry_ms[topic] = now_ms + self._max_idle_ms
 
     def request_update_for_topic(self, topic: str) -> int:
-        """Ask about one topic (with the others, unless it is new); returns the version that the answer will serve."""
+        """Requests metadata of one topic (with the others, unless it is new). Returns the version that the response will
+        serve.
+        """
         with self._changed:
             return self.request_update_for_new_topics() if topic in self._new_topics else self.request_update()
 
     def waiting_topics(self) -> set[str]:
-        """The topics whose metadata somebody waits for."""
+        """Returns the topics that some thread waits for."""
         with self._changed:
             return set(self._waiting)
 
     def why_no_leader(self, topic: str) -> str:
-        """Why nothing can be sent to a topic, or to some of its partitions, and what to do."""
+        """Returns why a topic, or one of its partitions, cannot be written to, and what to do."""
         with self._changed:
             code = self._cluster.topic_error(topic)
             if self._cluster.partition_count(topic) is not None:
                 return "the partition has no leader"
             advice = CREATE_IT if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else ""
-            return "; ".join(filter(None, [self._answers.about(topic, 0) or "no broker was asked yet", advice]))
+            return "; ".join(filter(None, [self._answers.about(topic, 0) or "no broker has been asked yet", advice]))
 
     def wait_on(self, topic: str, partition: int, deadline: float, wakeup: Callable[[], None]) -> Cluster:
-        """A cluster in which the topic has partitions, among them `partition` (NO_PARTITION: any) if asking once more makes it
-        known. Waits until `deadline`, and raises, as `wait_for_topic` does. With NO_WAIT what is known must do.
-        KafkaProducer.waitOnMetadata of Java."""
+        """Returns a cluster in which the topic has partitions. Java's KafkaProducer.waitOnMetadata.
+
+        If `partition` is not known (NO_PARTITION: any), the metadata is refreshed once. Waits and raises as `wait_for_topic`
+        does; with NO_WAIT it uses what is known.
+        """
         self.add(topic, monotonic_ms())
         cluster = self.fetch()
         if cluster.partition_count(topic) is None:
             cluster = self.wait_for_topic(topic, deadline, wakeup)
-        if partition >= (cluster.partition_count(topic) or 0) and deadline != NO_WAIT:  # some may have been added
+        if partition >= (cluster.partition_count(topic) or 0) and deadline != NO_WAIT:  # partitions may have been added
             self.refresh_topic(topic, deadline, wakeup)
             cluster = self.wait_for_topic(topic, deadline, wakeup)
         return cluster
 
     def wait_for_topic(self, topic: str, deadline: float, wakeup: Callable[[], None]) -> Cluster:
-        """A cluster in which the topic has partitions, waited for until `deadline` on time.monotonic's clock.
+        """Returns a cluster in which the topic has partitions.
 
-        `wakeup` makes the sender's thread look at what is to be asked; it is called without the lock. Raises MetadataTimeoutError
-        at the deadline, BrokerError when the topic can never be had (AuthorizationError where the client may not describe it),
-        AuthenticationError when a broker rejects the login,
-        UsageError when the producer is closed.
+        Args:
+            topic: name of the topic.
+            deadline: end of the wait, on time.monotonic's clock.
+            wakeup: wakes the sender thread; called without the lock.
+
+        Raises:
+            MetadataTimeoutError: The deadline passed.
+            BrokerError: The brokers will never return this topic. AuthorizationError if the client may not describe it.
+            AuthenticationError: A broker rejected the login.
+            UsageError: The producer is closed.
         """
         begun = time.monotonic()
         mark = self._answers.mark()
@@ -108,12 +118,14 @@ class ProducerMetadata(Metadata):
             self._ask(topic, begun, mark, deadline, wakeup)
 
     def refresh_topic(self, topic: str, deadline: float, wakeup: Callable[[], None]) -> Cluster:
-        """The cluster after one more answer about a topic: partitions may have been added. Raises as `wait_for_topic` does."""
+        """Returns the cluster after one more response about a topic, which may have gained partitions. Raises as `wait_for_topic`
+        does.
+        """
         self._ask(topic, time.monotonic(), self._answers.mark(), deadline, wakeup)
         return self.fetch()
 
     def _ask(self, topic: str, begun: float, mark: int, deadline: float, wakeup: Callable[[], None]) -> None:
-        """Request an update and wait for its answer, whatever that says of the topic unless it is final."""
+        """Requests an update and waits for the response. Raises only if the topic's error is final."""
         with self._changed:
             version = self.request_update_for_topic(topic)
             self._waiting[topic] += 1
@@ -141,12 +153,12 @@ class ProducerMetadata(Metadata):
 
     def _check_open(self, topic: str) -> None:
         if self._closed:
-            raise UsageError(f"topic {topic}: the producer was closed while its metadata was waited for", topic=topic)
+            raise UsageError(f"topic {topic}: the producer was closed while waiting for metadata", topic=topic)
 
     def _check_login(self, topic: str, version: int) -> None:
         error = self.rejection(version)
         if error is not None and self._answered < version:
-            text = f"topic {topic}: no broker can be asked for its metadata: {error.message}"
+            text = f"topic {topic}: no broker can be asked for metadata: {error.message}"
             raise AuthenticationError(text, **error.facts | {"topic": topic})
 
     def _check_topic(self, topic: str) -> None:
@@ -159,7 +171,8 @@ class ProducerMetadata(Metadata):
         code = self._cluster.topic_error(topic)
         waited_ms = round((time.monotonic() - begun) * 1000)
         return MetadataTimeoutError(
-            f"topic {topic}: no metadata within {waited_ms} ms; {self._what_was_said(topic, mark)}. {self._advice(code)}",
+            f"topic {topic}: timed out waiting for metadata after {waited_ms} ms; {self._what_was_said(topic, mark)}."
+            f" {self._advice(code)}",
             topic=topic,
             error=error_facts(code).name if code else None,
         )
@@ -167,22 +180,22 @@ class ProducerMetadata(Metadata):
     def _what_was_said(self, topic: str, mark: int) -> str:
         if said := self._answers.about(topic, mark):
             return f"asked {said}"
-        # All are in their reconnect.backoff.ms: what they said last is why.
+        # All brokers are in reconnect back-off, so their last failure is the reason.
         if before := self._answers.about(topic, 0):
-            return f"nobody was asked meanwhile, and before that {before}"
-        return f"nobody of bootstrap.servers {','.join(self._bootstrap_servers)} was asked yet"
+            return f"no broker was asked during this time; before it {before}"
+        return f"no broker of bootstrap.servers {','.join(self._bootstrap_servers)} has been asked yet"
 
     def _advice(self, code: int) -> str:
         if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return CREATE_IT.capitalize()
         if code:
-            return "See to the brokers' health, or raise max.block.ms"
+            return "Check the health of the brokers, or raise max.block.ms"
         if self._cluster.nodes and not self._recovers:
             return (
-                "metadata.recovery.strategy=none asks only the brokers that were known: if all of them were replaced, set it to"
-                " rebootstrap, or start again"
+                "With metadata.recovery.strategy=none only known brokers are asked: if all of them were replaced, set it"
+                " to rebootstrap, or restart"
             )
-        return "See that bootstrap.servers names brokers that can be reached from here, or raise max.block.ms"
+        return "Check that bootstrap.servers names brokers that this machine can reach"
 
     # Metadata's decisions
 
@@ -190,7 +203,7 @@ class ProducerMetadata(Metadata):
         return sorted(self._new_topics if partial else self._expiry_ms)
 
     def _answered_topics(self, topics: Iterable[str]) -> None:
-        # One with an error is no longer new: to ask again about it is a retry, with back-off.
+        # A topic with an error is no longer new: the next request about it is a retry with back-off.
         self._new_topics.difference_update(topics)
 
     def _retains(self, topic: str, now_ms: int) -> bool:

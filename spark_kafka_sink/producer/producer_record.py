@@ -1,4 +1,4 @@
-"""One record as a user hands it over, and what is known of it once it was acked (Java's classes of the same names)."""
+"""A record as users pass it, and its metadata after delivery (Java's classes of the same names)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,15 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 @dataclass(frozen=True, slots=True)
 class ProducerRecord:
-    """One record, as interceptors get it. Java's ProducerRecord.
+    """One record, as interceptors receive it. Java's ProducerRecord.
 
-    topic: its name. value, key: what their serializers take. partition: None lets the partitioner decide.
-    timestamp: ms since the epoch, None: now. headers: (key, value) pairs in their order, a value may be None.
+    Attributes:
+        topic: name of the topic.
+        value: value that the serializer accepts.
+        key: likewise.
+        partition: partition number; None lets the partitioner choose.
+        timestamp: ms since the epoch; None is the current time.
+        headers: (key, value) pairs in order; a value may be None.
     """
 
     topic: str
@@ -29,11 +34,13 @@ class ProducerRecord:
 
 
 class RecordMetadata(NamedTuple):
-    """The place where a record was stored. Java's RecordMetadata.
+    """The location of a stored record. Java's RecordMetadata.
 
-    topic: its name. partition, offset: -1 where that is not known (acks=0; a duplicate; a record that failed).
-    timestamp: ms since the epoch, the broker's where the topic is set to LogAppendTime; -1 for a record that failed.
-    serialized_key_size, serialized_value_size: bytes; -1 for null.
+    Attributes:
+        topic: name of the topic.
+        partition, offset: -1 if not known (acks=0, a duplicate, or a failed record).
+        timestamp: ms since the epoch; the broker's time if the topic uses LogAppendTime; -1 for a failed record.
+        serialized_key_size, serialized_value_size: bytes; -1 for null.
     """
 
     topic: str
@@ -45,23 +52,26 @@ class RecordMetadata(NamedTuple):
 
     @property
     def has_offset(self) -> bool:
-        """Whether the broker said where it stored the record."""
+        """Whether the broker reported the record's offset."""
         return self.offset >= 0
 
 
 OnDelivery = Callable[[RecordMetadata, KafkaSinkError | None], object]
-"""A callback of Producer.send: called once with where the record is, or why it failed."""
+"""Callback of Producer.send, called once with the record's location or the error."""
 
 
 def not_stored(topic: str, partition: int = -1, key_size: int = -1, value_size: int = -1) -> RecordMetadata:
-    """The metadata of a record that was not stored."""
+    """Returns the metadata of a record that was not stored."""
     return RecordMetadata(topic, partition, -1, -1, key_size, value_size)
 
 
 class PartitionInfo(NamedTuple):
-    """A partition as metadata has it. Java's PartitionInfo.
+    """One partition of a topic. Java's PartitionInfo.
 
-    topic: its name. partition: its number, from 0. leader: the broker to send to, None while there is none.
+    Attributes:
+        topic: name of the topic.
+        partition: number, from 0.
+        leader: broker that accepts records; None if there is none.
     """
 
     topic: str

@@ -1,4 +1,4 @@
-"""The report of what a send scope delivered, as plain numbers that pickle, merge, and mean the same everywhere."""
+"""Report of what a send scope delivered, as plain numbers that can be pickled and merged."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import numpy as np
 
 from spark_kafka_sink.producer.partition_reports import PartitionReports
 
-# Bucket i of a latency histogram counts batches acked in less than 2**i ms and not less than 2**(i-1); the last is open.
+# Bucket i of a latency histogram counts batches acknowledged in [2**(i-1), 2**i) ms; the last bucket is open-ended.
 LATENCY_BUCKETS = 24
 
-# The counts of a DeliveryReport that come from commits, not from tasks.
+# Counts of a DeliveryReport that come from commits, not from tasks.
 COMMIT_COUNTS = ("commits", "transactions_committed", "transactions_aborted", "prepare_to_visible_ms", "commit_ms")
 
 
 def latency_bucket(milliseconds: float) -> int:
-    """The histogram's bucket for one ack latency."""
+    """Returns the histogram bucket of an acknowledgement latency."""
     return min(max(int(milliseconds), 0).bit_length(), LATENCY_BUCKETS - 1)
 
 
-# Unpacked: more topics than Kafka clusters have.
+# Limit when unpacking: more topics than Kafka clusters have.
 _MOST_BYTES = 512 * 2**20
 
 
@@ -35,31 +35,37 @@ def latencies_to_bytes(latencies: Mapping[str, list[int]]) -> bytes:
 
 
 def latencies_from_bytes(data: bytes) -> dict[str, list[int]]:
-    """Unpacks them. Raises ValueError or TypeError for what `latencies_to_bytes` does not make."""
+    """Unpacks histograms. Raises ValueError or TypeError for data that `latencies_to_bytes` did not make."""
     try:
         names, _, counts = zlib.decompressobj().decompress(data, _MOST_BYTES).partition(b"\n")
     except zlib.error as error:
-        raise ValueError(f"no packed latencies: {error}") from None
+        raise ValueError(f"invalid packed latencies: {error}") from None
     topics = [str(topic) for topic in json.loads(names)]
     rows = np.frombuffer(counts, "<i8").reshape(LATENCY_BUCKETS, len(topics)).T.tolist()
     return dict(zip(topics, rows, strict=True))
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class DeliveryReport:
-    """Counts of acked records, and of what it took to deliver them.
+    """Counts of acknowledged records, and of requests, retries and errors on the way.
 
-    records, bytes: acked; bytes are those of the encoded records before compression. compressed_bytes: of the record batches as
-        they went out, their headers included, each batch counted once however often it was sent.
-    batches: acked; requests: Produce requests that carried at least one of them; retries: batches sent again.
-    errors: batches that a broker or the network refused, by Kafka's error name, passing ones included.
-    partitions: (topic, partition) to its report; (topic, -1) to a topic's sum if a task wrote to more than 1,000 of them.
-    ack_latency: topic to 24 counts of batches, by the time from first send to ack: count i is of those that took less than
-        2 to the power of i ms, and not less than half of that; the last has all that took longer.
-
-    Under exactly-once, once a batch is committed, also: commits: micro-batches or jobs; transactions_committed,
-    transactions_aborted: that those ended; prepare_to_visible_ms: from when a commit was made sure to happen until the last of
-    its transactions was committed, summed over commits; commit_ms: all that committing took in the driver, summed.
+    Attributes:
+        records: acknowledged records.
+        bytes: size of those records, encoded but before compression.
+        compressed_bytes: size of the record batches as sent, with headers; each batch counts once.
+        batches: acknowledged batches.
+        requests: Produce requests that carried at least one of them.
+        retries: batches that were sent again.
+        errors: batches that a broker or the network rejected, by Kafka's error name, including transient errors.
+        partitions: PartitionReport by (topic, partition). If a task wrote to more than 1,000 partitions, some topics have a
+            single sum under (topic, -1).
+        ack_latency: 24 counts of batches per topic, by time from first send to acknowledgement. Count i is of latencies from
+            2**(i-1) to 2**i ms; the last has all that took longer.
+        commits: committed micro-batches or jobs (exactly-once only, like the fields below).
+        transactions_committed: transactions that they committed.
+        transactions_aborted: transactions that they aborted.
+        prepare_to_visible_ms: time from when a commit was certain until its last transaction was committed, summed over commits.
+        commit_ms: total commit time in the driver, summed over commits.
     """
 
     records: int = 0
@@ -77,17 +83,34 @@ class DeliveryReport:
     prepare_to_visible_ms: int = 0
     commit_ms: int = 0
 
+    def __repr__(self) -> str:
+        parts = [
+            f"{self.records:,} records",
+            f"{self.bytes:,} bytes ({self.compressed_bytes:,} sent)",
+            f"{self.batches:,} batches to {len(self.partitions):,} partitions",
+            f"{self.requests:,} requests",
+            f"{self.retries:,} retries",
+        ]
+        if self.commits:
+            ended = f"{self.transactions_committed:,} transactions committed, {self.transactions_aborted:,} aborted"
+            parts.append(f"{self.commits:,} commits ({ended})")
+        if self.errors:
+            parts.append("errors: " + ", ".join(f"{name} {count:,}" for name, count in sorted(self.errors.items())))
+        return f"<DeliveryReport {', '.join(parts)}>"
+
     def __reduce__(self) -> tuple[Any, ...]:
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         return _unpacked, (latencies_to_bytes(values.pop("ack_latency")), *values.values())
 
     def summed(self, maximum: int) -> DeliveryReport:
-        """The same with at most `maximum` entries of `partitions`, as far as there are no more topics: those with the most
-        partitions become one sum each."""
+        """Returns the report with at most `maximum` entries of `partitions`, or one per topic if there are more topics.
+
+        Topics with the most partitions become one sum each.
+        """
         return replace(self, partitions=self.partitions.summed(maximum))
 
     def add(self, other: DeliveryReport) -> None:
-        """Merge the report `other` into this one; adding is commutative and associative."""
+        """Merges the report `other` into this one. The operation is commutative and associative."""
         self.records += other.records
         self.bytes += other.bytes
         self.compressed_bytes += other.compressed_bytes

@@ -1,1 +1,1 @@
-"""The bytes of Kafka's messages: each API's fields declared once, one codec that interprets them, error codes as facts."""
+"""Kafka's wire protocol: declarations of each API's messages, one codec for all of them, and facts about error codes."""

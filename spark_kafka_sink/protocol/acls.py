@@ -1,6 +1,6 @@
-"""ACLs: described (DescribeAcls), made (CreateAcls) and removed (DeleteAcls). Types and operations are Kafka's codes.
+"""DescribeAcls, CreateAcls and DeleteAcls. Types and operations are Kafka's codes.
 
-v0, which knows no patterns, is not here: Kafka 4 does not have it any more.
+v0, which has no patterns, is not supported; Kafka 4 has removed it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from spark_kafka_sink.protocol.wire_types import INT8, INT16, INT32, STRING, Arr
 
 @message
 class DescribeAclsRequest(Message):
-    """None, and the code of ANY, match everything."""
+    """A filter. None and the code of ANY match everything."""
 
     resource_type_filter: int = wire(INT8)
     resource_name_filter: str | None = wire(STRING, nullable_since=0)
@@ -81,7 +81,7 @@ class AclCreationResult(Message):
 
 @message
 class CreateAclsResponse(Message):
-    """`results` are in the order of the request's."""
+    """The result of CreateAcls. `results` are in the order of the request."""
 
     throttle_time_ms: int = wire(INT32, default=0)
     results: Sequence[AclCreationResult] = wire(ArrayOf(AclCreationResult), default=())
@@ -95,7 +95,7 @@ CREATE_ACLS = Api(ApiKey.CREATE_ACLS, 1, 3, 2, CreateAclsRequest, CreateAclsResp
 
 @message
 class DeleteAclsFilter(Message):
-    """As DescribeAclsRequest."""
+    """A filter, with the fields of DescribeAclsRequest."""
 
     resource_type_filter: int = wire(INT8)
     resource_name_filter: str | None = wire(STRING, nullable_since=0)
@@ -133,7 +133,7 @@ class DeleteAclsFilterResult(Message):
 
 @message
 class DeleteAclsResponse(Message):
-    """`filter_results` are in the order of the request's filters."""
+    """The result of DeleteAcls. `filter_results` are in the order of the request's filters."""
 
     throttle_time_ms: int = wire(INT32, default=0)
     filter_results: Sequence[DeleteAclsFilterResult] = wire(ArrayOf(DeleteAclsFilterResult), default=())

@@ -1,4 +1,4 @@
-"""Every API that is declared here, in all versions of Kafka 4.1: what a broker serves, and what tests go through."""
+"""Every API declared in this package, in all versions of Kafka 4.1. The broker serves them, and tests cover them."""
 
 from __future__ import annotations
 
@@ -90,4 +90,4 @@ ALL_APIS: Final[Mapping[int, AnyApi]] = {
         LIST_TRANSACTIONS,
     )
 }
-"""By key."""
+"""The APIs by key."""

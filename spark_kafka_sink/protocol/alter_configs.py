@@ -1,4 +1,4 @@
-"""AlterConfigs (33): replaces all configs of a resource; IncrementalAlterConfigs is its successor."""
+"""AlterConfigs (33) replaces all configs of a resource. IncrementalAlterConfigs is its successor."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spark_kafka_sink.protocol.wire_types import BOOLEAN, INT8, INT16, INT32, ST
 
 @message
 class AlterableConfig(Message):
-    """None stands for the default."""
+    """A config to set. The value None stands for the default."""
 
     name: str = wire(STRING)
     value: str | None = wire(STRING, nullable_since=0)
@@ -19,7 +19,7 @@ class AlterableConfig(Message):
 
 @message
 class AlterConfigsResource(Message):
-    """`resource_type` as in DescribeConfigs."""
+    """A resource and its configs. `resource_type` has the codes of DescribeConfigs."""
 
     resource_type: int = wire(INT8)
     resource_name: str = wire(STRING)

@@ -1,4 +1,4 @@
-"""An API as a value: its key, the versions spoken here, and the classes of its request and response."""
+"""An API as a value: its key, the supported versions, and the classes of its request and response."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 from spark_kafka_sink.protocol.fields import LATEST, Message
 
 NEVER_FLEXIBLE: Final = LATEST
-"""As `flexible_from`: no version has tagged fields."""
+"""A value of `flexible_from`: no version has tagged fields."""
 
 RequestT = TypeVar("RequestT", bound=Message)
 ResponseT = TypeVar("ResponseT", bound=Message)
@@ -21,7 +21,7 @@ class ApiKey(IntEnum):
 
     @property
     def kafka_name(self) -> str:
-        """The name as Kafka writes it, as in "InitProducerId"."""
+        """Kafka's name for the API, such as "InitProducerId"."""
         return "".join(part.capitalize() for part in self.name.split("_"))
 
     PRODUCE = 0
@@ -69,7 +69,9 @@ class ApiKey(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Api(Generic[RequestT, ResponseT]):
-    """`min_version` and `max_version` are what this code speaks, inclusive; from `flexible_from` on there are tagged fields."""
+    """An API. `min_version` and `max_version` are the supported versions, inclusive. Versions from `flexible_from` on have tagged
+    fields.
+    """
 
     key: ApiKey
     min_version: int
@@ -83,7 +85,7 @@ class Api(Generic[RequestT, ResponseT]):
         return self.key.name
 
     def limited_to(self, min_version: int, max_version: int) -> Api[RequestT, ResponseT]:
-        """The same API in fewer versions, for a broker that serves no others."""
+        """Returns the same API with fewer versions, for a broker that serves no others."""
         return dataclasses.replace(
             self, min_version=max(min_version, self.min_version), max_version=min(max_version, self.max_version)
         )
@@ -95,7 +97,10 @@ class Api(Generic[RequestT, ResponseT]):
         return version >= self.flexible_from
 
     def has_flexible_response_header(self, version: int) -> bool:
-        """Never for ApiVersions: a client must read that answer before it knows what the broker speaks (KIP-511)."""
+        """Returns whether the response header has tagged fields.
+
+        That of ApiVersions never has any: a client must read it before it knows the broker's versions (KIP-511).
+        """
         return self.is_flexible(version) and self.key is not ApiKey.API_VERSIONS
 
 

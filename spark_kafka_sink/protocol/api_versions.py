@@ -1,4 +1,4 @@
-"""ApiVersions (18): which versions of each API a broker speaks; the first request on a connection."""
+"""ApiVersions (18): the versions of each API that a broker supports. It is the first request on a connection."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ from spark_kafka_sink.protocol.wire_types import BOOLEAN, INT16, INT32, INT64, S
 
 @message
 class ApiVersionsRequest(Message):
-    """Name and version are letters, digits, '-' and '.', the first and last no sign; else brokers answer INVALID_REQUEST."""
+    """A request for the supported versions.
+
+    Name and version consist of letters, digits, '-' and '.', and begin and end with a letter or digit. Otherwise brokers answer
+    INVALID_REQUEST.
+    """
 
     client_software_name: str = wire(STRING, since=3, default="", ignorable=True)
     client_software_version: str = wire(STRING, since=3, default="", ignorable=True)
@@ -19,7 +23,7 @@ class ApiVersionsRequest(Message):
 
 @message
 class ApiVersion(Message):
-    """Inclusive."""
+    """The versions of one API, inclusive."""
 
     api_key: int = wire(INT16)
     min_version: int = wire(INT16)
@@ -42,7 +46,7 @@ class FinalizedFeatureKey(Message):
 
 @message
 class ApiVersionsResponse(Message):
-    """`finalized_features` counts only where `finalized_features_epoch` is not -1."""
+    """The supported versions. `finalized_features` is valid only if `finalized_features_epoch` is not -1."""
 
     error_code: int = wire(INT16)
     api_keys: Sequence[ApiVersion] = wire(ArrayOf(ApiVersion), default=())

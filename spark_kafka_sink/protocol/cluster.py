@@ -1,4 +1,4 @@
-"""The brokers of a cluster and the folders that they keep logs in."""
+"""DescribeCluster and DescribeLogDirs: the brokers of a cluster and their log folders."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spark_kafka_sink.protocol.wire_types import BOOLEAN, INT8, INT16, INT32, IN
 
 @message
 class DescribeClusterRequest(Message):
-    """`endpoint_type`: 1 brokers, 2 controllers (KIP-919)."""
+    """A request for the nodes of a cluster. `endpoint_type`: 1 brokers, 2 controllers (KIP-919)."""
 
     include_cluster_authorized_operations: bool = wire(BOOLEAN)
     endpoint_type: int = wire(INT8, since=1, default=1)
@@ -45,7 +45,7 @@ class DescribeClusterResponse(Message):
 DESCRIBE_CLUSTER = Api(ApiKey.DESCRIBE_CLUSTER, 0, 2, 0, DescribeClusterRequest, DescribeClusterResponse)
 
 
-# DescribeLogDirs (35): the folders of a broker, and how large the partitions in them are (KIP-113, KIP-827).
+# DescribeLogDirs (35): the folders of a broker and the sizes of their partitions (KIP-113, KIP-827).
 
 
 @message
@@ -56,14 +56,14 @@ class DescribableLogDirTopic(Message):
 
 @message
 class DescribeLogDirsRequest(Message):
-    """`topics` is None for all partitions of the broker."""
+    """A request for log folders. `topics` is None for all partitions of the broker."""
 
     topics: Sequence[DescribableLogDirTopic] | None = wire(ArrayOf(DescribableLogDirTopic), nullable_since=0, default=())
 
 
 @message
 class DescribeLogDirsPartition(Message):
-    """`partition_size` in bytes. `offset_lag`: how far the log's end is from the high watermark."""
+    """A partition in a folder. `partition_size` is in bytes. `offset_lag`: the distance from the high watermark to the end."""
 
     partition_index: int = wire(INT32)
     partition_size: int = wire(INT64)
@@ -79,7 +79,7 @@ class DescribeLogDirsTopic(Message):
 
 @message
 class DescribeLogDirsResult(Message):
-    """`total_bytes` and `usable_bytes` are the volume's; -1 where unknown."""
+    """A folder. `total_bytes` and `usable_bytes` are those of the volume; -1 if unknown."""
 
     error_code: int = wire(INT16)
     log_dir: str = wire(STRING)

@@ -1,4 +1,4 @@
-"""The one codec: makes a reader and a writer of a message class in one version, once, out of its fields' declarations."""
+"""The codec, which builds a reader and a writer for each message class and version from the fields' declarations, once."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ StepWriter: TypeAlias = Callable[[MessageWriter, Message], None]
 
 
 class Step(NamedTuple):
-    """A part of a message: `read` appends the values of one or more fields, `write` takes them from the message."""
+    """A part of a message. `read` appends the values of one or more fields, `write` takes them from the message."""
 
     read: Reader
     write: StepWriter
@@ -55,7 +55,7 @@ class Step(NamedTuple):
 
 @functools.cache
 def message_codec(cls: type, version: int, flexible: bool) -> Codec:
-    """The codec of a message class (a body, a header or a struct inside) in one version."""
+    """Returns the codec of a message class (a body, a header or a nested struct) in one version."""
     fields = wire_fields(cls)
     untagged = [field for field in fields if field.wire.tag is None]
     steps = [
@@ -79,10 +79,10 @@ def _message_reader(cls: type[Message], names: Sequence[str], steps: Sequence[St
                 offset = step(data, offset, values)
             message = cls(*values)
             if tags is not None:
-                # One zero byte in nearly every struct: no tagged fields.
+                # Nearly every struct ends with one zero byte: no tagged fields.
                 offset = tags.read(data, offset, message) if data[offset] else offset + 1
         except UNREADABLE as error:
-            # The count of values read so far tells the field that failed, with no cost while nothing fails.
+            # The number of values read so far identifies the field that failed, at no cost while nothing fails.
             raise malformed(error).inside([*names, "tagged_fields"][len(values)]) from None
         into.append(message)
         return offset
@@ -117,7 +117,7 @@ def _steps(kind: str, fields: list[WireField], version: int, flexible: bool) -> 
 
 
 def _absent_step(fields: list[WireField], version: int) -> Step:
-    """Fields that the version lacks: their defaults on reading; on writing, no other value may get lost unnoticed."""
+    """Returns the step for fields that the version lacks: it reads defaults and refuses to write any other value."""
     defaults = [field.default for field in fields]
     carried = [field for field in fields if not field.wire.ignorable]
 
@@ -130,7 +130,7 @@ def _absent_step(fields: list[WireField], version: int) -> Step:
             value = getattr(message, field.name)
             if value != field.default:
                 raise UnsupportedVersionError(
-                    f"{type(message).__name__} v{version} has no field {field.name}, so it cannot carry {value!r}",
+                    f"{type(message).__name__} v{version} has no field {field.name}, so the value {value!r} cannot be sent",
                     field=field.name,
                     version=version,
                 )
@@ -139,7 +139,7 @@ def _absent_step(fields: list[WireField], version: int) -> Step:
 
 
 def _fixed_step(fields: list[WireField]) -> Step:
-    """Neighbours of fixed size are one call of the struct module: a third of the cost of one call each."""
+    """Returns one call of the struct module for neighbours of fixed size, which takes a third of the time of single calls."""
     codes = "".join(field.wire.type.code for field in fields if isinstance(field.wire.type, FixedType))
     packer = struct.Struct(f">{codes}")
     names = [field.name for field in fields]
@@ -160,7 +160,7 @@ def _fixed_step(fields: list[WireField]) -> Step:
 
 
 def _misfit(names: Sequence[str], codes: str, values: Sequence[Any]) -> str:
-    """The name of the first value that its field cannot carry."""
+    """Returns the name of the first field whose value does not fit."""
     return next(name for name, code, value in zip(names, codes, values, strict=True) if not _fits(code, value))
 
 
@@ -198,7 +198,7 @@ def _field_codec(field: WireField, version: int, flexible: bool) -> Codec:
 
 
 def value_codec(wire_type: WireType, version: int, flexible: bool, nullable: bool) -> Codec:
-    """The codec of a wire type; classic or compact lengths as the version has them."""
+    """Returns the codec of a wire type, with classic or compact lengths depending on the version."""
     match wire_type:
         case FixedType():
             return fixed_codec(wire_type)
@@ -224,21 +224,21 @@ def _array_codec(element: WireType, version: int, flexible: bool, nullable: bool
 
 
 def write_parts(what: str, *parts: tuple[Codec, Message]) -> list[Buffer]:
-    """The parts as buffers, in order. Raises UsageError, which names `what`, where a value does not fit its field."""
+    """Returns the parts as buffers, in order. Raises UsageError, which names `what`, if a value does not fit its field."""
     out = MessageWriter()
     try:
         for codec, message in parts:
             codec.write(out, message)
     except UnwritableError as error:
-        raise UsageError(f"{what} cannot be written: {error}") from None
+        raise UsageError(f"{what} cannot be encoded: {error}") from None
     return out.buffers()
 
 
 def read_part(codec: Codec, data: memoryview, offset: int, what: str) -> tuple[Any, int]:
-    """The value at `offset` and the offset behind it. Raises ProtocolError, which names `what`, where there is none."""
+    """Returns the value at `offset` and the offset after it. Raises ProtocolError, which names `what`, if there is none."""
     values: list[Any] = []
     try:
         offset = codec.read(data, offset, values)
     except MalformedError as error:
-        raise ProtocolError(f"{what} of {len(data):,} bytes cannot be read: {error}") from None
+        raise ProtocolError(f"{what} of {len(data):,} bytes cannot be decoded: {error}") from None
     return values[0], offset

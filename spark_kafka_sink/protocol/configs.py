@@ -1,4 +1,4 @@
-"""The configs of topics, brokers and groups: reading and changing them. The older AlterConfigs has a file of its own."""
+"""DescribeConfigs and IncrementalAlterConfigs. The older AlterConfigs has its own file."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from spark_kafka_sink.protocol.api import Api, ApiKey
 from spark_kafka_sink.protocol.fields import Message, message, wire
 from spark_kafka_sink.protocol.wire_types import BOOLEAN, INT8, INT16, INT32, STRING, ArrayOf
 
-# DescribeConfigs (32): the configs of topics, brokers, loggers and groups, and where each value comes from.
+# DescribeConfigs (32): the configs of topics, brokers, loggers and groups, and the source of each value.
 
 
 @message
 class DescribeConfigsResource(Message):
-    """`resource_type`: 2 topic, 4 broker, 8 logger, 16 client metrics, 32 group. No keys (None): all of them."""
+    """A resource to describe. `resource_type`: 2 topic, 4 broker, 8 logger, 16 client metrics, 32 group. No keys: all configs."""
 
     resource_type: int = wire(INT8)
     resource_name: str = wire(STRING)
@@ -29,7 +29,7 @@ class DescribeConfigsRequest(Message):
 
 @message
 class DescribeConfigsSynonym(Message):
-    """A place that the value could come from, the one that wins first."""
+    """A possible source of a value. The first of them wins."""
 
     name: str = wire(STRING)
     value: str | None = wire(STRING, nullable_since=0)
@@ -38,10 +38,11 @@ class DescribeConfigsSynonym(Message):
 
 @message
 class DescribeConfigsResourceResult(Message):
-    """`config_source`: 1 topic, 2 broker, 3 all brokers, 4 server.properties, 5 default, 6 logger, 7 client metrics, 8 group.
+    """A config. `config_source`: 1 topic, 2 broker, 3 all brokers, 4 server.properties, 5 default, 6 logger, 7 client metrics, 8
+    group.
 
-    `config_type`: 1 boolean, 2 string, 3 int, 4 short, 5 long, 6 double, 7 list, 8 class, 9 password; 0 unknown.
-    The value of a sensitive config is None.
+    `config_type`: 1 boolean, 2 string, 3 int, 4 short, 5 long, 6 double, 7 list, 8 class, 9 password; 0 unknown. The value of a
+    sensitive config is None.
     """
 
     name: str = wire(STRING)
@@ -77,7 +78,7 @@ DESCRIBE_CONFIGS = Api(ApiKey.DESCRIBE_CONFIGS, 1, 4, 4, DescribeConfigsRequest,
 
 @message
 class AlterableConfig(Message):
-    """`config_operation`: 0 set, 1 delete, 2 append to a list, 3 subtract from a list."""
+    """A change. `config_operation`: 0 set, 1 delete, 2 append to a list, 3 subtract from a list."""
 
     name: str = wire(STRING)
     config_operation: int = wire(INT8)
@@ -86,7 +87,7 @@ class AlterableConfig(Message):
 
 @message
 class AlterConfigsResource(Message):
-    """`resource_type` as in DescribeConfigs."""
+    """A resource and its changes. `resource_type` has the codes of DescribeConfigs."""
 
     resource_type: int = wire(INT8)
     resource_name: str = wire(STRING)

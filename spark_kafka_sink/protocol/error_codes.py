@@ -1,4 +1,4 @@
-"""Kafka 4.1's error codes as facts (org.apache.kafka.common.protocol.Errors); what to do about one is the asker's own table."""
+"""Kafka 4.1's error codes and facts about them (org.apache.kafka.common.protocol.Errors). Callers decide how to react."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 
 class ErrorCode(IntEnum):
-    """The codes by Kafka's names. Messages carry plain ints, so that a code of a newer broker is kept."""
+    """The codes under Kafka's names. Messages have plain ints, so that codes of newer brokers are kept."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -202,12 +202,12 @@ REFRESHES_METADATA: Final = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
-"""The codes whose exception in Java is an InvalidMetadataException: what the client knows of the cluster is out of date."""
+"""The codes whose exception in Java is an InvalidMetadataException: the client's metadata is out of date."""
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorFacts:
-    """`refreshes_metadata`: ask for metadata before the next try."""
+    """The facts about a code. `refreshes_metadata`: refresh metadata before the next try."""
 
     code: int
     name: str
@@ -219,5 +219,5 @@ _FACTS: Final = {int(code): ErrorFacts(int(code), code.name, code in RETRIABLE, 
 
 
 def error_facts(code: int) -> ErrorFacts:
-    """The facts about any code; one that Kafka 4.1 does not have is UNKNOWN_ERROR_CODE_<n>, not retriable."""
+    """Returns the facts about any code. One that Kafka 4.1 does not have is UNKNOWN_ERROR_CODE_<n>, not retriable."""
     return _FACTS.get(code) or ErrorFacts(code, f"UNKNOWN_ERROR_CODE_{code}", retriable=False, refreshes_metadata=False)

@@ -1,4 +1,4 @@
-"""Fetch (1): record batches of partitions from an offset on, with sessions that name only what changed (KIP-227)."""
+"""Fetch (1): record batches of partitions, with sessions that send only changes (KIP-227)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from spark_kafka_sink.protocol.wire_types import INT8, INT16, INT32, INT64, RECO
 
 @message
 class FetchPartition(Message):
-    """From `fetch_offset` on, `partition_max_bytes` at most but one batch at least; `current_leader_epoch` fences (-1: does not).
+    """A partition to read from `fetch_offset` on, up to `partition_max_bytes` but at least one batch.
 
-    Only followers set `log_start_offset`, `replica_directory_id` and `high_watermark` (2^63 - 1: not told, KIP-1166).
+    `current_leader_epoch` fences; -1 does not. Only followers set `log_start_offset`, `replica_directory_id` and `high_watermark`
+    (2^63 - 1: unknown, KIP-1166).
     """
 
     partition: int = wire(INT32)
@@ -30,7 +31,7 @@ class FetchPartition(Message):
 
 @message
 class FetchTopic(Message):
-    """Up to v12 `topic` names the topic, from v13 `topic_id`; the other one is not sent."""
+    """A topic to read, by `topic` up to v12 and by `topic_id` from v13 on. The other one is not sent."""
 
     topic: str = wire(STRING, until=12, default="", ignorable=True)
     topic_id: uuid.UUID = wire(UUID, since=13, default=ZERO_UUID, ignorable=True)
@@ -48,7 +49,7 @@ class ForgottenTopic(Message):
 
 @message
 class ReplicaState(Message):
-    """The state of a follower; a consumer has -1 in both."""
+    """The state of a follower. A consumer has -1 in both fields."""
 
     replica_id: int = wire(INT32, default=-1)
     replica_epoch: int = wire(INT64, default=-1)
@@ -56,9 +57,9 @@ class ReplicaState(Message):
 
 @message
 class FetchRequest(Message):
-    """Waits up to `max_wait_ms` for `min_bytes` in all. `isolation_level`: 0 read_uncommitted, 1 read_committed.
+    """A request that waits up to `max_wait_ms` for `min_bytes` in total. `isolation_level`: 0 read_uncommitted, 1 read_committed.
 
-    Session 0 with epoch -1 is a fetch without a session, with epoch 0 one that asks for a session.
+    Session 0 with epoch -1 is a fetch without a session; with epoch 0 it requests a session.
     """
 
     replica_id: int = wire(INT32, until=14, default=-1)
@@ -77,7 +78,7 @@ class FetchRequest(Message):
 
 @message
 class AbortedTransaction(Message):
-    """Read_committed drops this producer's records from `first_offset` on until its abort marker."""
+    """An aborted transaction. Under read_committed, drop the producer's records from `first_offset` to its abort marker."""
 
     producer_id: int = wire(INT64)
     first_offset: int = wire(INT64)
@@ -85,7 +86,7 @@ class AbortedTransaction(Message):
 
 @message
 class EpochEndOffset(Message):
-    """Where the largest epoch ends that both sides have: what comes behind differs (KIP-595)."""
+    """The end of the largest common epoch: everything after it differs (KIP-595)."""
 
     epoch: int = wire(INT32, default=-1)
     end_offset: int = wire(INT64, default=-1)
@@ -93,7 +94,7 @@ class EpochEndOffset(Message):
 
 @message
 class SnapshotId(Message):
-    """For FetchSnapshot, where the offset is before the log's start; only in KRaft's own log."""
+    """A snapshot for FetchSnapshot if the offset is before the log's start; only in KRaft's own log."""
 
     end_offset: int = wire(INT64, default=-1)
     epoch: int = wire(INT32, default=-1)
@@ -101,9 +102,9 @@ class SnapshotId(Message):
 
 @message
 class PartitionData(Message):
-    """Offsets are -1 where unknown; `records` may be several buffers that lie one after another on the wire.
+    """The data of a partition. Offsets are -1 if unknown; `records` may be several consecutive buffers.
 
-    The tagged ones are None where not sent. `aborted_transactions` is None for read_uncommitted.
+    Tagged fields are None if they were not sent. `aborted_transactions` is None for read_uncommitted.
     """
 
     partition_index: int = wire(INT32)
@@ -128,7 +129,7 @@ class FetchableTopicResponse(Message):
 
 @message
 class FetchResponse(Message):
-    """`error_code` is the session's; a partition has its own. An incremental answer has only the partitions with news."""
+    """The response. `error_code` is the session's; each partition has its own. Incremental ones have only changed partitions."""
 
     throttle_time_ms: int = wire(INT32, default=0)
     error_code: int = wire(INT16, since=7, default=0, ignorable=True)
@@ -138,4 +139,4 @@ class FetchResponse(Message):
 
 
 FETCH = Api(ApiKey.FETCH, 4, 18, 12, FetchRequest, FetchResponse)
-"""v4 is the first whose answers carry record batches of magic 2."""
+"""v4 is the first version whose responses have record batches of magic 2."""

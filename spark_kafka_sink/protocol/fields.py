@@ -1,4 +1,4 @@
-"""Declarations of messages: a class of typed fields, each with its wire type and the versions that have it."""
+"""Declarations of messages: classes of typed fields, each with its wire type and the versions that have it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from spark_kafka_sink.protocol.wire_types import WireType
 T = TypeVar("T")
 
 LATEST: Final = 0x7FFF
-"""Greater than any version; versions are int16 on the wire."""
+"""Greater than any version, because versions are int16."""
 
 _WIRE: Final = "wire"
 
 
 class RawTaggedField(NamedTuple):
-    """A tagged field this code does not know (KIP-482), kept as it came."""
+    """A tagged field that this package does not know (KIP-482), kept unchanged."""
 
     tag: int
     data: bytes
@@ -25,14 +25,14 @@ class RawTaggedField(NamedTuple):
 
 @dataclass(slots=True)
 class Message:
-    """The base of every message and of every struct inside one."""
+    """The base of every message and every nested struct."""
 
     unknown_tagged_fields: tuple[RawTaggedField, ...] = dataclasses.field(default=(), kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """Where and how a field is on the wire. Versions are inclusive."""
+    """The wire type and position of a field. Versions are inclusive."""
 
     type: WireType
     since: int
@@ -43,7 +43,7 @@ class Wire:
 
 
 class WireField(NamedTuple):
-    """A field of a message class; `default` is MISSING where every version has the field."""
+    """A field of a message class. `default` is MISSING if every version has the field."""
 
     name: str
     wire: Wire
@@ -63,21 +63,21 @@ def wire(
     ignorable: bool = False,
     default: Any = MISSING,
 ) -> Any:
-    """Declare a field. One that some version lacks needs a default.
+    """Declares a field. It needs a default if some version lacks it.
 
-    A value other than the default cannot be written to a version that lacks the field, unless the field is `ignorable` (as in
-    Kafka's own message definitions). Tagged fields (KIP-482) are always ignorable; they need a default and come last.
+    A version that lacks the field cannot carry a value other than the default, unless the field is `ignorable` (as in Kafka's own
+    message definitions). Tagged fields (KIP-482) are always ignorable; they need a default and come last.
     """
     return dataclasses.field(default=default, metadata={_WIRE: Wire(type, since, until, nullable_since, tag, ignorable)})
 
 
 @dataclass_transform(field_specifiers=(wire,))
 def message(cls: type[T]) -> type[T]:
-    """Make a message class of `cls`: a dataclass with slots. Not frozen, because that costs three times as much to construct."""
+    """Makes `cls` a message class: a dataclass with slots. It is not frozen, which would make construction three times slower."""
     return dataclass(slots=True)(cls)
 
 
 def wire_fields(cls: type) -> tuple[WireField, ...]:
-    """The fields of a message class in the order of the wire, tagged ones last."""
+    """Returns the fields of a message class in wire order, tagged ones last."""
     declared = (field for field in dataclasses.fields(cls) if _WIRE in field.metadata)
     return tuple(WireField(field.name, field.metadata[_WIRE], field.default) for field in declared)

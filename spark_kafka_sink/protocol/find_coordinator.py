@@ -1,4 +1,4 @@
-"""FindCoordinator (10): which broker coordinates a group or a transactional id; from v4 several keys at once (KIP-699)."""
+"""FindCoordinator (10): the coordinator of a group or a transactional id; from v4 on for several keys (KIP-699)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from spark_kafka_sink.protocol.wire_types import INT8, INT16, INT32, STRING, Arr
 
 @message
 class FindCoordinatorRequest(Message):
-    """`key_type`: 0 group, 1 transactional id, 2 share group. Up to v3 `key`, from v4 `coordinator_keys`."""
+    """A request for coordinators. `key_type`: 0 group, 1 transactional id, 2 share group. Up to v3 `key`, from v4
+    `coordinator_keys`.
+    """
 
     key: str = wire(STRING, until=3, default="")
     key_type: int = wire(INT8, since=1, default=0)
@@ -20,7 +22,7 @@ class FindCoordinatorRequest(Message):
 
 @message
 class Coordinator(Message):
-    """Node -1 with an empty host and port -1 where there is an error."""
+    """A coordinator. After an error, the node is -1, the host empty and the port -1."""
 
     key: str = wire(STRING)
     node_id: int = wire(INT32)
@@ -32,7 +34,7 @@ class Coordinator(Message):
 
 @message
 class FindCoordinatorResponse(Message):
-    """Up to v3 one coordinator in the fields themselves, from v4 `coordinators`."""
+    """The response: up to v3 one coordinator in its own fields, from v4 on `coordinators`."""
 
     throttle_time_ms: int = wire(INT32, since=1, default=0, ignorable=True)
     error_code: int = wire(INT16, until=3, default=0)

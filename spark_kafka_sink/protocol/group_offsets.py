@@ -1,4 +1,4 @@
-"""The offsets that consumer groups commit: how far each group has read."""
+"""OffsetCommit, OffsetFetch and OffsetDelete: the committed offsets of consumer groups."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from spark_kafka_sink.protocol.api import NEVER_FLEXIBLE, Api, ApiKey
 from spark_kafka_sink.protocol.fields import Message, message, wire
 from spark_kafka_sink.protocol.wire_types import BOOLEAN, INT16, INT32, INT64, STRING, ArrayOf
 
-# OffsetCommit (8): keeps how far a consumer group has read.
+# OffsetCommit (8): stores the position of a consumer group.
 
 
 @message
 class OffsetCommitRequestPartition(Message):
-    """The offset to read next; `committed_leader_epoch` is that of the record before, -1 where unknown."""
+    """The next offset to read. `committed_leader_epoch` is that of the record before; -1 if unknown."""
 
     partition_index: int = wire(INT32)
     committed_offset: int = wire(INT64)
@@ -29,7 +29,9 @@ class OffsetCommitRequestTopic(Message):
 
 @message
 class OffsetCommitRequest(Message):
-    """Generation -1 with an empty `member_id` is a commit from outside the group. `retention_time_ms` is -1: the broker's own."""
+    """A commit. Generation -1 with an empty `member_id` is a commit from outside the group. `retention_time_ms` -1: the broker's
+    own.
+    """
 
     group_id: str = wire(STRING)
     generation_id_or_member_epoch: int = wire(INT32, default=-1)
@@ -58,10 +60,10 @@ class OffsetCommitResponse(Message):
 
 
 OFFSET_COMMIT = Api(ApiKey.OFFSET_COMMIT, 2, 9, 8, OffsetCommitRequest, OffsetCommitResponse)
-"""v10, which names topics by id, is unstable in Kafka 4.1: no broker offers it by default."""
+"""v10, which identifies topics by id, is unstable in Kafka 4.1: no broker offers it by default."""
 
 
-# OffsetFetch (9): how far consumer groups have read; from v8 for several groups at once (KIP-709).
+# OffsetFetch (9): the positions of consumer groups; from v8 on for several groups at once (KIP-709).
 
 
 @message
@@ -78,7 +80,7 @@ class OffsetFetchRequestTopics(Message):
 
 @message
 class OffsetFetchRequestGroup(Message):
-    """`topics`: None asks for every partition the group has an offset of."""
+    """A group. `topics` None requests every partition for which the group has an offset."""
 
     group_id: str = wire(STRING)
     member_id: str | None = wire(STRING, since=9, nullable_since=9, default=None, ignorable=True)
@@ -88,9 +90,9 @@ class OffsetFetchRequestGroup(Message):
 
 @message
 class OffsetFetchRequest(Message):
-    """Up to v7 one group in `group_id` and `topics`, from v8 `groups`.
+    """A request for offsets: up to v7 one group in `group_id` and `topics`, from v8 on `groups`.
 
-    `require_stable`: UNSTABLE_OFFSET_COMMIT where a transaction is about to commit offsets (KIP-447).
+    `require_stable`: UNSTABLE_OFFSET_COMMIT if a transaction is about to commit offsets (KIP-447).
     """
 
     group_id: str = wire(STRING, until=7, default="")
@@ -103,7 +105,7 @@ class OffsetFetchRequest(Message):
 
 @message
 class OffsetFetchResponsePartition(Message):
-    """`committed_offset` is -1 where the group has none."""
+    """The offset of a partition. `committed_offset` is -1 if the group has none."""
 
     partition_index: int = wire(INT32)
     committed_offset: int = wire(INT64)
@@ -120,7 +122,7 @@ class OffsetFetchResponseTopic(Message):
 
 @message
 class OffsetFetchResponsePartitions(Message):
-    """As OffsetFetchResponsePartition."""
+    """The offset of a partition, with the fields of OffsetFetchResponsePartition."""
 
     partition_index: int = wire(INT32)
     committed_offset: int = wire(INT64)
@@ -144,7 +146,7 @@ class OffsetFetchResponseGroup(Message):
 
 @message
 class OffsetFetchResponse(Message):
-    """Up to v7 one group in `topics` and `error_code`, from v8 `groups`."""
+    """The response: up to v7 one group in `topics` and `error_code`, from v8 on `groups`."""
 
     throttle_time_ms: int = wire(INT32, since=3, default=0, ignorable=True)
     topics: Sequence[OffsetFetchResponseTopic] = wire(ArrayOf(OffsetFetchResponseTopic), until=7, default=())
@@ -153,10 +155,10 @@ class OffsetFetchResponse(Message):
 
 
 OFFSET_FETCH = Api(ApiKey.OFFSET_FETCH, 1, 9, 6, OffsetFetchRequest, OffsetFetchResponse)
-"""v10, which names topics by id, is unstable in Kafka 4.1: no broker offers it by default."""
+"""v10, which identifies topics by id, is unstable in Kafka 4.1: no broker offers it by default."""
 
 
-# OffsetDelete (47): forgets how far a group has read some partitions (KIP-496).
+# OffsetDelete (47): deletes a group's positions in some partitions (KIP-496).
 
 
 @message

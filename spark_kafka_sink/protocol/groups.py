@@ -1,4 +1,4 @@
-"""Consumer groups with the classic protocol: the calls of a member, and the administration of groups."""
+"""Consumer groups with the classic protocol: the requests of members, and the administration of groups."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from spark_kafka_sink.protocol.fields import Message, message, wire
 from spark_kafka_sink.protocol.metadata import NO_AUTHORIZED_OPERATIONS
 from spark_kafka_sink.protocol.wire_types import BOOLEAN, BYTES, INT16, INT32, STRING, ArrayOf
 
-# JoinGroup (11): a consumer enters its group or takes part in its rebalance; the answer waits for the other members.
+# JoinGroup (11): a consumer joins its group or its rebalance. The response waits for the other members.
 
 
 @message
 class JoinGroupRequestProtocol(Message):
-    """An assignor, by preference, with the member's subscription as that assignor understands it."""
+    """An assignor, in order of preference, with the member's subscription in the assignor's format."""
 
     name: str = wire(STRING)
     metadata: bytes = wire(BYTES)
@@ -22,9 +22,10 @@ class JoinGroupRequestProtocol(Message):
 
 @message
 class JoinGroupRequest(Message):
-    """An empty `member_id` is a new member; from v4 it is sent back with an id to join again (MEMBER_ID_REQUIRED, KIP-394).
+    """A request to join. A new member has an empty `member_id`; from v4 on it must join again with the id it is given.
 
-    `group_instance_id` is a static member's (KIP-345). `rebalance_timeout_ms` is -1 in v0, which has the session's for it.
+    The error for that is MEMBER_ID_REQUIRED (KIP-394). `group_instance_id` is a static member's (KIP-345). `rebalance_timeout_ms`
+    is -1 in v0, which uses the session timeout instead.
     """
 
     group_id: str = wire(STRING)
@@ -46,7 +47,7 @@ class JoinGroupResponseMember(Message):
 
 @message
 class JoinGroupResponse(Message):
-    """Only the leader gets `members`. `skip_assignment`: the leader need not assign (KIP-814)."""
+    """The response. Only the leader gets `members`. `skip_assignment`: the leader need not assign (KIP-814)."""
 
     throttle_time_ms: int = wire(INT32, since=2, default=0, ignorable=True)
     error_code: int = wire(INT16, default=0)
@@ -62,7 +63,7 @@ class JoinGroupResponse(Message):
 JOIN_GROUP = Api(ApiKey.JOIN_GROUP, 0, 9, 6, JoinGroupRequest, JoinGroupResponse)
 
 
-# SyncGroup (14): the leader of a group hands in who gets what, every member gets its own share.
+# SyncGroup (14): the leader of a group sends all assignments, and every member gets its own.
 
 
 @message
@@ -73,7 +74,7 @@ class SyncGroupRequestAssignment(Message):
 
 @message
 class SyncGroupRequest(Message):
-    """Only the leader has `assignments`."""
+    """A request for an assignment. Only the leader sends `assignments`."""
 
     group_id: str = wire(STRING)
     generation_id: int = wire(INT32)
@@ -96,7 +97,7 @@ class SyncGroupResponse(Message):
 SYNC_GROUP = Api(ApiKey.SYNC_GROUP, 0, 5, 4, SyncGroupRequest, SyncGroupResponse)
 
 
-# Heartbeat (12): a member of a group is alive, and learns of a rebalance.
+# Heartbeat (12): a member shows that it is alive and learns of a rebalance.
 
 
 @message
@@ -116,12 +117,12 @@ class HeartbeatResponse(Message):
 HEARTBEAT = Api(ApiKey.HEARTBEAT, 0, 4, 4, HeartbeatRequest, HeartbeatResponse)
 
 
-# LeaveGroup (13): members leave their group; from v3 several at once (KIP-345).
+# LeaveGroup (13): members leave their group; from v3 on several at once (KIP-345).
 
 
 @message
 class MemberIdentity(Message):
-    """A static member may leave by `group_instance_id` with an empty `member_id`."""
+    """A member that leaves. A static member may use `group_instance_id` with an empty `member_id`."""
 
     member_id: str = wire(STRING)
     group_instance_id: str | None = wire(STRING, nullable_since=0, default=None)
@@ -130,7 +131,7 @@ class MemberIdentity(Message):
 
 @message
 class LeaveGroupRequest(Message):
-    """Up to v2 one member in `member_id`, from v3 `members`."""
+    """A request to leave: up to v2 one member in `member_id`, from v3 on `members`."""
 
     group_id: str = wire(STRING)
     member_id: str = wire(STRING, until=2, default="")
@@ -175,7 +176,7 @@ class DescribedGroupMember(Message):
 
 @message
 class DescribedGroup(Message):
-    """`protocol_data` is the assignor; `group_state` one of Empty, PreparingRebalance, CompletingRebalance, Stable, Dead."""
+    """A group. `protocol_data` is the assignor. `group_state`: Empty, PreparingRebalance, CompletingRebalance, Stable or Dead."""
 
     error_code: int = wire(INT16)
     error_message: str | None = wire(STRING, since=6, nullable_since=6, default=None)
@@ -201,7 +202,7 @@ DESCRIBE_GROUPS = Api(ApiKey.DESCRIBE_GROUPS, 0, 6, 5, DescribeGroupsRequest, De
 
 @message
 class ListGroupsRequest(Message):
-    """Empty filters let everything through."""
+    """A request for groups. Empty filters match everything."""
 
     states_filter: Sequence[str] = wire(ArrayOf(STRING), since=4, default=())
     types_filter: Sequence[str] = wire(ArrayOf(STRING), since=5, default=())
@@ -209,7 +210,7 @@ class ListGroupsRequest(Message):
 
 @message
 class ListedGroup(Message):
-    """`group_type`: classic, consumer, share or streams."""
+    """A group. `group_type`: classic, consumer, share or streams."""
 
     group_id: str = wire(STRING)
     protocol_type: str = wire(STRING)

@@ -1,4 +1,4 @@
-"""InitProducerId (22): the producer id and epoch that idempotent and transactional batches carry."""
+"""InitProducerId (22): the producer id and epoch of idempotent and transactional batches."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from spark_kafka_sink.protocol.wire_types import INT16, INT32, INT64, STRING
 
 @message
 class InitProducerIdRequest(Message):
-    """`producer_id` and `producer_epoch` are what the producer has so far, for a bumped epoch (KIP-360); -1: nothing yet.
+    """A request for a producer id. `producer_id` and `producer_epoch` are the current ones, to bump the epoch (KIP-360); -1:
+    none.
 
-    `transaction_timeout_ms` counts only with a transactional id; Java sends 2^31 - 1 without one.
+    `transaction_timeout_ms` is used only with a transactional id; Java sends 2^31 - 1 without one.
     """
 
     transactional_id: str | None = wire(STRING, nullable_since=0, default=None)

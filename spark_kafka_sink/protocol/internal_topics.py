@@ -22,19 +22,19 @@ _VERSION: Final = struct.Struct(">h")
 
 
 def version_prefix(data: Buffer) -> int:
-    """The first two bytes. Raises ProtocolError where they are missing."""
+    """Returns the first two bytes. Raises ProtocolError if they are missing."""
     if len(data) < _VERSION.size:
-        raise ProtocolError(f"a record of {len(data)} bytes cannot be read: it is shorter than its version")
+        raise ProtocolError(f"a record of {len(data)} bytes cannot be decoded: it is shorter than its version")
     (version,) = _VERSION.unpack_from(data)
     return int(version)
 
 
 @dataclass(frozen=True, slots=True)
 class VersionedRecord(Generic[MessageT]):
-    """Two bytes of version and then a message, in versions 0 to `max_version`; from `flexible_from` on there are tagged fields.
+    """Two bytes of version followed by a message in versions 0 to `max_version`. Tagged fields exist from `flexible_from` on.
 
-    In keys of the internal topics the two bytes are not a version but say which of the topic's records this is (Kafka's
-    MessageUtil.toCoordinatorTypePrefixedBytes), and every key is in version 0: `key_type`.
+    In keys of the internal topics, the two bytes are not a version but the record's type, `key_type` (Kafka's
+    MessageUtil.toCoordinatorTypePrefixedBytes). Every key is in version 0.
     """
 
     message: type[MessageT]
@@ -44,34 +44,34 @@ class VersionedRecord(Generic[MessageT]):
     key_type: int | None = None
 
     def encode(self, body: MessageT, version: int | None = None) -> bytes:
-        """In `written_version` where none is named. Raises UsageError where a value does not fit its field."""
+        """Encodes in `version`, by default `written_version`. Raises UsageError if a value does not fit its field."""
         version = self.written_version if version is None else version
         prefix = version if self.key_type is None else self.key_type
         parts = write_parts(f"{self.message.__name__} v{version}", (self._codec(version), body))
         return _VERSION.pack(prefix) + b"".join(parts)
 
     def decode(self, data: Buffer) -> MessageT:
-        """Raises ProtocolError on anything but one whole record, UnsupportedVersionError where the first bytes are others."""
+        """Decodes exactly one record. Raises ProtocolError if it is invalid, UnsupportedVersionError for another version."""
         prefix = version_prefix(data)
         what = f"{self.message.__name__} v{prefix}"
         if self.key_type not in {None, prefix}:
-            raise UnsupportedVersionError(f"the key has type {prefix}, not {self.key_type}", version=prefix)
+            raise UnsupportedVersionError(f"the key has type {prefix} instead of {self.key_type}", version=prefix)
         view = memoryview(data)
         codec = self._codec(prefix if self.key_type is None else self.max_version)
         body: MessageT
         body, offset = read_part(codec, view, _VERSION.size, what)
         if offset != len(view):
-            raise ProtocolError(f"{what} of {len(view):,} bytes cannot be read: it ends at {offset:,}")
+            raise ProtocolError(f"{what} of {len(view):,} bytes cannot be decoded: it ends at byte {offset:,}")
         return body
 
     def _codec(self, version: int) -> Codec:
         if not 0 <= version <= self.max_version:
-            raise UnsupportedVersionError(f"{self.message.__name__} v{version} is not spoken here", version=version)
+            raise UnsupportedVersionError(f"{self.message.__name__} v{version} is not supported", version=version)
         cls: type = self.message
         return message_codec(cls, version, version >= self.flexible_from)
 
 
-# What `__consumer_offsets` holds: committed offsets and the state of classic groups (Kafka's module group-coordinator).
+# Records of `__consumer_offsets`: committed offsets and the state of classic groups (Kafka's module group-coordinator).
 
 
 @message
@@ -83,7 +83,7 @@ class OffsetCommitKey(Message):
 
 @message
 class OffsetCommitValue(Message):
-    """Timestamps in ms since 1970. v1, and no other, is written where a commit has an expiry of its own."""
+    """A committed offset. Timestamps are in ms since 1970. Only a commit with its own expiry is written, in v1."""
 
     offset: int = wire(INT64)
     leader_epoch: int = wire(INT32, since=3, default=-1, ignorable=True)
@@ -100,7 +100,7 @@ class GroupMetadataKey(Message):
 
 @message
 class MemberMetadata(Message):
-    """Timeouts in ms."""
+    """A member of a group. Timeouts are in ms."""
 
     member_id: str = wire(STRING)
     group_instance_id: str | None = wire(STRING, since=3, nullable_since=3, default=None, ignorable=True)
@@ -114,7 +114,7 @@ class MemberMetadata(Message):
 
 @message
 class GroupMetadataValue(Message):
-    """A classic group when a generation is stable or it has become empty; protocol and leader are None without members."""
+    """A classic group that is stable or has become empty. Protocol and leader are None without members."""
 
     protocol_type: str = wire(STRING)
     generation: int = wire(INT32)
@@ -128,10 +128,10 @@ OFFSET_COMMIT_KEY: Final = VersionedRecord(OffsetCommitKey, 0, NEVER_FLEXIBLE, k
 OFFSET_COMMIT_VALUE: Final = VersionedRecord(OffsetCommitValue, 4, 4, written_version=4)
 GROUP_METADATA_KEY: Final = VersionedRecord(GroupMetadataKey, 0, NEVER_FLEXIBLE, key_type=2)
 GROUP_METADATA_VALUE: Final = VersionedRecord(GroupMetadataValue, 4, 4, written_version=3)
-"""v3 as Kafka 4.1, which keeps to the last version without tagged fields while it has none."""
+"""v3, as in Kafka 4.1, which stays at the last version without tagged fields while it needs none."""
 
 _LEGACY_OFFSET_COMMIT_KEY: Final = VersionedRecord(OffsetCommitKey, 0, NEVER_FLEXIBLE, key_type=0)
-"""Before 0.9; Kafka still reads it."""
+"""The key before Kafka 0.9, which Kafka still reads."""
 
 _KEYS: Final[Mapping[int | None, VersionedRecord[Any]]] = {
     key.key_type: key for key in (_LEGACY_OFFSET_COMMIT_KEY, OFFSET_COMMIT_KEY, GROUP_METADATA_KEY)
@@ -139,19 +139,21 @@ _KEYS: Final[Mapping[int | None, VersionedRecord[Any]]] = {
 
 
 def decode_group_key(data: Buffer) -> OffsetCommitKey | GroupMetadataKey:
-    """The key of a record of `__consumer_offsets`.
+    """Decodes the key of a record of `__consumer_offsets`.
 
-    Raises UnsupportedVersionError for the records of newer group protocols, ProtocolError where it cannot be read.
+    Raises:
+        UnsupportedVersionError: the record belongs to a newer group protocol.
+        ProtocolError: the key is invalid.
     """
     key_type = version_prefix(data)
     record = _KEYS.get(key_type)
     if record is None:
-        raise UnsupportedVersionError(f"a key of type {key_type} is not spoken here", version=key_type)
+        raise UnsupportedVersionError(f"a key of type {key_type} is not supported", version=key_type)
     key: OffsetCommitKey | GroupMetadataKey = record.decode(data)
     return key
 
 
-# What `__transaction_state` holds (Kafka's module transaction-coordinator), and the markers that end transactions in a log.
+# Records of `__transaction_state` (Kafka's module transaction-coordinator), and the markers that end transactions in a log.
 
 
 @message
@@ -167,10 +169,10 @@ class PartitionsSchema(Message):
 
 @message
 class TransactionLogValue(Message):
-    """v0 with transaction version 0, else v1. `transaction_partitions` is None in state Empty.
+    """A transactional id: v0 with transaction version 0, otherwise v1. `transaction_partitions` is None in state Empty.
 
-    `transaction_status`: 0 Empty, 1 Ongoing, 2 PrepareCommit, 3 PrepareAbort, 4 CompleteCommit, 5 CompleteAbort, 6 Dead,
-    7 PrepareEpochFence.
+    `transaction_status`: 0 Empty, 1 Ongoing, 2 PrepareCommit, 3 PrepareAbort, 4 CompleteCommit, 5 CompleteAbort, 6 Dead, 7
+    PrepareEpochFence.
     """
 
     producer_id: int = wire(INT64)
@@ -187,7 +189,7 @@ class TransactionLogValue(Message):
 
 
 class ControlRecordType(IntEnum):
-    """Of the control records, those that end a transaction."""
+    """The control records that end a transaction."""
 
     ABORT = 0
     COMMIT = 1
@@ -195,7 +197,7 @@ class ControlRecordType(IntEnum):
 
 @message
 class ControlRecordKey(Message):
-    """`type` is a plain int, because KRaft's own log has control records of other types."""
+    """The key of a control record. `type` is a plain int, because KRaft's log has control records of other types."""
 
     type: int = wire(INT16)
 

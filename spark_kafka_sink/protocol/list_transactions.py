@@ -11,7 +11,9 @@ from spark_kafka_sink.protocol.wire_types import INT16, INT32, INT64, STRING, Ar
 
 @message
 class ListTransactionsRequest(Message):
-    """Empty filters let everything through; `duration_filter` is in ms, -1 for none; the pattern is a regex of RE2."""
+    """A request for transactions. Empty filters match everything. `duration_filter` is in ms, -1 for none; the pattern is for
+    RE2.
+    """
 
     state_filters: Sequence[str] = wire(ArrayOf(STRING), default=())
     producer_id_filters: Sequence[int] = wire(ArrayOf(INT64), default=())
@@ -28,7 +30,7 @@ class TransactionState(Message):
 
 @message
 class ListTransactionsResponse(Message):
-    """`unknown_state_filters` are those that no state has."""
+    """The response. `unknown_state_filters` are not names of a state."""
 
     throttle_time_ms: int = wire(INT32, default=0)
     error_code: int = wire(INT16, default=0)

@@ -1,4 +1,4 @@
-"""Whole messages to and from bytes: header and body together, without the 4-byte size that frames them."""
+"""Encoding and decoding of whole messages, header and body together, without the 4-byte size of the frame."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from spark_kafka_sink.protocol.values import Codec
 from spark_kafka_sink.protocol.wire_types import CLASSIC_STRING, INT16, INT32, Buffer
 
 APIS: Final[Mapping[int, AnyApi]] = {api.key: api for api in (PRODUCE, METADATA, API_VERSIONS, INIT_PRODUCER_ID)}
-"""The APIs that the producer speaks, by key; all_apis.py has them all, at twice the time that a worker takes to import these."""
+"""The APIs of the producer, by key. all_apis.py has them all, but a worker takes twice the time to import it."""
 
 
 @message
 class RequestHeader(Message):
-    """v1, and v2 with tagged fields. Older brokers must be able to read any of them, so client_id is never compact."""
+    """A request header: v1, or v2 with tagged fields. Older brokers must be able to read it, so client_id is never compact."""
 
     api_key: int = wire(INT16)
     api_version: int = wire(INT16)
@@ -34,7 +34,7 @@ class RequestHeader(Message):
 
 @message
 class ResponseHeader(Message):
-    """v0, and v1 with tagged fields."""
+    """A response header: v0, or v1 with tagged fields."""
 
     correlation_id: int = wire(INT32)
 
@@ -45,9 +45,11 @@ _REQUEST_PREFIX: Final = struct.Struct(">hhi")
 def encode_request(
     api: Api[RequestT, ResponseT], version: int, correlation_id: int, client_id: str | None, body: RequestT
 ) -> list[Buffer]:
-    """Header and body as buffers to be sent in this order; records are in the list as the very objects that `body` holds.
+    """Returns header and body as buffers, in sending order. Records are the very objects of `body`.
 
-    Raises UnsupportedVersionError where the version lacks a field that is set, UsageError where a value does not fit its field.
+    Raises:
+        UnsupportedVersionError: the version lacks a field that is set.
+        UsageError: a value does not fit its field.
     """
     header = RequestHeader(api.key, version, correlation_id, client_id)
     return write_parts(
@@ -58,7 +60,7 @@ def encode_request(
 
 
 def encode_response(api: Api[RequestT, ResponseT], version: int, correlation_id: int, body: ResponseT) -> list[Buffer]:
-    """As encode_request, for the broker's side."""
+    """Encodes a response, like `encode_request`, for the broker's side."""
     return write_parts(
         f"{api.name} v{version} response",
         (_response_header_codec(api.has_flexible_response_header(version)), ResponseHeader(correlation_id)),
@@ -67,10 +69,10 @@ def encode_response(api: Api[RequestT, ResponseT], version: int, correlation_id:
 
 
 def decode_response(api: Api[RequestT, ResponseT], version: int, data: Buffer) -> tuple[int, ResponseT]:
-    """Reads the correlation id and the body. Raises ProtocolError on anything that does not begin with a whole message.
+    """Returns the correlation id and the body. Raises ProtocolError unless the data begins with a complete message.
 
-    Bytes behind the message are passed over, as Java's client does: a newer broker or a gateway may send some.
-    A body of ApiVersions with error_code UNSUPPORTED_VERSION is read as v0, whatever `version` was asked in.
+    Bytes after the message are ignored, as in Java's client: a newer broker or a gateway may send some. An ApiVersions response
+    with UNSUPPORTED_VERSION is decoded as v0, regardless of the requested `version`.
     """
     view = memoryview(data)
     what = f"{api.name} v{version} response"
@@ -81,11 +83,14 @@ def decode_response(api: Api[RequestT, ResponseT], version: int, data: Buffer) -
 
 
 def decode_request(data: Buffer, apis: Mapping[int, AnyApi] = APIS) -> tuple[RequestHeader, Message]:
-    """The header and the body of a request, for the broker's side. Records are views of `data`.
+    """Returns the header and the body of a request, for the broker's side. Records are views of `data`.
 
-    Raises ProtocolError on anything that does not begin with a whole message, and UnsupportedVersionError (facts: api_key,
-    version, correlation_id) for an API or a version that is not among `apis`: a broker needs them to answer ApiVersions in v0.
-    Bytes behind the message are passed over, as Kafka does: librdkafka 2.16 sends some with Metadata v13.
+    Bytes after the message are ignored, as in Kafka: librdkafka 2.16 sends some with Metadata v13.
+
+    Raises:
+        ProtocolError: the data does not begin with a complete message.
+        UnsupportedVersionError: `apis` does not have the API or version. Its facts api_key, version and correlation_id allow a
+            broker to answer ApiVersions in v0.
     """
     view = memoryview(data)
     api, version = _requested(view, apis)
@@ -106,14 +111,14 @@ def _response_header_codec(flexible: bool) -> Codec:
 def _body_codec(api: AnyApi, cls: type, version: int) -> Codec:
     if not api.has_version(version):
         spoken = f"v{api.min_version} to v{api.max_version}"
-        raise UnsupportedVersionError(f"{api.name} v{version} is not spoken here; {spoken} are", api=api.name, version=version)
+        raise UnsupportedVersionError(f"{api.name} v{version} is not supported; {spoken} are", api=api.name, version=version)
     return message_codec(cls, version, api.is_flexible(version))
 
 
 def _response_body_version(api: AnyApi, version: int, data: memoryview, offset: int) -> int:
-    """A broker that does not know our version of ApiVersions answers in v0 (KIP-511).
+    """Returns the version of a response. A broker without the requested version of ApiVersions answers in v0 (KIP-511).
 
-    In every version of that answer the error code comes first, so it tells which one this is.
+    The error code comes first in every version of that response, so it identifies the version.
     """
     unsupported = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
     return 0 if api.key is ApiKey.API_VERSIONS and data[offset : offset + 2] == unsupported else version
@@ -121,12 +126,12 @@ def _response_body_version(api: AnyApi, version: int, data: memoryview, offset: 
 
 def _requested(data: memoryview, apis: Mapping[int, AnyApi]) -> tuple[AnyApi, int]:
     if len(data) < _REQUEST_PREFIX.size:
-        raise ProtocolError(f"a request of {len(data)} bytes cannot be read: it is shorter than a header")
+        raise ProtocolError(f"a request of {len(data)} bytes cannot be decoded: it is shorter than a header")
     key, version, correlation_id = _REQUEST_PREFIX.unpack_from(data)
     api = apis.get(key)
     if api is None or not api.has_version(version):
         raise UnsupportedVersionError(
-            f"{api.name if api else f'API {key}'} v{version} is not spoken here",
+            f"{(api.name if api else f'API {key}')} v{version} is not supported",
             api_key=key,
             version=version,
             correlation_id=correlation_id,

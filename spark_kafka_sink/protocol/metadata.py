@@ -1,4 +1,4 @@
-"""Metadata (3): the brokers of a cluster, its topics and who leads each partition."""
+"""Metadata (3): the brokers of a cluster, its topics and the leader of each partition."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from spark_kafka_sink.protocol.fields import Message, message, wire
 from spark_kafka_sink.protocol.wire_types import BOOLEAN, INT16, INT32, STRING, UUID, ZERO_UUID, ArrayOf
 
 NO_AUTHORIZED_OPERATIONS = -(2**31)
-"""The authorized operations were not asked for."""
+"""The value of authorized operations that were not requested."""
 
 
 @message
 class MetadataRequestTopic(Message):
-    """By id (v12 on) `name` is None; by name `topic_id` is ZERO_UUID. Brokers answer v10 and v11 by name only."""
+    """A topic by id (from v12 on; `name` is None) or by name (`topic_id` is ZERO_UUID). v10 and v11 work by name only."""
 
     topic_id: uuid.UUID = wire(UUID, since=10, default=ZERO_UUID, ignorable=True)
     name: str | None = wire(STRING, nullable_since=10, default=None)
@@ -23,7 +23,9 @@ class MetadataRequestTopic(Message):
 
 @message
 class MetadataRequest(Message):
-    """`topics`: None asks for all topics, an empty sequence for none (only brokers); in v0, that lacks None, for all."""
+    """A request for metadata. `topics`: None requests all topics, an empty sequence none (only brokers). v0 has no None: empty is
+    all.
+    """
 
     topics: Sequence[MetadataRequestTopic] | None = wire(ArrayOf(MetadataRequestTopic), nullable_since=1)
     allow_auto_topic_creation: bool = wire(BOOLEAN, since=4, default=True)
@@ -41,7 +43,7 @@ class MetadataResponseBroker(Message):
 
 @message
 class MetadataResponsePartition(Message):
-    """`leader_id` is -1 where there is no leader, `leader_epoch` -1 where the version has none."""
+    """A partition. `leader_id` is -1 if there is no leader, `leader_epoch` is -1 if the version has none."""
 
     error_code: int = wire(INT16)
     partition_index: int = wire(INT32)
@@ -54,7 +56,7 @@ class MetadataResponsePartition(Message):
 
 @message
 class MetadataResponseTopic(Message):
-    """`name` is None for an unknown topic asked for by id."""
+    """A topic. `name` is None for an unknown topic requested by id."""
 
     error_code: int = wire(INT16)
     name: str | None = wire(STRING, nullable_since=12)
@@ -66,7 +68,7 @@ class MetadataResponseTopic(Message):
 
 @message
 class MetadataResponse(Message):
-    """`error_code` (v13) is that of the whole answer: REBOOTSTRAP_REQUIRED (KIP-1102) or 0."""
+    """The response. `error_code` (v13) is the top-level one: REBOOTSTRAP_REQUIRED (KIP-1102) or 0."""
 
     throttle_time_ms: int = wire(INT32, since=3, default=0, ignorable=True)
     brokers: Sequence[MetadataResponseBroker] = wire(ArrayOf(MetadataResponseBroker), default=())

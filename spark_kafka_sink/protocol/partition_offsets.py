@@ -1,4 +1,4 @@
-"""Offsets in a partition's log: by timestamp, and the end of a leader epoch."""
+"""ListOffsets and OffsetForLeaderEpoch: offsets by timestamp, and the end of a leader epoch."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from spark_kafka_sink.protocol.api import Api, ApiKey
 from spark_kafka_sink.protocol.fields import Message, message, wire
 from spark_kafka_sink.protocol.wire_types import INT8, INT16, INT32, INT64, STRING, ArrayOf
 
-# ListOffsets (2): the offset that a timestamp stands for, or an end of a partition.
+# ListOffsets (2): the first offset at or after a timestamp, or an end of a partition.
 
 
 LATEST_TIMESTAMP = -1
-"""The offset behind the last record that the isolation level lets be seen."""
+"""The offset after the last record that is visible at the isolation level."""
 EARLIEST_TIMESTAMP = -2
 MAX_TIMESTAMP = -3
 """The record with the largest timestamp (KIP-734)."""
 EARLIEST_LOCAL_TIMESTAMP = -4
-"""The first offset that is not in tiered storage alone (KIP-405)."""
+"""The first offset that is not only in tiered storage (KIP-405)."""
 LATEST_TIERED_TIMESTAMP = -5
 """The last offset in tiered storage (KIP-1005)."""
 
 
 @message
 class ListOffsetsPartition(Message):
-    """`timestamp`: milliseconds, or one of the special ones above."""
+    """A partition to look up. `timestamp`: milliseconds, or one of the special values above."""
 
     partition_index: int = wire(INT32)
     current_leader_epoch: int = wire(INT32, since=4, default=-1, ignorable=True)
@@ -39,7 +39,7 @@ class ListOffsetsTopic(Message):
 
 @message
 class ListOffsetsRequest(Message):
-    """`replica_id` is -1 for a client; `isolation_level` as in Fetch. `timeout_ms` is for what tiered storage must look up."""
+    """A request for offsets. `replica_id`: -1 for clients. `isolation_level`: as in Fetch. `timeout_ms`: for tiered storage."""
 
     replica_id: int = wire(INT32)
     isolation_level: int = wire(INT8, since=2, default=0)
@@ -49,7 +49,7 @@ class ListOffsetsRequest(Message):
 
 @message
 class ListOffsetsPartitionResponse(Message):
-    """Offset and timestamp of the first record not older than asked; -1 where there is none."""
+    """The offset and timestamp of the first record at or after the timestamp; -1 if there is none."""
 
     partition_index: int = wire(INT32)
     error_code: int = wire(INT16)
@@ -73,7 +73,7 @@ class ListOffsetsResponse(Message):
 LIST_OFFSETS = Api(ApiKey.LIST_OFFSETS, 1, 10, 6, ListOffsetsRequest, ListOffsetsResponse)
 
 
-# OffsetForLeaderEpoch (23): where a leader epoch ended, by which consumers and followers find truncation (KIP-320).
+# OffsetForLeaderEpoch (23): the end of a leader epoch, with which consumers and followers detect truncation (KIP-320).
 
 
 @message
@@ -91,7 +91,9 @@ class OffsetForLeaderTopic(Message):
 
 @message
 class OffsetForLeaderEpochRequest(Message):
-    """`replica_id`: -1 a consumer, -2 one that sees beyond the high watermark (Kafka's debugging consumer)."""
+    """A request for ends of epochs. `replica_id`: -1 a consumer, -2 one that reads past the high watermark (Kafka's debugging
+    consumer).
+    """
 
     replica_id: int = wire(INT32, since=3, default=-2, ignorable=True)
     topics: Sequence[OffsetForLeaderTopic] = wire(ArrayOf(OffsetForLeaderTopic), default=())
@@ -99,7 +101,7 @@ class OffsetForLeaderEpochRequest(Message):
 
 @message
 class EpochEndOffset(Message):
-    """The largest epoch not over the one asked, and the offset behind its last record; -1 where unknown."""
+    """The largest epoch up to the requested one, and the offset after its last record; -1 if unknown."""
 
     error_code: int = wire(INT16)
     partition: int = wire(INT32)

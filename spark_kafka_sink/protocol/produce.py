@@ -1,4 +1,4 @@
-"""Produce (0): record batches for partitions, and where each batch went. From v13 topics are named by id (KIP-516)."""
+"""Produce (0): record batches for partitions, and the offset of each batch. From v13 on, topics have ids (KIP-516)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PartitionProduceData(Message):
 
 @message
 class TopicProduceData(Message):
-    """Up to v12 `name` names the topic, from v13 `topic_id`; the other one is not sent."""
+    """A topic, by `name` up to v12 and by `topic_id` from v13 on. The other one is not sent."""
 
     name: str = wire(STRING, until=12, default="", ignorable=True)
     topic_id: uuid.UUID = wire(UUID, since=13, default=ZERO_UUID, ignorable=True)
@@ -37,7 +37,9 @@ class TopicProduceData(Message):
 
 @message
 class ProduceRequest(Message):
-    """`acks`: 0 none (and no answer), 1 the leader, -1 all in-sync replicas; the broker waits `timeout_ms` for them."""
+    """A request. `acks`: 0 none (and no response), 1 the leader, -1 all in-sync replicas, for which the broker waits
+    `timeout_ms`.
+    """
 
     transactional_id: str | None = wire(STRING, since=3, nullable_since=3, default=None)
     acks: int = wire(INT16, default=-1)
@@ -47,7 +49,7 @@ class ProduceRequest(Message):
 
 @message
 class BatchIndexAndErrorMessage(Message):
-    """One record because of which its batch was refused (KIP-467)."""
+    """A record that caused its batch to be rejected (KIP-467)."""
 
     batch_index: int = wire(INT32)
     batch_index_error_message: str | None = wire(STRING, nullable_since=0, default=None)
@@ -61,7 +63,7 @@ class LeaderIdAndEpoch(Message):
 
 @message
 class PartitionProduceResponse(Message):
-    """Offsets are -1 where unknown; `current_leader` (KIP-951) is None where the broker did not say."""
+    """The result of a partition. Offsets are -1 if unknown; `current_leader` (KIP-951) is None if the broker did not send it."""
 
     index: int = wire(INT32)
     error_code: int = wire(INT16)
@@ -84,7 +86,7 @@ class TopicProduceResponse(Message):
 
 @message
 class NodeEndpoint(Message):
-    """The address of a leader named in a `current_leader` (KIP-951)."""
+    """The address of a leader in a `current_leader` (KIP-951)."""
 
     node_id: int = wire(INT32)
     host: str = wire(STRING)
@@ -100,4 +102,4 @@ class ProduceResponse(Message):
 
 
 PRODUCE = Api(ApiKey.PRODUCE, 3, 13, 9, ProduceRequest, ProduceResponse)
-"""v3 is the first that takes record batches of magic 2."""
+"""v3 is the first version that accepts record batches of magic 2."""

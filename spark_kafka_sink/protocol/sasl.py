@@ -1,4 +1,4 @@
-"""SASL: how a client logs in, and the SCRAM credentials that users log in with."""
+"""SASL: login of clients, and administration of SCRAM credentials."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from spark_kafka_sink.protocol.api import NEVER_FLEXIBLE, Api, ApiKey
 from spark_kafka_sink.protocol.fields import Message, message, wire
 from spark_kafka_sink.protocol.wire_types import BYTES, INT8, INT16, INT32, INT64, STRING, ArrayOf
 
-# SaslHandshake (17): the SASL mechanism that a client will use.
+# SaslHandshake (17): selects the client's SASL mechanism.
 
 
 @message
 class SaslHandshakeRequest(Message):
-    """v0: bare SASL tokens follow on the connection; v1: SaslAuthenticate requests."""
+    """A handshake. v0: bare SASL tokens follow on the connection; v1: SaslAuthenticate requests."""
 
     mechanism: str = wire(STRING)
 
 
 @message
 class SaslHandshakeResponse(Message):
-    """`mechanisms` are those that the broker has."""
+    """The response. `mechanisms` are those that the broker has enabled."""
 
     error_code: int = wire(INT16, default=0)
     mechanisms: Sequence[str] = wire(ArrayOf(STRING), default=())
@@ -37,13 +37,13 @@ class SaslAuthenticateRequest(Message):
     auth_bytes: bytes = wire(BYTES)
 
     def __repr__(self) -> str:
-        # With PLAIN they are a password.
+        # PLAIN sends a password in them.
         return f"SaslAuthenticateRequest({len(self.auth_bytes)} bytes)"
 
 
 @message
 class SaslAuthenticateResponse(Message):
-    """`session_lifetime_ms`: when the client must authenticate again at the latest (KIP-368); 0: never."""
+    """The response. `session_lifetime_ms`: the time within which the client must authenticate again (KIP-368); 0: no limit."""
 
     error_code: int = wire(INT16, default=0)
     error_message: str | None = wire(STRING, nullable_since=0, default=None)
@@ -54,7 +54,7 @@ class SaslAuthenticateResponse(Message):
 SASL_AUTHENTICATE = Api(ApiKey.SASL_AUTHENTICATE, 0, 2, 2, SaslAuthenticateRequest, SaslAuthenticateResponse)
 
 
-# DescribeUserScramCredentials (50): which SCRAM mechanisms users can log in with (KIP-554).
+# DescribeUserScramCredentials (50): the SCRAM mechanisms of users (KIP-554).
 
 
 @message
@@ -64,14 +64,14 @@ class UserName(Message):
 
 @message
 class DescribeUserScramCredentialsRequest(Message):
-    """`users` is None or empty for all."""
+    """A request for credentials. `users` is None or empty for all."""
 
     users: Sequence[UserName] | None = wire(ArrayOf(UserName), nullable_since=0, default=())
 
 
 @message
 class CredentialInfo(Message):
-    """`mechanism`: 1 for SCRAM-SHA-256, 2 for SCRAM-SHA-512."""
+    """A credential. `mechanism`: 1 for SCRAM-SHA-256, 2 for SCRAM-SHA-512."""
 
     mechanism: int = wire(INT8)
     iterations: int = wire(INT32)
@@ -103,12 +103,12 @@ DESCRIBE_USER_SCRAM_CREDENTIALS = Api(
 )
 
 
-# AlterUserScramCredentials (51): sets and deletes what users log in with (KIP-554). The password itself is not sent.
+# AlterUserScramCredentials (51): sets and deletes SCRAM credentials (KIP-554). The password itself is not sent.
 
 
 @message
 class ScramCredentialDeletion(Message):
-    """`mechanism`: 1 for SCRAM-SHA-256, 2 for SCRAM-SHA-512."""
+    """A deletion. `mechanism`: 1 for SCRAM-SHA-256, 2 for SCRAM-SHA-512."""
 
     name: str = wire(STRING)
     mechanism: int = wire(INT8)
@@ -123,7 +123,7 @@ class ScramCredentialUpsertion(Message):
     salted_password: bytes = wire(BYTES)
 
     def __repr__(self) -> str:
-        # Who knows the salted password can log in.
+        # The salted password is enough to log in.
         return f"ScramCredentialUpsertion({self.name!r}, {self.mechanism}, {self.iterations})"
 
 

@@ -1,4 +1,4 @@
-"""Tagged fields (KIP-482): those a message class declares, and those nobody here knows, which are kept."""
+"""Tagged fields (KIP-482): those that a message class declares, and unknown ones, which are kept."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TaggedField(NamedTuple):
 
 
 class TaggedFieldsCodec(NamedTuple):
-    """`read` sets the fields on a message that has its defaults, and returns the offset behind them."""
+    """The codec. `read` sets the fields on a message that has its defaults, and returns the offset after them."""
 
     read: Callable[[memoryview, int, Message], int]
     write: Callable[[MessageWriter, Message], None]
@@ -84,12 +84,12 @@ def _read_known(field: TaggedField, content: memoryview) -> Any:
     except UNREADABLE as error:
         raise malformed(error).inside(field.name) from None
     if end != len(content):
-        raise MalformedError(f"{len(content) - end:,} bytes too many", field.name)
+        raise MalformedError(f"{len(content) - end:,} unexpected bytes", field.name)
     return values[0]
 
 
 def _encode_known(known: Sequence[TaggedField], message: Message) -> list[RawTaggedField]:
-    """The default is what a missing tagged field means, so it is not sent."""
+    """Encodes declared fields. A default is not sent, because it is what a missing field means."""
     encoded = []
     for field in known:
         value = getattr(message, field.name)

@@ -1,4 +1,4 @@
-"""Topics: making and deleting them, adding partitions, and deleting the records at a partition's start."""
+"""CreateTopics, DeleteTopics, CreatePartitions and DeleteRecords."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from spark_kafka_sink.protocol.api import Api, ApiKey
 from spark_kafka_sink.protocol.fields import Message, message, wire
 from spark_kafka_sink.protocol.wire_types import BOOLEAN, INT8, INT16, INT32, INT64, STRING, UUID, ZERO_UUID, ArrayOf
 
-# CreateTopics (19): new topics, with partitions spread by the cluster or placed by the caller.
+# CreateTopics (19): new topics, whose partitions are placed by the cluster or by the caller.
 
 
 @message
 class CreatableReplicaAssignment(Message):
-    """The first of `broker_ids` is the preferred leader."""
+    """The replicas of a partition. The first of `broker_ids` is the preferred leader."""
 
     partition_index: int = wire(INT32)
     broker_ids: Sequence[int] = wire(ArrayOf(INT32), default=())
@@ -28,7 +28,9 @@ class CreatableTopicConfig(Message):
 
 @message
 class CreatableTopic(Message):
-    """-1 partitions or replicas: the cluster's default (v4 on, KIP-464), and what must be there with `assignments`."""
+    """A topic to create. -1 partitions or replicas is the cluster's default (from v4 on, KIP-464); with `assignments` both must
+    be -1.
+    """
 
     name: str = wire(STRING)
     num_partitions: int = wire(INT32)
@@ -46,7 +48,7 @@ class CreateTopicsRequest(Message):
 
 @message
 class CreatableTopicConfigs(Message):
-    """`config_source` as in DescribeConfigs."""
+    """A config of the created topic. `config_source` has the codes of DescribeConfigs."""
 
     name: str = wire(STRING)
     value: str | None = wire(STRING, nullable_since=0)
@@ -57,7 +59,7 @@ class CreatableTopicConfigs(Message):
 
 @message
 class CreatableTopicResult(Message):
-    """From v5 what was made (KIP-525), unless `topic_config_error_code` says why the caller may not know."""
+    """The result. From v5 on it describes the topic (KIP-525), unless `topic_config_error_code` is set."""
 
     name: str = wire(STRING)
     topic_id: uuid.UUID = wire(UUID, since=7, default=ZERO_UUID, ignorable=True)
@@ -80,12 +82,12 @@ class CreateTopicsResponse(Message):
 CREATE_TOPICS = Api(ApiKey.CREATE_TOPICS, 2, 7, 5, CreateTopicsRequest, CreateTopicsResponse)
 
 
-# DeleteTopics (20): topics by name, from v6 by name or id (KIP-516).
+# DeleteTopics (20): topics by name; from v6 on by name or id (KIP-516).
 
 
 @message
 class DeleteTopicState(Message):
-    """By id `name` is None; by name `topic_id` is ZERO_UUID."""
+    """A topic by id (`name` is None) or by name (`topic_id` is ZERO_UUID)."""
 
     name: str | None = wire(STRING, nullable_since=0, default=None)
     topic_id: uuid.UUID = wire(UUID, default=ZERO_UUID)
@@ -93,7 +95,7 @@ class DeleteTopicState(Message):
 
 @message
 class DeleteTopicsRequest(Message):
-    """Up to v5 `topic_names`, from v6 `topics`."""
+    """A request to delete: up to v5 `topic_names`, from v6 on `topics`."""
 
     topics: Sequence[DeleteTopicState] = wire(ArrayOf(DeleteTopicState), since=6, default=())
     topic_names: Sequence[str] = wire(ArrayOf(STRING), until=5, default=(), ignorable=True)
@@ -102,7 +104,7 @@ class DeleteTopicsRequest(Message):
 
 @message
 class DeletableTopicResult(Message):
-    """`name` is None for an unknown topic asked for by id."""
+    """The result. `name` is None for an unknown topic requested by id."""
 
     name: str | None = wire(STRING, nullable_since=6)
     topic_id: uuid.UUID = wire(UUID, since=6, default=ZERO_UUID, ignorable=True)
@@ -124,14 +126,14 @@ DELETE_TOPICS = Api(ApiKey.DELETE_TOPICS, 1, 6, 4, DeleteTopicsRequest, DeleteTo
 
 @message
 class CreatePartitionsAssignment(Message):
-    """Of one new partition; the first is the preferred leader."""
+    """The replicas of one new partition. The first is the preferred leader."""
 
     broker_ids: Sequence[int] = wire(ArrayOf(INT32), default=())
 
 
 @message
 class CreatePartitionsTopic(Message):
-    """`count` is that of all partitions, old and new; `assignments` None: the cluster places the new ones."""
+    """A topic. `count` is the number of all partitions, old and new. `assignments` None: the cluster places the new ones."""
 
     name: str = wire(STRING)
     count: int = wire(INT32)
@@ -161,12 +163,12 @@ class CreatePartitionsResponse(Message):
 CREATE_PARTITIONS = Api(ApiKey.CREATE_PARTITIONS, 0, 3, 2, CreatePartitionsRequest, CreatePartitionsResponse)
 
 
-# DeleteRecords (21): moves the start of partitions, so that the records before it are gone.
+# DeleteRecords (21): moves the start of partitions and deletes the records before it.
 
 
 @message
 class DeleteRecordsPartition(Message):
-    """-1 is the high watermark."""
+    """A partition. The offset -1 is the high watermark."""
 
     partition_index: int = wire(INT32)
     offset: int = wire(INT64)
@@ -186,7 +188,7 @@ class DeleteRecordsRequest(Message):
 
 @message
 class DeleteRecordsPartitionResult(Message):
-    """`low_watermark` is the new start, -1 where there is an error."""
+    """The result. `low_watermark` is the new start; -1 after an error."""
 
     partition_index: int = wire(INT32)
     low_watermark: int = wire(INT64)

@@ -1,4 +1,4 @@
-"""Transactions: what a producer asks of its coordinator, and KIP-664. ListTransactions has a file of its own."""
+"""The transaction requests of a producer, and KIP-664. ListTransactions has its own file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from spark_kafka_sink.protocol.api import Api, ApiKey
 from spark_kafka_sink.protocol.fields import Message, message, wire
 from spark_kafka_sink.protocol.wire_types import BOOLEAN, INT16, INT32, INT64, STRING, ArrayOf
 
-# AddPartitionsToTxn (24): partitions that a transaction writes to; from v4 between brokers, for several of them (KIP-890).
+# AddPartitionsToTxn (24): partitions of a transaction; from v4 on between brokers, for several transactions (KIP-890).
 
 
 @message
@@ -19,7 +19,7 @@ class AddPartitionsToTxnTopic(Message):
 
 @message
 class AddPartitionsToTxnTransaction(Message):
-    """`verify_only` asks whether the partitions are in the transaction and adds none."""
+    """A transaction. `verify_only` checks whether the partitions are in it and adds none."""
 
     transactional_id: str = wire(STRING)
     producer_id: int = wire(INT64)
@@ -30,7 +30,7 @@ class AddPartitionsToTxnTransaction(Message):
 
 @message
 class AddPartitionsToTxnRequest(Message):
-    """Producers send v3 at most, brokers v4 on."""
+    """A request. Producers send at most v3, brokers v4 or later."""
 
     transactions: Sequence[AddPartitionsToTxnTransaction] = wire(ArrayOf(AddPartitionsToTxnTransaction), since=4, default=())
     v3_and_below_transactional_id: str = wire(STRING, until=3, default="")
@@ -61,7 +61,7 @@ class AddPartitionsToTxnResult(Message):
 
 @message
 class AddPartitionsToTxnResponse(Message):
-    """Up to v3 `results_by_topic_v3_and_below`, from v4 `results_by_transaction`."""
+    """The response: up to v3 `results_by_topic_v3_and_below`, from v4 on `results_by_transaction`."""
 
     throttle_time_ms: int = wire(INT32, default=0)
     error_code: int = wire(INT16, since=4, default=0, ignorable=True)
@@ -74,7 +74,7 @@ class AddPartitionsToTxnResponse(Message):
 ADD_PARTITIONS_TO_TXN = Api(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5, 3, AddPartitionsToTxnRequest, AddPartitionsToTxnResponse)
 
 
-# AddOffsetsToTxn (25): a transaction will commit offsets of a consumer group.
+# AddOffsetsToTxn (25): announces that a transaction will commit offsets of a consumer group.
 
 
 @message
@@ -94,7 +94,7 @@ class AddOffsetsToTxnResponse(Message):
 ADD_OFFSETS_TO_TXN = Api(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4, 3, AddOffsetsToTxnRequest, AddOffsetsToTxnResponse)
 
 
-# TxnOffsetCommit (28): offsets of a consumer group that count when the transaction commits.
+# TxnOffsetCommit (28): offsets of a consumer group that take effect when the transaction commits.
 
 
 @message
@@ -113,7 +113,7 @@ class TxnOffsetCommitRequestTopic(Message):
 
 @message
 class TxnOffsetCommitRequest(Message):
-    """From v3 the consumer's generation and member fence it as they do OffsetCommit (KIP-447)."""
+    """A commit. From v3 on, the consumer's generation and member id fence it as in OffsetCommit (KIP-447)."""
 
     transactional_id: str = wire(STRING)
     group_id: str = wire(STRING)
@@ -151,7 +151,7 @@ TXN_OFFSET_COMMIT = Api(ApiKey.TXN_OFFSET_COMMIT, 0, 5, 3, TxnOffsetCommitReques
 
 @message
 class EndTxnRequest(Message):
-    """`committed`: False aborts."""
+    """A request to end a transaction. `committed`: False aborts."""
 
     transactional_id: str = wire(STRING)
     producer_id: int = wire(INT64)
@@ -161,7 +161,7 @@ class EndTxnRequest(Message):
 
 @message
 class EndTxnResponse(Message):
-    """From v5 every end bumps the epoch (KIP-890): id and epoch for the next transaction, -1 where there is an error."""
+    """The response. From v5 on, every end bumps the epoch (KIP-890): id and epoch for the next transaction, -1 after an error."""
 
     throttle_time_ms: int = wire(INT32, default=0)
     error_code: int = wire(INT16, default=0)
@@ -172,7 +172,7 @@ class EndTxnResponse(Message):
 END_TXN = Api(ApiKey.END_TXN, 0, 5, 3, EndTxnRequest, EndTxnResponse)
 
 
-# DescribeTransactions (65): what a coordinator knows of transactional ids (KIP-664).
+# DescribeTransactions (65): a coordinator's view of transactional ids (KIP-664).
 
 
 @message
@@ -188,7 +188,7 @@ class TopicData(Message):
 
 @message
 class TransactionState(Message):
-    """`transaction_start_time_ms` is -1 where no transaction runs."""
+    """A transaction. `transaction_start_time_ms` is -1 if no transaction is open."""
 
     error_code: int = wire(INT16)
     transactional_id: str = wire(STRING)
@@ -209,7 +209,7 @@ class DescribeTransactionsResponse(Message):
 DESCRIBE_TRANSACTIONS = Api(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, 0, DescribeTransactionsRequest, DescribeTransactionsResponse)
 
 
-# DescribeProducers (61): the producers that a partition's leader knows the state of (KIP-664).
+# DescribeProducers (61): the producers known to a partition's leader (KIP-664).
 
 
 @message
@@ -225,7 +225,7 @@ class DescribeProducersRequest(Message):
 
 @message
 class ProducerState(Message):
-    """-1 where unknown; `current_txn_start_offset` is -1 outside a transaction."""
+    """A producer. Values are -1 if unknown; `current_txn_start_offset` is -1 outside a transaction."""
 
     producer_id: int = wire(INT64)
     producer_epoch: int = wire(INT32)

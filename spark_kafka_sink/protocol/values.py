@@ -1,6 +1,6 @@
-"""Readers and writers of single values and arrays: varints, lengths, strings, ids, records; and what goes wrong in them.
+"""Readers and writers of single values and arrays (varints, lengths, strings, ids, records), and their errors.
 
-A reader takes the data and an offset, appends one value to `into` and returns the offset behind it. No length is believed
+A reader takes the data and an offset, appends one value to `into` and returns the offset after it. No length is trusted
 before it is held against the bytes that are there. Errors carry the path of fields;
 codec.py turns them into those of errors.py.
 """
@@ -16,7 +16,7 @@ from spark_kafka_sink.protocol.wire_types import Buffer, FixedType, Records
 
 
 class LocatedError(ValueError):
-    """`path` grows from the inner field to the outer ones while the error rises."""
+    """An error at a field. `path` grows from the inner field to the outer ones as the error propagates."""
 
     def __init__(self, cause: str, path: str = "") -> None:
         super().__init__(cause)
@@ -31,28 +31,28 @@ class LocatedError(ValueError):
 
 
 class MalformedError(LocatedError):
-    """Bytes that are no message."""
+    """Bytes that are not a valid message."""
 
 
 class UnwritableError(LocatedError):
-    """A value that its field cannot carry."""
+    """A value that does not fit its field."""
 
 
 UNREADABLE: Final = (MalformedError, struct.error, IndexError, UnicodeDecodeError)
-"""All that a reader raises on hostile bytes: struct.error and IndexError where the data ends too early."""
+"""The errors that readers raise for hostile bytes. struct.error and IndexError mean that the data ends too early."""
 
 
 def malformed(error: Exception) -> MalformedError:
-    """Any of UNREADABLE as a MalformedError."""
+    """Returns a MalformedError for an error in UNREADABLE."""
     if isinstance(error, MalformedError):
         return error
     if isinstance(error, UnicodeDecodeError):
-        return MalformedError(f"not UTF-8: {error.reason}")
-    return MalformedError("the data ends here")
+        return MalformedError(f"not valid UTF-8: {error.reason}")
+    return MalformedError("unexpected end of data")
 
 
 class MessageWriter:
-    """Collects a message as buffers: `tail` takes the small parts, records stand between them as they were given."""
+    """Collects a message as buffers. `tail` takes the small parts; records stay in separate buffers, which are not copied."""
 
     __slots__ = ("_parts", "tail")
 
@@ -66,7 +66,7 @@ class MessageWriter:
         self.tail = bytearray()
 
     def buffers(self) -> list[Buffer]:
-        """Everything written, in order."""
+        """Returns all written buffers, in order."""
         return [*self._parts, self.tail] if self.tail else self._parts
 
 
@@ -77,7 +77,7 @@ LengthWriter: TypeAlias = Callable[[bytearray, int], None]
 
 
 class Codec(NamedTuple):
-    """How one wire type is read and written in one version; `min_size`: the fewest bytes a value can take."""
+    """The reader and writer of one wire type in one version. `min_size`: the minimum size of a value in bytes."""
 
     read: Reader
     write: Writer
@@ -85,7 +85,7 @@ class Codec(NamedTuple):
 
 
 class LengthCodec(NamedTuple):
-    """How a length is read and written; -1 stands for null."""
+    """The reader and writer of a length. -1 stands for null."""
 
     read: LengthReader
     write: LengthWriter
@@ -98,7 +98,7 @@ _UINT32_MAX = 0xFFFFFFFF
 
 
 def read_unsigned_varint(data: memoryview, offset: int) -> tuple[int, int]:
-    """An unsigned 32-bit varint and the offset behind it."""
+    """Returns an unsigned 32-bit varint and the offset after it."""
     value = 0
     for shift in range(0, _UNSIGNED_VARINT_MAX_SHIFT + 1, 7):
         byte = data[offset]
@@ -119,10 +119,10 @@ def write_unsigned_varint(tail: bytearray, value: int) -> None:
 
 
 def check_fits(data: memoryview, offset: int, size: int, what: str) -> None:
-    """`size` bytes from `offset` on are there. To be asked before anything of that size is made."""
+    """Raises MalformedError if fewer than `size` bytes follow `offset`. Call it before allocating memory of that size."""
     left = len(data) - offset
     if size > left:
-        raise MalformedError(f"{size:,} bytes for {what} where {left:,} are left")
+        raise MalformedError(f"{size:,} bytes for {what}, but only {left:,} are left")
 
 
 def _read_compact_length(data: memoryview, offset: int) -> tuple[int, int]:
@@ -143,12 +143,12 @@ def _classic_length(code: str, limit: int) -> LengthCodec:
     def read(data: memoryview, offset: int) -> tuple[int, int]:
         (length,) = packer.unpack_from(data, offset)
         if length < -1:
-            raise MalformedError(f"a length of {length:,}")
+            raise MalformedError(f"{length:,} is not a valid length")
         return length, offset + packer.size
 
     def write(tail: bytearray, length: int) -> None:
         if length > limit:
-            raise UnwritableError(f"a length of {length:,} is over the limit of {limit:,}")
+            raise UnwritableError(f"the length {length:,} exceeds the limit of {limit:,}")
         tail += packer.pack(length)
 
     return LengthCodec(read, write, packer.size)
@@ -179,7 +179,7 @@ def string_codec(length: LengthCodec, nullable: bool) -> Codec:
         size, offset = read_length(data, offset)
         if size < 0:
             if not nullable:
-                raise MalformedError("null where a string must be")
+                raise MalformedError("null is not a valid string")
             into.append(None)
             return offset
         check_fits(data, offset, size, "a string")
@@ -189,13 +189,13 @@ def string_codec(length: LengthCodec, nullable: bool) -> Codec:
     def write(out: MessageWriter, value: str | None) -> None:
         if value is None:
             if not nullable:
-                raise UnwritableError("None where a string must be")
+                raise UnwritableError("None is not a valid string")
             write_length(out.tail, -1)
             return
         try:
             encoded = value.encode()
         except UnicodeEncodeError as error:
-            raise UnwritableError(f"not to be written as UTF-8: {error.reason}") from None
+            raise UnwritableError(f"cannot be encoded as UTF-8: {error.reason}") from None
         write_length(out.tail, len(encoded))
         out.tail += encoded
 
@@ -203,14 +203,14 @@ def string_codec(length: LengthCodec, nullable: bool) -> Codec:
 
 
 def bytes_codec(length: LengthCodec, nullable: bool) -> Codec:
-    """Reads a copy as bytes; writes a copy of any buffer."""
+    """The codec of bytes. It reads a copy as bytes and writes a copy of any buffer."""
     read_length, write_length, min_size = length
 
     def read(data: memoryview, offset: int, into: list[Any]) -> int:
         size, offset = read_length(data, offset)
         if size < 0:
             if not nullable:
-                raise MalformedError("null where bytes must be")
+                raise MalformedError("null is not valid for bytes")
             into.append(None)
             return offset
         check_fits(data, offset, size, "bytes")
@@ -220,7 +220,7 @@ def bytes_codec(length: LengthCodec, nullable: bool) -> Codec:
     def write(out: MessageWriter, value: Buffer | None) -> None:
         if value is None:
             if not nullable:
-                raise UnwritableError("None where bytes must be")
+                raise UnwritableError("None is not valid for bytes")
             write_length(out.tail, -1)
             return
         write_length(out.tail, len(value))
@@ -230,14 +230,14 @@ def bytes_codec(length: LengthCodec, nullable: bool) -> Codec:
 
 
 def records_codec(length: LengthCodec, nullable: bool) -> Codec:
-    """Reads a view of the data; writes the very buffers."""
+    """The codec of records. It reads a view of the data and writes the same buffers without copying."""
     read_length, write_length, min_size = length
 
     def read(data: memoryview, offset: int, into: list[Any]) -> int:
         size, offset = read_length(data, offset)
         if size < 0:
             if not nullable:
-                raise MalformedError("null where records must be")
+                raise MalformedError("null is not valid for records")
             into.append(None)
             return offset
         check_fits(data, offset, size, "records")
@@ -247,7 +247,7 @@ def records_codec(length: LengthCodec, nullable: bool) -> Codec:
     def write(out: MessageWriter, records: Records | None) -> None:
         if records is None:
             if not nullable:
-                raise UnwritableError("None where records must be")
+                raise UnwritableError("None is not valid for records")
             write_length(out.tail, -1)
             return
         write_length(out.tail, sum(map(len, records)))
@@ -271,12 +271,12 @@ def uuid_codec() -> Codec:
 
 
 ItemsReader: TypeAlias = Callable[[memoryview, int, int], tuple[tuple[Any, ...], int]]
-"""(data, offset, count) to the elements and the offset behind them."""
+"""Maps (data, offset, count) to the elements and the offset after them."""
 ItemsWriter: TypeAlias = Callable[[MessageWriter, Sequence[Any]], None]
 
 
 def array_codec(item: Codec, length: LengthCodec, nullable: bool) -> Codec:
-    """Elements of any kind; read as a tuple."""
+    """The codec of an array with elements of any type, read as a tuple."""
     read_item, write_item, min_size = item
 
     def read_items(data: memoryview, offset: int, count: int) -> tuple[tuple[Any, ...], int]:
@@ -293,7 +293,7 @@ def array_codec(item: Codec, length: LengthCodec, nullable: bool) -> Codec:
 
 
 def number_array_codec(code: str, length: LengthCodec, nullable: bool) -> Codec:
-    """Numbers of one fixed size, by their letter in the struct module; read as a tuple."""
+    """The codec of an array of fixed-size numbers, given by their letter in the struct module, read as a tuple."""
     size = struct.calcsize(f">{code}")
 
     def read_items(data: memoryview, offset: int, count: int) -> tuple[tuple[Any, ...], int]:
@@ -322,7 +322,7 @@ def _counted(read_items: ItemsReader, write_items: ItemsWriter, min_size: int, l
         elif nullable:
             into.append(None)
         else:
-            raise MalformedError("null where an array must be")
+            raise MalformedError("null is not a valid array")
         return offset
 
     def write(out: MessageWriter, items: Sequence[Any] | None) -> None:
@@ -332,6 +332,6 @@ def _counted(read_items: ItemsReader, write_items: ItemsWriter, min_size: int, l
         elif nullable:
             write_length(out.tail, -1)
         else:
-            raise UnwritableError("None where an array must be")
+            raise UnwritableError("None is not a valid array")
 
     return Codec(read, write, length_size)

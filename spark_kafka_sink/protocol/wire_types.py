@@ -1,4 +1,4 @@
-"""Kafka's wire types as declarations: what a field is, not how it is read or written (codec.py interprets them)."""
+"""Declarations of Kafka's wire types. They describe fields; codec.py reads and writes them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
-"""Contiguous bytes; a memoryview has one dimension and format 'B'."""
+"""Contiguous bytes. A memoryview must have one dimension and format 'B'."""
 
 Records: TypeAlias = Sequence[Buffer]
-"""Record batches as the buffers they lie in; written in this order, never copied."""
+"""Record batches in their buffers, which are written in this order without copying."""
 
 ZERO_UUID: Final = uuid.UUID(int=0)
 """Kafka's Uuid.ZERO_UUID: no topic id."""
@@ -19,26 +19,26 @@ ZERO_UUID: Final = uuid.UUID(int=0)
 
 @dataclass(frozen=True, slots=True)
 class FixedType:
-    """A number of fixed size; `code` is its letter in the struct module (big-endian on the wire)."""
+    """A fixed-size number. `code`: its letter in the struct module. It is big-endian on the wire."""
 
     code: str
 
 
 @dataclass(frozen=True, slots=True)
 class StringType:
-    """UTF-8 text. `always_classic`: an int16 length also in flexible versions, as client_id in the request header has it."""
+    """UTF-8 text. `always_classic`: the length is int16 even in flexible versions, as for client_id in the request header."""
 
     always_classic: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class UuidType:
-    """16 bytes; ZERO_UUID stands for none."""
+    """A UUID of 16 bytes. ZERO_UUID stands for none."""
 
 
 @dataclass(frozen=True, slots=True)
 class BytesType:
-    """Bytes of someone else's format, read as a copy: they are small and outlive the message they came in."""
+    """Bytes in another format. They are read as a copy, because they are small and outlive their message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +48,13 @@ class RecordsType:
 
 @dataclass(frozen=True, slots=True)
 class ArrayOf:
-    """A sequence of a wire type or of a message class; read as a tuple."""
+    """A sequence of a wire type or a message class, read as a tuple."""
 
     element: WireType
 
 
 WireType: TypeAlias = FixedType | StringType | UuidType | BytesType | RecordsType | ArrayOf | type
-"""A message class (fields.py) is the wire type of itself."""
+"""A wire type. A message class (fields.py) is its own wire type."""
 
 BOOLEAN: Final = FixedType("?")
 INT8: Final = FixedType("b")

@@ -1,7 +1,7 @@
-"""Arrow arrays out of numpy's and of Python's lists, and numpy arrays out of Arrow's, through their buffers alone.
+"""Conversions between Arrow arrays, numpy arrays and Python lists through buffers.
 
-pyarrow's own ways (`pa.array`, `pa.scalar`, `to_numpy`, `fill_null` with a Python value) import pandas first: 350 modules and
-0.4 s of CPU in each Python worker, for nothing that the sink needs.
+pyarrow's functions for this (`pa.array`, `pa.scalar`, `to_numpy`, `fill_null` with a Python value) import pandas first. That is
+350 modules and 0.4 s of CPU in each Python worker, and the sink needs none of it.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _LARGE = {pa.binary(): pa.large_binary(), pa.string(): pa.large_string()}
 
 
 def array_of_numbers(values: NDArray[Any], valid: NDArray[np.bool_] | None = None) -> pa.Array:
-    """The same whole numbers, floats or booleans. Only booleans, and what is not contiguous, are copied.
+    """Returns an array of the same integers, floats or booleans. It copies only booleans and non-contiguous values.
 
-    valid: False where a row is null; None where no row is.
+    valid: False where a row is null. None: no row is null.
     """
     present = None if valid is None else bitmap(valid)
     if values.dtype == np.bool_:
@@ -42,19 +42,19 @@ def array_of_numbers(values: NDArray[Any], valid: NDArray[np.bool_] | None = Non
 
 
 def bitmap(values: NDArray[np.bool_]) -> pa.Buffer:
-    """A bit for each row, as Arrow has them."""
+    """Returns an Arrow bitmap with one bit per row."""
     return pa.py_buffer(np.packbits(values, bitorder="little"))
 
 
 def array_of_bytes(values: Sequence[bytes | None], kind: pa.DataType | None = None) -> pa.Array:
-    """A column of binary, large_binary, string or large_string; null for None.
+    """Returns a column of binary, large_binary, string or large_string. None becomes null.
 
-    kind: its type; binary where it is left out. The offsets of binary and string have 32 bits: over 2 GiB it is the large type.
-    Raises TypeError for what is neither bytes nor None.
+    kind: the type, which defaults to binary. Offsets of binary and string have 32 bits, so columns over 2 GiB get the large type.
+    Raises TypeError for values other than bytes and None.
     """
     kind = pa.binary() if kind is None else kind
     try:
-        data, valid = b"".join(values), None  # type: ignore[arg-type]  # None is what the error is for
+        data, valid = b"".join(values), None  # type: ignore[arg-type]  # the error is about None
         lengths = np.fromiter(map(len, values), np.int64, len(values))  # type: ignore[arg-type]
     except TypeError:
         present = [b"" if value is None else value for value in values]
@@ -66,18 +66,18 @@ def array_of_bytes(values: Sequence[bytes | None], kind: pa.DataType | None = No
     offsets = np.zeros(len(values) + 1, np.int32 if kind in _LARGE else np.int64)
     np.cumsum(lengths, out=offsets[1:])
     if int(offsets[-1]) != len(data):
-        raise TypeError("a buffer whose items are no bytes")
+        raise TypeError("the items of the buffer are not bytes")
     return pa.Array.from_buffers(kind, len(values), [valid, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
 @lru_cache(1024)
 def scalar_of_bytes(value: bytes | None, kind: pa.DataType) -> pa.Scalar:
-    """One value of binary, string or their large types. Some are kept: most are constants of the code."""
+    """Returns a scalar of binary, string or their large types. Some are cached, because most are constants."""
     return array_of_bytes([value], kind)[0]
 
 
 def text_scalar(value: str) -> pa.Scalar:
-    """One value of string."""
+    """Returns a string scalar."""
     return scalar_of_bytes(value.encode(), pa.string())
 
 
@@ -85,7 +85,7 @@ def text_scalar(value: str) -> pa.Scalar:
 
 
 def numbers(column: pa.Array, dtype: Any) -> NDArray[Any]:
-    """The rows of a column of numbers, whose memory is seen as `dtype`; anything in the place of nulls. Not to be written to."""
+    """Returns a read-only view of a column of numbers as `dtype`. Null rows hold any value."""
     kind = np.dtype(dtype)
     if len(column) == 0:
         return np.zeros(0, kind)
@@ -93,13 +93,13 @@ def numbers(column: pa.Array, dtype: Any) -> NDArray[Any]:
 
 
 def filled_numbers(column: pa.Array, dtype: Any, null: int) -> NDArray[Any]:
-    """The same, with `null` in the place of nulls; copied only where there are some."""
+    """Returns the same with `null` in null rows. It copies only if there are nulls."""
     values, valid = numbers(column, dtype), valid_mask(column)
     return values if valid is None else np.where(valid, values, values.dtype.type(null))
 
 
 def validity(column: pa.Array) -> NDArray[np.bool_]:
-    """True where a row is not null, of every row."""
+    """Returns a mask of all rows: True where a row is not null."""
     if pa.types.is_null(column.type):
         return np.zeros(len(column), np.bool_)
     valid = valid_mask(column)
@@ -107,20 +107,20 @@ def validity(column: pa.Array) -> NDArray[np.bool_]:
 
 
 def holds_bytes(kind: pa.DataType) -> bool:
-    """Whether a column of this type can be sent as it is."""
+    """Returns whether a column of this type can be sent unchanged."""
     return kind.id in _SAME_BYTES_AS
 
 
 def byte_column(array: pa.Array) -> pa.Array:
-    """The same memory as binary or large_binary: text needs no check here, its bytes are what is sent."""
+    """Returns the same memory as binary or large_binary. Text needs no check, because its bytes are sent unchanged."""
     kind = _SAME_BYTES_AS.get(array.type.id)
     if kind is None:
-        raise SchemaError(f"a column of type {array.type} holds no bytes: cast it to binary or string", type=str(array.type))
+        raise SchemaError(f"a column of type {array.type} does not hold bytes: cast it to binary or string", type=str(array.type))
     return pa.Array.from_buffers(kind, len(array), array.buffers(), offset=array.offset)
 
 
 def offsets_of(array: pa.Array) -> NDArray[Any]:
-    """The n+1 offsets of a binary, string or list column (int32 or int64), for the rows of this slice only."""
+    """Returns the n+1 offsets (int32 or int64) of a binary, string or list column, only for the rows of this slice."""
     dtype = np.dtype(np.int64 if array.type.id in _LARGE_OFFSETS else np.int32)
     buffer = array.buffers()[1]
     if len(array) == 0 or buffer is None:
@@ -129,7 +129,7 @@ def offsets_of(array: pa.Array) -> NDArray[Any]:
 
 
 def valid_mask(array: pa.Array) -> NDArray[np.bool_] | None:
-    """True where a row is not null; None when no row is."""
+    """Returns a mask, True where a row is not null, or None if no row is null."""
     if array.null_count == 0:
         return None
     start = array.offset // 8
@@ -140,7 +140,7 @@ def valid_mask(array: pa.Array) -> NDArray[np.bool_] | None:
 
 @dataclass(frozen=True, slots=True)
 class ByteLengths:
-    """Bytes of each row of a column, -1 for null, and the least and the most of them (0 without rows)."""
+    """The size in bytes of each row of a column, -1 for null, with their minimum and maximum (0 without rows)."""
 
     rows: NDArray[np.int64]
     shortest: int

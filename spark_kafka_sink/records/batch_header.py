@@ -1,4 +1,4 @@
-"""The 61 bytes before a batch's records, magic 2."""
+"""The header of a magic-2 batch: the 61 bytes before its records."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from crc32c import crc32c
 from spark_kafka_sink.records.compression import Buffer, Codec
 
 HEADER_SIZE = 61
-# base offset, length, leader epoch, magic, CRC: the checksum is over all that follows it.
+# base offset, length, leader epoch, magic, CRC, which covers all bytes after it
 UNCHECKED = struct.Struct(">qiibI")
 # attributes, last offset delta, first and max timestamp, producer id and epoch, base sequence, records.
 CHECKED = struct.Struct(">hiqqqhii")
-SIZE_BEFORE_LENGTH = 12  # what the length field does not count: base offset and itself
+SIZE_BEFORE_LENGTH = 12  # the length field does not count the base offset and itself
 MAGIC = 2
-NO_TIMESTAMP = -1  # Kafka's RecordBatch.NO_TIMESTAMP: the time of append is used, or was not told
-# Of the attributes.
+NO_TIMESTAMP = -1  # Kafka's RecordBatch.NO_TIMESTAMP: the time of append is used, or is unknown
+# Bits of the attributes
 CODEC_MASK = 0x07
 LOG_APPEND_TIME = 1 << 3
 TRANSACTIONAL = 1 << 4
@@ -37,12 +37,13 @@ def batch_header(
     transactional: bool = False,
     control: bool = False,
 ) -> bytes:
-    """The header for `payload` (the records as they will be sent: compressed already), its length and CRC-32C filled in.
+    """Returns the header for `payload`, the (compressed) records to send, including its length and CRC-32C.
 
-    The checksum reads every byte, just before they are sent. To take it while they are hot from encoding, and move it behind
-    the header's by arithmetic, cost as much: 44 us of cold Python a batch.
+    The checksum reads every byte just before it is sent. Computing it right after encoding, while the bytes are in the cache, and
+    combining it with the header's costs as much: 44 us of cold Python per batch.
 
-    Base offset 0 and leader epoch -1, which the broker sets; CreateTime. Timestamps in ms, deltas counted from `first_timestamp`.
+    The base offset is 0 and the leader epoch is -1; the broker sets both. The timestamp type is CreateTime. Timestamps are in ms,
+    and deltas count from `first_timestamp`.
     """
     attributes = codec | (TRANSACTIONAL if transactional else 0) | (CONTROL if control else 0)
     checked = CHECKED.pack(

@@ -1,4 +1,4 @@
-"""Records that were encoded for one batch, written again for others: with other deltas, and the same bytes behind them."""
+"""Rewrites records that were encoded for one batch for others: the deltas change, the other bytes stay the same."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from spark_kafka_sink.records.varints import ZERO_BYTE, varints
 
 @dataclass(frozen=True, slots=True)
 class WrittenRecords:
-    """The records of a batch as they were encoded, found but not read: keys, values and headers stay the bytes they are.
+    """The encoded records of a batch, split but not decoded: keys, values and headers stay unchanged bytes.
 
-    sizes: bytes of each, its length varint included. timestamp_deltas: ms, from the batch's first timestamp. Both int64 of one
-    number a record. fields: two rows for each record, the bytes up to its key's length and those from there on.
+    sizes: bytes of each record, including its length varint. timestamp_deltas: ms from the batch's first timestamp. Both are
+    int64 with one number per record. fields: two rows per record, the bytes before its key's length and the rest.
     """
 
     sizes: NDArray[np.int64]
@@ -29,7 +29,7 @@ class WrittenRecords:
 
 
 def written_records(data: bytes, count: int) -> WrittenRecords:
-    """Find the `count` records that `data` (not compressed) consists of. 1 us a record: where one ends says only itself."""
+    """Splits `data` (uncompressed) into its `count` records. It takes 1 us per record, because only a record has its own size."""
     starts, timestamp_deltas, position = [0], [], 0
     for _ in range(count):
         size, position = read_varint(data, position, INT_BITS)
@@ -48,7 +48,7 @@ def written_records(data: bytes, count: int) -> WrittenRecords:
 def encode_again(
     records: WrittenRecords, rows: NDArray[np.intp], offset_deltas: NDArray[np.int32], timestamp_deltas: NDArray[np.int64]
 ) -> EncodedRecords:
-    """Output record j is record `rows[j]` with the j-th deltas; at least one row. As `encoder.encode_records`."""
+    """Returns records in the format of `encoder.encode_records`: record j is `rows[j]` with the j-th deltas. Needs a row."""
     rest = column_views(records.fields, byte_lengths(records.fields), 2 * rows + 1)
     deltas = [ZERO_BYTE, *varints(timestamp_deltas), *varints(offset_deltas.astype(np.int64))]
     body = body_sizes(deltas, [rest])

@@ -1,8 +1,8 @@
-"""Records as columns: the Arrow arrays that a sink hands to the producer, in which no row is a Python object."""
+"""Records as columns: the Arrow arrays that a sink passes to the producer, without a Python object per row."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,22 +13,25 @@ from numpy.typing import NDArray
 from spark_kafka_sink.records.arrow_arrays import ByteLengths, array_of_numbers, byte_lengths
 from spark_kafka_sink.records.batch_header import NO_TIMESTAMP
 
-__all__ = ["NO_PARTITION", "NO_TIMESTAMP", "RecordColumns", "concatenated", "copied"]
+__all__ = ["NO_PARTITION", "NO_TIMESTAMP", "FixedHeaders", "RecordColumns", "concatenated", "copied"]
 
 NO_PARTITION = -1  # the partitioner decides
+
+FixedHeaders = tuple[tuple[str, bytes | None], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RecordColumns:
-    """Records of one topic as columns of the same length.
+    """Records of one topic, as columns of the same length.
 
-    num_records: that length.
-    key, value: binary, large_binary, string or large_string arrays, sliced or not, nulls allowed; None: all null. Until the
-        producer's serializers have seen them: what those take.
-    headers: list (or large_list) of struct<key: string, value: binary> (large_* too); a null list is no headers; None: none at
-        all. Whoever builds it has checked that no element and no header key is null.
-    timestamp: int64, ms since the epoch, NO_TIMESTAMP where the time of append is wanted; None: wanted everywhere.
-    partition: int32, NO_PARTITION where the partitioner decides; None: it decides everywhere.
+    num_records: the number of records.
+    key, value: binary, large_binary, string or large_string arrays, sliced or not, nulls allowed. None: all null. Before the
+        producer's serializers run: any type that they accept.
+    headers: list (or large_list) of struct<key: string, value: binary> (or large_*). A null list means no headers. None: no row
+        has any. The caller has checked that no element and no header key is null.
+    timestamp: int64, ms since the epoch; NO_TIMESTAMP for the time of append. None: NO_TIMESTAMP in all rows.
+    partition: int32; NO_PARTITION where the partitioner decides. None: it decides for all rows.
+    fixed_headers: (key, value) pairs that every record has after its own headers. They are encoded once, not for each row.
     """
 
     num_records: int
@@ -37,10 +40,11 @@ class RecordColumns:
     headers: pa.Array | None = None
     timestamp: NDArray[np.int64] | None = None
     partition: NDArray[np.int32] | None = None
+    fixed_headers: FixedHeaders = ()
     _lengths: dict[str, ByteLengths] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def lengths(self, name: str) -> ByteLengths | None:
-        """Bytes of each row of `key` or `value`; None where there is no such column. Counted once, and looked at three times."""
+        """Returns the sizes of the rows of `key` or `value`, or None without the column. They are cached for later uses."""
         column = getattr(self, name)
         if column is None:
             return None
@@ -50,7 +54,7 @@ class RecordColumns:
         return known
 
     def slice(self, offset: int, length: int) -> RecordColumns:
-        """Rows `offset` to `offset + length`, without a copy."""
+        """Returns rows `offset` to `offset + length`, without copying."""
         end = min(offset + length, self.num_records)
         if offset == 0 and end == self.num_records:
             return self
@@ -59,42 +63,46 @@ class RecordColumns:
         def cut(column: Any) -> Any:
             return column.slice(offset, rows) if isinstance(column, pa.Array) else None if column is None else column[offset:end]
 
-        return RecordColumns(rows, *map(cut, self._columns()))
+        return self._with(rows, map(cut, self._columns()))
 
     def filter(self, wanted: NDArray[np.bool_]) -> RecordColumns:
-        """The rows where `wanted`, shape (num_records,), is true; copied."""
+        """Returns a copy of the rows where `wanted`, of shape (num_records,), is True."""
         mask = array_of_numbers(wanted)
 
         def some(column: Any) -> Any:
             return column.filter(mask) if isinstance(column, pa.Array) else None if column is None else column[wanted]
 
-        return RecordColumns(int(np.count_nonzero(wanted)), *map(some, self._columns()))
+        return self._with(int(np.count_nonzero(wanted)), map(some, self._columns()))
 
     @property
     def nbytes(self) -> int:
-        """Bytes of these rows in memory, about."""
+        """Returns the approximate size of the rows in memory, in bytes."""
         return sum(column.nbytes for column in self._columns() if column is not None)
 
     def is_like(self, other: RecordColumns) -> bool:
-        """Whether both have the same columns, of the same types, and so can be one after the other (`concatenated`)."""
-        return _types(self) == _types(other)
+        """Returns whether both have the same columns of the same types, so that `concatenated` can join them."""
+        return _types(self) == _types(other) and self.fixed_headers == other.fixed_headers
 
     def _columns(self) -> tuple[Any, ...]:
-        """In the order of the fields."""
+        """Returns the columns with a row for each record, in the order of the fields."""
         return self.value, self.key, self.headers, self.timestamp, self.partition
+
+    def _with(self, rows: int, columns: Iterable[Any]) -> RecordColumns:
+        """Returns other rows with the same fixed headers. columns: in the order of `_columns`."""
+        value, key, headers, timestamp, partition = columns
+        return RecordColumns(rows, value, key, headers, timestamp, partition, self.fixed_headers)
 
 
 def concatenated(parts: Sequence[RecordColumns]) -> RecordColumns:
-    """The rows of each part after those of the one before, copied unless there is only one. All must be alike."""
+    """Concatenates parts, which must be alike (`is_like`). It copies the rows unless there is only one part."""
     if len(parts) == 1:
         return parts[0]
-    return RecordColumns(
-        sum(part.num_records for part in parts), *map(_concatenated, zip(*(part._columns() for part in parts), strict=True))
-    )
+    columns = map(_concatenated, zip(*(part._columns() for part in parts), strict=True))
+    return parts[0]._with(sum(part.num_records for part in parts), columns)
 
 
 def copied(columns: RecordColumns) -> RecordColumns:
-    """The same rows in memory of their own, which keeps nothing else alive."""
+    """Returns a copy of the rows in its own memory, which keeps no other buffer alive."""
     return concatenated([columns, columns.slice(0, 0)])
 
 

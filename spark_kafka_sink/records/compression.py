@@ -1,8 +1,7 @@
-"""Kafka's compression codecs: what a batch's records become on the wire, and back.
+"""Kafka's compression codecs: compress and decompress the records of a batch.
 
-Each takes the whole batch at once. To join its buffers first costs little (25 GB/s and more from 16 KiB buffers) and is
-faster than every streaming interface: lz4 1.4 against 0.85 GB/s, zstd 870 against 810 MB/s, gzip the same. All of them
-release the interpreter lock.
+Each codec processes the whole batch at once. Joining its buffers first costs little (25 GB/s or more with 16 KiB buffers) and is
+faster than streaming: lz4 1.4 instead of 0.85 GB/s, zstd 870 instead of 810 MB/s, gzip the same. All of them release the GIL.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ from spark_kafka_sink.errors import OptionError, ProtocolError
 Buffer = bytes | bytearray | memoryview
 
 _GZIP_FORMAT = 16 + zlib.MAX_WBITS
-# xerial's snappy-java, which Kafka's Java client wraps its blocks in: magic, version 1, readable since version 1.
+# The header of xerial's snappy-java, in which Kafka's Java client wraps blocks: magic, version 1, compatible version 1.
 _SNAPPY_HEADER = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
-# snappy-java's own block size. 16 KiB blocks lose 2 % of size, 64 KiB blocks 10 to 20 % of speed.
+# snappy-java's block size. Blocks of 16 KiB are 2 % larger; blocks of 64 KiB are 10 to 20 % slower.
 _SNAPPY_BLOCK = 32 * 1024
 _ZSTD_SOURCE_SIZE = 128 * 1024
 _ZSTD_LAST_FAST_LEVEL = 3
 
 
 class Codec(IntEnum):
-    """The number in a batch's attributes."""
+    """Codecs, with their numbers in a batch's attributes."""
 
     NONE = 0
     GZIP = 1
@@ -42,25 +41,27 @@ class Codec(IntEnum):
 
 
 def codec_of(name: str) -> Codec:
-    """Returns the codec for a name that the option compression.type has."""
+    """Returns the codec for a value of the option compression.type. Raises OptionError for an unknown one."""
     try:
         return Codec[name.upper()]
     except KeyError:
         known = ", ".join(codec.name.lower() for codec in Codec)
-        raise OptionError(f"option compression.type: {name!r} is not one of {known}", option="compression.type") from None
+        raise OptionError(
+            f"option compression.type: {name!r} is not supported; it must be one of {known}", option="compression.type"
+        ) from None
 
 
 def compress(codec: Codec, level: int, buffers: Sequence[Buffer]) -> bytes:
-    """The buffers, one after the other, compressed. Safe in several threads at once.
+    """Compresses the concatenated buffers. Several threads may call it at once.
 
-    `level` is the codec's own: gzip -1 to 9, lz4 below 0 faster and from 3 on smaller, zstd below 0 faster and up to 22
-    smaller; snappy and none have none.
+    `level` is specific to the codec: gzip -1 to 9; lz4 below 0 is faster, from 3 on smaller; zstd below 0 is faster, up to 22
+    smaller. snappy and none have no levels.
     """
     return _COMPRESS[codec](buffers[0] if len(buffers) == 1 else b"".join(buffers), level)
 
 
 def decompress(codec: Codec, data: Buffer, limit: int) -> bytes:
-    """The inverse, for any client's data. Raises `ProtocolError` when it is corrupt, or before it grows past `limit` bytes."""
+    """Decompresses data from any client. Raises ProtocolError if it is corrupt or would exceed `limit` bytes."""
     try:
         plain = _DECOMPRESS[codec](data, limit)
     except (zlib.error, RuntimeError, zstandard.ZstdError, cramjam.DecompressionError, struct.error) as error:
@@ -75,9 +76,9 @@ def _over(codec: Codec, limit: int) -> ProtocolError:
 
 
 def _lz4(data: Buffer, level: int) -> bytes:
-    # Independent blocks and no content size are what a broker reads; 64 KiB blocks are Java's. Larger ones need larger tables:
-    # half the speed on rows of 1 KB that repeat themselves (4.7 against 8.5 GB/s), a tenth less on JSON of 100 bytes, and at
-    # most 5 % smaller. Only digits at random gain (1.25 against 0.62 GB/s, 8 % larger); level -3 brings them 1.4 GB/s.
+    # Brokers read independent blocks without a content size; Java uses blocks of 64 KiB. Larger ones need larger tables:
+    # half the speed on repetitive rows of 1 KB (4.7 instead of 8.5 GB/s), a tenth less on JSON of 100 bytes, and at
+    # most 5 % smaller. Only random digits gain (1.25 instead of 0.62 GB/s, 8 % larger); level -3 gives 1.4 GB/s for them.
     return cast(
         bytes,
         lz4.frame.compress(
@@ -87,7 +88,7 @@ def _lz4(data: Buffer, level: int) -> bytes:
 
 
 class _ZstdContexts(threading.local):
-    """A compressor per thread and level: one must not be used by two threads at once, and a new one costs 20 us."""
+    """A compressor per thread and level. Threads cannot share one, and a new one costs 20 us."""
 
     def __init__(self) -> None:
         self.by_level: dict[int, zstandard.ZstdCompressor] = {}
@@ -99,8 +100,10 @@ class _ZstdContexts(threading.local):
 
 
 def _zstd_compressor(level: int) -> zstandard.ZstdCompressor:
-    """Up to level 3 with the tables that zstd takes for 128 KiB, whatever the size: they stay in the processor's cache. For a
-    batch of 512 KiB that is 5 % (digits), 15 % (JSON) and 50 % (1 KB rows) faster at level 1, and no larger."""
+    """Returns a compressor. Up to level 3, it always uses the tables for 128 KiB, which stay in the CPU cache.
+
+    For a batch of 512 KiB at level 1, that is 5 % (digits), 15 % (JSON) and 50 % (1 KB rows) faster, and no larger.
+    """
     if level > _ZSTD_LAST_FAST_LEVEL:
         return zstandard.ZstdCompressor(level=level)
     parameters = zstandard.ZstdCompressionParameters.from_level(level, source_size=_ZSTD_SOURCE_SIZE)
@@ -127,7 +130,7 @@ def _unlz4(data: Buffer, limit: int) -> bytes:
     decompressor = lz4.frame.LZ4FrameDecompressor()
     plain = cast(bytes, decompressor.decompress(data, max_length=limit + 1))
     if not decompressor.eof and len(plain) <= limit:
-        raise RuntimeError("it ends before the frame does")
+        raise RuntimeError("the data ends before the frame does")
     return plain
 
 
@@ -137,14 +140,14 @@ def _unzstd(data: Buffer, limit: int) -> bytes:
         raise _over(Codec.ZSTD, limit)
     if size == 0:
         return b""
-    # Java's frames do not say their size (-1): then the output is what `limit` allows, and more is an error.
+    # Java's frames have no content size (-1). The output is then limited by `limit`, and more is an error.
     return zstandard.ZstdDecompressor().decompress(data, max_output_size=size if size > 0 else limit, allow_extra_data=False)
 
 
 def _ungzip(data: Buffer, limit: int) -> bytes:
     plain = b""
     rest: Buffer = data
-    while len(rest) and len(plain) <= limit:  # a file of several gzip members is their texts one after the other
+    while len(rest) and len(plain) <= limit:  # several gzip members decompress to their concatenated texts
         member = zlib.decompressobj(_GZIP_FORMAT)
         plain += member.decompress(rest, limit + 1 - len(plain))
         if not member.eof and len(plain) <= limit:
@@ -154,7 +157,7 @@ def _ungzip(data: Buffer, limit: int) -> bytes:
 
 
 def _unsnappy(data: Buffer, limit: int) -> bytes:
-    """xerial's framing, or one raw block, as librdkafka writes and Java reads."""
+    """Decompresses xerial's framing, or one raw block, which librdkafka writes and Java reads."""
     view = memoryview(data)
     if view[:8] != _SNAPPY_HEADER[:8]:
         return _unsnappy_block(view, limit)
@@ -166,7 +169,7 @@ def _unsnappy(data: Buffer, limit: int) -> bytes:
         (size,) = struct.unpack_from(">i", view, position)
         position += 4
         if not 0 < size <= len(view) - position:
-            raise ProtocolError(f"snappy data has a block of {size} bytes where {len(view) - position} are left")
+            raise ProtocolError(f"snappy data has a block of {size} bytes, but only {len(view) - position} are left")
         plain += _unsnappy_block(view[position : position + size], limit - len(plain))
         position += size
     return bytes(plain)

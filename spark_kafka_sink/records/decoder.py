@@ -1,4 +1,4 @@
-"""Record batches back into records, one at a time: for tests, for small reads and for a broker. Any bytes may come in."""
+"""Decodes record batches one record at a time, for tests, small reads and the broker. Any input bytes are safe."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from spark_kafka_sink.records.compression import Buffer, Codec, decompress
 from spark_kafka_sink.records.record_reader import Record, read_record
 
 MAX_DECOMPRESSED = 256 * 1024 * 1024
-_LEAST_RECORD = 7  # seven numbers of one byte: an empty record without key and headers
+_LEAST_RECORD = 7  # seven one-byte numbers: an empty record without a key and headers
 
-_LAST_CODEC = max(Codec)  # to look at each took a quarter of the time that a small batch takes
+_LAST_CODEC = max(Codec)  # checking each one took a quarter of the time of a small batch
 
 
 @dataclass(frozen=True, slots=True)
 class FetchedBatch:
-    """One batch of a log: the fields of its header, and its records as they were stored (`payload`, compressed)."""
+    """A batch of a log: the fields of its header, and its records as stored (`payload`, possibly compressed)."""
 
     base_offset: int
     leader_epoch: int
@@ -51,7 +51,7 @@ class FetchedBatch:
 
     @property
     def is_log_append_time(self) -> bool:
-        """The broker stamped the batch: every record's timestamp is `max_timestamp`."""
+        """Whether the broker set the time, so that every record's timestamp is `max_timestamp`."""
         return bool(self.attributes & LOG_APPEND_TIME)
 
     @property
@@ -60,7 +60,7 @@ class FetchedBatch:
 
     @property
     def is_control(self) -> bool:
-        """A transaction marker, not data."""
+        """Whether this is a transaction marker instead of data."""
         return bool(self.attributes & CONTROL)
 
     @property
@@ -69,27 +69,29 @@ class FetchedBatch:
 
     @property
     def size(self) -> int:
-        """Bytes in the log, header included."""
+        """The size in the log in bytes, including the header."""
         return HEADER_SIZE + len(self.payload)
 
     def records(self, limit: int = MAX_DECOMPRESSED) -> list[Record]:
-        """All records. Raises `ProtocolError` where they are not what the header says, or over `limit` bytes in all."""
+        """Returns all records. Raises ProtocolError if they contradict the header or exceed `limit` bytes in total."""
         data = decompress(self.codec, self.payload, limit)
         if not 0 <= self.record_count <= len(data) // _LEAST_RECORD:
-            raise ProtocolError(f"a batch of {len(data)} bytes says it has {self.record_count} records")
+            raise ProtocolError(f"a batch of {len(data)} bytes claims to have {self.record_count} records")
         stamp = self.max_timestamp if self.is_log_append_time else None
         records, position = [], 0
         for _ in range(self.record_count):
             record, position = read_record(data, position, self.base_offset, self.first_timestamp, stamp)
             records.append(record)
         if position != len(data):
-            raise ProtocolError(f"a batch has {len(data) - position} bytes behind its {self.record_count} records")
+            raise ProtocolError(f"a batch has {len(data) - position} bytes after its {self.record_count} records")
         return records
 
 
 def decode_batches(data: Buffer, *, cut_off: bool = False) -> Iterator[FetchedBatch]:
-    """The batches that lie one after the other in `data`, CRC-32C checked. Raises `ProtocolError` for anything else than batches
-    of magic 2. `cut_off`: the last may be incomplete, as in the answer to a Fetch; it is left out then."""
+    """Yields the consecutive batches in `data` and checks their CRC-32C. Raises ProtocolError for other than magic-2 batches.
+
+    `cut_off`: the last batch may be incomplete, as in a Fetch response, and is then skipped.
+    """
     view = memoryview(data).cast("B")
     position = 0
     while position < len(view):
@@ -97,28 +99,30 @@ def decode_batches(data: Buffer, *, cut_off: bool = False) -> Iterator[FetchedBa
         if size > len(view) - position:
             if cut_off:
                 return
-            raise ProtocolError(f"a batch at byte {position} is {size} bytes long where {len(view) - position} are left")
+            raise ProtocolError(f"a batch at byte {position} is {size} bytes long, but only {len(view) - position} are left")
         yield _decode(view[position : position + size], position)
         position += size
 
 
 def _whole_size(rest: memoryview) -> int:
-    """Returns the size of the batch that begins here: at least a header, which is enough to see that one is cut off."""
+    """Returns the size of the batch that begins here; at least that of a header, which suffices to see that it is cut off."""
     if len(rest) < HEADER_SIZE:
         return HEADER_SIZE
     length: int = struct.unpack_from(">i", rest, 8)[0]
     if length < HEADER_SIZE - SIZE_BEFORE_LENGTH:
-        raise ProtocolError(f"a batch says that {length} bytes follow its length, fewer than its header needs")
+        raise ProtocolError(f"a batch claims that {length} bytes follow its length, which is fewer than its header needs")
     return length + SIZE_BEFORE_LENGTH
 
 
 def _decode(batch: memoryview, position: int) -> FetchedBatch:
     base_offset, _, leader_epoch, magic, crc = UNCHECKED.unpack_from(batch)
     if magic != MAGIC:
-        raise ProtocolError(f"a batch at byte {position} has magic {magic}; only {MAGIC} is known (Kafka 0.11 and later)")
+        raise ProtocolError(f"a batch at byte {position} has magic {magic}, but only {MAGIC} is supported (Kafka 0.11 and later)")
     actual = crc32c(batch[UNCHECKED.size :])
     if actual != crc:
-        raise ProtocolError(f"a batch at byte {position} is corrupt: its CRC-32C is {actual:#010x}, it says {crc:#010x}")
+        raise ProtocolError(
+            f"a batch at byte {position} is corrupt: its CRC-32C is {actual:#010x}, but its header has {crc:#010x}"
+        )
     attributes, last, first_ms, max_ms, producer_id, epoch, sequence, count = CHECKED.unpack_from(batch, UNCHECKED.size)
     if attributes & CODEC_MASK > _LAST_CODEC:
         raise ProtocolError(f"a batch at byte {position} has the unknown compression codec {attributes & CODEC_MASK}")

@@ -1,13 +1,13 @@
-"""Records of magic 2 from columns: all rows of an Arrow batch at once, in the order of their partitions, no Python per row.
+"""Encodes columns to magic-2 records: all rows of an Arrow batch at once, ordered by partition, without Python per row.
 
-A call has a fixed cost of some 100 us, so encode once for all partitions. Far above 10,000 rows page faults cost more than
-that: slice larger Arrow batches first.
+A call has a fixed cost of about 100 us, so encode all partitions in one call. Far above 10,000 rows, page faults cost more than
+that, so slice larger Arrow batches first.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 
 from spark_kafka_sink.errors import RecordTooLargeError, UsageError
 from spark_kafka_sink.option import INT32_MAX
-from spark_kafka_sink.records.arrow_arrays import bitmap, byte_lengths, offsets_of, valid_mask
-from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.arrow_arrays import array_of_bytes, bitmap, byte_lengths, offsets_of, valid_mask
+from spark_kafka_sink.records.columns import FixedHeaders, RecordColumns
 from spark_kafka_sink.records.concat import Lengths, Order, Views, column_views, concat_rows
-from spark_kafka_sink.records.varints import ZERO_BYTE, Packed, Words, varint_sizes, varints
+from spark_kafka_sink.records.varints import ZERO_BYTE, Packed, Words, varint, varint_sizes, varints
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedRecords:
-    """Record j is `data[offsets[j]:offsets[j + 1]]`, its length varint included. The memory lives as long as `data`."""
+    """Encoded records: record j is `data[offsets[j]:offsets[j + 1]]`, including its length varint."""
 
     data: memoryview
     offsets: NDArray[np.int64]
@@ -35,27 +35,32 @@ def encode_records(
     offset_deltas: NDArray[np.int32],
     timestamp_deltas: NDArray[np.int64] | None,
 ) -> EncodedRecords:
-    """Output row j is input row `order[j]` (None: j); `order` may leave rows out. The deltas are in output order; no timestamp
-    deltas: all 0. Safe in any thread: a call shares nothing with another."""
+    """Encodes the rows of columns.
+
+    Output row j is input row `order[j]` (None: j). `order` may omit rows. The deltas are in output order; without timestamp
+    deltas, all are 0. Any thread may call it, because calls share nothing.
+    """
     _keep_freed_memory()
     rows = _check_rows(columns, order, offset_deltas, timestamp_deltas)
     if rows == 0:
         return EncodedRecords(memoryview(b""), np.zeros(1, np.int64))
     key, value = _views(columns, "key", order), _views(columns, "value", order)
     counts, headers = _headers(columns.headers, order)
+    fixed = fixed_header_views(columns.fixed_headers, counted=headers is None)
     before_key = [
         ZERO_BYTE,  # attributes
         *varints(0 if timestamp_deltas is None else timestamp_deltas),
         *varints(offset_deltas.astype(np.int64)),
         *varints(_length(key)),
     ]
-    before_value, after_value = varints(_length(value)), varints(counts)
-    body = body_sizes([*before_key, *before_value, *after_value], [key, value, headers])
+    before_value = varints(_length(value))
+    after_value = varints(counts + len(columns.fixed_headers)) if headers is not None or fixed is None else []
+    body = body_sizes([*before_key, *before_value, *after_value], [key, value, headers, fixed])
     offsets = record_offsets(body, rows)
-    # Without headers each record ends in a 0: it goes into the struct that starts the next record, and the first 0 is cut off.
-    closed_by_next = headers is None
+    # Without headers, each record ends in a 0. It goes into the struct that starts the next record, and the first 0 is cut off.
+    closed_by_next = headers is None and fixed is None
     parts = [*varints(body), *before_key, *_some(key), *before_value, *_some(value)]
-    parts = [ZERO_BYTE, *parts] if closed_by_next else [*parts, *after_value, *_some(headers)]
+    parts = [ZERO_BYTE, *parts] if closed_by_next else [*parts, *after_value, *_some(headers), *_some(fixed)]
     size = int(offsets[-1])
     data = concat_rows(rows, parts, size + 1, ending=b"\0" if closed_by_next else b"")
     return EncodedRecords(memoryview(data).cast("B")[closed_by_next : size + closed_by_next], offsets)
@@ -63,11 +68,11 @@ def encode_records(
 
 @cache
 def _keep_freed_memory() -> None:
-    """Lets the C library keep the arrays of one call for the next.
+    """Makes the C library keep the memory of one call for the next.
 
-    By default glibc gives memory at the top of its heap back to the system as soon as 128 KiB of it are free, and the page
-    faults of getting it again double the time of a call (360 faults, 560 us become 1,230). It stops doing so when it sees a
-    larger block come and go (mallopt(3), M_MMAP_THRESHOLD); the block itself is never touched.
+    By default, glibc returns memory at the top of its heap to the system as soon as 128 KiB of it are free. The page faults of
+    allocating it again double the time of a call (360 faults, 1,230 instead of 560 us). glibc stops doing this once a larger
+    block is allocated and freed (mallopt(3), M_MMAP_THRESHOLD). The block itself is never touched.
     """
     np.empty(4 * 1024 * 1024, np.uint8)
 
@@ -77,11 +82,11 @@ def _check_rows(
 ) -> int:
     for name, column in (("key", columns.key), ("value", columns.value), ("headers", columns.headers)):
         if column is not None and len(column) != columns.num_records:
-            raise UsageError(f"{name} has {len(column)} rows where there are {columns.num_records} records")
+            raise UsageError(f"{name} has {len(column)} rows, but there are {columns.num_records} records")
     rows = columns.num_records if order is None else len(order)
     for name, deltas in (("offset_deltas", offset_deltas), ("timestamp_deltas", timestamp_deltas)):
         if deltas is not None and len(deltas) != rows:
-            raise UsageError(f"{name} has {len(deltas)} numbers for {rows} records")
+            raise UsageError(f"{name} has {len(deltas)} numbers, but there are {rows} records")
     return rows
 
 
@@ -91,7 +96,7 @@ def _views(columns: RecordColumns, name: str, order: Order) -> Views | None:
 
 
 def _headers(headers: pa.Array | None, order: Order) -> tuple[Lengths, Views | None]:
-    """The count for each row, in output order, and the encoded headers; none where no row has any."""
+    """Returns the number of headers per row, in output order, and the encoded headers; None if no row has any."""
     if headers is None:
         return 0, None
     counts = header_counts(headers)
@@ -109,7 +114,7 @@ def _some(views: Views | None) -> list[Packed | Views]:
 
 
 def body_sizes(numbers: list[Packed], columns: list[Views | None]) -> Lengths:
-    """Returns what the length varint at the start of each record says."""
+    """Returns the value of the length varint at the start of each record."""
     bits: Words | int = 0
     for number in numbers:
         bits = number.bits + bits
@@ -119,12 +124,12 @@ def body_sizes(numbers: list[Packed], columns: list[Views | None]) -> Lengths:
             size = size + views.sizes()
     largest = size if isinstance(size, int) else int(size.max())
     if largest > INT32_MAX:
-        raise RecordTooLargeError(f"a record of {largest} bytes is over {INT32_MAX}, the most Kafka can hold", size=largest)
+        raise RecordTooLargeError(f"a record of {largest} bytes is too large: Kafka's limit is {INT32_MAX} bytes", size=largest)
     return size
 
 
 def record_offsets(body: Lengths, rows: int) -> NDArray[np.int64]:
-    """Returns where each of `rows` records begins, and the end: their bodies with the length varints before them."""
+    """Returns the start of each of `rows` records (length varint and body), and the end of the last one."""
     if isinstance(body, int):
         return np.arange(rows + 1, dtype=np.int64) * (body + varint_sizes(body))
     offsets = np.zeros(rows + 1, np.int64)
@@ -132,11 +137,11 @@ def record_offsets(body: Lengths, rows: int) -> NDArray[np.int64]:
     return offsets
 
 
-# Headers: those of each row as one run of bytes, without a look at any single row
+# Headers: each row's headers become one run of bytes, without a loop over rows
 
 
 def header_counts(headers: pa.Array) -> NDArray[np.int64]:
-    """Returns how many headers each row has; a null list has none."""
+    """Returns the number of headers per row; a null list has none."""
     offsets = offsets_of(headers)
     counts: NDArray[np.int64] = (offsets[1:] - offsets[:-1]).astype(np.int64, copy=False)
     valid = valid_mask(headers)
@@ -144,7 +149,7 @@ def header_counts(headers: pa.Array) -> NDArray[np.int64]:
 
 
 def header_sizes(headers: pa.Array) -> NDArray[np.int64]:
-    """Bytes of each row's headers as they are in a record, without their count."""
+    """Returns the size of each row's encoded headers in bytes, without their count."""
     starts = _starts(headers, *_keys_and_values(headers))
     sizes = starts[1:] - starts[:-1]
     valid = valid_mask(headers)
@@ -152,10 +157,10 @@ def header_sizes(headers: pa.Array) -> NDArray[np.int64]:
 
 
 def header_views(headers: pa.Array, order: Order) -> Views:
-    """Each row's headers encoded, without their count; of a null list the length is -1.
+    """Returns each row's encoded headers without their count. A null list has the length -1.
 
-    The rows' lists lie one after the other in Arrow's memory, so all headers are encoded in input order, and then each row's
-    run of bytes is a value like any other.
+    The rows' lists are consecutive in Arrow's memory. So all headers are encoded in input order, and each row's run of bytes is
+    then a value like any other.
     """
     keys, values = _keys_and_values(headers)
     starts = _starts(headers, keys, values)
@@ -163,15 +168,29 @@ def header_views(headers: pa.Array, order: Order) -> Views:
     if len(keys):
         key, value = column_views(keys, byte_lengths(keys), None), column_views(values, byte_lengths(values), None)
         data = concat_rows(len(keys), [*varints(key.lengths), key, *varints(value.lengths), value], int(starts[-1]))
-    # Arrow lets a null list own elements: they are encoded too, and nothing names them.
+    # In Arrow, a null list may own elements. They are encoded too, but nothing refers to them.
     valid = valid_mask(headers)
     present = None if valid is None else bitmap(valid)
     encoded = pa.Array.from_buffers(pa.large_binary(), len(headers), [present, pa.py_buffer(starts), data])
     return column_views(encoded, byte_lengths(encoded), order)
 
 
+@lru_cache(64)
+def fixed_header_views(headers: FixedHeaders, *, counted: bool) -> Views | None:
+    """Returns headers that all records share, encoded, as one view for every row; None if there are none.
+
+    counted: their count stands before them, which takes no struct of its own then.
+    """
+    if not headers:
+        return None
+    parts = (part for key, value in headers for part in (key.encode(), value))
+    encoded = b"".join(varint(-1) if part is None else varint(len(part)) + part for part in parts)
+    column = array_of_bytes([varint(len(headers)) + encoded if counted else encoded])
+    return column_views(column, byte_lengths(column), None)
+
+
 def _keys_and_values(headers: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Returns those of all headers that this slice's rows lie over."""
+    """Returns the keys and values of all headers in this slice's rows."""
     offsets = offsets_of(headers)
     first, end = int(offsets[0]), int(offsets[-1])
     pairs = headers.values.slice(first, end - first)
@@ -179,7 +198,7 @@ def _keys_and_values(headers: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 
 def _starts(headers: pa.Array, keys: pa.Array, values: pa.Array) -> NDArray[np.int64]:
-    """Returns where each row's headers begin among all encoded ones (n+1 numbers)."""
+    """Returns the start of each row's headers among all encoded ones (n+1 numbers)."""
     key_lengths, value_lengths = byte_lengths(keys).rows, byte_lengths(values).rows
     ends: NDArray[np.int64] = np.zeros(len(keys) + 1, np.int64)
     sizes = varint_sizes(key_lengths) + varint_sizes(value_lengths) + np.maximum(key_lengths, 0) + np.maximum(value_lengths, 0)

@@ -1,4 +1,4 @@
-"""The records of a batch looked at as columns of numbers: where each lies, its deltas and lengths, every field checked to fit."""
+"""Splits a batch into columns of numbers: each record's position, deltas and lengths. All fields are checked to fit."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from spark_kafka_sink.records.record_reader import ATTRIBUTES_SIZE, INT_BITS, LO
 
 Positions = NDArray[np.int64]
 
-# At a time, so that what anybody's data makes of itself here stays under some 10 MB.
+# The number of records at a time, so that untrusted data takes at most about 10 MB here.
 _CHUNK = 64 * 1024
-# Records of one size are found by stride, 5 ns each, in steps that grow: a run costs what it is long. Where it is shorter than
-# 32, so many are walked one by one, 95 ns each, before it is tried again.
+# Records of one size are found by stride, at 5 ns each, in growing steps, so the cost depends on the run's length. After a run
+# shorter than 32, as many records are walked one by one, at 95 ns each, before the next try.
 _PROBE, _GROWTH = 8, 8
 _RUN = 32
 _WALK = 256
-# Columns cost some 120 us a call, a record by itself 3 us.
+# Columns cost about 120 us per call, a single record 3 us.
 _FEW_RECORDS = 32
-# Headers are looked at column by column, as many as a record may well have. One with more is read by itself.
+# Up to this number, headers are read column by column. A record with more is read on its own.
 _FEW_HEADERS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class RecordChunk:
-    """Some records in their order, the first of them number `first` of the batch. Arrays of int64, a number a record.
+    """Consecutive records, starting with number `first` of the batch. Arrays are int64 with one number per record.
 
-    timestamp_deltas: ms, from the batch's base timestamp. key_lengths: bytes, negative for null.
+    timestamp_deltas: ms from the batch's base timestamp. key_lengths: bytes, negative for null.
     """
 
     first: int
@@ -40,10 +40,10 @@ class RecordChunk:
 
 
 def iter_records(data: bytes, count: int) -> Iterator[RecordChunk]:
-    """The `count` records that `data` (not compressed) consists of. Raises `ProtocolError` where their structure is not sound,
-    as `record_reader` does, save that a header's key may be any bytes.
+    """Yields the `count` records of `data` (uncompressed).
 
-    5,000 rows of 100 bytes: 0.4 ms, or 1 ms where their sizes differ; read one by one they take 10 ms.
+    Raises ProtocolError for an invalid structure, as `record_reader` does, except that a header's key may be any bytes. 5,000
+    rows of 100 bytes take 0.4 ms, or 1 ms if their sizes differ. Reading them one by one takes 10 ms.
     """
     if count <= _FEW_RECORDS:
         yield _one_by_one(data, count)
@@ -59,7 +59,7 @@ def iter_records(data: bytes, count: int) -> Iterator[RecordChunk]:
 
 def _check_end(data: bytes, position: int, count: int) -> None:
     if position != len(data):
-        raise ProtocolError(f"a batch of {len(data)} bytes has {count} records that end at byte {position}")
+        raise ProtocolError(f"a batch of {len(data)} bytes has {count} records, which end at byte {position}")
 
 
 def _one_by_one(data: bytes, count: int) -> RecordChunk:
@@ -74,7 +74,7 @@ def _one_by_one(data: bytes, count: int) -> RecordChunk:
 
 
 def _one(data: bytes, start: int) -> tuple[int, int, int, int]:
-    """Returns where the record at `start` ends, its deltas and its key's length."""
+    """Returns the end of the record at `start`, its deltas and its key's length."""
     try:
         size, body = read_varint(data, start, INT_BITS)
         timestamp_delta, position = read_varint(data, body + ATTRIBUTES_SIZE, LONG_BITS)
@@ -83,13 +83,13 @@ def _one(data: bytes, start: int) -> tuple[int, int, int, int]:
         value, position = read_varint(data, position + max(key, 0), INT_BITS)
         headers, position = read_varint(data, position + max(value, 0), INT_BITS)
         if headers < 0:
-            raise ProtocolError(f"a record says it has {headers} headers")
+            raise ProtocolError(f"a record claims to have {headers} headers")
         for _ in range(headers):
             position = _header_end(data, position)
     except IndexError:
         raise ProtocolError("a record ends in the middle of a number") from None
     if position != body + size:
-        raise ProtocolError(f"a record says it is {size} bytes long, its fields are {position - body}")
+        raise ProtocolError(f"a record claims to be {size} bytes long, but its fields have {position - body}")
     return position, timestamp_delta, offset_delta, key
 
 
@@ -102,7 +102,7 @@ def _header_end(data: bytes, position: int) -> int:
 
 
 def _bounds(data: bytes, view: NDArray[np.uint8], position: int, count: int) -> Positions:
-    """Returns where each of `count` records begins, and the last one's end."""
+    """Returns the start of each of `count` records, and the end of the last one."""
     bounds = np.empty(count + 1, np.int64)
     bounds[0] = position
     known = 0
@@ -119,11 +119,11 @@ def _bounds(data: bytes, view: NDArray[np.uint8], position: int, count: int) -> 
 
 
 def _run(data: bytes, view: NDArray[np.uint8], position: int, count: int) -> Positions:
-    """The ends of the records from here on that say they are of one size."""
+    """Returns the ends of the next records that all claim the same size."""
     size, body = read_varint(data, position, INT_BITS)
     stride, width = body - position + size, body - position
     if size < 0:
-        raise ProtocolError(f"a record says it is {size} bytes long")
+        raise ProtocolError(f"a record claims to be {size} bytes long")
     count = min(count, (len(data) - position) // stride)
     alike, rows = 0, min(count, _PROBE)
     while alike < rows:
@@ -137,7 +137,7 @@ def _run(data: bytes, view: NDArray[np.uint8], position: int, count: int) -> Pos
 
 
 def _walk(data: bytes, position: int, count: int) -> list[int]:
-    """The ends of the next records: where one ends only itself says."""
+    """Returns the ends of the next records one by one, because only a record has its own size."""
     ends = []
     for _ in range(count):
         code = data[position]
@@ -151,7 +151,7 @@ def _walk(data: bytes, position: int, count: int) -> list[int]:
             code = size >> INT_BITS & 1  # the sign
             position += size
         if code & 1:
-            raise ProtocolError("a record says that its size is negative")
+            raise ProtocolError("a record claims a negative size")
         ends.append(position)
     return ends
 
@@ -169,7 +169,7 @@ def _fields(data: bytes, view: NDArray[np.uint8], bounds: Positions, first: int)
     wrong = position != bounds[1:]
     if wrong.any():
         raise ProtocolError(
-            f"{np.count_nonzero(wrong)} records are not of the size that they say, the first is number "
+            f"{np.count_nonzero(wrong)} records do not have the size that they claim; the first one is number "
             f"{first + int(wrong.argmax())}"
         )
     return RecordChunk(first, timestamp_deltas, offset_deltas, key_lengths)
@@ -184,9 +184,9 @@ def _skip_field(view: NDArray[np.uint8], position: Positions) -> Positions:
 def _skip_headers(
     data: bytes, view: NDArray[np.uint8], bounds: Positions, counts: NDArray[np.int64], position: Positions
 ) -> None:
-    """Moves `position` of those that have headers behind them."""
+    """Moves `position` past the headers of the records that have some."""
     if int(counts.min()) < 0:
-        raise ProtocolError(f"a record says it has {int(counts.min())} headers")
+        raise ProtocolError(f"a record claims to have {int(counts.min())} headers")
     for row in np.flatnonzero(counts > _FEW_HEADERS).tolist():
         position[row] = _one(data, int(bounds[row]))[0]
     few = np.where(counts > _FEW_HEADERS, 0, counts)
@@ -199,7 +199,7 @@ def _skip_headers(
 
 
 def _varints(view: NDArray[np.uint8], position: Positions, bits: int) -> tuple[NDArray[np.int64], Positions]:
-    """The zigzag numbers at these positions, and the positions behind them."""
+    """Returns the zigzag numbers at these positions, and the positions after them."""
     byte = _bytes(view, position)
     code = (byte & 0x7F).astype(np.uint64)
     position = position + 1

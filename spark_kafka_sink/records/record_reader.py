@@ -1,4 +1,4 @@
-"""One record of magic 2, read from bytes that anyone may have written."""
+"""Reads one magic-2 record from untrusted bytes."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from spark_kafka_sink.errors import ProtocolError
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
-# Bits that a number may have, and bytes before the first of them.
+# The number of bits of a number, and of bytes before the first number
 INT_BITS, LONG_BITS = 32, 64
 ATTRIBUTES_SIZE = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record as a consumer sees it; `timestamp` in ms."""
+    """A record as a consumer sees it. `timestamp` is in ms."""
 
     offset: int
     timestamp: int
@@ -27,26 +27,26 @@ class Record:
 def read_record(
     data: bytes, position: int, base_offset: int, first_timestamp: int, log_append_time: int | None
 ) -> tuple[Record, int]:
-    """The record at `position`, and where the next begins. Raises `ProtocolError`."""
+    """Returns the record at `position` and the start of the next one. Raises ProtocolError."""
     try:
         size, start = read_varint(data, position, INT_BITS)
         end = start + size
         if not 0 < size <= len(data) - start:
-            raise ProtocolError(f"a record says it is {size} bytes long where {len(data) - start} are left")
+            raise ProtocolError(f"a record claims to be {size} bytes long, but only {len(data) - start} are left")
         record, read = _read_body(data, start + ATTRIBUTES_SIZE, base_offset, first_timestamp, log_append_time)
     except IndexError:
         raise ProtocolError("a record ends in the middle of a number") from None
     except UnicodeDecodeError as error:
-        raise ProtocolError(f"a header's key is not UTF-8: {error.reason}") from None
+        raise ProtocolError(f"a header's key is not valid UTF-8: {error.reason}") from None
     if read != end:
-        raise ProtocolError(f"a record says it is {size} bytes long, its fields are {read - start}")
+        raise ProtocolError(f"a record claims to be {size} bytes long, but its fields have {read - start}")
     return record, end
 
 
 def _read_body(
     data: bytes, position: int, base_offset: int, first_timestamp: int, log_append_time: int | None
 ) -> tuple[Record, int]:
-    """All behind the record's attributes, which mean nothing yet."""
+    """Reads the fields after the record's attributes, which have no meaning yet."""
     timestamp_delta, position = read_varint(data, position, LONG_BITS)
     offset_delta, position = read_varint(data, position, INT_BITS)
     key, position = _bytes(data, position)
@@ -58,8 +58,8 @@ def _read_body(
 
 def _headers(data: bytes, position: int) -> tuple[Headers, int]:
     count, position = read_varint(data, position, INT_BITS)
-    if not 0 <= count <= (len(data) - position) // 2:  # two numbers of one byte at least
-        raise ProtocolError(f"a record says it has {count} headers where {len(data) - position} bytes are left")
+    if not 0 <= count <= (len(data) - position) // 2:  # at least two one-byte numbers
+        raise ProtocolError(f"a record claims to have {count} headers, but only {len(data) - position} bytes are left")
     headers = []
     for _ in range(count):
         key, position = _bytes(data, position)
@@ -72,15 +72,15 @@ def _headers(data: bytes, position: int) -> tuple[Headers, int]:
 
 def _bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
     size, position = read_varint(data, position, INT_BITS)
-    if size < 0:  # as Java: any negative length is null
+    if size < 0:  # as in Java, any negative length is null
         return None, position
     if size > len(data) - position:
-        raise ProtocolError(f"a field says it is {size} bytes long where {len(data) - position} are left")
+        raise ProtocolError(f"a field claims to be {size} bytes long, but only {len(data) - position} are left")
     return data[position : position + size], position + size
 
 
 def read_varint(data: bytes, position: int, bits: int) -> tuple[int, int]:
-    """A zigzag number of at most `bits` bits, and the position behind it; IndexError at the end of the data."""
+    """Returns a zigzag number of at most `bits` bits and the position after it. Raises IndexError at the end of the data."""
     byte = data[position]
     position += 1
     code, shift = byte & 0x7F, 7

@@ -1,4 +1,4 @@
-"""The largest size that a record can have in a batch, before it is known which batch that is."""
+"""Upper bounds on the size of a record in a batch, before the batch is known."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from numpy.typing import NDArray
 from spark_kafka_sink.records.arrow_arrays import ByteLengths
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.concat import Lengths
-from spark_kafka_sink.records.encoder import header_counts, header_sizes
+from spark_kafka_sink.records.encoder import fixed_header_views, header_counts, header_sizes
 from spark_kafka_sink.records.varints import varint_sizes
 
 # DefaultRecord.MAX_RECORD_OVERHEAD: length 5, attributes 1, timestamp delta 10, offset delta 5.
 _MAX_LENGTH, _ATTRIBUTES, _MAX_TIMESTAMP_DELTA, _MAX_OFFSET_DELTA = 5, 1, 10, 5
 
 
-# All but the key, the value and the headers.
+# Everything except the key, the value and the headers.
 MAX_RECORD_OVERHEAD = _MAX_LENGTH + _ATTRIBUTES + _MAX_TIMESTAMP_DELTA + _MAX_OFFSET_DELTA
 
 
 def record_size_upper_bound(key_size: int, value_size: int, headers: Iterable[tuple[str, bytes | None]] = ()) -> int:
-    """The most bytes that one record takes in a batch; sizes are -1 for null. Never less than the same row's in a column."""
+    """Returns the maximum size of one record in a batch. Sizes are -1 for null. It is at least the bound of the same row."""
     pairs = [(len(key.encode()), -1 if value is None else len(value)) for key, value in headers]
     size = MAX_RECORD_OVERHEAD + _sized(key_size) + _sized(value_size) + varint_sizes(len(pairs))
     return size + sum(_sized(key) + _sized(value) for key, value in pairs)
@@ -35,27 +35,31 @@ def _sized(length: int) -> int:
 def size_upper_bounds(
     columns: RecordColumns, *, timestamp_range: int | None = None, max_offset_delta: int | None = None
 ) -> NDArray[np.int64]:
-    """The most bytes that each row's record can take in a batch: as Java's DefaultRecord.recordSizeUpperBound, row by row.
+    """Returns the maximum size of each row's record in a batch, as Java's DefaultRecord.recordSizeUpperBound does per record.
 
-    Tighter where the caller knows that no timestamp is further than `timestamp_range` ms from its batch's first, or that no
-    offset delta is above `max_offset_delta`.
+    The bound is tighter if no timestamp is more than `timestamp_range` ms away from its batch's first one, or if no offset delta
+    exceeds `max_offset_delta`.
     """
     timestamp = _MAX_TIMESTAMP_DELTA if timestamp_range is None else varint_sizes(-timestamp_range - 1)
     offset = _MAX_OFFSET_DELTA if max_offset_delta is None else varint_sizes(max_offset_delta)
     size: Lengths = _ATTRIBUTES + timestamp + offset
     size = size + _with_length(columns.lengths("key"))
     size = size + _with_length(columns.lengths("value"))
+    fixed = fixed_header_views(columns.fixed_headers, counted=False)
+    if fixed is not None:
+        size = size + fixed.longest
     if columns.headers is None:
-        size = size + 1
+        size = size + varint_sizes(len(columns.fixed_headers))
     else:
-        size = size + varint_sizes(header_counts(columns.headers)) + header_sizes(columns.headers)
+        counts = header_counts(columns.headers) + len(columns.fixed_headers)
+        size = size + varint_sizes(counts) + header_sizes(columns.headers)
     tight = timestamp_range is not None or max_offset_delta is not None
     size = size + (varint_sizes(size) if tight else _MAX_LENGTH)
     return np.full(columns.num_records, size, np.int64) if isinstance(size, int) else size
 
 
 def _with_length(lengths: ByteLengths | None) -> Lengths:
-    """Returns the sizes of a column's values with the varint before each; a number where it is the same for all."""
+    """Returns the sizes of a column's values, each with its varint; a number if it is the same for all."""
     if lengths is None:
         return 1
     if lengths.is_constant:

@@ -1,4 +1,4 @@
-"""A batch of a few records in plain Python, for what a broker writes itself; encoder.py is for producers."""
+"""Encodes a batch of a few records in plain Python, for records that a broker writes. Producers use encoder.py."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spark_kafka_sink.records.varints import varint
 
 @dataclass(frozen=True, slots=True)
 class NewRecord:
-    """`timestamp` in ms."""
+    """A record to encode. `timestamp` is in ms."""
 
     key: bytes | None
     value: bytes | None
@@ -30,7 +30,7 @@ def small_batch(
     transactional: bool = False,
     control: bool = False,
 ) -> bytes:
-    """A whole batch, not compressed, at base offset 0; at least one record. `control`: they are markers (KIP-98)."""
+    """Returns an uncompressed batch at base offset 0 with at least one record. `control`: they are markers (KIP-98)."""
     first = records[0].timestamp
     payload = b"".join(_record(record, index, record.timestamp - first) for index, record in enumerate(records))
     header = batch_header(

@@ -1,4 +1,4 @@
-"""Kafka's varints (zigzag, 7 bits a byte) for whole columns at once, as little-endian words that can be put end to end."""
+"""Kafka's varints (zigzag, 7 bits per byte) of whole columns, as little-endian words that can be concatenated."""
 
 from __future__ import annotations
 
@@ -10,26 +10,28 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-Words = NDArray[Any]  # uint64: numpy keeps it where a Python int is the other operand, its stubs do not know
+Words = NDArray[Any]  # uint64: numpy keeps it if the other operand is a Python int, which its stubs do not know
 
-_WIDE = 35  # a varlong of more than 8 bytes is cut behind its fifth: two words hold any 64-bit number
+_WIDE = 35  # a varlong of more than 8 bytes is split after its fifth: two words hold any 64-bit number
 _FIVE_CONTINUED = 0x80_80_80_80_80
-_TABLE_REACH = 8192  # numbers of two bytes: the table is 128 KiB and stays in the second-level cache
+_TABLE_REACH = 8192  # numbers of two bytes: the table is 128 KiB and stays in the L2 cache
 _BITS_OF_ENTRY = 16
 _WORD_OF_ENTRY = (1 << _BITS_OF_ENTRY) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Up to 8 bytes a row: `word` holds them, the first lowest, and `bits` says how many bits of it. A plain int holds for
-    every row: columns of one width cost almost nothing then. Bits of `word` above `bits` are 0."""
+    """Up to 8 bytes per row: `word` holds them, the first one lowest, and `bits` is the number of bits used.
+
+    An int applies to every row, so that columns of one width cost almost nothing. Bits of `word` above `bits` are 0.
+    """
 
     word: Words | int
     bits: Words | int
     max_bytes: int
 
     def then(self, other: Packed) -> Packed:
-        """These bytes, then the other's; both together must fit in 8."""
+        """Returns these bytes followed by the other's. Together they must fit in 8."""
         return Packed(self.word | (other.word << self.bits), self.bits + other.bits, self.max_bytes + other.max_bytes)
 
 
@@ -37,7 +39,7 @@ ZERO_BYTE = Packed(0, 8, 1)
 
 
 def varint(number: int) -> bytes:
-    """Encodes one number, as read_varint reads it; any 64-bit number."""
+    """Encodes any 64-bit number, for read_varint."""
     code = (number << 1) ^ (number >> 63)
     out = bytearray()
     while code > 0x7F:
@@ -48,19 +50,19 @@ def varint(number: int) -> bytes:
 
 
 def zigzag(values: NDArray[np.int64]) -> Words:
-    """0, -1, 1, -2 ... as 0, 1, 2, 3 ..."""
+    """Maps 0, -1, 1, -2 ... to 0, 1, 2, 3 ..."""
     return ((values << 1) ^ (values >> 63)).view(np.uint64)
 
 
 def varints(values: NDArray[np.int64] | int) -> Sequence[Packed]:
-    """Each number's varint: one `Packed`, or two where a number needs more than 8 bytes."""
+    """Returns each number's varint: one `Packed`, or two if a number needs more than 8 bytes."""
     if isinstance(values, int):
         return _one_for_all(values)
     least, greatest = int(values.min()), int(values.max())
     if least == greatest:
         return varints(least)
     if least >= -_TABLE_REACH and greatest < _TABLE_REACH:
-        entries = _table()[values]  # a negative number counts from the table's end, as Python's indexes do
+        entries = _table()[values]  # a negative number counts from the end of the table, as a Python index does
         widest = max(varint_sizes(least), varint_sizes(greatest))
         return [Packed(entries & _WORD_OF_ENTRY, entries >> _BITS_OF_ENTRY, widest)]
     codes = zigzag(values)
@@ -73,7 +75,7 @@ def varint_sizes(values: int) -> int: ...
 @overload
 def varint_sizes(values: NDArray[np.int64]) -> NDArray[np.int64]: ...
 def varint_sizes(values: NDArray[np.int64] | int) -> NDArray[np.int64] | int:
-    """Returns how many bytes each number's varint takes."""
+    """Returns the size of each number's varint in bytes."""
     if isinstance(values, int):
         return _width((values << 1) ^ (values >> 63))
     codes = zigzag(values)
@@ -86,7 +88,7 @@ def varint_sizes(values: NDArray[np.int64] | int) -> NDArray[np.int64] | int:
 
 @cache
 def _table() -> Words:
-    """The varints of small numbers, 0 to reach - 1 and then -reach to -1: a look-up takes half the time of the arithmetic."""
+    """Returns the varints of 0 to reach - 1, then of -reach to -1. A lookup takes half the time of the arithmetic."""
     packed = _packed(zigzag(np.roll(np.arange(-_TABLE_REACH, _TABLE_REACH), _TABLE_REACH)), 0, 2 * _TABLE_REACH - 1)
     bits: Words = np.asarray(packed.bits << _BITS_OF_ENTRY)
     return packed.word | bits
@@ -104,7 +106,7 @@ def _one_for_all(number: int) -> tuple[Packed, ...]:
 
 
 def _packed(codes: Words, low: int, high: int) -> Packed:
-    """Varints of codes under 2**56 that lie between `low` and `high`: only the widths that occur cost anything."""
+    """Returns the varints of codes below 2**56, all between `low` and `high`. Only widths in that range cost time."""
     narrowest, widest = _width(low), _width(high)
     word = codes & 0x7F if widest > 1 else codes
     for byte in range(1, widest):  # bits 7i to 7i+6 of the code become the lower bits of byte i
@@ -120,7 +122,7 @@ def _packed(codes: Words, low: int, high: int) -> Packed:
 
 
 def _wide(codes: Words) -> list[Packed]:
-    """Up to ten bytes: the first five, then the rest (no byte at all for the rows that end before)."""
+    """Returns up to ten bytes: the first five, then the rest (none for rows that end before)."""
     long = codes >= (1 << _WIDE)
     first = codes & ((1 << _WIDE) - 1)
     short = _packed(first, 0, (1 << _WIDE) - 1)

@@ -20,6 +20,7 @@ from enum import Enum
 from typing import Final
 
 from spark_kafka_sink.errors import OptionError
+from spark_kafka_sink.installation import not_installed
 
 MAX_BYTES: Final = 16 * 1024 * 1024
 """A store with the authorities of all the world has 0.3 MB."""
@@ -260,7 +261,7 @@ def _pkcs12(source: Source, data: bytes, password: str | None) -> tuple[PemBlock
     try:
         from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12
     except ImportError:
-        raise source.wrong("is PKCS12, which needs the package cryptography: pip install 'spark-kafka-sink[tls]'") from None
+        raise source.wrong(f"is PKCS12, and {not_installed('cryptography')}") from None
     try:
         store = pkcs12.load_pkcs12(data, password.encode() if password is not None else None)
     except ValueError:

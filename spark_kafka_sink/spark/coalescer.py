@@ -1,4 +1,4 @@
-"""Puts small Arrow batches together: over many partitions an append of few rows is expensive per row."""
+"""Combines small Arrow batches, because an append of few rows to many partitions is expensive per row."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.records.columns import RecordColumns, concatenated, copied
 from spark_kafka_sink.spark.columns import TopicRecords
 
-# Held at once, over all topics: 40,000 rows of 100 bytes, with room to spare.
+# The most that is held, over all topics. 40,000 rows of 100 bytes fit.
 MAX_BYTES = 8 * 1024 * 1024
 
 
 @dataclass(slots=True)
 class CoalescedRecords:
-    """One topic's rows for one append. starts: the number of rows before each part. since: when the first part came."""
+    """One topic's rows for one append. starts: the number of rows before each part. since: the time of the first part."""
 
     topic: str
     since: float
@@ -39,7 +39,7 @@ class CoalescedRecords:
         return concatenated([part.columns for part in self.parts])
 
     def add_row_of_task(self, error: KafkaSinkError) -> None:
-        """Adds a note with the row of the task, because the producer counts only the rows of the append that it refused."""
+        """Adds a note with the row of the task, because the producer counts the rows of one append only."""
         row = error.facts.get("row")
         if row is not None:
             part = bisect_right(self.starts, row) - 1
@@ -47,12 +47,12 @@ class CoalescedRecords:
 
 
 class ArrowBatchCoalescer:
-    """Puts a task's records together and keeps the order within each topic. Only the task's thread uses it.
+    """Combines a task's records and keeps the order within each topic. Only the task's thread uses it.
 
-    Rows that are enough for their topic's partitions are yielded at once. With 1,000 partitions a batch of 10,000 rows has 10
+    A batch with enough rows for its topic's partitions is yielded at once. With 1,000 partitions a batch of 10,000 rows has 10
     rows for each, and most of the cost is per partition: 40,000 rows at once take 0.6 of the CPU, copies included. Held rows are
     copies, because a slice would keep the whole Arrow batch alive, with other topics' rows and unused columns. Rows are held for
-    at most `linger_ms`, which is checked whenever a batch comes, and not at all if it is 0.
+    at most `linger_ms`, which is checked whenever a batch arrives. With 0 no rows are held.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class ArrowBatchCoalescer:
         self._held: dict[str, CoalescedRecords] = {}  # the longest held first
 
     def coalesced(self, records: Iterable[TopicRecords]) -> Iterator[CoalescedRecords]:
-        """Yields all rows, in groups for one append each. The caller appends each and lets it go before it asks for the next."""
+        """Yields all rows, in groups for one append each. The caller releases each group before it asks for the next."""
         for each in records:
             topic, columns = each.topic, each.columns
             if topic in self._held and not self._held[topic].takes(columns):

@@ -1,4 +1,4 @@
-"""Makes RecordColumns per topic from the Arrow RecordBatches that Spark hands over."""
+"""Converts the Arrow RecordBatches that Spark passes to a task into RecordColumns per topic."""
 
 from __future__ import annotations
 
@@ -8,22 +8,26 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from spark_kafka_sink.errors import RecordError
+from spark_kafka_sink.errors import RecordError, SerializationError
 from spark_kafka_sink.producer.column_checks import topic_problem
+from spark_kafka_sink.producer.serializers.json_columns import BadRowError, json_texts
 from spark_kafka_sink.records.arrow_arrays import array_of_numbers, filled_numbers, numbers, validity
-from spark_kafka_sink.records.columns import NO_PARTITION, NO_TIMESTAMP, RecordColumns
-from spark_kafka_sink.spark.schema import SinkSchema
+from spark_kafka_sink.records.columns import NO_PARTITION, NO_TIMESTAMP, FixedHeaders, RecordColumns
+from spark_kafka_sink.spark.schema import ColumnGroup, SinkSchema
 
 MICROSECONDS_PER_MS = 1000
+
+_FALSE = array_of_numbers(np.zeros(1, np.bool_))[0]
 
 
 @dataclass(frozen=True, slots=True)
 class TopicRecords:
     """One topic's records of an Arrow batch.
 
-    rows: where each stood in the batch; None: all of it, in its order. first_row: the task's row that the batch begins with.
+    rows: the position of each record in the batch; None: the whole batch, in order. first_row: the batch's first row in the task.
     """
 
     topic: str
@@ -32,33 +36,45 @@ class TopicRecords:
     first_row: int = 0
 
     def row_in_task(self, row: int) -> int:
+        """Returns the number of a record's row in the task, from 0."""
         return self.first_row + (row if self.rows is None else int(self.rows[row]))
 
 
 def records_by_topic(
-    batch: pa.RecordBatch, schema: SinkSchema, topic: str | None = None, *, first_row: int = 0
+    batch: pa.RecordBatch,
+    schema: SinkSchema,
+    topic: str | None = None,
+    *,
+    first_row: int = 0,
+    fixed_headers: FixedHeaders = (),
 ) -> Iterator[TopicRecords]:
-    """Yields the batch's records topic by topic, in order within each topic. `topic` wins over the batch's topic column.
+    """Yields the batch's records topic by topic, in order within each topic. `topic` overrides the batch's topic column.
 
-    first_row: the number of the batch's first row in the task, for error messages; the task's rows are counted from 0. Raises
-    `RecordError` for a null or invalid topic, and for a negative partition or timestamp. The producer checks headers.
+    Args:
+        first_row: the number of the batch's first row in the task, for error messages; the task's rows are counted from 0.
+        fixed_headers: headers that every record gets after its own.
+
+    Raises:
+        RecordError: a topic is null or not valid, or a partition or timestamp is negative. The producer checks headers.
+        SerializationError: a row of the columns in a `ColumnGroup` cannot be written as JSON.
     """
     if batch.num_rows == 0:
         return
     columns = RecordColumns(
         num_records=batch.num_rows,
-        value=_column(batch, schema.value),
-        key=_column(batch, schema.key),
+        value=_value(batch, schema, first_row),
+        key=_part(batch, schema.key, "key", first_row),
         headers=_column(batch, schema.headers),
         timestamp=_not_negative(
             _column(batch, schema.timestamp),
             NO_TIMESTAMP,
             np.int64,
             "timestamp",
-            "before 1970, which no Kafka timestamp can be",
+            "before 1970, and Kafka timestamps start in 1970",
             first_row,
         ),
         partition=_not_negative(_column(batch, schema.partition), NO_PARTITION, np.int32, "partition", "negative", first_row),
+        fixed_headers=fixed_headers,
     )
     if topic is None:
         yield from _split(columns, _column(batch, schema.topic), first_row)
@@ -67,10 +83,43 @@ def records_by_topic(
 
 
 def _column(batch: pa.RecordBatch, index: int | None) -> pa.Array | None:
-    """Returns the column at `index`, or None if there is none or it is void, which is null in every row."""
+    """Returns the column at `index`, or None if it does not exist or is void (null in every row)."""
     if index is None or pa.types.is_null(batch.column(index).type):
         return None
     return batch.column(index)
+
+
+def _value(batch: pa.RecordBatch, schema: SinkSchema, first_row: int) -> pa.Array | None:
+    deleted = _column(batch, schema.tombstone)
+    if deleted is None:
+        return _part(batch, schema.value, "value", first_row)
+    # This comes before JSON, because a deleted row may hold values that JSON cannot. Null counts as false, as in SQL's IF.
+    return _part(batch, schema.value, "value", first_row, deleted.fill_null(_FALSE) if deleted.null_count else deleted)
+
+
+def _part(
+    batch: pa.RecordBatch, place: int | ColumnGroup | None, part: str, first_row: int, to_null: pa.Array | None = None
+) -> pa.Array | None:
+    """Returns the key or value column. to_null: true for rows that become null."""
+    if isinstance(place, ColumnGroup):
+        return _group(batch, place, part, first_row, to_null)
+    column = _column(batch, place)
+    return column if column is None or to_null is None else pc.if_else(to_null, _null_of(column), column)
+
+
+def _group(batch: pa.RecordBatch, group: ColumnGroup, part: str, first_row: int, to_null: pa.Array | None) -> pa.Array:
+    column = pa.StructArray.from_arrays([batch.column(place) for place in group.places], names=group.names, mask=to_null)
+    if not group.as_json:
+        return column
+    try:
+        return json_texts(column)
+    except BadRowError as bad:
+        row = first_row + bad.row
+        raise SerializationError(f"option {part}.columns: {bad}, in row {row} of the task", part=part, row=row) from None
+
+
+def _null_of(column: pa.Array) -> pa.Scalar:
+    return pa.nulls(1, column.type)[0]
 
 
 def _not_negative(
@@ -86,7 +135,7 @@ def _not_negative(
         if negative.any():
             row = int(negative.argmax())
             raise _bad_row(name, f"{values[row]} is {problem}", first_row + row)
-    # NO_TIMESTAMP stays what it is: -1 // 1000 is -1.
+    # NO_TIMESTAMP does not change: -1 // 1000 is -1.
     return values // MICROSECONDS_PER_MS if pa.types.is_timestamp(column.type) else values
 
 
@@ -112,7 +161,7 @@ def _split(columns: RecordColumns, topics: pa.Array | None, first_row: int) -> I
 
 def _topic_names(encoded: pa.DictionaryArray, first_row: int) -> list[str]:
     """Returns each topic once. An error names the first row with an invalid topic."""
-    # As bytes: Spark's CAST(binary AS STRING) makes text of any.
+    # Read as bytes, because Spark's CAST(binary AS STRING) accepts bytes that are not UTF-8.
     names = [name.decode(errors="backslashreplace") for name in encoded.dictionary.cast(pa.large_binary()).to_pylist()]
     for code, name in enumerate(names):
         if (problem := topic_problem(name)) is not None:
@@ -129,6 +178,7 @@ def _take(columns: RecordColumns, order: NDArray[np.intp]) -> RecordColumns:
         headers=None if columns.headers is None else columns.headers.take(indices),
         timestamp=None if columns.timestamp is None else columns.timestamp[order],
         partition=None if columns.partition is None else columns.partition[order],
+        fixed_headers=columns.fixed_headers,
     )
 
 

@@ -1,7 +1,7 @@
-"""Commits of exactly-once as Spark asks for them: in its commit process for `format("kafka_sink")`, else in the driver program.
+"""Commits of exactly-once: in Spark's commit process for `format("kafka_sink")`, otherwise in the driver program.
 
-Spark keeps its commit process over micro-batches (pyspark 4.0 and 4.3), so connections and what was checked of the commit log
-are kept there: a commit needs no more than its own requests.
+Spark keeps its commit process over micro-batches (pyspark 4.0 and 4.3). So connections and the checked state of the commit log
+stay there, and a commit sends its own requests only.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from spark_kafka_sink.spark.options import SinkOptions
 
 logger = logging.getLogger(__name__)
 
-# Of a driver that starts one query after the other, each with a checkpoint of its own.
+# A driver may start one query after the other, each with its own checkpoint.
 MOST_COMMITTERS = 32
-# A killed task's Python worker may go on for spark.python.task.killTimeout, 2 s, and begin a transaction meanwhile.
+# A killed task's Python worker may run on for spark.python.task.killTimeout, 2 s, and start a transaction in that time.
 KILL_TIMEOUT_S = 2.5
 
 
@@ -47,11 +47,11 @@ _Key = tuple[ProducerConfig, ExactlyOnce, str]
 @contextmanager
 def _held(lock: Lock, batch: MicroBatch, timeout_s: float) -> Iterator[None]:
     if not lock.acquire(timeout=timeout_s):
-        who = "other batch jobs of this process" if batch.is_job else "an earlier run of the query, in this process,"
+        other = "other batch jobs" if batch.is_job else "an earlier run of the query"
         text = (
-            f"{batch}: not committed within {timeout_s:.0f} s, as {who} commit: nothing of it is visible; try again later."
-            " Its transactions are open until then, or until kafka.transaction.timeout.ms has passed, and consumers that read"
-            " committed wait for them"
+            f"{batch}: timed out after {timeout_s:.0f} s while {other} in this process committed; none of its rows are visible."
+            " Try again later. Its transactions stay open until then, or until kafka.transaction.timeout.ms has passed, and"
+            " read_committed consumers wait for them"
         )
         raise CommitTimeoutError(text, query_id=batch.query_id, batch=batch.number, standing=RowVisibility.OPEN.name)
     try:
@@ -61,10 +61,10 @@ def _held(lock: Lock, batch: MicroBatch, timeout_s: float) -> Iterator[None]:
 
 
 class Committers:
-    """A Committer for each query that this process has met, and one for its batch jobs, with its connections: what holds one
-    query back (a partition of the commit log behind a dead driver) holds no other.
+    """One Committer per query of this process, and one for its batch jobs, each with its own connections.
 
-    Threads: any may call; a Committer is one thread's at a time. Processes: connections are not inherited (ClusterClient).
+    So a query that waits, such as for a partition of the commit log behind a dead driver, does not delay another. Threads: any
+    may call; one thread at a time uses a Committer. Processes: a forked child opens its own connections (ClusterClient).
     """
 
     def __init__(self) -> None:
@@ -78,9 +78,9 @@ class Committers:
 
     @contextmanager
     def of(self, options: SinkOptions, batch: MicroBatch) -> Iterator[Committer]:
-        """CommitTimeoutError where another one commits for as long as this may take: a job, or an earlier run of the query."""
+        """Yields the batch's committer. Raises CommitTimeoutError if another job or run holds it for too long."""
         assert options.exactly_once is not None
-        # Objects that tasks use would be others in each process, and each time.
+        # Plug-in objects of tasks differ from process to process.
         producer = replace(
             options.producer, key_serializer=None, value_serializer=None, interceptor_classes=(), partitioner_class=None
         )
@@ -91,7 +91,7 @@ class Committers:
                 client = ClusterClient(producer)
                 self._made[key] = _committer(client, producer, options.exactly_once), client, Lock()
             self._users[key] += 1
-            entry = self._made[key] = self._made.pop(key)  # to the end: the first is the one not used for longest
+            entry = self._made[key] = self._made.pop(key)  # moves it to the end: the first is the least recently used
         try:
             with _held(entry[2], batch, _timeout_s(producer)):
                 yield entry[0]
@@ -100,7 +100,7 @@ class Committers:
                 self._users[key] -= 1
 
     def _close_one(self) -> None:
-        """Closes the committer that was not used for longest, usually of an ended query. One in use is never closed."""
+        """Closes the least recently used committer, which usually belongs to an ended query. One in use is never closed."""
         if len(self._made) < MOST_COMMITTERS:
             return
         key = next((key for key in self._made if not self._users[key]), None)
@@ -149,7 +149,7 @@ def check_job(options: SinkOptions, job: MicroBatch) -> None:
     """
     assert options.exactly_once is not None
     if options.exactly_once.start is not None:
-        text = f"option {COMMIT_LOG_START}: is for streaming queries; a batch job has no batches before it, so leave it out"
+        text = f"option {COMMIT_LOG_START}: is for streaming queries; remove it, because a batch job has no earlier batches"
         raise OptionError(text, option=COMMIT_LOG_START)
     with committers.of(options, job) as committer:
         committer.check(job, options.producer.max_block_ms / 1000)
@@ -162,7 +162,7 @@ def commit_micro_batch(options: SinkOptions, batch_id: int, messages: Messages) 
     if len(shares) != len(messages) or len(batches) != 1 or next(iter(batches)).number != batch_id:
         found = ", ".join(sorted(map(str, batches))) or "no query"
         raise UsageError(
-            f"commit of micro-batch {batch_id}: Spark gave {len(messages)} messages, of {found}; nothing is committed"
+            f"commit of micro-batch {batch_id}: Spark passed {len(messages)} messages, of {found}; nothing is committed"
         )
     return commit_shares(options, batches.pop(), shares, reports_of(messages)).reports
 
@@ -171,13 +171,15 @@ def commit_job(options: SinkOptions, job: MicroBatch, messages: Messages) -> lis
     """Makes all rows of a batch job visible and reports them. Raises UsageError for messages of another job."""
     shares = shares_of(messages)
     if len(shares) != len(messages) or any(share.batch != job for share in shares):
-        raise UsageError(f"commit of {job}: Spark gave {len(messages)} messages, not all of it; nothing is committed")
+        raise UsageError(f"commit of {job}: Spark passed {len(messages)} messages, some of another job; nothing is committed")
     return commit_shares(options, job, shares, reports_of(messages)).reports
 
 
 class Committed(NamedTuple):
-    """own: whether the rows that are visible are those of the shares, and not those of an earlier attempt. reports: of what the
-    commit made visible."""
+    """Result of a commit.
+
+    own: whether the visible rows are those of the shares, and not of an earlier attempt. reports: of the rows made visible.
+    """
 
     own: bool
     reports: list[DeliveryReport]
@@ -186,19 +188,19 @@ class Committed(NamedTuple):
 def commit_shares(
     options: SinkOptions, batch: MicroBatch, shares: Iterable[TaskTransaction], reports: list[DeliveryReport]
 ) -> Committed:
-    """Raises as `Committer.commit`; UsageError for shares of another release of this package."""
+    """Commits the shares of a batch. Raises like `Committer.commit`, and UsageError for shares of another release."""
     assert options.exactly_once is not None
     own = _transactions(shares)
     _check_release(batch, own)
     checkpoint = options.exactly_once.checkpoint
     if checkpoint and options.topic:
-        # Unless rows say their topic: another topic is another query, wherever their machines have their checkpoints.
+        # A query with another topic is another query, even if both have the same path as their checkpoint on different machines.
         checkpoint = f"{checkpoint} (topic {options.topic})"
     with committers.of(options, batch) as committer:
         commit = committer.commit(replace(batch, checkpoint=checkpoint), own, options.exactly_once.start)
-    if not commit.rows:  # those that an earlier commit made visible are counted with that one
+    if not commit.rows:  # rows that an earlier commit made visible were counted with it
         visible = []
-    else:  # of rows that an earlier attempt has written nobody knows more than how many they are
+    else:  # of an earlier attempt's rows only the number is known
         visible = reports if commit.own else [DeliveryReport(records=commit.rows)]
     of_commit = DeliveryReport(
         commits=1,
@@ -215,34 +217,37 @@ def _transactions(shares: Iterable[TaskTransaction]) -> OwnTransactions:
 
 
 def _check_release(batch: MicroBatch, own: OwnTransactions) -> None:
-    """Raises UsageError for handles of an older release, which have EndTxn's version in this place: 4 or 5.
+    """Raises UsageError for handles of an older release, which hold EndTxn's version, 4 or 5, in this field.
 
-    Taken for a transaction version, 4 would end a transaction of version 1 as if it were one of version 2.
+    Read as a transaction version, 4 would end a transaction of version 1 as if it had version 2.
     """
     strange = sorted({each.handle.transaction_version for each in own} - {1, 2})
     if strange:
         found = ", ".join(map(str, strange))
         raise UsageError(
-            f"{batch}: tasks report transactions of version {found}, and 1 and 2 are known: executors run another release of"
+            f"{batch}: tasks report transactions of version {found}, but only 1 and 2 are known. Executors run another release of"
             " spark-kafka-sink than the driver, so nothing is committed. Install the same release everywhere",
             query_id=batch.query_id,
             batch=batch.number,
         )
 
 
-_ABORTED = "{job} was aborted: nothing of it is visible, nor open"
+_ABORTED = "{job} was aborted: none of its rows are visible, and none of its transactions are open"
 _STILL_OPEN = (
-    "{job} was aborted, but some of its transactions may be open: those time out, or `{command} abort {of}` ends them now"
+    "{job} was aborted, but some of its transactions may still be open. They will time out; run `{command} abort {of}` to end"
+    " them now"
 )
-_COMPLETE = "{job} is complete: all of its rows are visible, whatever its error says; do not run it again"
-_TO_RECOVER = "`{command} recover {of}` ends it, and says what became of it: run the job again only where that says so"
-_PREPARED = f"{{job}} failed while it was committed: rows of it may be visible; {_TO_RECOVER}"
-_UNKNOWN = f"{{job}} could not be aborted, and it is not known whether it is prepared: {_TO_RECOVER}: {{error}}"
+_COMPLETE = "{job} is complete: all of its rows are visible, despite its error. Do not run it again"
+_TO_RECOVER = "Run `{command} recover {of}` to end it, and run the job again only if that command says so"
+_PREPARED = f"{{job}} failed while it was being committed, so some of its rows may be visible. {_TO_RECOVER}"
+_UNKNOWN = f"{{job}} could not be aborted, and it is not known whether it is prepared ({{error}}). {_TO_RECOVER}"
 
 
 def abort_job(options: SinkOptions, job: MicroBatch, messages: Messages = ()) -> None:
-    """Leave nothing of a failed job open, unless it is in the commit log already. What became of it is logged: the job has
-    failed, and for another reason, and open transactions end by themselves."""
+    """Aborts the transactions of a failed job, unless the commit log already has it, and logs the outcome.
+
+    It raises nothing, because the job has failed for another reason and open transactions time out.
+    """
     assert options.exactly_once is not None
     text, error = _aborted(options, job, _transactions(shares_of(messages)))
     of = f"--query {job.query_id} {_options(options.producer, options.exactly_once)}"
@@ -250,7 +255,7 @@ def abort_job(options: SinkOptions, job: MicroBatch, messages: Messages = ()) ->
 
 
 def _aborted(options: SinkOptions, job: MicroBatch, own: OwnTransactions) -> tuple[str, KafkaSinkError | None]:
-    """Returns what is to be said."""
+    """Returns the text to log, and the error if there was one."""
     try:
         end = _abort_once(options, job, own)
         if not isinstance(end, Refused):

@@ -1,15 +1,18 @@
 """`format("kafka_sink")`: Spark's Python data source over `run_task`.
 
 Constructors have no effects, because Spark calls them again in the process that commits. Only commit messages carry state there.
-The code that commits is imported only where it is used. Otherwise each Python process that Spark starts for a query would spend
-twice the time on imports (390 ms of CPU instead of 180, on a busy machine).
+What plans, writes or commits is imported where it is used, because Spark starts a Python process for each of these steps, and the
+first micro-batch waits for all of their imports.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator, Mapping
-from typing import ClassVar, NoReturn
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
@@ -17,14 +20,16 @@ from pyspark.sql.types import StructType
 
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
+from spark_kafka_sink.installation import SameVersion, check_same_version
 from spark_kafka_sink.secret import HiddenValues
 from spark_kafka_sink.spark.messages import DeliveryMessage, Messages, reports_of, total
 from spark_kafka_sink.spark.metrics import Feed
-from spark_kafka_sink.spark.options import SinkOptions, looked_at, sink_options
 from spark_kafka_sink.spark.python_workers import log_in_sparks_process
-from spark_kafka_sink.spark.schema import SinkSchema, check_arrow, sink_schema
-from spark_kafka_sink.spark.task import run_task, spark_partition, task_batch
-from spark_kafka_sink.spark.topic_creation import create_missing_topic
+from spark_kafka_sink.version import __version__
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.spark.options import SinkOptions
+    from spark_kafka_sink.spark.schema import SinkSchema
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +48,7 @@ class KafkaSinkDataSource(DataSource):
 
     feed: ClassVar[Feed] = Feed()
     session_options: ClassVar[Mapping[str, object]] = NO_OPTIONS
+    driver_version: ClassVar[str] = __version__
 
     @classmethod
     def name(cls) -> str:
@@ -52,7 +58,7 @@ class KafkaSinkDataSource(DataSource):
         if overwrite:
             raise UsageError("mode overwrite: a topic cannot be overwritten; use mode('append')")
         columns, options = self._checked(schema)
-        create_missing_topic(options)
+        _check_reachable(options, is_stream=False)
         writer = KafkaSinkWriter(columns, options, self.feed)
         writer.check()
         return writer
@@ -60,18 +66,50 @@ class KafkaSinkDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """`overwrite` means complete mode: each batch appends the whole result again, as with Spark's own Kafka sink."""
         columns, options = self._checked(schema)
-        create_missing_topic(options, is_stream=True)
+        _check_reachable(options, is_stream=True)
         return KafkaSinkStreamWriter(columns, options, self.feed)
 
     def schema(self) -> NoReturn:
         raise UsageError(f"{NAME} only writes; read a topic with format('kafka')")
 
     def _checked(self, schema: StructType) -> tuple[SinkSchema, SinkOptions]:
+        check_same_version(self.driver_version)
+        from spark_kafka_sink.spark.options import looked_at, sink_options
+        from spark_kafka_sink.spark.schema import check_arrow, sink_schema
+
         log_in_sparks_process()
         options = sink_options({**self.session_options, **self.options})  # both with lower-cased names
         check_arrow(schema)
         with looked_at(options.producer) as serializers:
-            return sink_schema(schema, options.topic, serializers), options
+            return sink_schema(schema, options.topic, serializers, record=options.record), options
+
+
+def _check_reachable(options: SinkOptions, *, is_stream: bool) -> None:
+    """Asks Kafka for the topic while Spark plans a write, and creates it if `topic.create.*` is set.
+
+    For a stream it asks only until that has succeeded once. Spark plans each micro-batch of a stream, often in a new process. A
+    running stream must survive an outage of Kafka, so it does not ask again for what this application has reached.
+    """
+    # Spark sets it for processes that plan and commit, and removes the folders when the application ends.
+    folder = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
+    if not folder:
+        return
+    named = repr((options.producer.bootstrap_servers, options.topic, options.creation))
+    mark = Path(folder) / f"kafka-sink-reached-{sha256(named.encode()).hexdigest()[:16]}"
+    if is_stream and mark.exists():
+        return
+    from spark_kafka_sink.spark.first_contact import check_reachable
+
+    try:
+        mark.touch()
+    except OSError:
+        if is_stream:  # nothing can be remembered
+            return
+    try:
+        check_reachable(options)
+    except BaseException:
+        mark.unlink(missing_ok=True)
+        raise
 
 
 def reporting_to(feed: Feed, options: Mapping[str, object] = NO_OPTIONS) -> type[KafkaSinkDataSource]:
@@ -80,15 +118,21 @@ def reporting_to(feed: Feed, options: Mapping[str, object] = NO_OPTIONS) -> type
     It is a class because Spark creates the instances itself. Spark gets it pickled, so it shows none of the options.
     """
 
+    from spark_kafka_sink.spark.record_options import check_header_names
+
+    check_header_names(list(options))
+
     class ReportingKafkaSinkDataSource(KafkaSinkDataSource):
         pass
 
+    # The class itself is pickled, and its base is not: that comes from the process that unpickles it.
+    ReportingKafkaSinkDataSource.driver_version = __version__
     ReportingKafkaSinkDataSource.feed = feed
     ReportingKafkaSinkDataSource.session_options = HiddenValues({name.lower(): value for name, value in options.items()})
     return ReportingKafkaSinkDataSource
 
 
-class KafkaSinkWriter(DataSourceArrowWriter):
+class KafkaSinkWriter(SameVersion, DataSourceArrowWriter):
     """The writer of a batch job, and the base of the stream's. `write` runs in tasks, the rest in Spark's commit process."""
 
     def __init__(self, schema: SinkSchema, options: SinkOptions, feed: Feed) -> None:
@@ -105,6 +149,8 @@ class KafkaSinkWriter(DataSourceArrowWriter):
             check_job(self._options, self._job)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        from spark_kafka_sink.spark.task import run_task, spark_partition
+
         batches = ((self._schema, batch) for batch in iterator)
         batch = None if self._options.exactly_once is None else self._batch()
         report, share = run_task(batches, self._options, self._feed, batch)
@@ -152,6 +198,8 @@ class KafkaSinkStreamWriter(KafkaSinkWriter, DataSourceStreamWriter):
     """A stream's writer. Spark creates one for each micro-batch."""
 
     def _batch(self) -> MicroBatch:
+        from spark_kafka_sink.spark.task import task_batch
+
         return task_batch()
 
     def commit(self, messages: Messages, batchId: int) -> None:  # type: ignore[override]

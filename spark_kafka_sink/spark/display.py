@@ -7,9 +7,12 @@ import sys
 import threading
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from html import escape
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from importlib.util import find_spec
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Self
 
 from spark_kafka_sink.producer.partition_reports import ALL_PARTITIONS, NO_OFFSET
 from spark_kafka_sink.producer.report import DeliveryReport
@@ -93,10 +96,8 @@ def progress_bar(spark: SparkSession, show: bool | None = None) -> Iterator[None
     if context is None or not (_is_looked_at() if show is None else show) or not _is_tagged(context, tag):
         yield
         return
-    from tqdm.auto import tqdm
-
     stop = threading.Event()
-    with tqdm(desc="kafka_sink", unit="task", total=0) as bar:
+    with _bar() as bar:
         poller = threading.Thread(target=_poll, args=(context, tag, bar, stop), name="kafka-sink-progress", daemon=True)
         poller.start()
         try:
@@ -109,9 +110,50 @@ def progress_bar(spark: SparkSession, show: bool | None = None) -> Iterator[None
 
 def _is_looked_at() -> bool:
     """Returns whether this is a notebook or a terminal."""
+    return _is_notebook() or sys.stderr.isatty()
+
+
+def _is_notebook() -> bool:
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython else None
-    return (shell is not None and "IPKernelApp" in shell.config) or sys.stderr.isatty()
+    return shell is not None and "IPKernelApp" in shell.config
+
+
+def _bar() -> AbstractContextManager[Any]:
+    if _is_notebook() and find_spec("ipywidgets") is None:
+        return _NotebookLine()
+    try:
+        from tqdm.auto import tqdm
+    except ImportError:
+        logger.info("no progress is shown, because tqdm is not installed")
+        return nullcontext(SimpleNamespace(refresh=lambda: None))
+    bar: AbstractContextManager[Any] = tqdm(desc="kafka_sink", unit="task", total=0)
+    return bar
+
+
+class _NotebookLine:
+    """One line of a cell's output, replaced in place. Without ipywidgets tqdm warns, and writes red lines to stderr."""
+
+    def __init__(self) -> None:
+        display = import_module("IPython.display").display
+
+        self.total = self.n = 0
+        self._text = self._line()
+        self._output = display({"text/plain": self._text}, raw=True, display_id=True)
+
+    def refresh(self) -> None:
+        if self._text != self._line():
+            self._text = self._line()
+            self._output.update({"text/plain": self._text}, raw=True)
+
+    def _line(self) -> str:
+        return f"kafka_sink: {self.n:,} of {self.total:,} tasks"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.refresh()
 
 
 def _is_tagged(context: Any, tag: str) -> bool:

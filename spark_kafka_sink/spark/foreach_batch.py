@@ -11,16 +11,19 @@ from pyspark.sql import DataFrame
 
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
+from spark_kafka_sink.installation import SameVersion
+from spark_kafka_sink.spark.explain import linked, sink_error
 from spark_kafka_sink.spark.metrics import DeliveryMetrics
 from spark_kafka_sink.spark.options import SinkOptions, sink_options
 from spark_kafka_sink.spark.publish import TaskReport, publish_dataframe
+from spark_kafka_sink.spark.python_workers import active_context, warn_of_other_python
 from spark_kafka_sink.spark.task import QUERY_ID
 
 # StreamExecution sets the job group to the run's id.
 JOB_GROUP = "spark.jobGroup.id"
 
 
-class ForeachBatch:
+class ForeachBatch(SameVersion):
     """Publishes each micro-batch it is called with. `reports`: the reports of the last micro-batch's tasks.
 
     Spark calls it from a thread of its own, one micro-batch at a time.
@@ -28,18 +31,31 @@ class ForeachBatch:
 
     def __init__(self, options: SinkOptions, metrics: DeliveryMetrics | None) -> None:
         self.reports: list[TaskReport] = []
+        self._is_reachable = False
         self._options = options
         # On Spark Connect this object is pickled to the server, and a handle that cannot count has no business there.
         self._metrics = metrics if metrics is not None and metrics.available else None
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
+        try:
+            self._publish(df, batch_id)
+        except Exception as error:
+            found = sink_error(error)
+            if found is None:
+                raise
+            raise linked(found) from None
+
+    def _publish(self, df: DataFrame, batch_id: int) -> None:
+        # Batches after the first survive an outage of Kafka for as long as their options say.
         if self._options.exactly_once is None:
-            self.reports = publish_dataframe(df, self._options, self._metrics)
-            return
-        query_id, run_id = _query_and_run(df)
-        call = self._called(query_id, run_id, batch_id)
-        self.reports = publish_dataframe(df, self._options, self._metrics, MicroBatch(query_id, batch_id))
-        call.is_committed = True
+            self.reports = publish_dataframe(df, self._options, self._metrics, is_reachable=self._is_reachable)
+        else:
+            query_id, run_id = _query_and_run(df)
+            call = self._called(query_id, run_id, batch_id)
+            batch = MicroBatch(query_id, batch_id)
+            self.reports = publish_dataframe(df, self._options, self._metrics, batch, is_reachable=self._is_reachable)
+            call.is_committed = True
+        self._is_reachable = True
 
     def _called(self, query_id: str, run_id: str, batch_id: int) -> _Call:
         """Records this call before any task writes, if it may follow the query's previous call in this process."""
@@ -125,5 +141,8 @@ def foreach_batch(options: Mapping[str, object], metrics: DeliveryMetrics | None
     A micro-batch that is replayed is written again, unless delivery.guarantee=exactly-once. With exactly-once, one call writes
     the whole batch, and its error must end the query. If one foreachBatch function has several sinks, each needs its own
     commit.log.topic and transactional.id.prefix. Raises OptionError for wrong options. A wrong column ends the query.
+
+    The function raises a KafkaSinkError, which ends the query. `explain(query)` finds it in what Spark makes of it.
     """
+    warn_of_other_python(active_context())
     return ForeachBatch(sink_options(options), metrics)

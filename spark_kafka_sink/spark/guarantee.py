@@ -1,4 +1,4 @@
-"""`delivery.guarantee`: what the sink promises for each row, and the producer settings that this needs."""
+"""The option `delivery.guarantee`, the options of exactly-once, and the producer settings that each guarantee needs."""
 
 from __future__ import annotations
 
@@ -20,15 +20,19 @@ COMMIT_LOG_TOPIC = "commit.log.topic"
 COMMIT_LOG_PARTITIONS = "commit.log.partitions"
 COMMIT_LOG_REPLICATION = "commit.log.replication.factor"
 COMMIT_LOG_START = "commit.log.start"
-CHECKPOINT_LOCATION = "checkpointlocation"  # DataStreamWriter's; Spark hands it on, in lower case
+CHECKPOINT_LOCATION = "checkpointlocation"  # set by DataStreamWriter; Spark passes it on in lower case
 
-# What a broker grants at most unless it is told otherwise (transaction.max.timeout.ms): a micro-batch has to be written and
-# committed within it, and a driver that is down for longer loses its prepared transactions.
+# The default of a broker's transaction.max.timeout.ms. A micro-batch must be written and committed within this time. A driver
+# that is down for longer loses its prepared transactions.
 TRANSACTION_TIMEOUT_MS = 15 * 60 * 1000
 
 
 class Guarantee(StrEnum):
-    """none: a row may be lost, or be there twice. at-least-once: none is lost. exactly-once: neither, for who reads committed."""
+    """Delivery guarantee of each row.
+
+    none: rows may be lost or duplicated. at-least-once: no row is lost. exactly-once: readers with isolation.level=read_committed
+    see each row once.
+    """
 
     NONE = "none"
     AT_LEAST_ONCE = "at-least-once"
@@ -40,10 +44,10 @@ _COMMIT_LOG = CommitLogSettings()
 
 @dataclass(frozen=True, slots=True)
 class ExactlyOnce:
-    """How transactions are named and where their commits are recorded.
+    """Names of transactions, and the topic that records their commits.
 
-    start: the batch at which the log may begin although the query has committed others before; None: it must begin with batch 0.
-    checkpoint: the query's, as the option checkpointLocation has it; "" for a job, and where Spark's settings say where it is.
+    start: the batch that the log may begin with although the query has committed earlier ones; None: it must begin with batch 0.
+    checkpoint: the value of checkpointLocation; "" for a job, or if Spark's settings name the folder.
     """
 
     transactional_id_prefix: str = "spark-kafka-sink"
@@ -70,7 +74,7 @@ _GUARANTEES = one_of(**{each.value: each for each in Guarantee})
 
 _KINDS: Mapping[str, Kind] = {
     TRANSACTIONAL_ID_PREFIX: Kind("1 to 200 letters, digits, '.', '_' and '-'", _prefix),
-    COMMIT_LOG_TOPIC: Kind("a topic's name", partial(topic_name, COMMIT_LOG_TOPIC)),
+    COMMIT_LOG_TOPIC: Kind("a valid topic name", partial(topic_name, COMMIT_LOG_TOPIC)),
     COMMIT_LOG_PARTITIONS: integer(1),
     COMMIT_LOG_REPLICATION: integer(1, 32767),
     COMMIT_LOG_START: integer(0, INT64_MAX),
@@ -78,20 +82,21 @@ _KINDS: Mapping[str, Kind] = {
 
 
 def guarantee_of(options: Mapping[str, object]) -> Guarantee:
-    """Returns the guarantee that the options name. Raises `OptionError` for a word that is none of the three."""
+    """Returns the guarantee that the options name. Raises `OptionError` for any other value."""
     found: Guarantee = _read(GUARANTEE, _GUARANTEES, options.get(GUARANTEE, Guarantee.AT_LEAST_ONCE))
     return found
 
 
 def exactly_once_options(options: Mapping[str, object], guarantee: Guarantee) -> ExactlyOnce | None:
-    """Returns the options of exactly-once, or None under another guarantee, where `OptionError` is raised if one is given.
+    """Returns the options of exactly-once, or None under another guarantee.
 
-    options: by lower-cased name.
+    Raises `OptionError` for a value that is not valid, and for an option that the guarantee does not use. options: by lower-cased
+    name.
     """
     given = {name: _read(name, kind, options[name]) for name, kind in _KINDS.items() if name in options}
     if guarantee is not Guarantee.EXACTLY_ONCE:
         for name in given:
-            raise OptionError(f"option {name}: is only for {GUARANTEE}={Guarantee.EXACTLY_ONCE}", option=name)
+            raise OptionError(f"option {name}: requires {GUARANTEE}={Guarantee.EXACTLY_ONCE}", option=name)
         return None
     default = ExactlyOnce()
     log = CommitLogSettings(
@@ -105,7 +110,7 @@ def exactly_once_options(options: Mapping[str, object], guarantee: Guarantee) ->
 
 def _location(value: object) -> str:
     """Returns equal text for equal places, without passwords: Spark treats file:/a, file:///a/ and /a as one place."""
-    # abfss://container@account has no password there. A secret of s3a://key:secret@bucket may have slashes; a port is none.
+    # abfss://container@account has no password there. A secret in s3a://key:secret@bucket may have slashes. A port is no secret.
     return re.sub(
         r"(?<=^s3[an]:)//[^@:]*:[^@]*@|//[^/@:]*:(?!\d+/)[^@]*@", "//", re.sub("^file:/+", "/", str(value).strip()).rstrip("/")
     )
@@ -118,11 +123,11 @@ def _read(name: str, kind: Kind, value: object) -> Any:
         raise OptionError(f"option {name}: {value!r} is not {kind.wanted}", option=name) from None
 
 
-# What a guarantee sets in the producer where nobody else has: Java's defaults do for at-least-once.
+# Producer settings of each guarantee, where the user sets none. Java's defaults are right for at-least-once.
 _DEFAULTS: Mapping[Guarantee, Mapping[str, object]] = {
     Guarantee.NONE: {"acks": "1", "enable.idempotence": "false"},
     Guarantee.AT_LEAST_ONCE: {},
-    # Idempotence is asked for, so that settings which rule it out are refused and do not turn it off.
+    # With an explicit true, settings that rule idempotence out are refused; by default they turn it off.
     Guarantee.EXACTLY_ONCE: {"transaction.timeout.ms": TRANSACTION_TIMEOUT_MS, "enable.idempotence": "true"},
 }
 
@@ -139,8 +144,8 @@ def with_guarantee(kafka: Mapping[str, object], guarantee: Guarantee) -> dict[st
     """Adds the guarantee's settings to the producer's options (without `kafka.`). Raises `OptionError` if they contradict it."""
     for of, name, values, why in _REFUSED:
         if of is guarantee and str(kafka.get(name, "")).strip().lower() in values:
-            raise OptionError(f"option {name}: {kafka[name]} does not go with {GUARANTEE}={guarantee}: {why}", option=name)
+            raise OptionError(f"option {name}: {kafka[name]} cannot be combined with {GUARANTEE}={guarantee}: {why}", option=name)
     defaults = dict(_DEFAULTS[guarantee])
     if str(kafka.get("enable.idempotence", "")).strip().lower() == "true":
-        defaults.pop("acks", None)  # which needs acks=all, and gets it
+        defaults.pop("acks", None)  # idempotence sets acks=all
     return {**defaults, **kafka}

@@ -1,6 +1,6 @@
 """The message of a finished task to the driver: its report and, under exactly-once, its open transaction.
 
-Both also have a form without pickles, for processes that must not trust what they receive: a report as bytes, a share as JSON.
+Both also have a form without pickle, for processes that must not trust their input: a report as bytes, a share as JSON.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ Messages = Sequence[WriterCommitMessage | None]  # a failed task's is None
 
 @dataclass(slots=True)
 class DeliveryMessage(WriterCommitMessage):
-    """One finished task: its Spark partition (-1 outside of a task) and what it delivered; under exactly-once also its share."""
+    """Result of a finished task.
+
+    spark_partition: -1 outside of a task. share: its transaction under exactly-once.
+    """
 
     spark_partition: int = -1
     report: DeliveryReport = field(default_factory=DeliveryReport)
@@ -55,7 +58,7 @@ def shares_of(messages: Messages) -> list[TaskTransaction]:
 
 
 def total(reports: Iterable[DeliveryReport]) -> DeliveryReport:
-    """Returns one report with the sums of all."""
+    """Returns the sum of reports."""
     merged = DeliveryReport()
     for report in reports:
         merged.add(report)
@@ -74,7 +77,7 @@ def report_to_bytes(report: DeliveryReport) -> bytes:
 
 
 def report_from_bytes(data: bytes) -> DeliveryReport:
-    """Raises ValueError, KeyError or TypeError for bytes that `report_to_bytes` does not make."""
+    """Reads what `report_to_bytes` returns. Raises ValueError, KeyError or TypeError for other bytes."""
     text, _, packed = data.partition(b"\n")
     values = json.loads(text)
     size = int(values["latencies"])
@@ -87,6 +90,7 @@ def report_from_bytes(data: bytes) -> DeliveryReport:
 
 
 def share_to_json(share: TaskTransaction) -> str:
+    """Returns a list with the task's transaction, or an empty list if the task has none."""
     each = share.transaction
     if each is None:
         return "[]"
@@ -96,7 +100,7 @@ def share_to_json(share: TaskTransaction) -> str:
 
 
 def share_from_json(text: str, batch: MicroBatch) -> TaskTransaction:
-    """Raises ValueError or TypeError when the text is not what `share_to_json` makes."""
+    """Reads what `share_to_json` returns. Raises ValueError or TypeError for other text."""
     transactions = [_transaction(*each) for each in json.loads(text)]
     return TaskTransaction(batch, transactions[0] if transactions else None)
 

@@ -1,4 +1,4 @@
-"""Brings delivery reports back to the driver. Only this module knows accumulators.
+"""Brings delivery reports back to the driver. Only this module uses accumulators.
 
 `live` comes through a Spark accumulator at the end of each successful task. `committed` comes from the commits of whole batches:
 Spark's commit process sends their reports to a listener of the driver program on the loopback interface.
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
-# A report takes about 10 bytes a topic-partition: room for more of them than Kafka clusters have.
+# A report takes about 10 bytes per topic-partition, so this is enough for any cluster.
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
-# For one message, of which one is served at a time. A sender has patience for a silent peer before it.
+# For one message. The listener serves one at a time, so a sender also waits for a silent peer before it.
 RECEIVE_TIMEOUT_S = 5.0
 SEND_TIMEOUT_S = 3 * RECEIVE_TIMEOUT_S
 
@@ -41,13 +41,13 @@ _LENGTH = struct.Struct(">I")
 _TOKEN_BYTES = 32
 _DONE = b"\x01"
 
-# What a message says, in its first byte after the token.
+# Kinds of messages: the first byte after the token.
 _COMMITTED = b"C"
 _REFUSED = b"R"
 
 
 class DeliveryReportParam(AccumulatorParam[DeliveryReport | None]):
-    """Merges reports. None is "nothing reported", which is not the same as a report of 0 records."""
+    """Merges reports. None is "nothing reported", which differs from a report of 0 records."""
 
     def zero(self, value: DeliveryReport | None) -> DeliveryReport | None:
         return None
@@ -68,7 +68,7 @@ class ListenerAddress:
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """Travels with a task and its commit and brings their reports back. Both fields are None where that is not possible."""
+    """Travels with a task and its commit and brings their reports back. Both fields are None if that is not possible."""
 
     accumulator: Accumulator[DeliveryReport | None] | None = None
     listener: ListenerAddress | None = None
@@ -85,7 +85,7 @@ class Feed:
         try:
             send_report(self.listener, total(reports))
         except OSError as error:
-            logger.warning("a commit's delivery report did not reach the driver program, so it counts too little: %s", error)
+            logger.warning("a commit's delivery report did not reach the driver program, so `committed` is too low: %s", error)
 
     def refused(self) -> None:
         """Reports a refused commit from Spark's commit process. Spark only logs its errors for continuous queries."""
@@ -94,11 +94,13 @@ class Feed:
         try:
             send_refusal(self.listener)
         except OSError as error:
-            logger.warning("the driver program could not be told of a refused commit; a continuous query goes on: %s", error)
+            logger.warning("could not report a refused commit to the driver program, so a continuous query continues: %s", error)
 
 
 class DeliveryMetrics:
-    """The driver's handle on what its sinks have delivered. `register(spark)` returns it. `closed`: whether `close` was called.
+    """Counts of the records that the sinks of a driver have delivered. `register(spark)` returns it.
+
+    closed: whether `close` was called.
 
     Spark Connect has no accumulators, so reading a count raises UsageError there.
 
@@ -112,7 +114,7 @@ class DeliveryMetrics:
         on_refusal: Callable[[], None] = lambda: None,
         reason: str = "Spark Connect has no accumulators",
     ) -> None:
-        """`context` is None where nothing can be counted. Reading a count then raises an error with the `reason`, and is never 0.
+        """`context` is None if deliveries cannot be counted. Reading a count then raises an error with the `reason`.
 
         `on_refusal` is called in the listener's thread when a commit was refused because no task had written.
         """
@@ -133,10 +135,10 @@ class DeliveryMetrics:
 
     @property
     def live(self) -> DeliveryReport | None:
-        """The total of all successful tasks so far, including batches that are not committed yet. A batch that is written again
-        counts again.
+        """The total of all successful tasks so far, including batches that are not committed yet.
 
-        None until something is reported, also if the sink was used in a session or thread where it is not registered.
+        A batch that is written again counts again. None until something is reported, and if the sink was used in a session or
+        thread where it is not registered.
         """
         self._check_available()
         assert self._accumulator is not None
@@ -144,17 +146,18 @@ class DeliveryMetrics:
 
     @property
     def committed(self) -> DeliveryReport | None:
-        """The total of all batches that Spark has committed; None until one is reported."""
+        """The total of all batches that Spark has committed. None until one is reported."""
         self._check_available()
         with self._lock:
             return self._committed
 
     @property
     def feed(self) -> Feed:
-        """The part that a task takes along to report to this handle."""
+        """The part that travels with a task, so that it can report to this object."""
         return Feed(self._accumulator, self._listener.address if self._listener else None)
 
     def add_committed(self, report: DeliveryReport) -> None:
+        """Adds the report of a commit to `committed`."""
         with self._lock:
             self._committed = total([report] if self._committed is None else [self._committed, report])
 
@@ -166,7 +169,7 @@ class DeliveryMetrics:
 
     def _check_available(self) -> None:
         if not self.available:
-            raise UsageError(f"{self._reason}, so deliveries are not counted here; publish(df, ...) returns its report there")
+            raise UsageError(f"{self._reason}, so deliveries are not counted; use publish(df, ...), which returns a report")
 
     def __repr__(self) -> str:
         if not self.available:
@@ -213,13 +216,13 @@ class CommitListener:
             with connection:
                 self._receive(connection)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            logger.warning("a message to the commit listener was refused: %s: %s", type(error).__name__, error)
+            logger.warning("refused a message to the commit listener: %s: %s", type(error).__name__, error)
 
     def _receive(self, connection: socket.socket) -> None:
         deadline = time.monotonic() + RECEIVE_TIMEOUT_S
         (length,) = _LENGTH.unpack(_read(connection, _LENGTH.size, deadline))
         if not _TOKEN_BYTES < length <= MAX_MESSAGE_BYTES:
-            raise ValueError(f"its length is {length}")
+            raise ValueError(f"its length {length} is not valid")
         if not hmac.compare_digest(_read(connection, _TOKEN_BYTES, deadline), self.address.token.encode()):
             raise ValueError("its token is wrong")
         kind = _read(connection, len(_COMMITTED), deadline)

@@ -1,6 +1,6 @@
 """The options that users write: the sink's own, Kafka's, and those of Java's producer that are not supported.
 
-The driver checks them before any task starts. This module does not need Spark, because the command line uses its tables too.
+The driver checks them before any task starts. This module does not import Spark, because the command line uses its tables, too.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import NamedTuple
 
 from spark_kafka_sink.config import OPTIONS, ProducerConfig, producer_config
 from spark_kafka_sink.errors import OptionError
@@ -34,6 +33,15 @@ from spark_kafka_sink.spark.guarantee import (
     topic_name,
     with_guarantee,
 )
+from spark_kafka_sink.spark.record_options import (
+    HEADER_PREFIX,
+    NAMED_COLUMNS,
+    RECORD_OPTIONS,
+    RecordOptions,
+    check_header_names,
+    record_options,
+)
+from spark_kafka_sink.spark.sink_option import SinkOption
 from spark_kafka_sink.spark.topic_creation import (
     CREATE_CONFIG,
     CREATE_PARTITIONS,
@@ -49,13 +57,13 @@ KAFKA_PREFIX = "kafka."
 TOPIC = "topic"
 INCLUDE_HEADERS = "includeheaders"  # Spark's own Kafka connector has it
 
-# A task ends with a flush, so this delays nothing that anybody waits for. With 5 ms an append over 1,000 partitions outlasts it:
-# 17,000 to 58,000 batches a million rows; with 100 ms 10,000, with 300 ms and more 4,300, and half of the sender's CPU.
+# A task ends with a flush, so this delays no task. An append over 1,000 partitions takes longer than 5 ms, which would give
+# 17,000 to 58,000 batches per million rows. 100 ms give 10,000; 300 ms and more give 4,300 and half of the sender's CPU.
 TASK_LINGER_MS = 1000
 
 ASYNC_PROGRESS = "asyncprogresstrackingenabled"
 
-# Spark puts these among a sink's options itself: DataStreamWriter.queryName, start(path), save(path), asynchronous progress.
+# Spark adds these to a sink's options: DataStreamWriter.queryName, start(path), save(path), asynchronous progress.
 SPARK_OWN = frozenset(
     {
         "path",
@@ -68,72 +76,62 @@ SPARK_OWN = frozenset(
 )
 
 
-class SinkOption(NamedTuple):
-    """An option of the sink itself, in words. differs: what Spark's own Kafka sink does differently."""
-
-    name: str
-    takes: str
-    default: str
-    doc: str
-    differs: str = ""
-
-
 _DEFAULTS = ExactlyOnce()
 
 _GUARANTEES = (
-    "What is promised of each row. `at-least-once`: it is in Kafka; a task or a micro-batch that is run again writes its rows"
-    " again. `exactly-once`: a consumer with isolation.level=read_committed sees it once, whatever dies and is run again; each"
-    " task writes in a transaction (kafka.transaction.timeout.ms is then 15 minutes where it is not set), and all are committed"
-    " when all tasks are done. `none`: it was sent, without idempotence and with kafka.acks=1 where those are not set; 0 is"
-    " allowed. A task still ends with a flush, which waits for the answers that there are, and a refused row still fails it, but"
-    " rows that a broker took may be lost with it, and rows that are sent again may be there twice or in another order."
+    "The delivery guarantee of each row. `at-least-once`: the row is in Kafka when its task ends. A task or micro-batch that runs"
+    " again writes its rows again. `exactly-once`: consumers with isolation.level=read_committed see the row once, whatever fails"
+    " and runs again. Each task writes in a transaction, and all transactions are committed when all tasks are done."
+    " kafka.transaction.timeout.ms then defaults to 15 minutes. `none`: idempotence is off and kafka.acks is 1, unless you set"
+    " them; kafka.acks=0 is allowed. Rows may be lost, duplicated or reordered. A task still waits for the brokers' answers, and"
+    " a refused row still fails it."
 )
 
-# By lower-cased name; any other option without the prefix `kafka.` is unknown.
+# By lower-cased name. Any other option without the prefix `kafka.` is unknown.
 SINK_OPTIONS: Mapping[str, SinkOption] = {
     option.name.lower(): option
     for option in (
-        SinkOption(TOPIC, "a topic's name", "", "The topic of all rows; wins over the column topic."),
+        SinkOption(TOPIC, "a topic name", "", "The topic of all rows. It overrides the column `topic`."),
         SinkOption(
             GUARANTEE,
             ", ".join(f"`{each}`" for each in Guarantee),
             f"`{Guarantee.AT_LEAST_ONCE}`",
             _GUARANTEES,
-            "Spark's sink has no such option; it promises at-least-once, with acks and idempotence as they are set.",
+            "Spark's sink has no such option. It is at-least-once, with acks and idempotence as set.",
         ),
         SinkOption(
             TRANSACTIONAL_ID_PREFIX,
             "letters, digits, `.`, `_`, `-`",
             f"`{_DEFAULTS.transactional_id_prefix}`",
-            "exactly-once: what all transactional ids begin with, before the query's id; ACLs are granted on it.",
+            "exactly-once: the prefix of all transactional ids. The query's id follows. Grant ACLs on this prefix.",
         ),
         SinkOption(
             COMMIT_LOG_TOPIC,
-            "a topic's name",
+            "a topic name",
             f"`{_DEFAULTS.commit_log.topic}`",
-            "exactly-once: the compacted topic that says how far each query's commits are. It is created on first use; queries"
-            " share it. A query must find its records again: another topic, or none, stops it.",
+            "exactly-once: the compacted topic that records the commits of each query. It is created on first use, and queries"
+            " share it. A query stops if its earlier records are missing, such as in another topic.",
         ),
         SinkOption(
             COMMIT_LOG_PARTITIONS,
             "a whole number",
             f"{_DEFAULTS.commit_log.partitions}",
-            "exactly-once: partitions of the commit log that queries are spread over, and that it is created with. Never"
-            " change it for a log in use.",
+            "exactly-once: the number of partitions of the commit log. Queries are spread over them. Do not change it for a log"
+            " that is in use.",
         ),
         SinkOption(
             COMMIT_LOG_REPLICATION,
             "a whole number",
             "",
-            "exactly-once: replication factor that the commit log is created with; where it is not set 3, or as many as there are"
-            " brokers. With 3 and more, min.insync.replicas is 2.",
+            "exactly-once: the replication factor that the commit log is created with. It defaults to 3, or to the number of"
+            " brokers if that is smaller. With 3 or more, min.insync.replicas is 2.",
         ),
         SinkOption(
             COMMIT_LOG_START,
             "a batch id",
             "",
-            "exactly-once: the batch at which the commit log may begin, for a query that has run without exactly-once before,"
-            " or that has lost its commit log; without it such a query stops.",
+            "exactly-once: the batch that the commit log may begin with. Set it for a query that ran without exactly-once"
+            " before, or that has lost its commit log. Without it, such a query stops.",
         ),
         SinkOption(
             CREATE_PARTITIONS,
@@ -161,16 +159,17 @@ SINK_OPTIONS: Mapping[str, SinkOption] = {
             "includeHeaders",
             "`true`",
             "`true`",
-            "The column headers is written whenever it is there; to write none, drop it.",
-            "Spark's sink ignores it, and writes the column too.",
+            "The column `headers` is written whenever it exists. To write no headers, drop the column.",
+            "Spark's sink ignores this option and writes the column, too.",
         ),
+        *RECORD_OPTIONS,
     )
 }
 
-# What Java's `ProducerConfig` (Kafka 4.1) or librdkafka knows and this producer does not, and what ignoring each would change.
-# Four are a consumer's: what clouds tell people to paste has them.
+# Options of Java's `ProducerConfig` (Kafka 4.1) or of librdkafka that this producer does not have, with the effect of ignoring
+# each. Four are consumer options: the settings that cloud services offer for copying contain them.
 
-# Nothing that is delivered, and nothing about who may read it, depends on these: ignored with a warning.
+# These change neither delivery nor security, so they are ignored with a warning.
 HARMLESS: Mapping[str, str] = {
     "auto.include.jmx.reporter": "there is no JMX here; register(spark) returns the metrics",
     "client.dns.lookup": "every address of a name is tried in turn",
@@ -206,7 +205,7 @@ HARMLESS: Mapping[str, str] = {
     "ssl.trustmanager.algorithm": "there is no JVM here; certificates are checked by OpenSSL",
 }
 
-# Ignoring one of these would send other bytes, to another place, or in another way than was asked for.
+# Ignoring one of these would send other bytes, to another place, or in another way than configured.
 REFUSED: Mapping[str, str] = {
     "https.ca.pem": "write the certificates to a file, and name it with sasl.oauthbearer.ca.location",
     "sasl.login.class": "Java classes cannot run here: use a Python callable as sasl.oauthbearer.token.provider",
@@ -225,10 +224,10 @@ REFUSED: Mapping[str, str] = {
     "transaction.two.phase.commit.enable": "the sink's own commit log does what it is for",
 }
 
-# Options of a producer that are not a sink's to be given.
+# Producer options that users of a sink cannot set.
 SET_BY_THE_SINK: Mapping[str, str] = {
     "transactional.id": "tasks must not share one: use delivery.guarantee=exactly-once, which names a transaction for each task,"
-    " and transactional.id.prefix for what the names begin with"
+    " and transactional.id.prefix to set the prefix of the names"
 }
 
 REFUSED_PREFIXES: Mapping[str, str] = {
@@ -250,7 +249,8 @@ class SinkOptions:
     """A sink's settings.
 
     producer: its producer's settings. topic: the topic of every row; None: the topic column has it. exactly_once: None under
-    another guarantee. creation: how the driver creates a missing topic; None: it does not.
+    another guarantee. creation: how the driver creates a missing topic; None: it does not. record: the choice of columns, and
+    the fixed headers.
     """
 
     producer: ProducerConfig
@@ -258,15 +258,19 @@ class SinkOptions:
     guarantee: Guarantee = Guarantee.AT_LEAST_ONCE
     exactly_once: ExactlyOnce | None = None
     creation: TopicCreation | None = None
+    record: RecordOptions = NAMED_COLUMNS
 
 
 def sink_options(options: Mapping[str, object]) -> SinkOptions:
-    """Returns the settings from options as Spark's own Kafka sink takes them, with keys in any case.
+    """Returns the settings from options in the form of Spark's own Kafka sink. Names match in any case.
 
-    Raises `OptionError` for an unknown option (with the nearest known one), a value of the wrong type or range, and a
-    `kafka.*` option of Java's producer that must not be ignored. Other options that only Java's producer knows are ignored, with
-    one warning each.
+    Other options that only Java's producer has are ignored, with one warning each.
+
+    Raises:
+        OptionError: an option is unknown (the text suggests the nearest known one), a value has the wrong type or range, or a
+            `kafka.*` option of Java's producer must not be ignored.
     """
+    check_header_names(list(options))
     by_name = _lower_cased(options)
     kafka = {name.removeprefix(KAFKA_PREFIX): value for name, value in by_name.items() if name.startswith(KAFKA_PREFIX)}
     for name in by_name:
@@ -276,35 +280,36 @@ def sink_options(options: Mapping[str, object]) -> SinkOptions:
     exactly_once = exactly_once_options(by_name, guarantee)
     if exactly_once is not None and str(by_name.get(ASYNC_PROGRESS, "false")).strip().lower() != "false":
         raise OptionError(
-            "option asyncProgressTrackingEnabled: does not go with delivery.guarantee=exactly-once: Spark would begin a batch"
-            " before it knows that the one before is committed; leave it out",
+            "option asyncProgressTrackingEnabled: cannot be combined with delivery.guarantee=exactly-once, because Spark would"
+            " start a batch before the previous one is committed; remove the option",
             option="asyncProgressTrackingEnabled",
         )
     include_headers = by_name.get(INCLUDE_HEADERS, True)
     if str(include_headers).strip().lower() != "true":
         raise OptionError(
-            f"option includeHeaders: {include_headers!r} is not available: the column headers is written whenever it is there;"
-            " drop the column to write none",
+            f"option includeHeaders: {include_headers!r} is not supported: the column headers is written whenever it exists;"
+            " drop the column to write no headers",
             option="includeHeaders",
         )
     topic = by_name.get(TOPIC)
     topic = None if topic is None else topic_name(TOPIC, topic)
     creation = topic_creation(by_name, topic)
-    return SinkOptions(_producer_config(kafka, guarantee), topic, guarantee, exactly_once, creation)
+    record = record_options(by_name)
+    return SinkOptions(_producer_config(kafka, guarantee), topic, guarantee, exactly_once, creation, record)
 
 
 def _lower_cased(options: Mapping[str, object]) -> dict[str, object]:
-    # Spark hands options over with lower-cased keys, and no name of Kafka's has an upper-case letter.
+    # Spark passes options with lower-cased names, and no Kafka option has an upper-case letter.
     by_name: dict[str, object] = {}
     for name, value in options.items():
         if name.lower() in by_name:
-            raise OptionError(f"option {name}: given twice, in different case", option=name)
+            raise OptionError(f"option {name}: is set twice, in different case", option=name)
         by_name[name.lower()] = value
     return by_name
 
 
 def _check_sink_option(name: str) -> None:
-    if name in SPARK_OWN or name in SINK_OPTIONS or is_creation_option(name):
+    if name in SPARK_OWN or name in SINK_OPTIONS or is_creation_option(name) or name.startswith(HEADER_PREFIX):
         return
     if name in OPTIONS or is_security_option(name) or name in HARMLESS or why_refused(name):
         raise OptionError(f"unknown option {name}; did you mean {KAFKA_PREFIX}{name}?", option=name)
@@ -313,7 +318,7 @@ def _check_sink_option(name: str) -> None:
 
 
 def _producer_config(kafka: Mapping[str, object], guarantee: Guarantee) -> ProducerConfig:
-    # Where delivery.timeout.ms is not given either it is raised to what both need.
+    # If delivery.timeout.ms is not set either, it is raised to what both need.
     known: dict[str, object] = {} if kafka.keys() & {"linger.ms", "delivery.timeout.ms"} else {"linger.ms": TASK_LINGER_MS}
     for name, value in kafka.items():
         if name in SET_BY_THE_SINK:
@@ -337,31 +342,31 @@ def _producer_config(kafka: Mapping[str, object], guarantee: Guarantee) -> Produ
 
 
 def _check_plugins(config: ProducerConfig) -> None:
-    """Checks plug-ins in the driver, so that a mistake does not show only in each task."""
+    """Checks plug-ins on the driver, so that a mistake is reported before any task starts."""
     for option, value in config.settings().items():
         for one in value if isinstance(value, tuple) else (value,):
             try:
                 hash(one)
             except TypeError:
-                text = f"option {option}: a {type(one).__name__} without __hash__: tasks find their producer by its settings"
+                text = f"option {option}: {type(one).__name__} has no __hash__, and tasks look up their producer by its settings"
                 raise OptionError(text, option=option) from None
-    with looked_at(config):  # serializers that cannot be had raise
+    with looked_at(config):  # raises for a serializer that cannot be created
         pass
-    if isinstance(config.partitioner_class, str | type):  # an object is not this process's to configure and close
+    if isinstance(config.partitioner_class, str | type):  # an object belongs to the program, which configures and closes it
         partitioner_of(config).close()
     named = tuple(value for value in config.interceptor_classes if isinstance(value, str | type))
     ProducerInterceptors.of(replace(config, interceptor_classes=named)).close()
 
 
 def serializers_by_column(config: ProducerConfig) -> dict[str, Serializer]:
-    """Returns the configured serializers of `key` and `value` that an option sets. Raises OptionError if one cannot be made."""
+    """Returns the configured serializers of `key` and `value` that options set. Raises OptionError if one cannot be created."""
     key, value = serializers_of(config)
     return {name: serializer for name, serializer in (("key", key), ("value", value)) if not is_default(serializer)}
 
 
 @contextmanager
 def looked_at(config: ProducerConfig) -> Iterator[dict[str, Serializer]]:
-    """Yields the same in the driver, which serializes nothing. It closes those that it made, not objects of the program."""
+    """Yields `serializers_by_column` for checks on the driver. It closes those that it created, not objects of the program."""
     serializers = serializers_by_column(config)
     try:
         yield serializers
@@ -372,7 +377,7 @@ def looked_at(config: ProducerConfig) -> Iterator[dict[str, Serializer]]:
 
 
 def _refuse_or_warn(name: str) -> None:
-    """Handles a name that only other producers know, or nobody. A value never goes into a message: it may be a password."""
+    """Warns of an option that only other producers have, or raises OptionError. A value is never shown: it may be a password."""
     option = KAFKA_PREFIX + name
     if reason := why_refused(name):
         raise OptionError(f"option {option}: {reason}", option=option)

@@ -16,12 +16,18 @@ import pyarrow as pa
 from pyspark.sql import Row
 
 from spark_kafka_sink.errors import OptionError, SchemaError, SerializationError
+from spark_kafka_sink.installation import SameVersion
+from spark_kafka_sink.producer.serializers.json_serializer import JsonSerializer
 from spark_kafka_sink.producer.serializers.serialization import serialized_value
 from spark_kafka_sink.producer.serializers.serializer import Serializer
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers, bitmap
+from spark_kafka_sink.records.columns import FixedHeaders
+from spark_kafka_sink.spark.column_types import RECORD_COLUMNS
 from spark_kafka_sink.spark.metrics import DeliveryMetrics, Feed
 from spark_kafka_sink.spark.options import SinkOptions, serializers_by_column, sink_options
-from spark_kafka_sink.spark.schema import RECORD_COLUMNS, SinkSchema, columns_of_record
+from spark_kafka_sink.spark.python_workers import active_context, warn_of_other_python
+from spark_kafka_sink.spark.record_options import NAMED_COLUMNS, TOMBSTONE_COLUMN, RecordOptions
+from spark_kafka_sink.spark.schema import FoundColumns, SinkSchema, columns_of_record
 from spark_kafka_sink.spark.task import run_task
 from spark_kafka_sink.spark.topic_creation import create_missing_topic
 
@@ -31,9 +37,11 @@ CHUNK_BYTES = 8 * 1024 * 1024
 
 Values = Sequence[Any]
 
+_JSON = JsonSerializer()
+
 
 @dataclass(frozen=True, slots=True)
-class PartitionWriter:
+class PartitionWriter(SameVersion):
     """Delivers the Rows it is called with. It is pickled and sent to tasks."""
 
     options: SinkOptions
@@ -45,7 +53,7 @@ class PartitionWriter:
         # Rows are serialized as they become columns: their producer has nothing left to do.
         options = replace(self.options, producer=replace(producer, key_serializer=None, value_serializer=None))
         try:
-            run_task(batches_of_rows(rows, options.topic, serializers), options, self.feed)
+            run_task(batches_of_rows(rows, options.topic, serializers, options.record), options, self.feed)
         finally:
             for serializer in serializers.values():
                 serializer.close()
@@ -66,12 +74,16 @@ def partition_writer(options: Mapping[str, object], metrics: DeliveryMetrics | N
             " foreach_batch or format('kafka_sink')",
             option="delivery.guarantee",
         )
+    warn_of_other_python(active_context())
     create_missing_topic(checked)
     return PartitionWriter(checked, metrics.feed if metrics else Feed())
 
 
 def batches_of_rows(
-    rows: Iterable[Row], topic_option: str | None, serializers: Mapping[str, Serializer] = MappingProxyType({})
+    rows: Iterable[Row],
+    topic_option: str | None,
+    serializers: Mapping[str, Serializer] = MappingProxyType({}),
+    record: RecordOptions = NAMED_COLUMNS,
 ) -> Iterator[tuple[SinkSchema, pa.RecordBatch]]:
     """Yields Arrow batches of at most CHUNK_ROWS rows, cut earlier at CHUNK_BYTES of keys and values.
 
@@ -83,17 +95,37 @@ def batches_of_rows(
     """
     first_row = 0
     for fields, chunk in _chunks(rows):
-        found = columns_of_record(fields, topic_option, f"; the rows have {', '.join(fields)}")
-        names = {name: found[name] for name in _CONVERTERS if name in found}
-        arrays = [
-            _serialized(name, serializers[name], chunk, names, topic_option, first_row)
-            if name in serializers
-            else _array(name, [row[index] for row in chunk])
-            for name, index in names.items()
-        ]
+        found = columns_of_record(fields, topic_option, f"; the rows have {', '.join(fields)}", record)
+        columns = _columns(chunk, fields, found, serializers)
+        context = _Context(topic_option, columns, record.headers, first_row)
+        names = [name for name in _CONVERTERS if name in columns]
+        arrays = []
+        for name in names:
+            serializer = serializers.get(name, _JSON if name in found.listed else None)
+            arrays.append(_array(name, columns[name]) if serializer is None else _serialized(name, serializer, context))
         first_row += len(chunk)
-        places = {name: place for place, name in enumerate(names)}
-        yield SinkSchema(**places), pa.RecordBatch.from_arrays(arrays, names=list(names))
+        yield SinkSchema(**{name: place for place, name in enumerate(names)}), pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def _columns(
+    chunk: Sequence[Row], fields: Sequence[str], found: FoundColumns, serializers: Mapping[str, Serializer]
+) -> dict[str, Values]:
+    """Returns the values of each column of a record. Columns that an option lists are a Row; a serializer gets one as it is."""
+    columns: dict[str, Values] = {name: [row[place] for row in chunk] for name, place in found.named.items()}
+    for part, places in found.listed.items():
+        if len(places) == 1 and part in serializers:
+            columns[part] = [row[places[0]] for row in chunk]
+        else:
+            listed = Row(*(fields[place] for place in places))
+            columns[part] = [listed(*(row[place] for place in places)) for row in chunk]
+    if found.tombstone is not None:
+        flags = [row[found.tombstone] for row in chunk]
+        if not _are(flags, bool):
+            kinds = ", ".join(sorted({type(flag).__name__ for flag in flags if flag is not None}))
+            name = fields[found.tombstone]
+            raise SchemaError(f"option {TOMBSTONE_COLUMN}: column {name} holds {kinds}, must be boolean", column=name)
+        columns["value"] = [None if deleted else value for value, deleted in zip(columns["value"], flags, strict=True)]
+    return columns
 
 
 def _chunks(rows: Iterable[Row]) -> Iterator[tuple[Sequence[str], list[Row]]]:
@@ -129,18 +161,28 @@ def _array(name: str, values: Values) -> pa.Array:
         ) from None
 
 
-def _serialized(
-    name: str, serializer: Serializer, chunk: Sequence[Row], places: Mapping[str, int], topic_option: str | None, first_row: int
-) -> pa.Array:
-    """Returns the bytes of one column. places: the position of each column in a row."""
+@dataclass(frozen=True, slots=True)
+class _Context:
+    """Arguments of serializers for a chunk of rows. columns: the values of each column. first_row: its first row in the task."""
+
+    topic_option: str | None
+    columns: Mapping[str, Values]
+    fixed_headers: FixedHeaders
+    first_row: int
+
+
+def _serialized(name: str, serializer: Serializer, context: _Context) -> pa.Array:
+    """Returns the bytes of one column."""
+    values = context.columns[name]
+    topics = [context.topic_option] * len(values) if context.topic_option is not None else context.columns["topic"]
+    headers = context.columns.get("headers") or [None] * len(values)
     found = []
-    for row, values in enumerate(chunk):
-        topic = topic_option or values[places["topic"]] or ""
-        headers = values[places["headers"]] or () if "headers" in places else ()
+    for row, (value, topic, own) in enumerate(zip(values, topics, headers, strict=True)):
+        seen = (*(own or ()), *context.fixed_headers) if context.fixed_headers and isinstance(own, list | tuple | None) else own
         try:
-            found.append(serialized_value(serializer, name, topic, values[places[name]], headers))
+            found.append(serialized_value(serializer, name, topic or "", value, seen or ()))
         except SerializationError as error:
-            raise SerializationError(f"row {first_row + row} of the task: {error.message}", **error.facts) from error
+            raise SerializationError(f"row {context.first_row + row} of the task: {error.message}", **error.facts) from error
     return _bytes(found)
 
 

@@ -1,4 +1,4 @@
-"""Keeps one producer per Python worker and settings over tasks and micro-batches."""
+"""Keeps one producer per Python worker and settings across tasks and micro-batches."""
 
 from __future__ import annotations
 
@@ -22,12 +22,11 @@ if TYPE_CHECKING:
     from spark_kafka_sink.producer.scopes.send_scope import SendScope
     from spark_kafka_sink.producer.scopes.transaction_scope import TransactionScope
 
-# As long as Java keeps an idle connection (connections.max.idle.ms). Spark ends a Python worker that was idle for a minute, and
-# its producer with it; this is for workers that other queries keep busy between two batches of this one: with its producer a
-# worker keeps its producer ids and transactional ids, which brokers remember for a day and for a week. The sender's own thread
-# closes it: there is no timer here.
+# As long as Java keeps an idle connection (connections.max.idle.ms). Spark ends a Python worker, and its producer, after an idle
+# minute. This is for workers that other queries keep busy between two batches of this one: the producer keeps its producer and
+# transactional ids, which brokers remember for a day and a week. The sender's thread closes it, so there is no timer here.
 IDLE_CLOSE_MS = 540_000
-# Of a process. More than these end as soon as no task uses them, the one not used for longest first.
+# Per process. Beyond this number, the least recently used producers close as soon as no task uses them.
 MOST_PRODUCERS = 8
 
 S = TypeVar("S")
@@ -36,8 +35,8 @@ S = TypeVar("S")
 class ProducerCache:
     """Producers by their settings and by whether they write in transactions.
 
-    Threads: any may call; the lock guards the dictionary. Processes: pyspark.daemon forks workers, and a child must neither use
-    its parent's producers, whose threads it lacks, nor wait for a lock that its parent held: it starts with an empty cache.
+    Threads: any may call; the lock guards the dictionary. Processes: pyspark.daemon forks workers. A child starts with an empty
+    cache, because it lacks the threads of its parent's producers and must not wait for a lock that its parent held.
     """
 
     def __init__(self) -> None:
@@ -49,7 +48,7 @@ class ProducerCache:
         self._producers: dict[ProducerKey, Producer] = {}
 
     def scope(self, config: ProducerConfig) -> SendScope:
-        """Returns a send scope of the settings' producer, and makes the producer if there is none that can be used."""
+        """Returns a send scope of the settings' producer, and creates the producer if there is no usable one."""
         return self._opened(config, False, lambda producer: producer.scope())
 
     def transaction(self, config: ProducerConfig, transactional_id: str) -> TransactionScope:
@@ -64,19 +63,19 @@ class ProducerCache:
         except KafkaSinkError:
             if not producer.closed:
                 raise
-        # It closed itself for idleness, or failed, in between. What a new one says is the caller's.
+        # It closed itself for idleness, or failed, in the meantime. An error of the new one goes to the caller.
         return opening(self._usable(key, config, transactional))
 
     def _usable(self, key: ProducerKey, config: ProducerConfig, transactional: bool) -> Producer:
         from spark_kafka_sink.producer.producer import Producer
 
         with self._lock:
-            # A failed producer leaves at once, so that the next task does not inherit its error; who holds it gets the error.
+            # A failed producer is dropped, so that the next task does not inherit its error. The tasks that use it get the error.
             self._producers = {key: each for key, each in self._producers.items() if not each.closed}
             producer = self._producers.pop(key, None)
             if producer is None:
                 producer = Producer(config, idle_close_ms=IDLE_CLOSE_MS, transactional=transactional)
-            self._producers[key] = producer  # at the end: the first is the one not used for longest
+            self._producers[key] = producer  # at the end: the first is the least recently used
             for other in list(self._producers.values())[:-MOST_PRODUCERS]:
                 other.close_when_idle()
             return producer
@@ -86,7 +85,7 @@ class ProducerCache:
         with self._lock:
             producers = list(self._producers.values())
             self._producers.clear()
-        with ExitStack() as closing:  # all of them, whatever the others say
+        with ExitStack() as closing:  # closes all of them, whatever the others raise
             for producer in producers:
                 closing.callback(producer.close, timeout_s)
 
@@ -94,7 +93,7 @@ class ProducerCache:
 cache = ProducerCache()
 
 
-# Two tasks of a worker share a producer if their settings are the same, as far as their pickles can tell.
+# Two tasks of a worker share a producer if their settings have the same pickles.
 
 _PLAIN = (str, int, float, type, type(None))
 
@@ -133,7 +132,7 @@ class _Plugin:
         try:
             _Pickler(data).dump(value)  # type: ignore[no-untyped-call]
             self._pickled: bytes | None = hashlib.blake2b(data.getbuffer()).digest()
-        except Exception:  # whatever a program's class raises
+        except Exception:  # a program's class may raise anything
             self._pickled = None
 
     def __eq__(self, other: object) -> bool:
@@ -152,7 +151,7 @@ class _Pickler(CloudPickler):
 
     def reducer_override(self, obj: object) -> Any:
         if isinstance(obj, Accumulator):
-            # Each task has one of its own, whose sum Spark fetches at the task's end: with another task's it would be lost.
+            # Each task has its own, whose sum Spark fetches at the task's end. In another task's producer it would be lost.
             raise TypeError("accumulators are not shared by tasks")
         if isinstance(obj, Broadcast):
             # A worker has one object for each, and may not pickle it.

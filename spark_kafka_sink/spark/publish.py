@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -15,17 +15,19 @@ from pyspark.sql import DataFrame
 
 from spark_kafka_sink.errors import OptionError, UsageError
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
+from spark_kafka_sink.installation import SameVersion, check_extra
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers
 from spark_kafka_sink.spark.commits import abort_job, check_job, commit_shares
 from spark_kafka_sink.spark.display import html_table, progress_bar, summary, table
+from spark_kafka_sink.spark.explain import linked, sink_error
+from spark_kafka_sink.spark.first_contact import check_reachable
 from spark_kafka_sink.spark.messages import report_from_bytes, report_to_bytes, share_from_json, share_to_json, total
 from spark_kafka_sink.spark.metrics import DeliveryMetrics, Feed
 from spark_kafka_sink.spark.options import KAFKA_PREFIX, TOPIC, SinkOptions, looked_at, sink_options
 from spark_kafka_sink.spark.python_workers import warn_of_other_python
 from spark_kafka_sink.spark.schema import SinkSchema, sink_schema
 from spark_kafka_sink.spark.task import run_task, spark_partition
-from spark_kafka_sink.spark.topic_creation import create_missing_topic
 
 _RESULT_DDL = "spark_partition int, report binary, share string"
 
@@ -82,14 +84,33 @@ def publish(
     `format("kafka_sink")`. metrics: a handle of `register` that also counts the rows. progress: whether to draw a progress bar;
     None: only in notebooks and terminals.
 
-    Raises a KafkaSinkError for wrong options and columns. A failed job raises Spark's error, which contains the sink's error.
+    Raises:
+        KafkaSinkError: Options or columns are wrong, no broker can be reached, or a task failed. It is raised without Spark's
+            stack traces, which are still in the log. `__context__` has the error of Spark.
     """
+    try:
+        return _publish(df, topic, bootstrap_servers, options or {}, metrics, progress)
+    except Exception as error:
+        found = sink_error(error)
+        if found is None:
+            raise
+        raise linked(found) from None
+
+
+def _publish(
+    df: DataFrame,
+    topic: str | None,
+    bootstrap_servers: str | Sequence[str] | None,
+    options: Mapping[str, object],
+    metrics: DeliveryMetrics | None,
+    progress: bool | None,
+) -> PublishReport:
     named = {TOPIC: topic, KAFKA_PREFIX + "bootstrap.servers": bootstrap_servers}
     given = {name: value for name, value in named.items() if value is not None}
-    for name in options or {}:
+    for name in options:
         if name.lower() in given:
             raise OptionError(f"option {name}: given as an argument too", option=name)
-    checked = sink_options({**(options or {}), **given})
+    checked = sink_options({**options, **given})
     warn_of_other_python(getattr(df.sparkSession, "_sc", None))
     start = time.monotonic()
     with progress_bar(df.sparkSession, progress):
@@ -98,7 +119,7 @@ def publish(
 
 
 @dataclass(frozen=True, slots=True)
-class ArrowTask:
+class ArrowTask(SameVersion):
     """One task over Arrow batches. It is pickled, and returns one row: its report and, under exactly-once, its transaction.
 
     batch: what it writes a share of, under exactly-once.
@@ -124,6 +145,9 @@ def publish_job(df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | 
     """Runs the job and returns its tasks' reports, by Spark partition. Under exactly-once all rows become visible, or none."""
     job = None if options.exactly_once is None else MicroBatch.of_new_job()
     df, task = _planned(df, options, metrics, job)
+    # A client of Spark Connect need not reach Kafka itself, unless it shall create the topic.
+    if getattr(df.sparkSession, "_sc", None) is not None or options.creation is not None:
+        check_reachable(options)
     if job is not None:
         check_job(options, job)
     try:
@@ -135,36 +159,52 @@ def publish_job(df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | 
 
 
 def publish_dataframe(
-    df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | None, batch: MicroBatch | None = None
+    df: DataFrame,
+    options: SinkOptions,
+    metrics: DeliveryMetrics | None,
+    batch: MicroBatch | None = None,
+    *,
+    is_reachable: bool = True,
 ) -> list[TaskReport]:
     """Runs the job and returns its tasks' reports, by Spark partition. `metrics` counts them as live and as committed.
 
     batch: the micro-batch of the rows, under exactly-once. If the rows of an earlier attempt are the visible ones, these rows are
-    aborted and there are no reports.
+    aborted and there are no reports. is_reachable: whether Kafka was reached before; if not, the driver asks it first.
     """
-    return _run(*_planned(df, options, metrics, batch), metrics)
+    planned = _planned(df, options, metrics, batch)
+    if not is_reachable:
+        check_reachable(options)
+    return _run(*planned, metrics)
 
 
 def _planned(
     df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | None, batch: MicroBatch | None
 ) -> tuple[DataFrame, ArrowTask]:
     """Returns the DataFrame with only the record's columns, and the task for it. Raises before there is anything to abort."""
+    check_extra("pandas", "PySpark's mapInArrow, which publish() and foreach_batch() use,")
     if df.isStreaming:
         raise UsageError("a streaming DataFrame cannot be published at once; use writeStream.format('kafka_sink')")
     case_sensitive = str(df.sparkSession.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
     with looked_at(options.producer) as serializers:
-        schema = sink_schema(df.schema, options.topic, serializers, case_sensitive=case_sensitive)
-    create_missing_topic(options)
-    found = asdict(schema)
-    used = [name for name, index in found.items() if index is not None]
-    # A column that nobody writes may be of a type that Arrow has not, and costs the way to Python.
-    selected = df.select(*(df.columns[found[name]] for name in used))
-    schema = SinkSchema(**{name: place for place, name in enumerate(used)})
-    return selected, ArrowTask(schema, options, metrics.feed if metrics else Feed(), batch)
+        schema = sink_schema(df.schema, options.topic, serializers, record=options.record, case_sensitive=case_sensitive)
+    # Columns that are not written may have a type that Arrow lacks, and cost time on their way to Python. mapInArrow cannot find
+    # a column with a dot in its name, so the columns get other names.
+    places = schema.places()
+    selected = df.select(*(_quoted(df.columns[place]) for place in places)).toDF(*(f"column{place}" for place in places))
+    return selected, ArrowTask(schema.selected(), options, metrics.feed if metrics else Feed(), batch)
+
+
+def _quoted(name: str) -> str:
+    """Returns the name for use in SQL, whatever characters it has."""
+    return f"`{name.replace('`', '``')}`"
 
 
 def _run(df: DataFrame, task: ArrowTask, metrics: DeliveryMetrics | None) -> list[TaskReport]:
-    rows = df.mapInArrow(task.run, _RESULT_DDL).collect()
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return task.run(batches)
+
+    # A nested function is pickled by value: unpickling checks the task's version before it looks up a name of this package.
+    rows = df.mapInArrow(run, _RESULT_DDL).collect()
     reports = sorted((TaskReport(row[0], report_from_bytes(bytes(row[1]))) for row in rows), key=lambda one: one.spark_partition)
     committed = [one.report for one in reports]
     if task.batch is not None:

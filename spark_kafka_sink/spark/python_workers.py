@@ -1,15 +1,20 @@
-"""Handles the Python processes that Spark starts: formats the sink's log there, and warns if they run another Python."""
+"""Python processes that Spark starts: formats the sink's log there, and warns if they cannot run the sink."""
 
 from __future__ import annotations
 
 import logging
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import pyspark
+
+from spark_kafka_sink.errors import DOCS_URL
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -41,15 +46,34 @@ def log_in_sparks_process() -> None:
     package.addHandler(handler)
 
 
-def warn_of_other_python(context: SparkContext | None) -> None:
-    """Warns if Spark's Python workers will run another Python than this program, because they would probably fail.
+def warn_of_other_python(context: SparkContext | None, *, is_planned: bool = False) -> None:
+    """Warns if Spark's Python workers will fail because they run another Python than this program.
 
-    Each such Python is logged once. context: None where there is none, as on Spark Connect.
+    Only what is certain is said. In local mode each worker runs here. On a cluster tasks run on other machines, where another
+    path is normal (an archive that comes with the job, a platform's own Python), so nothing is known of them. Writes of
+    `format("kafka_sink")` are planned on the driver in either case, by the same command.
+
+    Args:
+        context: The program's SparkContext; None if there is none, as on Spark Connect.
+        is_planned: Whether Spark will also plan writes, in a Python process on this machine.
     """
     python_exec = getattr(context, "pythonExec", None)
-    problem = None if python_exec is None else other_python(python_exec, sys.executable, os.environ)
+    if python_exec is None or not (is_planned or is_local(context)):
+        return
+    problem = other_python(python_exec, sys.executable, os.environ)
     if problem is not None:
         _warn_once(problem)
+
+
+def active_context() -> SparkContext | None:
+    """Returns the SparkContext of this program, or None if there is none, as on Spark Connect."""
+    context: SparkContext | None = getattr(getattr(pyspark, "SparkContext", None), "_active_spark_context", None)
+    return context
+
+
+def is_local(context: Any) -> bool:
+    """Returns whether Spark's tasks run on this machine."""
+    return str(getattr(context, "master", "")).startswith("local")
 
 
 @cache
@@ -58,32 +82,65 @@ def _warn_once(text: str) -> None:
 
 
 def other_python(python_exec: str, own: str, environment: Mapping[str, str]) -> str | None:
-    """Returns why workers run another Python environment than that of `own`, and what to do, or None if they do not.
+    """Returns why processes that run `python_exec` on this machine will fail, and what to do, or None if they will not.
 
-    python_exec: the command that Spark starts workers with. An explicit setting is taken as right: on a cluster it differs from
-    the driver's, and it may come with the job.
+    The Python is the same if both are one file, or of one virtual environment. Another one is asked whether it has the version
+    and the modules that are needed.
+
+    Args:
+        python_exec: The command that Spark starts workers with, `spark.sparkContext.pythonExec`.
+        own: The path of this program's Python.
+        environment: The environment variables of this program, which Spark's workers inherit.
     """
-    if not own or "PYSPARK_PYTHON" in environment or os.sep in python_exec:
+    problem = _problem(python_exec, own, environment.get("PATH")) if own else None
+    if problem is None:
         return None
-    found = shutil.which(python_exec, path=environment.get("PATH"))
-    if found is None or _is_script(Path(found)) or _environment(Path(found)) == _environment(Path(own)):
-        return None
-    return (
-        f"Spark's Python workers run {found}, which is not this program's Python, so they may not find pyarrow or this package;"
-        f" before Spark starts: export PYSPARK_PYTHON={own}"
+    link = (
+        f" On a cluster where {python_exec} comes with the job, make {Path(python_exec).parts[0]} a link to this program's"
+        " environment instead, because Spark plans writes of format('kafka_sink') on the driver."
+        if os.sep in python_exec and not os.path.isabs(python_exec)
+        else ""
     )
+    return (
+        f"Spark's Python workers will fail on this machine, because {problem}. Before Spark starts, run:"
+        f" export PYSPARK_PYTHON={own}.{link} See {DOCS_URL}/troubleshooting.html#modulenotfounderror-in-a-python-worker"
+    )
+
+
+@cache
+def _problem(python_exec: str, own: str, path: str | None) -> str | None:
+    found = shutil.which(python_exec, path=path)
+    if found is None:
+        return f"there is no {python_exec} that they could run"
+    return None if _environment(Path(found)) == _environment(Path(own)) else _what_fails(found)
+
+
+# Names only, which takes no import of them. The version comes first: Spark refuses another one than the driver's.
+_PROBE = """
+import sys
+from importlib.util import find_spec
+print("%d.%d" % sys.version_info[:2], *(name for name in sys.argv[1:] if find_spec(name) is None))
+"""
+_PROBE_TIMEOUT_S = 10.0
+_NEEDED = ("pyarrow", "numpy", PACKAGE)
+
+
+def _what_fails(python: str) -> str | None:
+    """Returns what this Python lacks for the sink's tasks, or None if it lacks nothing, or does not say so."""
+    try:
+        done = subprocess.run(
+            [python, "-c", _PROBE, *_NEEDED], capture_output=True, text=True, timeout=_PROBE_TIMEOUT_S, check=True
+        )
+        version, *missing = done.stdout.split()
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return None
+    own = f"{sys.version_info.major}.{sys.version_info.minor}"
+    if version != own:
+        return f"they run {python}, which is Python {version}, while this program runs Python {own}"
+    return f"they run {python}, which has no module named {', '.join(missing)}" if missing else None
 
 
 def _environment(python: Path) -> Path:
     """Returns the folder of a virtual environment, or the Python itself."""
     folder = Path(os.path.abspath(python)).parent.parent  # of the link, which in a virtual environment leads out of it
     return folder.resolve() if (folder / "pyvenv.cfg").exists() else python.resolve()
-
-
-def _is_script(found: Path) -> bool:
-    """Returns whether it is a script that chooses a Python when it is run, like pyenv's."""
-    try:
-        with found.open("rb") as file:
-            return file.read(2) == b"#!"
-    except OSError:
-        return True

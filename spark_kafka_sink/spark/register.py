@@ -45,7 +45,8 @@ def register(spark: SparkSession, *, options: Mapping[str, object] | None = None
     if metrics.available:
         # First: Spark 4.0 looks into the active session, not into `spark`, for what is registered already.
         problems += _make_active(spark)
-        warn_of_other_python(spark.sparkContext)
+        _hide_override(spark)
+        warn_of_other_python(spark.sparkContext, is_planned=True)
     spark.dataSource.register(reporting_to(metrics.feed, options or {}))
     problems += _hide_secret_options(spark)
     if problems:
@@ -61,6 +62,22 @@ def _make_active(spark: Any) -> list[str]:
         text = "the active session of this thread cannot be set, so the format may not be found in threads that have another"
         return [f"{text} ({_first_line(error)})"]
     return []
+
+
+_OVERRIDE_LOGGER: Final = "org.apache.spark.sql.execution.datasources.DataSourceManager"
+
+
+def _hide_override(spark: Any) -> None:
+    """Hides Spark's warning that this data source replaced the one that Spark has found itself.
+
+    Spark logs it at each start of a query, and its logger has no other warning. A source that is found needs no registration, but
+    cannot know this driver's counters and options: Spark pickles it in another process.
+    """
+    try:
+        log4j = spark._jvm.org.apache.logging.log4j
+        log4j.core.config.Configurator.setLevel(_OVERRIDE_LOGGER, log4j.Level.ERROR)
+    except Exception as error:  # whatever refuses it, or another log4j
+        logger.debug("the warning of %s stays: %s", _OVERRIDE_LOGGER, _first_line(error))
 
 
 _REDACTION: Final = "spark.sql.redaction.options.regex"

@@ -1,81 +1,67 @@
-"""Finds the columns of a Kafka record in a DataFrame, and names the cast for a column of the wrong type."""
+"""Finds the columns of a Kafka record in a DataFrame."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from types import MappingProxyType
-from typing import NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import types as t
 
 from spark_kafka_sink.errors import SchemaError, SerializationError
 from spark_kafka_sink.option import nearest
-from spark_kafka_sink.producer.serializers.json_serializer import JsonSerializer
-from spark_kafka_sink.producer.serializers.lists import ListSerializer
-from spark_kafka_sink.producer.serializers.primitives import (
-    BooleanSerializer,
-    ByteArraySerializer,
-    ByteBufferSerializer,
-    BytesSerializer,
-    DoubleSerializer,
-    FloatSerializer,
-    IntegerSerializer,
-    LongSerializer,
-    ShortSerializer,
-)
+from spark_kafka_sink.producer.serializers.json_columns import why_not_json
 from spark_kafka_sink.producer.serializers.serializer import Serializer
-from spark_kafka_sink.producer.serializers.text import StringSerializer, UUIDSerializer
+from spark_kafka_sink.spark.column_types import RECORD_COLUMNS, arrow_type, as_text, check_column, check_serialized
+from spark_kafka_sink.spark.record_options import KEY_COLUMNS, NAMED_COLUMNS, TOMBSTONE_COLUMN, VALUE_COLUMNS, RecordOptions
 
-HEADERS_DDL = "array<struct<key:string,value:binary>>"
+
+@dataclass(frozen=True, slots=True)
+class ColumnGroup:
+    """Columns that form a key or a value together, as a struct.
+
+    places: their positions in the rows. names: the names of the struct's fields, in the same order. as_json: whether the sink
+    writes the struct as JSON; if not, a serializer gets it.
+    """
+
+    places: tuple[int, ...]
+    names: tuple[str, ...]
+    as_json: bool
 
 
 @dataclass(frozen=True, slots=True)
 class SinkSchema:
-    """The position of each column of a record in the rows, or None if the rows do not have it."""
+    """The position of each column of a record in the rows, or None if the rows do not have it.
 
-    value: int
-    key: int | None = None
+    tombstone: the column that is true where the value is null.
+    """
+
+    value: int | ColumnGroup
+    key: int | ColumnGroup | None = None
     headers: int | None = None
     topic: int | None = None
     partition: int | None = None
     timestamp: int | None = None
+    tombstone: int | None = None
 
+    def places(self) -> list[int]:
+        """Returns the positions of all columns that are used, each once."""
+        found: dict[int, None] = {}
+        for place in (getattr(self, field.name) for field in fields(self)):
+            found.update(dict.fromkeys(place.places if isinstance(place, ColumnGroup) else () if place is None else (place,)))
+        return list(found)
 
-class RecordColumn(NamedTuple):
-    """The types that a column of a Kafka record accepts.
+    def selected(self) -> SinkSchema:
+        """Returns the schema of rows that have only the columns at `places()`, in that order."""
+        new = {place: index for index, place in enumerate(self.places())}
 
-    types: Spark's types that need no cast. expected: the same in words. of_rows: Python types of a Row's values, in words.
-    sql_type: the type to cast other columns to.
-    """
+        def moved(place: int | ColumnGroup | None) -> int | ColumnGroup | None:
+            if isinstance(place, ColumnGroup):
+                return ColumnGroup(tuple(new[one] for one in place.places), place.names, place.as_json)
+            return None if place is None else new[place]
 
-    types: tuple[type[t.DataType], ...]
-    expected: str
-    of_rows: str
-    sql_type: str
-
-
-_BYTES = RecordColumn((t.StringType, t.BinaryType, t.NullType), "string or binary", "str or bytes", "string")
-
-# A void column has only nulls: null keys, tombstones, no headers, partitions by the partitioner, timestamps of the append. A void
-# topic is refused by its first row.
-RECORD_COLUMNS: Mapping[str, RecordColumn] = {
-    "value": _BYTES,
-    "key": _BYTES,
-    "topic": RecordColumn((t.StringType, t.NullType), "string", "str", "string"),
-    "partition": RecordColumn((t.IntegerType, t.NullType), "int", "int of 32 bits", "int"),
-    "timestamp": RecordColumn(
-        (t.TimestampType, t.LongType, t.NullType),
-        "timestamp, or bigint of milliseconds since the epoch",
-        "datetime, or int of milliseconds since the epoch",
-        "timestamp",
-    ),
-    "headers": RecordColumn((t.NullType,), HEADERS_DDL, "lists of (key: str, value: bytes)", HEADERS_DDL),
-}
-
-_NESTED = (t.StructType, t.ArrayType, t.MapType, t.VariantType)
-_WHOLE_NUMBERS = (t.ByteType, t.ShortType, t.IntegerType)
+        return SinkSchema(**{field.name: moved(getattr(self, field.name)) for field in fields(self)})  # type: ignore[arg-type]
 
 
 def sink_schema(
@@ -83,43 +69,101 @@ def sink_schema(
     topic_option: str | None,
     serializers: Mapping[str, Serializer] = MappingProxyType({}),
     *,
+    record: RecordOptions = NAMED_COLUMNS,
     case_sensitive: bool = False,
 ) -> SinkSchema:
-    """Finds the record's columns in `schema`; other columns are ignored, as Spark's own Kafka sink does.
+    """Finds the record's columns in `schema`. Other columns are ignored, as by Spark's own Kafka sink.
 
-    serializers: of key and value, where an option sets one; it says which types that column may have. case_sensitive: as
-    spark.sql.caseSensitive, which Spark does not tell a data source. Raises `SchemaError` for a missing value or topic, a column
-    that is there twice, or a wrong type (with the cast to use).
+    Args:
+        serializers: those of key and value that an option sets. They decide which types these columns may have.
+        record: names the columns of key, value and tombstones where they are not named after the parts of a record.
+        case_sensitive: the value of spark.sql.caseSensitive, which Spark does not pass to a data source.
+
+    Raises:
+        SchemaError: a column is missing, exists twice, or has a wrong type (with the cast to use).
     """
     names = schema.fieldNames()
     exact = [name for name in names if name.lower() == "value"]
     hint = f"; did you mean {exact[0]}?" if exact else nearest("value", names)
-    found = columns_of_record(names, topic_option, hint, case_sensitive=case_sensitive)
-    for name, index in found.items():
-        _check_column(schema.fields[index].dataType, name, serializers.get(name))
-    return SinkSchema(**found)
+    found = columns_of_record(names, topic_option, hint, record, case_sensitive=case_sensitive)
+    for name, index in found.named.items():
+        check_column(schema.fields[index].dataType, name, serializers.get(name))
+    parts = {part: _part(schema, part, places, serializers.get(part)) for part, places in found.listed.items()}
+    if found.tombstone is not None:
+        _check_tombstone(schema.fields[found.tombstone])
+    return SinkSchema(**found.named, **parts, tombstone=found.tombstone)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundColumns:
+    """Positions among a row's columns: by the name of a record's column; by `key` and `value`, where an option lists columns."""
+
+    named: dict[str, int]
+    listed: dict[str, tuple[int, ...]]
+    tombstone: int | None = None
 
 
 def columns_of_record(
-    names: Sequence[str], topic_option: str | None, value_hint: str, *, case_sensitive: bool = False
-) -> dict[str, int]:
+    names: Sequence[str],
+    topic_option: str | None,
+    value_hint: str,
+    record: RecordOptions = NAMED_COLUMNS,
+    *,
+    case_sensitive: bool = False,
+) -> FoundColumns:
     """Returns the position of each column of a record among a row's `names`. The topic column is left out if the option is set.
 
-    Raises `SchemaError` for a column that exists twice, for a missing value column (with `value_hint`), and for a missing topic.
+    Raises `SchemaError` for a column that exists twice, for a missing value column (with `value_hint`), for a missing topic, and
+    for an option that names a column which does not exist.
     """
     places: dict[str, list[int]] = {}
     for index, name in enumerate(names):
         places.setdefault(name if case_sensitive else name.lower(), []).append(index)
+
+    def place_of(option: str, name: str) -> int:
+        found = places.get(name if case_sensitive else name.lower())
+        if found is None:
+            hint = nearest(name, names) or f"; the columns are {', '.join(names)}"
+            text = f"option {option}: there is no column {name}{hint}"
+            raise SchemaError(text, column=name, option=option)
+        if len(found) > 1:
+            both = ", ".join(names[index] for index in found)
+            text = f"option {option}: {name} matches {len(found)} columns ({both}); drop or rename all but one"
+            raise SchemaError(text, column=name, option=option)
+        return found[0]
+
+    listed = {
+        part: tuple(place_of(option, name) for name in record.columns_of(part))
+        for part, option in (("key", KEY_COLUMNS), ("value", VALUE_COLUMNS))
+        if record.columns_of(part)
+    }
     found = {}
     for name in RECORD_COLUMNS:
         if name in places and not (name == "topic" and topic_option is not None):
+            if name in listed:
+                _check_listed(name, names[places[name][0]], listed[name], places[name])
+                continue
             found[name] = places[name][0]
             _check_once(name, [names[index] for index in places[name]])
-    if "value" not in found:
+    if "value" not in found and "value" not in listed:
         raise SchemaError(f"column value is required{value_hint}", column="value")
     if "topic" not in found and topic_option is None:
         raise SchemaError("column topic is required when the option topic is not set", column="topic")
-    return found
+    tombstone = None if record.tombstone_column is None else place_of(TOMBSTONE_COLUMN, record.tombstone_column)
+    if tombstone is not None and "key" not in found and "key" not in listed:
+        text = f"option {TOMBSTONE_COLUMN}: tombstones need a key; add a column key or set the option {KEY_COLUMNS}"
+        raise SchemaError(text, column="key", option=TOMBSTONE_COLUMN)
+    return FoundColumns(found, listed, tombstone)
+
+
+def _check_listed(part: str, name: str, listed: tuple[int, ...], places: list[int]) -> None:
+    """Raises `SchemaError` if a column is named after a part of the record that an option makes of other columns."""
+    if not set(places) <= set(listed):
+        raise SchemaError(
+            f"option {part}.columns: the DataFrame also has a column {name}; drop or rename it, or remove the option",
+            column=name,
+            option=f"{part}.columns",
+        )
 
 
 def _check_once(name: str, found: list[str]) -> None:
@@ -149,146 +193,40 @@ def _holds_months(kind: t.DataType) -> bool:
     return _holds_months(kind.elementType) if isinstance(kind, t.ArrayType) else isinstance(kind, t.YearMonthIntervalType)
 
 
-def _check_column(found: t.DataType, name: str, serializer: Serializer | None) -> None:
+# Keys and values of listed columns; tombstones
+
+
+def _part(schema: t.StructType, part: str, places: tuple[int, ...], serializer: Serializer | None) -> int | ColumnGroup:
+    """Returns how the listed columns form a key or value. A serializer gets one column as it is, and several as a struct."""
+    columns = [schema.fields[place] for place in places]
+    names = tuple(field.name for field in columns)
+    if len(columns) == 1 and serializer is not None:
+        check_serialized(names[0], columns[0].dataType, serializer, part)
+        return places[0]
+    kinds = [arrow_type(field.dataType) for field in columns]
+    for field, kind in zip(columns, kinds, strict=True):
+        problem = f"which no serializer accepts; use {as_text(field.name, field.dataType)}" if kind is None else None
+        if kind is not None and serializer is None and (reason := why_not_json(kind)):
+            problem = f"which cannot be written as JSON ({reason.removeprefix('but ')})"
+        if problem is not None:
+            text = f"option {part}.columns: column {field.name} is {field.dataType.simpleString()}, {problem}"
+            raise SchemaError(text, column=field.name, option=f"{part}.columns")
     if serializer is not None:
-        _check_serialized(name, found, serializer)
-        return
-    column = RECORD_COLUMNS[name]
-    if not (isinstance(found, column.types) or (name == "headers" and _is_headers(found))):
-        raise SchemaError(
-            f"column {name}: is {found.simpleString()}, must be {column.expected}; use {_cast_to_use(name, found)}", column=name
-        )
-
-
-def _is_headers(found: t.DataType) -> bool:
-    if not (isinstance(found, t.ArrayType) and isinstance(found.elementType, t.StructType)):
-        return False
-    fields = [(field.name, type(field.dataType)) for field in found.elementType.fields]
-    return fields == [("key", t.StringType), ("value", t.BinaryType)]
-
-
-def _cast_to_use(name: str, found: t.DataType) -> str:
-    """Returns the SQL that turns a column of type `found` into a valid column `name`."""
-    if name in ("key", "value"):
-        return _as_text(name, found)
-    if name == "timestamp" and isinstance(found, _WHOLE_NUMBERS):
-        return "cast(timestamp as bigint)"
-    if name == "headers" and isinstance(found, t.MapType):
-        return "transform(map_entries(headers), h -> named_struct('key', string(h.key), 'value', binary(h.value)))"
-    if name == "headers" and not isinstance(found, t.ArrayType):
-        return "array(named_struct('key', 'name', 'value', binary(headers)))"
-    if name == "headers" and isinstance(found, t.ArrayType) and not _can_be_headers(found.elementType):
-        return "transform(headers, h -> named_struct('key', 'name', 'value', binary(string(h))))"
-    return f"cast({name} as {RECORD_COLUMNS[name].sql_type})"
-
-
-def _can_be_headers(element: t.DataType) -> bool:
-    """Returns whether Spark casts an array of such elements to headers: it names the fields of a struct anew, by position."""
-    return isinstance(element, t.NullType) or (isinstance(element, t.StructType) and len(element.fields) == 2)
-
-
-def _as_text(name: str, found: t.DataType) -> str:
-    return f"to_json({name})" if isinstance(found, _NESTED) else f"cast({name} as string)"
-
-
-# Keys and values that a serializer takes
-
-# What to cast a column to.
-_SQL_TYPES: Mapping[type[Serializer], str] = {
-    **dict.fromkeys((ByteArraySerializer, BytesSerializer, ByteBufferSerializer), "binary"),
-    BooleanSerializer: "boolean",
-    DoubleSerializer: "double",
-    FloatSerializer: "float",
-    IntegerSerializer: "int",
-    LongSerializer: "bigint",
-    ShortSerializer: "smallint",
-    StringSerializer: "string",
-    UUIDSerializer: "string",
-}
-
-_TO_NUMBERS = (t.NumericType, t.StringType, t.BooleanType, t.TimestampType)
-
-
-def _check_serialized(name: str, found: t.DataType, serializer: Serializer) -> None:
-    """Raises SchemaError if the serializer of column `name` does not accept its type, with the cast to use if there is one."""
-    if isinstance(found, t.NullType):
-        return
-    kind = _arrow_type(found)
-    if kind is None:
-        problem = f"no serializer takes {found.simpleString()}"
-    else:
         try:
-            serializer.accepts(kind)
-            return
+            serializer.accepts(pa.struct(list(zip(names, kinds, strict=True))))
         except SerializationError as error:
-            problem = error.message
-    cast = _cast_for(serializer, name, found)
-    hint = "" if cast is None else f"; use {cast}"
-    text = f"column {name}: is {found.simpleString()}, which {type(serializer).__name__} does not take ({problem}){hint}"
-    raise SchemaError(text, column=name)
+            text = f"option {part}.columns: {type(serializer).__name__} does not accept several columns ({error.message})"
+            raise SchemaError(
+                f"{text}; name one column, or remove kafka.{part}.serializer to write JSON", option=f"{part}.columns"
+            ) from None
+    return ColumnGroup(places, names, as_json=serializer is None)
 
 
-def _cast_for(serializer: Serializer, name: str, found: t.DataType) -> str | None:
-    if isinstance(serializer, JsonSerializer):
-        # A serializer would make text of text: what is JSON already needs none.
-        return f"to_json({name}) without kafka.{name}.serializer" if isinstance(found, _NESTED) else f"cast({name} as string)"
-    if isinstance(serializer, ListSerializer):
-        return _list_to_use(name, found, serializer)
-    sql_type = _SQL_TYPES.get(type(serializer))
-    return None if sql_type is None else _scalar_to_use(name, found, sql_type)
-
-
-def _scalar_to_use(name: str, found: t.DataType, sql_type: str) -> str | None:
-    if sql_type == "string":
-        return _as_text(name, found)
-    if sql_type == "binary":
-        return f"cast({name if isinstance(found, t.StringType) else _as_text(name, found)} as binary)"
-    return f"cast({name} as {sql_type})" if isinstance(found, _TO_NUMBERS) else None
-
-
-def _list_to_use(name: str, found: t.DataType, serializer: ListSerializer) -> str | None:
-    sql_type = _SQL_TYPES.get(type(serializer.inner))
-    if sql_type is None or not isinstance(found, t.ArrayType):
-        element = None if sql_type is None or isinstance(found, t.MapType) else _scalar_to_use(name, found, sql_type)
-        return None if element is None else f"array({element})"
-    cast = _scalar_to_use("element", found.elementType, sql_type)
-    return None if cast is None else f"transform({name}, element -> {cast})"
-
-
-_ARROW_TYPES: dict[type[t.DataType], pa.DataType] = {
-    t.NullType: pa.null(),
-    t.StringType: pa.string(),
-    t.BinaryType: pa.binary(),
-    t.BooleanType: pa.bool_(),
-    t.ByteType: pa.int8(),
-    t.ShortType: pa.int16(),
-    t.IntegerType: pa.int32(),
-    t.LongType: pa.int64(),
-    t.FloatType: pa.float32(),
-    t.DoubleType: pa.float64(),
-    t.DateType: pa.date32(),
-    t.TimestampType: pa.timestamp("us", "UTC"),  # of the session's zone really
-    t.TimestampNTZType: pa.timestamp("us"),
-    t.DayTimeIntervalType: pa.duration("us"),
-}
-
-
-def _arrow_type(kind: t.DataType) -> pa.DataType | None:
-    """Returns the Arrow type of a column that Spark hands over. Spark's own to_arrow_type has other arguments in each version.
-
-    Returns None for a type without plain Arrow values: variant, intervals of months, geometry, user-defined types.
-    """
-    if isinstance(kind, t.DecimalType):
-        return pa.decimal128(kind.precision, kind.scale)
-    if isinstance(kind, t.ArrayType):
-        element = _arrow_type(kind.elementType)
-        return None if element is None else pa.list_(element)
-    if isinstance(kind, t.MapType):
-        key, value = _arrow_type(kind.keyType), _arrow_type(kind.valueType)
-        return None if key is None or value is None else pa.map_(key, value)
-    if isinstance(kind, t.StructType):
-        fields = [(field.name, _arrow_type(field.dataType)) for field in kind.fields]
-        return None if any(found is None for _, found in fields) else pa.struct(fields)
-    if kind.typeName().startswith("time("):  # TimeType, from Spark 4.1 on
-        return pa.time64("ns")
-    return _ARROW_TYPES.get(type(kind))
+def _check_tombstone(field: t.StructField) -> None:
+    if not isinstance(field.dataType, t.BooleanType):
+        raise SchemaError(
+            f"option {TOMBSTONE_COLUMN}: column {field.name} is {field.dataType.simpleString()}, must be boolean;"
+            f" use cast({field.name} as boolean)",
+            column=field.name,
+            option=TOMBSTONE_COLUMN,
+        )

@@ -1,4 +1,4 @@
-"""Runs a task, whichever way Spark calls it: appends all rows, waits until they are acked, and reports.
+"""Runs a task, however Spark calls it: appends all rows, waits until they are acked, and reports.
 
 Under exactly-once the task writes in a transaction, which it leaves open for the commit on the driver.
 """
@@ -49,32 +49,30 @@ def spark_partition() -> int:
 
 
 def task_batch() -> MicroBatch:
-    """Returns the micro-batch that this task belongs to, as Spark tells its tasks. Raises UsageError outside of a micro-batch."""
+    """Returns the micro-batch of this task, from its local properties. Raises UsageError outside of a micro-batch."""
     context = TaskContext.get()
     query_id = context.getLocalProperty(QUERY_ID) if context else None
     batch = context.getLocalProperty(BATCH_ID) if context else None
     if query_id is None or batch is None:
-        raise UsageError(
-            "delivery.guarantee=exactly-once: Spark has not told this task which micro-batch of which query it writes"
-        )
+        raise UsageError("delivery.guarantee=exactly-once: this Spark task has no query id and batch id in its local properties")
     return MicroBatch(query_id, int(batch))
 
 
 def run_task(
     batches: Iterable[SchemaAndBatch], options: SinkOptions, feed: Feed, batch: MicroBatch | None = None
 ) -> tuple[DeliveryReport, TaskTransaction | None]:
-    """Delivers every row and reports it. All rows are acked when this returns, because Spark kills workers without `finally` and
-    `atexit`.
+    """Delivers every row and returns the report.
 
-    The text of a failure says what the attempt knows, because nothing else of the attempt survives.
+    All rows are acked when this returns, because Spark kills workers without running `finally` and `atexit`. Notes on an
+    exception say how many rows were acked, because nothing else of a failed attempt reaches the driver.
 
     Args:
         batch: the batch that the rows belong to, under exactly-once; None under another guarantee. With a batch the rows are
-            written in a transaction. The committer owns the transaction when this returns. The task never asks what became of
-            an earlier attempt, because only a commit decides. A task that fails has aborted its transaction.
+            written in a transaction. The committer owns the transaction when this returns. The task never asks for the outcome
+            of an earlier attempt, because only a commit decides. A task that fails has aborted its transaction.
 
     Raises:
-        BatchAbortedError: `batch` is a job that has taken too long to be committed.
+        BatchAbortedError: `batch` is a job that took too long to be committed.
     """
     log_in_sparks_process()
     if batch is not None:
@@ -83,7 +81,7 @@ def run_task(
     iterator = iter(batches)
     first = next(iterator, None)
     report, transaction = DeliveryReport(), None
-    if first is not None:  # Many tasks of a small DataFrame have no rows: they need no connection and no transaction.
+    if first is not None:  # Many tasks of a small DataFrame have no rows, and need no connection or transaction.
         rows = chain([first], iterator)
         if batch is None:
             report = _deliver(rows, options)
@@ -150,14 +148,14 @@ def _append_all(scope: SendScope, records: Iterable[TopicRecords], options: Sink
         except (RecordError, SerializationError) as error:
             rows.add_row_of_task(error)
             raise
-        del rows  # else they would be there beside the next ones
+        del rows  # frees the memory before the next rows come
 
 
 def _records(batches: Iterable[SchemaAndBatch], options: SinkOptions) -> Iterator[TopicRecords]:
     """Yields the rows of all batches, topic by topic within each batch."""
     first_row = 0
     for schema, batch in batches:
-        yield from records_by_topic(batch, schema, options.topic, first_row=first_row)
+        yield from records_by_topic(batch, schema, options.topic, first_row=first_row, fixed_headers=options.record.headers)
         first_row += batch.num_rows
 
 
@@ -170,7 +168,7 @@ def _in_time(batches: Iterable[SchemaAndBatch], options: SinkOptions, batch: Mic
 
 
 def _stepping(batches: Iterable[SchemaAndBatch], batch: MicroBatch) -> Iterator[SchemaAndBatch]:
-    """Yields the batches. The first was given to the producer when the second is asked for."""
+    """Yields the batches. The producer has taken the first one when the second is requested."""
     for index, each in enumerate(batches):
         yield each
         if index == 0:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from spark_kafka_sink.errors import BrokerError, DeadlineError, OptionError
+from spark_kafka_sink.errors import BrokerError, OptionError
 from spark_kafka_sink.option import Kind, integer
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 
@@ -81,19 +81,8 @@ def _count(name: str, value: object) -> int:
     return found
 
 
-# The topics that this process has seen or created, so that micro-batches do not ask again.
-_there: set[tuple[tuple[str, ...], str, TopicCreation]] = set()
-
-
-def create_missing_topic(options: SinkOptions, *, is_stream: bool = False) -> None:
+def create_missing_topic(options: SinkOptions) -> None:
     """Creates the topic if `topic.create.*` is set and the topic does not exist. An existing topic is never altered.
-
-    Asks the brokers once per process.
-
-    Args:
-        options: the sink's settings.
-        is_stream: whether Spark plans a micro-batch. It does so for each one, in new processes, and a running stream must
-            survive an outage of Kafka. So this only warns if no broker answers in time.
 
     Raises:
         OptionError: the brokers refuse a setting.
@@ -103,20 +92,10 @@ def create_missing_topic(options: SinkOptions, *, is_stream: bool = False) -> No
     creation, topic = options.creation, options.topic
     if creation is None or topic is None:
         return
-    key = options.producer.bootstrap_servers, topic, creation
-    if key in _there:
-        return
     from spark_kafka_sink.client.cluster_client import ClusterClient
 
-    try:
-        with ClusterClient(options.producer) as client:
-            _create(client, topic, creation, options.producer.max_block_ms / 1000)
-    except DeadlineError as error:
-        if not is_stream:
-            raise
-        logger.warning("topic.create.*: cannot look up topic %s: %s", topic, error.message)
-        return
-    _there.add(key)
+    with ClusterClient(options.producer) as client:
+        _create(client, topic, creation, options.producer.max_block_ms / 1000)
 
 
 def _create(client: ClusterClient, topic: str, creation: TopicCreation, wait_s: float) -> None:

@@ -77,14 +77,14 @@ def test_a_producer_and_a_consumer_are_several() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("--operation Write --topic t", "names no --allow-principal"),
-        ("--allow-principal User:ana --operation Write", "names no resource"),
-        ("--allow-principal ana --operation Write --topic t", "'ana' is not a principal such as User:ana"),
+        ("--operation Write --topic t", "no principal is given"),
+        ("--allow-principal User:ana --operation Write", "no resource is given"),
+        ("--allow-principal ana --operation Write --topic t", "'ana' is not a valid principal; write it like User:ana"),
         ("--allow-principal User:ana --operation Wriet --topic t", "'Wriet' must be one of"),
         ("--allow-principal User:ana --operation Any --topic t", "is for filters"),
         ("--allow-principal User:ana --topic t --resource-pattern-type match", "must be literal or prefixed"),
         ("--allow-principal User:ana --topic", "--topic has no value"),
-        ("--allow-principal User:ana --tpoic t", "--tpoic is not an argument of kafka-acls"),
+        ("--allow-principal User:ana --tpoic t", "--tpoic is not a supported argument of kafka-acls"),
         ("--allow-principal 'User:ana --topic t", "No closing quotation"),
     ],
 )

@@ -14,7 +14,9 @@ from confluent_kafka.admin import AdminClient
 from spark_kafka_sink import broker as public
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.broker_services import LOCK_FILE
+from spark_kafka_sink.broker.cluster.metadata_image import TRANSACTION_STATE_TOPIC
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
+from spark_kafka_sink.broker.kafka_release import NEWEST_RELEASE
 from spark_kafka_sink.errors import OptionError, UsageError
 from tests.broker.unharmed import no_thread_is_left
 
@@ -126,13 +128,24 @@ def test_its_end_leaves_no_thread_and_frees_its_ports() -> None:
 
 def test_before_its_start_and_after_its_end_it_says_so() -> None:
     broker = EmbeddedBroker()
-    assert repr(broker) == "<EmbeddedBroker not started>"
+    assert repr(broker) == f"<EmbeddedBroker not started, 1 broker, like Kafka {NEWEST_RELEASE}, in memory>"
     with pytest.raises(UsageError, match="not started"):
         broker.create_topic("t")
     with broker:
-        assert repr(broker) == f"<EmbeddedBroker {broker.bootstrap_servers}>"
+        assert repr(broker).startswith(f"<EmbeddedBroker {broker.bootstrap_servers}, ")
     with pytest.raises(UsageError, match="not started"):
         broker.create_topic("t")
+
+
+def test_its_repr_counts_brokers_and_topics_of_users() -> None:
+    with EmbeddedBroker(2, like="3.7") as broker:
+        addresses = broker.bootstrap_servers
+        broker.create_topic("t")
+        broker.cluster.internal_topic(TRANSACTION_STATE_TOPIC)
+        assert repr(broker) == f"<EmbeddedBroker {addresses}, 2 brokers, 1 topic, like Kafka 3.7, in memory>"
+        broker.create_topic("u")
+        broker.kill(2)
+        assert repr(broker) == f"<EmbeddedBroker {addresses}, 2 brokers (1 stopped), 2 topics, like Kafka 3.7, in memory>"
 
 
 def test_leaders_are_spread(three: EmbeddedBroker) -> None:

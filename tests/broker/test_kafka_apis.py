@@ -130,7 +130,7 @@ def test_an_answer_of_another_type_becomes_an_unknown_server_error(caplog: pytes
 
     assert isinstance(answer, DescribeClusterResponse)
     assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
-    assert "cannot be written" in caplog.text
+    assert "cannot be encoded" in caplog.text
 
 
 def test_the_error_of_a_produce_request_names_every_partition() -> None:

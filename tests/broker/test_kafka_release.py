@@ -242,7 +242,7 @@ def test_with_zookeeper_only_the_controller_makes_topics(release: str, code: Err
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"like": "2.7"}, "like='2.7' is not a known release of Kafka; it must be one of 2.8, 3.0, .*, 4.1"),
+        ({"like": "2.7"}, "like='2.7' is not a known Kafka release; it must be one of 2.8, 3.0, .*, 4.1"),
         ({"like": "3.7.1"}, r", 4\.1; did you mean 3\.7\?"),
         (
             {"like": "3.9", "transaction_version": 2},
@@ -250,8 +250,8 @@ def test_with_zookeeper_only_the_controller_makes_topics(release: str, code: Err
         ),
         ({"transaction_version": 3}, "transaction.version=3 is not supported: the newest level is 2"),
         ({"inter_broker_protocol_version": "2.7"}, "is not a setting of Kafka 4.1"),
-        ({"like": "3.5", "inter_broker_protocol_version": "3.6"}, "must be a version of Kafka up to 3.5"),
-        ({"like": "3.5", "inter_broker_protocol_version": "two"}, "must be a version of Kafka up to 3.5"),
+        ({"like": "3.5", "inter_broker_protocol_version": "3.6"}, "must be a Kafka version up to 3.5"),
+        ({"like": "3.5", "inter_broker_protocol_version": "two"}, "must be a Kafka version up to 3.5"),
     ],
 )
 def test_what_a_release_does_not_have_is_an_error(settings: dict[str, Any], text: str) -> None:

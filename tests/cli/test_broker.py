@@ -53,7 +53,7 @@ def is_taken(port: int) -> bool:
 
 def test_it_serves_a_client_and_ends_in_order_on_sigterm() -> None:
     with BrokerProcess("--port", "0") as broker:
-        assert "data in memory; for development and tests, not for production (Ctrl+C ends it)" in broker.ready
+        assert "data in memory; for development and tests, not for production (Ctrl+C stops it)" in broker.ready
         write(broker.address, "events", "a", "b")
         assert read(broker.address, "events", 2) == ["a", "b"]
 
@@ -151,7 +151,7 @@ def test_with_tls_it_writes_over_no_file_of_others(tmp_path: Path, name: str) ->
     (tmp_path / name).write_text("a key of which there is no copy")
     result = CliRunner().invoke(main, ["broker", "--port", "0", "--tls", str(tmp_path)])
     assert result.exit_code == 2
-    assert f"{name} is there, and not from this command: name another folder" in result.output
+    assert f"{name} exists and was not written by this command: choose another folder" in result.output
     assert (tmp_path / name).read_text() == "a key of which there is no copy"
 
 
@@ -211,7 +211,7 @@ def test_its_log_is_lines_of_json_if_asked_for() -> None:
     assert {"topic": "events", "partitions": 1}.items() <= events[said.index("Created topic events with 1 partition")].items()
     for begin in ("Broker 1 is up at", "Preparing to rebalance group readers", "Stabilized group readers"):
         assert any(text.startswith(begin) for text in said), begin
-    assert any("a connection from 127.0.0.1" in text for text in said)
+    assert any("new connection from 127.0.0.1" in text for text in said)
     assert len([event for event in events if event["level"] == "WARNING"]) == 1
 
 
@@ -221,7 +221,9 @@ def test_a_port_in_use_is_said_and_nothing_else() -> None:
         refused = ended("broker", "--port", str(port))
 
     assert refused.returncode == 1
-    assert refused.stderr == (f"Error: port {port} is in use on 127.0.0.1: take another with --port, or 0 for any that is free\n")
+    assert refused.stderr == (
+        f"Error: port {port} is already in use on 127.0.0.1: set --port to another port, or to 0 for any free one\n"
+    )
 
 
 def test_a_folder_in_use_is_said(tmp_path: Path) -> None:
@@ -229,7 +231,7 @@ def test_a_folder_in_use_is_said(tmp_path: Path) -> None:
         refused = ended("broker", "--port", "0", "--data-dir", str(tmp_path))
 
     assert refused.returncode == 1
-    assert refused.stderr == f"Error: {tmp_path} is in use by another broker: stop it, or take another folder\n"
+    assert refused.stderr == f"Error: {tmp_path} is in use by another broker: stop that broker or choose another folder\n"
 
 
 def test_a_folder_that_is_none_is_said(tmp_path: Path) -> None:
@@ -238,7 +240,7 @@ def test_a_folder_that_is_none_is_said(tmp_path: Path) -> None:
     refused = ended("broker", "--port", "0", "--data-dir", str(file))
 
     assert (refused.returncode, refused.stdout) == (1, "")
-    assert refused.stderr.startswith(f"Error: the folder {file} cannot be used: ")
+    assert refused.stderr.startswith(f"Error: could not use the folder {file}: ")
 
 
 def test_a_folder_of_something_else_is_said(tmp_path: Path) -> None:
@@ -246,7 +248,7 @@ def test_a_folder_of_something_else_is_said(tmp_path: Path) -> None:
     refused = ended("broker", "--port", "0", "--data-dir", str(tmp_path))
 
     assert refused.returncode == 1
-    assert refused.stderr.startswith(f"Error: what is in {tmp_path} cannot be read: ")
+    assert refused.stderr.startswith(f"Error: could not read the data in {tmp_path}: ")
 
 
 @pytest.mark.parametrize(
@@ -254,8 +256,8 @@ def test_a_folder_of_something_else_is_said(tmp_path: Path) -> None:
     [
         (["--set", "num.io.thread=3"], "unknown setting num.io.thread; did you mean num.io.threads?"),
         (["--set", "num.io.threads=none"], "Invalid value none for configuration num.io.threads: Not a number of type INT"),
-        (["--set", "num.io.threads"], "'num.io.threads' is not NAME=VALUE"),
-        (["--like", "2.0"], "Invalid value for --like: like='2.0' is not a known release of Kafka"),
+        (["--set", "num.io.threads"], "'num.io.threads' must have the form NAME=VALUE"),
+        (["--like", "2.0"], "Invalid value for --like: like='2.0' is not a known Kafka release"),
         (["--set", "retention.ms=-7"], "Invalid value -7 for configuration retention.ms: Value must be at least -1"),
         (["--fault", "prduce error=7"], "unknown API 'prduce'; did you mean produce?"),
         (["--fault", "produce error=NOT_LEADER"], "unknown error NOT_LEADER; did you mean NOT_LEADER_OR_FOLLOWER?"),
@@ -276,14 +278,14 @@ def test_the_line_of_a_password_is_named_and_not_shown(tmp_path: Path) -> None:
     refused = CliRunner().invoke(main, ["broker", "--sasl-users", str(users)])
 
     assert refused.exit_code == 2
-    assert f"line 2 of {users} is not user=password" in refused.stderr
+    assert f"line 2 of {users} must have the form user=password" in refused.stderr
     assert "secret" not in refused.stderr
 
 
 def test_tokens_without_signature_are_warned_of_where_strangers_may_send_them() -> None:
     with BrokerProcess("--port", "0", "--host", "0.0.0.0", "--set", "sasl.enabled.mechanisms=OAUTHBEARER") as broker:
         assert broker.signal(signal.SIGTERM) == 0
-        assert "not on loopback alone: tokens need no signature, so whoever reaches it logs in as anybody" in broker.log
+        assert "not only on loopback: tokens need no signature, so anyone who can reach it can log in as any user" in broker.log
 
 
 def test_another_address_than_loopback_is_warned_of() -> None:
@@ -291,7 +293,9 @@ def test_another_address_than_loopback_is_warned_of() -> None:
         assert broker.ready.startswith("Ready: bootstrap.servers=127.0.0.1:")
         write(broker.address, "events", "a")
         assert broker.signal(signal.SIGTERM) == 0
-        assert broker.log.startswith("Warning: it listens on 0.0.0.0, not on loopback alone: whoever reaches it reads and writes")
+        assert broker.log.startswith(
+            "Warning: the broker listens on 0.0.0.0, not only on loopback: anyone who can reach it can read and write"
+        )
 
 
 def test_help_says_what_there_is() -> None:

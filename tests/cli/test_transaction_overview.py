@@ -54,28 +54,28 @@ J, K = handle("a", 10, "job-1"), handle("b", 20, "job-1")
     ("made", "to_do"),
     [
         (line(State.COMPLETE, {A: COMMITTED}), ""),
-        (line(State.ABORTED, {A: ABORTED}), "start the query again, it writes the batch again"),
-        (line(State.CLOSED, {A: ABORTED}), "start the query again, it writes the batch again"),
+        (line(State.ABORTED, {A: ABORTED}), "restart the query to write the batch again"),
+        (line(State.CLOSED, {A: ABORTED}), "restart the query to write the batch again"),
         (line(State.CLOSED, {J: ABORTED}, query_id="job-1"), "run the job again"),
         (line(State.CLOSED, {A: ONGOING}, aborted=(A,)), "abort --query q"),
         (line(State.COMPLETE, {A: COMMITTED, B: ONGOING}, aborted=(B,)), "abort --query q"),
         (line(State.COMPLETE, {A: COMMITTED, B: ABORTED}, aborted=(B,)), ""),
-        (line(State.REPLAY, {A: COMMITTED, B: ABORTED}, aborted=(B,)), "start the query again, it writes the lost rows again"),
-        (line(State.PREPARED, {A: ONGOING, B: COMMITTED}), "start the query again, or: recover --query q"),
+        (line(State.REPLAY, {A: COMMITTED, B: ABORTED}, aborted=(B,)), "restart the query to write the lost rows again"),
+        (line(State.PREPARED, {A: ONGOING, B: COMMITTED}), "restart the query, or: recover --query q"),
         (line(State.PREPARED, {J: ONGOING}, query_id="job-1"), "recover --query job-1"),
-        (line(State.PREPARED, {A: ABORTED, B: ABORTED}), "start the query again, it writes the batch again"),
+        (line(State.PREPARED, {A: ABORTED, B: ABORTED}), "restart the query to write the batch again"),
         (line(State.PREPARED, {J: ABORTED}, query_id="job-1"), "run the job again"),
         (
             line(State.PREPARED, {A: ABORTED, B: ONGOING}),
-            "recover --query q, before the open ones time out, and then: resolve --query q --batch 4 --replay (or --accept-loss)",
+            "recover --query q before the open ones time out, then: resolve --query q --batch 4 --replay (or --accept-loss)",
         ),
         (line(State.PREPARED, {A: ABORTED, B: COMMITTED}), "resolve --query q --batch 4 --replay (or --accept-loss)"),
         (line(State.PREPARED, {A: "Empty"}), "resolve --query q --batch 4 --accept-loss"),
         (line(State.PREPARED, {J: ABORTED, K: COMMITTED}, query_id="job-1"), "resolve --query job-1 --batch 4 --accept-loss"),
-        (line(None, {}, orphans=(C,)), "if it does not run: abort --query q; if it does, its next commit ends what is left over"),
+        (line(None, {}, orphans=(C,)), "if it no longer runs: abort --query q; if it runs, its next commit ends them"),
         (
             line(State.COMPLETE, {A: COMMITTED}, orphans=(C,)),
-            "if it does not run: abort --query q; if it does, its next commit ends what is left over",
+            "if it no longer runs: abort --query q; if it runs, its next commit ends them",
         ),
     ],
 )
@@ -85,7 +85,7 @@ def test_for_each_state_there_is_one_thing_to_do(made: QueryLine, to_do: str) ->
 
 def test_an_orphan_beside_a_prepared_batch_changes_nothing_of_what_is_to_be_done_with_that() -> None:
     made = line(State.PREPARED, {A: ONGOING}, orphans=(C,))
-    assert made.to_do == "start the query again, or: recover --query q"
+    assert made.to_do == "restart the query, or: recover --query q"
     assert [(each.handle, each.status) for each in made.transactions] == [
         (A, TransactionStatus.PREPARED),
         (C, TransactionStatus.ORPHAN),

@@ -23,7 +23,7 @@ def test_a_commit_log_that_is_not_there_is_not_made(query: LeftOver, command: li
     query.log_topic = f"{query.log_topic}-{uuid.uuid4()}"
     refused = query.run(*command)
     assert refused.exit_code == 1
-    assert f"there is no commit log, topic {query.log_topic} is not there: see --commit-log-topic" in refused.stderr
+    assert f"there is no commit log: topic {query.log_topic} does not exist; check --commit-log-topic" in refused.stderr
     assert query.log_topic not in query.kafka.metadata().topics
 
 
@@ -53,11 +53,14 @@ def test_brokers_that_do_not_answer_are_said_in_one_line() -> None:
         (["list"], "Missing option '--bootstrap-servers'"),
         (["list", "--bootstrap-servers", "broker"], "'broker' has no port: write broker:9092"),
         (["list", "--bootstrap-servers", "b:1", "--timeout", "0"], "0.0 is not in the range 0<x<=3600"),
-        (["recover", "--bootstrap-servers", "b:1"], "either --query ID or --all is needed, and not both"),
-        (["recover", "--bootstrap-servers", "b:1", "--all", "--query", "q"], "either --query ID or --all is needed"),
+        (["recover", "--bootstrap-servers", "b:1"], "set either --query ID or --all, not both"),
+        (["recover", "--bootstrap-servers", "b:1", "--all", "--query", "q"], "set either --query ID or --all"),
         (["abort", "--bootstrap-servers", "b:1"], "Missing option '--query'"),
         (["resolve", "--bootstrap-servers", "b:1", "--query", "q", "--replay"], "Missing option '--batch'"),
-        (["resolve", "--bootstrap-servers", "b:1", "--query", "q", "--batch", "0"], "either --accept-loss or --replay is needed"),
+        (
+            ["resolve", "--bootstrap-servers", "b:1", "--query", "q", "--batch", "0"],
+            "set either --accept-loss or --replay, not both",
+        ),
         (["resolve", "--bootstrap-servers", "b:1", "--query", "q", "--batch", "-1"], "-1 is not in the range x>=0"),
         (["list", "--bootstrap-servers", "b:1", "--command-config", "/nowhere"], "/nowhere cannot be read: No such file"),
     ],
@@ -74,12 +77,12 @@ def test_wrong_options_are_said(arguments: list[str], text: str) -> None:
         ("client.idd=me", "unknown option client.idd; did you mean client.id?"),
         ("request.timeout.ms=secret", "option request.timeout.ms: 'secret' is not a whole number"),
         ("security.protocol=TLS", "option security.protocol: 'TLS' is not one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
-        ("security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.jaas.config=secret", "the login module's class is not one of"),
-        ("sasl.mechanism=${env:NOT_THERE}", "option sasl.mechanism: ${env:NOT_THERE}: there is no environment variable"),
+        ("security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.jaas.config=secret", "the login module's class must be one of"),
+        ("sasl.mechanism=${env:NOT_THERE}", "option sasl.mechanism: ${env:NOT_THERE}: environment variable NOT_THERE is not set"),
         ("ssl.provider=secret", "option ssl.provider: Java security providers cannot run here"),
         ("ssl.truststore.locaton=x", "unknown option ssl.truststore.locaton; did you mean ssl.truststore.location?"),
         ("client.id=\\u12", "\\u needs four hexadecimal digits"),
-        ("secret", "is not name=value"),
+        ("secret", "must have the form name=value"),
     ],
 )
 def test_what_is_wrong_in_a_file_of_properties_is_named(tmp_path: Path, line: str, text: str) -> None:
@@ -95,7 +98,7 @@ def test_a_file_of_properties_is_used(query: LeftOver, tmp_path: Path) -> None:
     file.write_text("! as Java's tools read it\nclient.id: me\nsecurity.protocol = PLAINTEXT\ndefault.api.timeout.ms=5\n")
     listed = query.run("list", "--command-config", str(file))
     assert listed.exit_code == 0
-    assert listed.stderr == f"Warning: {file}: option default.api.timeout.ms is ignored: --timeout says it\n"
+    assert listed.stderr == f"Warning: {file}: option default.api.timeout.ms is ignored: use --timeout instead\n"
 
 
 def test_defaults_are_the_sinks() -> None:
@@ -106,7 +109,7 @@ def test_defaults_are_the_sinks() -> None:
 
 @pytest.mark.parametrize("name", ["list", "recover", "abort", "resolve"])
 def test_help_says_what_it_exits_with(name: str) -> None:
-    assert "Exits with 0 when all is done, 1 when" in CliRunner().invoke(main, ["transactions", name, "--help"]).stdout
+    assert "Exit codes: 0 on success, 1 if" in CliRunner().invoke(main, ["transactions", name, "--help"]).stdout
 
 
 def test_no_spark_is_imported() -> None:

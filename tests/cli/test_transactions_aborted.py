@@ -17,11 +17,13 @@ def test_orphans_of_a_query_are_aborted_and_its_batch_is_written_again(query: Le
     done = query.run("abort", "--query", query.query_id, "--yes")
 
     assert (done.exit_code, done.stderr) == (0, "")
-    assert done.stdout.startswith(f"{query.query_id}: 2 transactions aborted; the query, when it is started, writes again what")
+    assert done.stdout.startswith(
+        f"{query.query_id}: 2 transactions aborted; when the query starts again, it writes the uncommitted"
+    )
     assert query.transactions.open_handles(query.ids, query.soon()) == ()
     assert query.listed()["state"] == "complete"
     # A driver that ran after all is kept from committing them.
-    with pytest.raises(CommitStoppedError, match="aborted from outside"):
+    with pytest.raises(CommitStoppedError, match="aborted by an operator"):
         query.commit(1, *orphans)
     query.commit(1, query.task(0, "b"), query.task(1, "c"))
     until(lambda: query.visible() == ["a", "b", "c"])
@@ -36,7 +38,7 @@ def test_a_job_that_died_before_its_commit_has_nothing_open_afterwards(job: Left
     assert json.loads(done.stdout)["transactions"][0]["outcome"] == "aborted"
     line = job.listed()
     assert (line["state"], line["to_do"], line["transactions"]) == ("closed", "run the job again", [])
-    with pytest.raises(CommitStoppedError, match="aborted from outside"):
+    with pytest.raises(CommitStoppedError, match="aborted by an operator"):
         job.commit(0, own)
     assert job.visible() == []
 
@@ -57,9 +59,9 @@ def test_it_asks_before_it_aborts_and_says_who_waits(query: LeftOver, answer: st
     asked = query.run("abort", "--query", query.query_id, answer=answer)
 
     assert asked.exit_code == code
-    assert "1 transactions are open that nobody has prepared; the last batch in the commit log is 0, complete" in asked.stderr
+    assert "1 transactions are open and not prepared; the last batch in the commit log is 0, complete" in asked.stderr
     assert f"open   ?     {query.topic} 0" in asked.stderr
-    assert "Readers with isolation.level=read_committed wait for them" in asked.stderr
+    assert "Readers with isolation.level=read_committed cannot read past them" in asked.stderr
     assert len(query.transactions.open_handles(query.ids, query.soon())) == left
 
 
@@ -81,7 +83,7 @@ def test_what_is_prepared_is_not_aborted(query: LeftOver) -> None:
 
     assert refused.exit_code == 1
     assert (
-        f"it is prepared, and to be committed: spark-kafka-sink transactions recover --query {query.query_id}" in refused.stderr
+        f"the batch is prepared; commit it with spark-kafka-sink transactions recover --query {query.query_id}" in refused.stderr
     )
     assert query.run("recover", "--query", query.query_id).exit_code == 0
     until(lambda: query.visible() == ["a"])
@@ -92,14 +94,14 @@ def test_without_a_commit_log_nothing_is_aborted_and_none_is_made(query: LeftOve
     query.log_topic = f"{query.log_topic}-another"
     refused = query.run("abort", "--query", query.query_id, "--yes")
     assert refused.exit_code == 1
-    assert f"there is no commit log, topic {query.log_topic} is not there: see --commit-log-topic" in refused.stderr
+    assert f"there is no commit log: topic {query.log_topic} does not exist; check --commit-log-topic" in refused.stderr
     assert query.log_topic not in query.kafka.metadata().topics
     assert len(query.transactions.open_handles(query.ids, query.soon())) == 1
 
 
 def test_to_abort_where_nothing_is_open_writes_nothing(query: LeftOver) -> None:
     done = query.run("abort", "--query", query.query_id, "--yes")
-    assert (done.exit_code, done.stdout) == (0, f"{query.query_id}: nothing is open under the prefix {query.prefix}\n")
+    assert (done.exit_code, done.stdout) == (0, f"{query.query_id}: no transactions are open under the prefix {query.prefix}\n")
     assert query.last() is None
 
 

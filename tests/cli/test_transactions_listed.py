@@ -14,7 +14,7 @@ from tests.kafka.embedded import EmbeddedKafka
 def test_nothing_is_listed_where_nothing_is(query: LeftOver) -> None:
     listed = query.run("list")
     assert (listed.exit_code, listed.stderr) == (0, "")
-    assert listed.stdout == f"Nothing is open under {query.prefix}, and nothing is in {query.log_topic}.\n"
+    assert listed.stdout == f"No transactions are open under the prefix {query.prefix}, and {query.log_topic} is empty.\n"
 
 
 def test_a_commit_log_that_is_not_there_is_named_beside_what_is_open(query: LeftOver) -> None:
@@ -23,10 +23,10 @@ def test_a_commit_log_that_is_not_there_is_named_beside_what_is_open(query: Left
     listed = query.run("list")
     assert listed.exit_code == 0
     assert query.query_id in listed.stdout
-    why = f"there is no commit log, topic {query.log_topic} is not there: see --commit-log-topic"
+    why = f"there is no commit log: topic {query.log_topic} does not exist; check --commit-log-topic"
     assert listed.stderr == f"Note: {why}\n"
     line = json.loads(query.run("list", "--json").stdout)
-    assert line["to_do"] == f"{why}; if there never was one, what is open ends when it times out"
+    assert line["to_do"] == f"{why}; if there never was one, the transactions end when they time out"
     assert query.log_topic not in query.kafka.metadata().topics
 
 
@@ -35,7 +35,7 @@ def test_an_orphan_is_listed_with_its_partitions_and_what_to_do(query: LeftOver)
     line = query.listed()
     (transaction,) = line.pop("transactions")
 
-    to_do = f"if it does not run: abort --query {query.query_id}; if it does, its next commit ends what is left over"
+    to_do = f"if it no longer runs: abort --query {query.query_id}; if it runs, its next commit ends them"
     assert line == {"query_id": query.query_id, "batch": None, "state": None, "rows": None, "written": None, "to_do": to_do}
     assert 0 <= transaction.pop("age_ms") < 45_000
     assert 0 < transaction.pop("times_out_in_ms") <= 45_000
@@ -56,7 +56,7 @@ def test_a_prepared_batch_is_listed_with_what_became_of_each_transaction(query: 
     line = query.listed()
 
     assert (line["batch"], line["state"], line["rows"]) == (7, "prepared", 3)
-    in_time = f"recover --query {query.query_id}, before the open ones time out, and then: "
+    in_time = f"recover --query {query.query_id} before the open ones time out, then: "
     assert line["to_do"] == f"{in_time}resolve --query {query.query_id} --batch 7 --replay (or --accept-loss)"
     states = {each["transactional_id"]: (each["state"], each["rows"]) for each in line["transactions"]}
     assert states == {
@@ -71,7 +71,7 @@ def test_a_list_for_people_has_two_tables(query: LeftOver) -> None:
     queries, transactions = query.run("list").stdout.split("\n\n")
 
     assert queries.splitlines()[0].split() == ["QUERY", "BATCH", "STATE", "ROWS", "WRITTEN", "OPEN", "TO", "DO"]
-    assert f"start the query again, or: recover --query {query.query_id}" in queries
+    assert f"restart the query, or: recover --query {query.query_id}" in queries
     assert transactions.splitlines()[0].split() == ["TRANSACTION", "STATE", "AGE", "TIMES", "OUT", "IN", "ROWS", "PARTITIONS"]
     assert transactions.splitlines()[1].split()[1] == "prepared"
     assert transactions.splitlines()[1].endswith(f"1     {query.topic} 0")

@@ -54,7 +54,7 @@ def test_a_batch_that_was_aborted_altogether_is_written_again(query: LeftOver) -
     done = query.run("recover", "--all")
 
     assert done.exit_code == 0
-    assert "nothing of it is visible: start the query again, it writes the batch again" in done.stdout
+    assert "none of its rows are visible: restart the query to write the batch again" in done.stdout
     assert query.listed()["state"] == "aborted"
     query.commit(0, query.task(0, "a"))
     until(lambda: query.visible() == ["a"])
@@ -107,7 +107,7 @@ def test_another_prefix_is_not_touched_as_its_driver_would_keep_its_claim(query:
     assert (everything.exit_code, everything.stdout) == (0, "Nothing is prepared under the prefix other.\n")
     assert [each.exit_code for each in refused] == [1, 1, 1]
     assert {each.stderr for each in refused} == {
-        f"Error: [OPTION] {query.query_id} has another transactional.id.prefix: --prefix {right}\n"
+        f"Error: [OPTION] {query.query_id} has another transactional.id.prefix: set --prefix {right}\n"
     }
     assert (line["to_do"], line["transactions"]) == (f"list --prefix {right}", [])
     assert [each["state"] for each in query.listed()["transactions"]] == ["prepared"]
@@ -117,10 +117,13 @@ def test_a_batch_without_rows_is_left_to_its_driver(query: LeftOver) -> None:
     query.prepared(3, [])
     done = query.run("recover", "--all")
     refused = query.run("resolve", "--query", query.query_id, "--batch", "3", "--accept-loss", "--yes")
-    assert (done.exit_code, done.stdout) == (0, f"{query.query_id}, batch 3: there is nothing to commit: it has no rows\n")
+    assert (done.exit_code, done.stdout) == (
+        0,
+        f"{query.query_id}, batch 3: there is nothing to commit, because it has no rows\n",
+    )
     assert (refused.exit_code, refused.stderr) == (
         1,
-        f"{query.query_id}, batch 3: there is nothing to resolve: it has no rows\n",
+        f"{query.query_id}, batch 3: there is nothing to resolve: the batch has no rows\n",
     )
     assert query.listed()["state"] == "prepared"
 
@@ -134,7 +137,7 @@ def test_what_is_wrong_with_one_keeps_no_other_from_being_committed(query: LeftO
     misplaced.close()
 
     assert (done.exit_code, done.stdout) == (1, f"{query.query_id}, batch 0: committed, with 1 rows\n")
-    assert done.stderr.startswith("q-4, batch 0: [OPTION] the records of q-4 are not where they would be with 2 partitions")
+    assert done.stderr.startswith("q-4, batch 0: [OPTION] with 2 partitions of ")
     until(lambda: query.visible() == ["a"])
 
 
@@ -153,7 +156,7 @@ def test_a_job_that_ended_long_ago_is_forgotten_and_one_that_just_did_is_not(
     monkeypatch.setattr(commit_log, "_KEPT_FOR_MS", {State.COMPLETE: -1000})
     done = job.run("recover", "--all")
 
-    assert (done.exit_code, done.stdout) == (0, f"{job.query_id}, batch 0: the job is over, and forgotten\n")
+    assert (done.exit_code, done.stdout) == (0, f"{job.query_id}, batch 0: the job has ended and is forgotten\n")
     assert job.last() is None
     assert job.listed() == {}
 
@@ -169,8 +172,8 @@ def test_a_query_that_ended_long_ago_is_never_forgotten(query: LeftOver, monkeyp
     ("state", "said"),
     [
         (State.COMPLETE, "all 0 rows of the batch are visible; do not run the job again"),
-        (State.ABORTED, "nothing of the batch is visible, run the job again"),
-        (State.CLOSED, "nothing of it is visible, run the job again"),
+        (State.ABORTED, "no rows of the batch are visible; run the job again"),
+        (State.CLOSED, "none of its rows are visible; run the job again"),
     ],
 )
 def test_who_asks_about_a_job_hears_what_became_of_it_and_it_is_not_forgotten_by_that(
@@ -191,8 +194,11 @@ def test_of_a_job_without_a_record_it_is_said_when_that_means_that_nothing_is_vi
     job.task(0, "a")
     still_open = job.run("recover", "--query", other)
     assert refused.exit_code == still_open.exit_code == 1
-    assert "if it failed less than 48 hours ago, nothing of it is visible: run the job again" in refused.stderr
-    assert f"visible: spark-kafka-sink transactions abort --query {other}, as it has open transactions," in still_open.stderr
+    assert "if it failed less than 48 hours ago, none of its rows are visible: run the job again" in refused.stderr
+    assert (
+        f"visible: run spark-kafka-sink transactions abort --query {other}, because it has open transactions,"
+        in still_open.stderr
+    )
 
 
 def test_a_record_that_only_another_version_reads_keeps_no_other_from_being_committed(query: LeftOver) -> None:

@@ -25,8 +25,8 @@ def test_a_loss_is_accepted_and_the_query_goes_on(query: LeftOver) -> None:
     assert done.exit_code == 0
     assert done.stderr.startswith(f"{query.query_id}, batch 0: 1 rows are committed, 2 are lost, in these transactions:\n")
     asked = query.run("recover", "--query", query.query_id)
-    assert asked.stdout.endswith("1 rows of the batch are visible; 2 are lost, which somebody has accepted\n")
-    assert done.stdout.startswith(f"{query.query_id}, batch 0: complete, without 2 rows that are lost; the query goes on")
+    assert asked.stdout.endswith("1 rows of the batch are visible; 2 are lost, and the loss was accepted\n")
+    assert done.stdout.startswith(f"{query.query_id}, batch 0: complete, without 2 lost rows; the query continues")
     assert query.commit(0, query.task(0, "a"), query.task(1, "b", "c")).rows == 0
     query.commit(1, query.task(0, "d"))
     until(lambda: query.visible() == ["a", "d"])
@@ -37,8 +37,8 @@ def test_lost_rows_are_written_again_by_the_next_run_and_no_others(query: LeftOv
     done = query.run("resolve", "--query", query.query_id, "--batch", "0", "--replay", "--yes")
 
     assert done.exit_code == 0
-    assert done.stdout.startswith(f"{query.query_id}, batch 0: 2 rows are to be written again: start the query")
-    assert query.listed()["to_do"] == "start the query again, it writes the lost rows again"
+    assert done.stdout.startswith(f"{query.query_id}, batch 0: 2 rows will be written again: start the query")
+    assert query.listed()["to_do"] == "restart the query to write the lost rows again"
     query.commit(0, query.task(0, "a"), query.task(1, "b", "c"))
     query.commit(1, query.task(0, "d"))
     until(lambda: query.visible() == ["a", "b", "c", "d"])
@@ -47,7 +47,7 @@ def test_lost_rows_are_written_again_by_the_next_run_and_no_others(query: LeftOv
 def test_other_rows_than_those_that_were_lost_are_not_written(query: LeftOver) -> None:
     half_lost(query)
     assert query.run("resolve", "--query", query.query_id, "--batch", "0", "--replay", "--yes").exit_code == 0
-    with pytest.raises(CommitStoppedError, match="not proved to be those that were lost"):
+    with pytest.raises(CommitStoppedError, match="not proved to be the lost ones"):
         query.commit(0, query.task(0, "a"), query.task(1, "b", "x"))
     # What is left then is to do without them.
     done = query.run("resolve", "--query", query.query_id, "--batch", "0", "--accept-loss", "--yes")
@@ -115,8 +115,8 @@ def test_what_became_of_nobody_knows_is_not_written_again(query: LeftOver) -> No
     refused = query.run("resolve", "--query", query.query_id, "--batch", "0", "--replay", "--yes")
 
     assert refused.exit_code == 1
-    assert "What is `unknown` may be visible all the same" in refused.stderr
-    assert "writing it again could double rows: --accept-loss" in refused.stderr
+    assert "Transactions in state `unknown` may be visible" in refused.stderr
+    assert "a replay could duplicate rows: --accept-loss" in refused.stderr
     assert query.run("resolve", "--query", query.query_id, "--batch", "0", "--accept-loss", "--yes").exit_code == 0
     query.commit(1, query.task(0, "d"))
     until(lambda: query.visible() == ["a", "d"])
@@ -126,5 +126,5 @@ def test_a_job_is_not_replayed(job: LeftOver) -> None:
     half_lost(job)
     refused = job.run("resolve", "--query", job.query_id, "--batch", "0", "--replay", "--yes")
     assert refused.exit_code == 2
-    assert "a job is not run again under its id" in refused.stderr
-    assert job.listed()["to_do"].endswith(f"and then: resolve --query {job.query_id} --batch 0 --accept-loss")
+    assert "a job cannot be replayed" in refused.stderr
+    assert job.listed()["to_do"].endswith(f"then: resolve --query {job.query_id} --batch 0 --accept-loss")

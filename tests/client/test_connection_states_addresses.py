@@ -48,13 +48,13 @@ def test_an_address_as_a_host_is_itself() -> None:
 
 @pytest.mark.parametrize("host", ["a" * 70, "two..dots", "127.0.0.1\0.example"])
 def test_what_is_no_host_name_is_an_os_error_like_an_unknown_one(host: str) -> None:
-    with pytest.raises(OSError, match="is no host name"):
+    with pytest.raises(OSError, match="is not a valid host name"):
         resolve(host, 9092)
 
 
 @pytest.mark.parametrize("port", [-1, 65_536, 2**31 - 1])
 def test_what_is_no_port_is_an_os_error_and_not_another_port(port: int) -> None:
-    with pytest.raises(OSError, match="is no port"):
+    with pytest.raises(OSError, match="is not a valid port"):
         resolve("127.0.0.1", port)
 
 

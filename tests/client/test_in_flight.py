@@ -58,7 +58,7 @@ def test_a_request_without_an_answer_is_done_when_it_is_sent() -> None:
 
 def test_an_answer_to_no_request_is_a_protocol_error() -> None:
     in_flight = InFlightRequests(LIMIT)
-    with pytest.raises(ProtocolError, match="an answer came to no request"):
+    with pytest.raises(ProtocolError, match="received a response without a request"):
         in_flight.awaiting(1)
 
 

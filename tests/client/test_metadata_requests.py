@@ -79,7 +79,7 @@ def test_who_is_asked_is_told_from_the_first_attempt_to_connect_on(broker: Embed
         rig.poll()
         assert rig.metadata.asked == (label, "being connected to")
         rig.asked()
-        assert rig.metadata.asked == (label, "no answer yet")
+        assert rig.metadata.asked == (label, "no response yet")
 
 
 def test_a_connection_that_others_began_is_told_of_when_it_is_waited_for(broker: EmbeddedBroker) -> None:
@@ -151,7 +151,7 @@ def test_a_request_that_fails_is_told_with_its_cause_and_made_again(broker: Embe
             rig.pass_ms(30_000)
         rig.poll_until(lambda: rig.metadata.requested)
         label, error = rig.metadata.failures[0]
-        words = {"closed": "closed", "reset": "reset", "timeout": "did not answer METADATA", "poisoned": "HTTP"}
+        words = {"closed": "closed", "reset": "reset", "timeout": "did not respond to METADATA", "poisoned": "HTTP"}
         assert label == rig.label()
         assert words[how] in error
         assert rig.metadata.requested == 1
@@ -165,7 +165,7 @@ def test_a_broker_that_speaks_no_version_of_it_is_told_as_a_failure(broker: Embe
         rig.connected()
         rig.metadata.due_in_ms = 0
         rig.poll()
-        assert "speaks METADATA v0 to v0" in rig.metadata.failures[0][1]
+        assert "supports METADATA v0 to v0" in rig.metadata.failures[0][1]
         assert rig.client.in_flight_count() == 0
 
 

@@ -45,7 +45,7 @@ def poisons() -> list[Any]:
     good = answer_bytes(INIT_PRODUCER_ID, InitProducerIdResponse(), 1)
     other = answer_bytes(INIT_PRODUCER_ID, InitProducerIdResponse(), 2)
     return [
-        pytest.param(other, "correlation id 2 where 1", id="other id"),
+        pytest.param(other, "correlation id 2, expected 1", id="other id"),
         pytest.param(frame(good[4:-1]), "INIT_PRODUCER_ID", id="truncated message"),
         pytest.param(frame(b"\0"), "INIT_PRODUCER_ID", id="one byte"),
         pytest.param(b"\0\0\0\0", "a frame of 0 bytes", id="zero size"),
@@ -136,7 +136,7 @@ def test_a_request_not_answered_in_time_closes_its_connection_and_fails_all_on_i
         error = responses[0].error
         assert error is not None
         assert error.facts["timed_out"] is True
-        assert error.message == f"{rig.label()} did not answer INIT_PRODUCER_ID within 30,000 ms"
+        assert error.message == f"{rig.label()} did not respond to INIT_PRODUCER_ID within 30,000 ms"
         assert connection.is_closed
         assert rig.client.is_unavailable(1)
 

@@ -76,7 +76,7 @@ def test_another_error_in_api_versions_ends_the_connection_with_its_name(broker:
         rig.poll_until(lambda: rig.client.is_unavailable(1))
         label, error = rig.metadata.failures[0]
         assert label == rig.label()
-        assert "refused ApiVersions: INVALID_REQUEST" in error
+        assert "rejected ApiVersions: INVALID_REQUEST" in error
 
 
 def test_the_version_is_the_highest_that_broker_client_and_caller_allow(broker: EmbeddedBroker) -> None:

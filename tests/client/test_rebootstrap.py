@@ -137,7 +137,7 @@ def test_after_the_trigger_time_without_metadata_everything_begins_again(broker:
         (response,) = rig.responses()
         assert response.tag == "produce"
         assert isinstance(response.error, DisconnectedError)
-        assert response.error.message == "begun again with bootstrap.servers: no metadata for 10,000 ms"
+        assert response.error.message == "restarted with bootstrap.servers: no metadata for 10,000 ms"
         assert connection.is_closed
         assert rig.metadata.known == {}
         broker.faults.alter(ApiKey.METADATA, naming(2))
@@ -211,7 +211,7 @@ def test_a_broker_that_says_rebootstrap_required_is_obeyed_at_once(broker: Embed
         connection.change = lambda _: answer_bytes(METADATA, REFUSAL, connection.requests()[1][0].correlation_id)
         held.remove()
         (response,) = rig.responses()
-        assert str(response.error) == "[DISCONNECTED] begun again with bootstrap.servers: a broker asked for it"
+        assert str(response.error) == "[DISCONNECTED] restarted with bootstrap.servers: a broker asked for it"
         assert connection.is_closed
         broker.faults.alter(ApiKey.METADATA, naming(2))
         assert rig.called(1, 2) == 2

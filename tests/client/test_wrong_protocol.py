@@ -90,7 +90,7 @@ def test_a_client_without_tls_at_a_port_with_it(settings: dict[str, object], wan
     with listener(silent_tls) as server, led_to(server.port, **settings) as rig:
         error = rejected(rig)
         assert f"{rig.label()} expects TLS" in error.message
-        assert f"Set security.protocol={wanted}," in error.message
+        assert f"Set security.protocol={wanted} " in error.message
         assert error.facts["broker"] == rig.broker.address(1)
         assert rig.client.is_unavailable(1)
         assert len(server.firsts) == 2
@@ -172,7 +172,7 @@ def test_a_client_with_tls_at_a_port_without_it(protocol: str, wanted: str, monk
     with EmbeddedBroker() as broker, Rig(broker, settings=settings, open_mechanism=Mechanism().open) as rig:
         error = rejected(rig)
         assert f"{rig.label()} speaks plain text" in error.message
-        assert f"Set security.protocol={wanted}," in error.message
+        assert f"Set security.protocol={wanted} " in error.message
         assert len(rig.opened) == 1
 
 

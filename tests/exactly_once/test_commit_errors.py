@@ -17,11 +17,11 @@ BATCH = MicroBatch("q", 7)
 @pytest.mark.parametrize(
     ("reason", "to_do"),
     [
-        (Reason.GAP, "call the sink of a foreachBatch for each batch, also for one without rows"),
-        (Reason.OTHER_ROWS, "if the query was changed, let it finish this batch as it was"),
+        (Reason.GAP, "in foreachBatch, call the sink for every batch, even one without rows"),
+        (Reason.OTHER_ROWS, "if you changed the query, finish this batch with the old version first"),
         (
             Reason.OTHER_ROWS,
-            "end the batch with `spark-kafka-sink transactions recover --query q`, and go on from a new checkpoint",
+            "end the batch with `spark-kafka-sink transactions recover --query q`, and continue from a new checkpoint",
         ),
         (Reason.CLOSED, "start the query again"),
     ],
@@ -32,7 +32,7 @@ def test_what_may_be_the_user_s_own_doing_is_named(reason: Reason, to_do: str) -
 
 def test_a_clock_that_is_ahead_makes_transactions_look_old() -> None:
     said = str(batch_aborted(BATCH, (), [TransactionHandle("id", 1, 0, 2, 3)]))
-    assert "by this machine's clock, which must not be ahead of the brokers'" in said
+    assert "this machine's clock must not be ahead of the brokers'" in said
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_a_clock_that_is_ahead_makes_transactions_look_old() -> None:
         (State.ABORTED, "set commit.log.start=7"),
         (
             State.CLOSED,
-            "if the query has run without exactly-once until now, or those rows are not wanted, set commit.log.start=7",
+            "if the query has run without exactly-once so far, or those rows are not wanted, set commit.log.start=7",
         ),
     ],
 )
@@ -55,7 +55,7 @@ def test_what_helps_depends_on_what_became_of_the_batch_before(state: State, to_
 def test_rows_that_somebody_else_may_have_committed_are_not_said_to_be_invisible() -> None:
     own = (PreparedTransaction(TransactionHandle("id", 1, 0, 2, 3), 0, 0),)
     view = View(7, own, read=True, last=CommitRecord("q", 8, State.COMPLETE, "r", 5))
-    assert "Of this run 3 rows are not visible" in str(commit_stopped(BATCH, view, Reason.BEHIND, ""))
+    assert "3 rows of this run are not visible" in str(commit_stopped(BATCH, view, Reason.BEHIND, ""))
     assert "not visible" not in str(commit_stopped(BATCH, view, Reason.BEHIND, "", is_invisible=False))
 
 
@@ -74,4 +74,4 @@ def test_a_job_whose_commit_did_not_end_is_to_be_run_again_only_where_recover_sa
 def test_a_job_that_nobody_can_have_committed_is_to_be_run_again(visibility: RowVisibility) -> None:
     said = str(commit_timeout(JOB, (), 300, TOO_LATE, visibility, ""))
     assert "None of this run's rows is visible" in said
-    assert said.endswith("To go on: run the job again")
+    assert said.endswith("To continue: run the job again")

@@ -57,7 +57,7 @@ def test_an_open_transaction_of_another_query_is_waited_for(client: ClusterClien
     log, ids = CommitLog(client, one), query()
     log.claim(ids, soon()).write(wanted := a_record(ids, 1), soon())
     leave_open(client, one, query())
-    with pytest.raises(DeadlineError, match=r"an open transaction holds readers back at offset \d+ of \d+"):
+    with pytest.raises(DeadlineError, match=r"an open transaction blocks readers at offset \d+ of \d+"):
         log.claim(ids, soon(0.3))
 
     assert log.claim(ids, soon()).last == wanted  # its time-out has ended it
@@ -72,7 +72,7 @@ def test_what_a_leader_did_not_tell_of_loses_the_claim(
     somebody = writer(client, one.topic, new_id())  # as if it had been there already
     somebody.append([tombstone(mine)], soon())
     somebody.commit(soon())
-    with pytest.raises(ClaimLostError, match="were not there when it was read"):
+    with pytest.raises(ClaimLostError, match="were written after it was read"):
         claim.write(a_record(mine, 1), soon())
     undisturbed.write(wanted := a_record(other, 1), soon())
 
@@ -106,7 +106,7 @@ def test_a_record_whose_commit_is_not_answered_loses_the_claim(proxied_kafka: Pr
         log.ensure(soon())
         unlucky = leave_open(client, settings, ids)
         proxied_kafka.proxy.pause("to_client")
-        with pytest.raises(ClaimLostError, match="did not answer END_TXN"):
+        with pytest.raises(ClaimLostError, match="did not respond to END_TXN"):
             unlucky.commit(soon(0.5))
         proxied_kafka.proxy.heal()
 

@@ -61,12 +61,12 @@ def test_a_topic_of_fewer_partitions_cannot_be_the_log(
 
 
 def test_replication_that_cannot_be_had_is_an_error(client: ClusterClient, settings: CommitLogSettings) -> None:
-    with pytest.raises(OptionError, match=r"option commit\.log\.replication\.factor: .* cannot be made with 5 replicas"):
+    with pytest.raises(OptionError, match=r"option commit\.log\.replication\.factor: .* cannot be created with 5 replicas"):
         CommitLog(client, replace(settings, replication_factor=5)).ensure(soon())
 
 
 def test_a_name_that_no_topic_can_have_is_an_error(client: ClusterClient) -> None:
-    with pytest.raises(OptionError, match=r"option commit\.log\.topic: 'a b' is no topic's name"):
+    with pytest.raises(OptionError, match=r"option commit\.log\.topic: 'a b' is not a valid topic name"):
         CommitLog(client, CommitLogSettings("a b")).ensure(soon())
 
 
@@ -80,7 +80,7 @@ def test_brokers_without_transactions_are_an_error(
 ) -> None:
     # To this client these brokers are as those of before Kafka 0.11, or a stand-in that lacks it.
     monkeypatch.setattr(transaction_client, "INITIALISING", INIT_PRODUCER_ID.limited_to(90, 90))
-    with pytest.raises(UnsupportedVersionError, match=r"exactly-once needs Kafka 3\.8 or newer: .*INIT_PRODUCER_ID"):
+    with pytest.raises(UnsupportedVersionError, match=r"exactly-once requires Kafka 3\.8 or newer: .*INIT_PRODUCER_ID"):
         CommitLog(client, settings).claim(query(), soon())
 
 
@@ -96,14 +96,14 @@ def test_a_log_that_is_made_while_a_broker_is_down_has_a_replica_there_too(kafka
 
 
 DENIED = [
-    (AclOperation.CREATE, "CreateTopics answered TOPIC_AUTHORIZATION_FAILED; User:ANONYMOUS is not authorized for Create on"),
+    (AclOperation.CREATE, "CreateTopics failed with TOPIC_AUTHORIZATION_FAILED; User:ANONYMOUS is not authorized for Create on"),
     (
         AclOperation.DESCRIBE_CONFIGS,
-        "DescribeConfigs answered TOPIC_AUTHORIZATION_FAILED; .* not authorized for DescribeConfigs on",
+        "DescribeConfigs failed with TOPIC_AUTHORIZATION_FAILED; .* not authorized for DescribeConfigs on",
     ),
     (AclOperation.READ, "Fetch of .*: TOPIC_AUTHORIZATION_FAILED; .* not authorized for Read on"),
     (AclOperation.WRITE, "TOPIC_AUTHORIZATION_FAILED; .* not authorized for Write on"),
-    (AclOperation.DESCRIBE, "Metadata answered TOPIC_AUTHORIZATION_FAILED; .* not authorized for Describe on"),
+    (AclOperation.DESCRIBE, "Metadata failed with TOPIC_AUTHORIZATION_FAILED; .* not authorized for Describe on"),
 ]
 
 

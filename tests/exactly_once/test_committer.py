@@ -143,9 +143,7 @@ def test_when_only_a_part_can_be_committed_the_query_stops_and_says_which_rows_a
         with pytest.raises(CommitStoppedError) as caught:
             any_query.run(0, "a", "b")
         text, lost = str(caught.value), own[1].handle.transactional_id
-        assert text.startswith(
-            f"[COMMIT_STOPPED] batch 0 of {any_query.id}: of the transactions of the batch some are not proved"
-        )
+        assert text.startswith(f"[COMMIT_STOPPED] batch 0 of {any_query.id}: some transactions of the batch are not proved")
         assert f"{lost}, 1 rows in {any_query.topic} 0 (aborted)" in text
         assert f"`spark-kafka-sink transactions resolve --query {any_query.id} --batch 0 {OPTIONS}`" in text
         assert (caught.value.facts["reason"], caught.value.facts["batch"]) == ("UNRESOLVED", 0)
@@ -157,7 +155,7 @@ def test_a_batch_whose_transactions_ended_before_its_commit_is_given_up_and_can_
     own = query.write("a", "b")
     query.abort(own[:1])
     with pytest.raises(
-        BatchAbortedError, match=r"^\[BATCH_ABORTED\] batch 0 of .*: nothing that this run wrote of it is visible"
+        BatchAbortedError, match=r"^\[BATCH_ABORTED\] batch 0 of .*: none of this run's rows is or will become visible"
     ) as caught:
         query.commit(0, own)
     assert caught.value.facts["transactional_ids"] == (own[0].handle.transactional_id,)
@@ -207,7 +205,7 @@ def test_a_log_that_knows_nothing_of_the_query_may_begin_where_it_is_told_to(que
 def test_the_same_checkpoint_under_a_query_to_another_topic_stops_it(query: Query, new_topic: NewTopic) -> None:
     query.run(0, "a")
     other = new_topic()
-    with pytest.raises(CommitStoppedError, match="to other topics: another query has this checkpoint") as caught:
+    with pytest.raises(CommitStoppedError, match="to different topics: another query uses this checkpoint") as caught:
         query.commit(0, query.write("b", topic=other))
     assert caught.value.facts["reason"] == "OTHER_TOPICS"
     assert query.visible(other) == []
@@ -246,7 +244,7 @@ def test_a_commit_log_that_becomes_unusable_ends_nothing_that_may_be_prepared(qu
     with pytest.MonkeyPatch.context() as patch, pytest.raises(OptionError) as caught:
         patch.setattr(CommitLog, "ensure", _unusable)
         committer.commit(MicroBatch(query.id, 0), own)
-    assert "it may be that 1 rows of this run are committed" in caught.value.__notes__[0]
+    assert "1 rows of this run, or some of them, may be committed" in caught.value.__notes__[0]
     assert query.open_ids() == [own[0].handle.transactional_id]
     committer.commit(MicroBatch(query.id, 0), own)
     query.expect("a")
@@ -371,7 +369,7 @@ def test_an_error_after_the_batch_was_prepared_does_not_say_that_nothing_is_comm
     monkeypatch.setattr(TransactionClient, "commit", commit)
     with pytest.raises(BrokerError) as caught:
         query.run(0, "a", "b")
-    assert "it may be that 2 rows of this run are committed" in caught.value.__notes__[0]
+    assert "2 rows of this run, or some of them, may be committed" in caught.value.__notes__[0]
     query.expect("a", "b")
 
 

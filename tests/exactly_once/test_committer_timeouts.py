@@ -75,7 +75,7 @@ def test_where_the_commit_log_cannot_be_read_in_time_nothing_stays_open(broker: 
         said = too_late(query, own)
     assert "2 rows could not be committed within 1 s" in said
     assert "None of this run's rows is visible, and its transactions are aborted." in said
-    assert said.endswith("To go on: start the query again, which writes the batch again")
+    assert said.endswith("To continue: start the query again, which writes the batch again")
     assert query.open_ids() == []
     query.run(0, "a", "b")
     query.expect("a", "b")
@@ -97,7 +97,7 @@ def test_of_a_job_that_was_not_prepared_in_time_it_is_said_that_it_can_be_run_ag
     own = query.write("a")
     query.log().ensure(time.monotonic() + 10)
     with broker.broker.faults.fail(ApiKey.LIST_OFFSETS, NO_LEADER, times=None, topic=query.log_topic):
-        assert too_late(query, own).endswith("To go on: run the job again")
+        assert too_late(query, own).endswith("To continue: run the job again")
 
 
 def test_what_cannot_be_aborted_in_time_either_is_said_to_be_open(broker: EmbeddedKafka, query: Query) -> None:
@@ -121,8 +121,8 @@ def test_where_it_is_not_known_whether_the_batch_is_prepared_nothing_is_aborted(
     own = query.write("a", "b")
     with broker.broker.faults.fail(ApiKey.END_TXN, LOADING, times=None):
         said = too_late(query, own)
-    assert "It is not known whether they are prepared, so some of them may be visible." in said
-    assert said.endswith("To go on: start the query again, and the commit goes on where it was")
+    assert "It is unknown whether they are prepared, so some of them may be visible." in said
+    assert said.endswith("To continue: start the query again: the commit continues where it stopped")
     assert len(query.open_ids()) == 2
     query.commit(0, own)
     query.expect("a", "b")
@@ -145,7 +145,7 @@ def test_where_only_the_last_record_is_missing_all_rows_are_said_to_be_visible(
     own = query.write("a", "b")
     fault_at.begins("complete.before", broker, ApiKey.PRODUCE, ErrorCode.NOT_ENOUGH_REPLICAS, query.log_topic)
     said = too_late(query, own)
-    assert "All rows of the batch are visible, but the commit log does not say yet that it is complete." in said
+    assert "All rows of the batch are visible, but the commit log does not record it as complete yet." in said
     query.expect("a", "b")
     fault_at.faults[0].remove()
     assert query.commit(0, own).rows in (0, 2)
@@ -195,7 +195,7 @@ def test_a_broker_that_does_not_list_transactions_holds_no_commit_up(
     ):
         report = hurried(query, timeout_s=20).commit(MicroBatch(query.id, 0), own)
     assert (report.rows, report.own, report.aborted) == (1, True, 0)
-    assert f"batch 0 of {query.id}: brokers do not list what is open" in caplog.text
+    assert f"batch 0 of {query.id}: brokers did not list open transactions" in caplog.text
     assert f"ListTransactions of broker 1 ({broker.address(1)})" in caplog.text
     assert len(query.open_ids()) == 1
     assert query.run(1, "b").aborted == 1

@@ -22,7 +22,7 @@ from tests.exactly_once.queries import PREFIX, CutError, Query
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 
-MATCH = "its checkpoint {} was that of query {}, which has reached batch 1 .*start=0"
+MATCH = "its checkpoint {} belonged to query {}, which has reached batch 1 .*start=0"
 
 
 def place(query: Query) -> str:
@@ -166,7 +166,9 @@ def test_a_query_whose_prefix_was_changed_is_refused_as_nobody_would_fence_its_o
     ids = TransactionalIds("other-prefix", query.id)
     own = (PreparedTransaction(opened(query.client, query.topic, "b", ids.for_slot("cafe", 0)), 0, 0),)
     transactions = TransactionClient(query.client)
-    with pytest.raises(OptionError, match=f"option transactional.id.prefix: .* with the prefix {PREFIX}; set it as it was"):
+    with pytest.raises(
+        OptionError, match=f"option transactional.id.prefix: .* with the prefix {PREFIX}; set the option to that prefix"
+    ):
         Committer(query.log(), transactions, ids.prefix, 30).commit(MicroBatch(query.id, 1), own)
     assert transactions.open_handles(ids, soon()) == ()
     query.run(1, "c")

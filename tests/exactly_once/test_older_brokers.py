@@ -15,7 +15,7 @@ from tests.kafka.embedded import EmbeddedKafka, mixed_kafka
 pytestmark = pytest.mark.embedded
 
 LOG = "commits"
-NEEDS = r"exactly-once needs Kafka 3\.8 or newer on every broker, and broker {} .*delivery.guarantee=at-least-once"
+NEEDS = r"exactly-once requires Kafka 3\.8 or newer on every broker, but broker {} .*delivery.guarantee=at-least-once"
 
 
 def query(kafka: EmbeddedKafka) -> Query:

@@ -233,7 +233,7 @@ def test_without_an_answer_the_outcome_is_unknown_and_says_why(proxied_kafka: Pr
         (ended,) = transactions.end([handle], True, soon()).values()
 
     assert (unknown.outcome, unknown.code) == (Outcome.UNKNOWN, None)
-    assert "did not answer END_TXN" in unknown.error
+    assert "did not respond to END_TXN" in unknown.error
     assert ended.outcome is Outcome.COMMITTED
 
 

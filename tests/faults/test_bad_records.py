@@ -48,13 +48,13 @@ def at(*timestamps: int) -> RecordColumns:
 @pytest.mark.parametrize(
     ("columns", "text"),
     [
-        (at(5, -1, -2), "row 2 of 3: timestamp is -2, and none can be before 1970"),
+        (at(5, -1, -2), "row 2 of 3: timestamp is -2, must not be negative"),
         (at(-(2**63)), "row 0 of 1: timestamp is -9223372036854775808"),
         (with_headers([], None, [("k", b""), None]), "row 2 of 3: a header is null"),
         (with_headers([("k", None)], [("k", b""), (None, b"")]), "row 1 of 2: a header has a null key"),
         (with_headers([None], [("k", b"")], [(None, b"")]).slice(1, 2), "row 1 of 2: a header has a null key"),
-        (with_header_keys(b"a", NOT_UTF8, b"b"), "row 1 of 3: a header's key is no UTF-8"),
-        (with_header_keys(b"a", b"b", NOT_UTF8).slice(1, 2), "row 1 of 2: a header's key is no UTF-8"),
+        (with_header_keys(b"a", NOT_UTF8, b"b"), "row 1 of 3: a header key is not valid UTF-8"),
+        (with_header_keys(b"a", b"b", NOT_UTF8).slice(1, 2), "row 1 of 2: a header key is not valid UTF-8"),
         (numbers([1], partition=-2), "row 0 of 1: column partition is -2, but there are 1 partitions, 0 to 0"),
         (numbers([1, 2], partition=1), "row 0 of 2: column partition is 1, but there are 1 partitions, 0 to 0"),
     ],
@@ -73,16 +73,16 @@ def test_a_record_that_cannot_be_is_named_and_nothing_of_its_append_is_sent(
     ("topic", "text"),
     [
         (None, "^\\[RECORD\\] topic is null$"),
-        ("", "'' is no topic's name"),
-        (7, "7 is no topic's name"),
-        (b"t", "b't' is no topic's name"),
-        ("a b", "'a b' is no topic's name"),
-        ("t\n", r"'t\\n' is no topic's name"),
-        ("ü", "'ü' is no topic's name"),
-        ("\ud800", r"'\\ud800' is no topic's name"),
-        (["t"], r"\['t'\] is no topic's name"),
+        ("", "'' is not a valid topic name"),
+        (7, "7 is not a valid topic name"),
+        (b"t", "b't' is not a valid topic name"),
+        ("a b", "'a b' is not a valid topic name"),
+        ("t\n", r"'t\\n' is not a valid topic name"),
+        ("ü", "'ü' is not a valid topic name"),
+        ("\ud800", r"'\\ud800' is not a valid topic name"),
+        (["t"], r"\['t'\] is not a valid topic name"),
         ("x" * 250, "1 to 249 of the characters"),
-        ("..", "'..' is no topic's name"),
+        ("..", "'..' is not a valid topic name"),
     ],
 )
 @pytest.mark.parametrize("call", ["append", "partitions_for"])
@@ -112,11 +112,11 @@ TEXT = pa.array(["a", "b"])
             r"value is ChunkedArray, must be an Arrow array: use combine_chunks\(\)",
         ),
         (RecordColumns(2, key=["a", "b"]), "key is list, must be an Arrow array"),
-        (RecordColumns(3, value=TEXT), "value has 2 rows where there are 3 records"),
+        (RecordColumns(3, value=TEXT), "value has 2 rows, but there are 3 records"),
         (RecordColumns(2, timestamp=np.array([1])), "timestamp has 1 rows where there are 2 records"),
         (RecordColumns(2, partition=np.zeros(3, np.int32)), "partition has 3 rows where there are 2 records"),
-        (RecordColumns(2, partition=[0, 0]), "partition must be a numpy array of whole numbers"),  # type: ignore[arg-type]
-        (RecordColumns(1, timestamp=np.array([0.5])), "timestamp must be a numpy array of whole numbers"),
+        (RecordColumns(2, partition=[0, 0]), "partition must be a one-dimensional numpy array of integers"),  # type: ignore[arg-type]
+        (RecordColumns(1, timestamp=np.array([0.5])), "timestamp must be a one-dimensional numpy array of integers"),
         (RecordColumns(2, key=pa.array([1, 2])), "key is int64, must be binary or string: cast it, or set key.serializer"),
         (RecordColumns(2, value=TEXT.dictionary_encode()), "value is dictionary<.*>, must be binary or string: cast it"),
         (RecordColumns(2, headers=TEXT), r"headers is string, must be list<struct<key: string, value: binary>>"),
@@ -142,7 +142,7 @@ def test_what_an_interceptor_makes_of_columns_is_checked_too(cluster: RecordingB
             return replace(columns, num_records=1)
 
     with producer_on(cluster.bootstrap_servers, interceptor_classes=Halving) as producer:
-        with failing_scope(producer) as scope, pytest.raises(SchemaError, match="value has 2 rows where there are 1 records"):
+        with failing_scope(producer) as scope, pytest.raises(SchemaError, match="value has 2 rows, but there are 1 records"):
             scope.append("t", numbers([1, 2]))
         assert producer.metrics()["producer-metrics"]["record-send-total"] == 0
 
@@ -155,7 +155,7 @@ def test_a_row_without_a_timestamp_among_others_is_not_one_before_1970(cluster: 
 def test_a_single_record_whose_header_key_is_no_text_harms_no_other(cluster: RecordingBroker) -> None:
     with producer_on(cluster.bootstrap_servers, linger_ms=100_000) as producer:
         good = producer.send("t", b"1", headers=[("\u00fc", None)])
-        with pytest.raises(RecordError, match=r"topic t: header key '\\ud800' has no UTF-8 form"):
+        with pytest.raises(RecordError, match=r"topic t: header key '\\ud800' cannot be encoded as UTF-8"):
             producer.send("t", b"2", headers=[("\ud800", b"")])
         producer.flush(10)
         assert good.result(10).offset == 0

@@ -109,7 +109,7 @@ def test_silence_for_good_ends_at_delivery_timeout_with_the_last_error(proxied_k
             proxy.black_hole()
             scope.append(topic, numbers(range(1, 4)))
             begun = time.monotonic()
-            wanted = r"delivery\.timeout\.ms.*it may have been stored; last error: .*did not answer PRODUCE within 300 ms"
+            wanted = r"delivery\.timeout\.ms.*may have been stored; last error: .*did not respond to PRODUCE within 300 ms"
             with pytest.raises(DeliveryError, match=wanted):
                 scope.flush(20)
             assert time.monotonic() - begun < 3
@@ -180,7 +180,7 @@ def test_a_broker_that_stands_still_bounds_memory_and_appends_and_then_gets_ever
             kafka3.pause(node)
         before = process.memory_info().rss
         begun = time.monotonic()
-        with pytest.raises(BufferExhaustedError, match=r"buffer\.memory: \d+ bytes did not become free within 1\d\d\d ms"):
+        with pytest.raises(BufferExhaustedError, match=r"buffer\.memory: timed out after 1\d\d\d ms waiting for \d+ bytes"):
             for appended in range(1, 100):
                 scope.append(topic, numbers(range(appended * 100, appended * 100 + 100), width=1000))
         assert 1 <= time.monotonic() - begun < 15

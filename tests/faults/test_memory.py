@@ -54,7 +54,7 @@ def test_memory_that_stays_out_ends_an_append_at_max_block_ms(cluster: Recording
             scope.append("t", numbers([0]))
             scope.append("t", numbers([1]))
             begun = time.monotonic()
-            with pytest.raises(BufferExhaustedError, match=r"buffer.memory: 16384 bytes did not become free within 3\d\d ms"):
+            with pytest.raises(BufferExhaustedError, match=r"buffer.memory: timed out after 3\d\d ms waiting for 16384 bytes"):
                 scope.append("t", numbers([2]))
             assert 0.3 <= time.monotonic() - begun < 5
             held.remove()
@@ -106,7 +106,7 @@ def test_what_expired_in_flight_keeps_its_memory_until_its_request_is_over(clust
             scope.flush(10)
             scope.append("t", numbers([1]))
             scope.append("t", numbers([2], width=size))
-            with pytest.raises(DeliveryError, match=r"sent 1 times, it may have been stored"):
+            with pytest.raises(DeliveryError, match=r"sent 1 times, may have been stored"):
                 scope.flush(10)
         assert buffered_bytes(producer) >= size, "the memory of a batch on the wire was given back"
         outcome: list[BaseException | None] = []

@@ -155,7 +155,7 @@ def test_what_waits_for_a_leader_fails_once_the_topic_may_not_be_seen_any_more(c
             scope.flush(20)
         assert time.monotonic() - begun < 10
         assert isinstance(caught.value.__cause__, AuthorizationError)
-        assert "they may have been stored" in str(caught.value)
+        assert "may have been stored" in str(caught.value)
     assert cluster.values() == [0]
 
 
@@ -222,7 +222,7 @@ def test_another_error_of_the_topic_is_waited_out_until_max_block_ms(cluster: Re
         scope.flush(10)
         cluster.faults.fail(ApiKey.METADATA, code, topic="t", times=None)
         begun = time.monotonic()
-        with pytest.raises(MetadataTimeoutError, match=f"topic t: no metadata within .*: {code.name}[;. ]"):
+        with pytest.raises(MetadataTimeoutError, match=f"topic t: timed out waiting for metadata after .*: {code.name}[;. ]"):
             scope.append("t", numbers([1], partition=2))
         assert 0.39 < time.monotonic() - begun < 5
 
@@ -251,7 +251,8 @@ def test_when_nobody_answers_about_the_partition_the_error_comes_at_max_block_ms
         silence = cluster.faults.unreachable(1, black_hole=True)
         begun = time.monotonic()
         with pytest.raises(
-            MetadataTimeoutError, match=r"topic t: no metadata within \d+ ms; asked broker 1 \(127.*\): no answer yet"
+            MetadataTimeoutError,
+            match=r"topic t: timed out waiting for metadata after \d+ ms; asked broker 1 \(127.*\): no response yet",
         ):
             scope.append("t", numbers([1], partition=2))
         assert 0.29 < time.monotonic() - begun < 5
@@ -325,7 +326,7 @@ def test_an_append_waits_for_metadata_until_max_block_ms_in_all_and_not_as_long_
         cluster.faults.delay(ApiKey.METADATA, 600)
         with pytest.raises(MetadataTimeoutError) as raised:
             scope.append("t", numbers([1], partition=2))
-    waited = re.search(r"no metadata within (\d+) ms", str(raised.value))
+    waited = re.search(r"timed out waiting for metadata after (\d+) ms", str(raised.value))
     assert waited is not None
     assert int(waited[1]) < 900
 

@@ -65,10 +65,10 @@ def test_a_broker_that_does_not_answer_is_told_of_once_whatever_waits_for_it(
         wait_until(lambda: len(lines(told, logging.INFO)) > 0, "its end", 10)
     (warning,) = warnings(told)
     address = cluster.address(1)
-    assert warning.startswith(f"broker 1 ({address}) has not answered for 0 s, and 80 records wait for it; ")
-    assert warning.endswith("requests to it are unanswered")
+    assert warning.startswith(f"broker 1 ({address}) has not responded for 0 s, and 80 records are waiting for it; ")
+    assert warning.endswith("requests to it have no response")
     (over,) = lines(told, logging.INFO)
-    assert over.startswith(f"broker 1 ({address}) answers again, after ")
+    assert over.startswith(f"broker 1 ({address}) responds again, after ")
 
 
 def test_a_broker_that_cannot_be_reached_is_told_of_with_the_reason(
@@ -82,7 +82,9 @@ def test_a_broker_that_cannot_be_reached_is_told_of_with_the_reason(
         scope.append("t", numbers([1, 2]))
         with pytest.raises(DeliveryError):
             scope.flush(10)
-    assert warnings(told)[0].startswith(f"broker 2 ({address}) has not answered for 0 s, and 2 records wait for it; broker 2 ")
+    assert warnings(told)[0].startswith(
+        f"broker 2 ({address}) has not responded for 0 s, and 2 records are waiting for it; broker 2 "
+    )
     assert "refused" in warnings(told)[0]
 
 
@@ -134,7 +136,7 @@ def test_an_append_that_finds_no_broker_is_told_of_while_it_waits(told: pytest.L
         pytest.raises(MetadataTimeoutError),
     ):
         scope.append("t", numbers([1]))
-    assert warnings(told)[0].startswith(f"topic t: an append has waited 0 s; bootstrap server 127.0.0.1:{port}: ")
+    assert warnings(told)[0].startswith(f"topic t: an append has been waiting for 0 s; bootstrap server 127.0.0.1:{port}: ")
     assert "refused" in warnings(told)[0]
 
 
@@ -143,7 +145,9 @@ def test_a_transaction_that_finds_no_coordinator_is_told_of_while_it_waits(told:
     settings = {"transactional_id": "its-own", "max_block_ms": 1500}
     with producer_on(f"127.0.0.1:{port}", **settings) as producer, pytest.raises(TransactionTimeoutError):
         producer.init_transactions()
-    assert warnings(told)[0].startswith("transactional id its-own: a transaction has waited 0 s; the transaction is not ready: ")
+    assert warnings(told)[0].startswith(
+        "transactional id its-own: a transaction has been waiting for 0 s; the transaction is not ready: "
+    )
     assert len(warnings(told)) == 1
 
 
@@ -166,8 +170,8 @@ def test_a_commit_that_nobody_answers_is_told_of_until_it_is_done(
         producer.commit()
         wait_until(lambda: len(lines(told, logging.INFO)) > 0, "its end", 10)
     (warning,) = warnings(told)
-    assert warning.startswith("transactional id its-own: a transaction has waited 0 s; ")
-    assert warning.endswith("EndTxn at broker 1 is not answered yet")
+    assert warning.startswith("transactional id its-own: a transaction has been waiting for 0 s; ")
+    assert warning.endswith("broker 1 has not responded to EndTxn yet")
     assert lines(told, logging.INFO)[0].startswith("transactional id its-own: nothing waits for it any more, after ")
 
 
@@ -180,9 +184,9 @@ def test_an_append_to_a_topic_that_does_not_exist_is_told_of_with_what_to_do(
         pytest.raises(MetadataTimeoutError),
     ):
         scope.append("absent", numbers([1]))
-    assert warnings(told)[0].startswith("topic absent: an append has waited 0 s; ")
+    assert warnings(told)[0].startswith("topic absent: an append has been waiting for 0 s; ")
     assert f"broker 1 ({cluster.address(1)}): UNKNOWN_TOPIC_OR_PARTITION" in warnings(told)[0]
-    assert warnings(told)[0].endswith("; create the topic, or set auto.create.topics.enable on the brokers")
+    assert warnings(told)[0].endswith("; create the topic, or set auto.create.topics.enable=true on the brokers")
 
 
 def test_nothing_is_told_of_a_broker_that_throttles(cluster: RecordingBroker, told: pytest.LogCaptureFixture) -> None:
@@ -208,8 +212,8 @@ def test_a_broker_that_has_answered_is_not_said_to_be_silent_while_a_retry_waits
         told.clear()
         cluster.faults.fail(ApiKey.PRODUCE, ErrorCode.NOT_ENOUGH_REPLICAS)
         assert send(producer, numbers([1])) == 1
-    assert warnings(told)[0].startswith(f"1 records have waited 0 s for broker 1 ({cluster.address(1)}); ")
-    assert not any("has not answered" in warning for warning in warnings(told))
+    assert warnings(told)[0].startswith(f"1 records have been waiting for broker 1 ({cluster.address(1)}) for 0 s; ")
+    assert not any("has not responded" in warning for warning in warnings(told))
 
 
 # Topics that are deleted
@@ -224,8 +228,8 @@ def test_a_topic_that_is_deleted_under_a_task_is_told_of_and_the_error_says_what
         scope.append("t", numbers([1, 2, 3]))
         with pytest.raises(DeliveryError, match=r"UNKNOWN_TOPIC_OR_PARTITION.*create the topic, or set auto\.create\.topics"):
             scope.flush(10)
-    assert warnings(told)[0].startswith("topic t: 3 records have waited 0 s for a leader; broker 1 ")
-    assert "; create the topic, or set auto.create.topics.enable on the brokers" in warnings(told)[0]
+    assert warnings(told)[0].startswith("topic t: 3 records have been waiting for a leader for 0 s; broker 1 ")
+    assert "; create the topic, or set auto.create.topics.enable=true on the brokers" in warnings(told)[0]
 
 
 def test_records_that_may_not_be_retried_fail_with_what_to_do_where_the_topic_is_gone(cluster: RecordingBroker) -> None:
@@ -248,7 +252,7 @@ def test_records_of_partitions_that_a_topic_made_again_does_not_have_fail_and_th
             kept.append("t", numbers([1], 0))
             lost.append("t", numbers([2, 3], 3))
             begun = time.monotonic()
-            wanted = "topic t partition 3: 1 records failed: the topic was deleted, and created again with 1 partition; "
+            wanted = "topic t partition 3: 1 records failed, because the topic was deleted and recreated with 1 partition; "
             with pytest.raises(DeliveryError, match=wanted) as caught:
                 lost.flush(30)
             assert time.monotonic() - begun < 20
@@ -267,7 +271,7 @@ def test_of_two_brokers_both_are_asked_before_anything_fails_for_it() -> None:
             brokers.cluster.delete_topic("t")
             brokers.create_topic("t", 2)
             scope.append("t", numbers([1], 3))
-            with pytest.raises(DeliveryError, match=r"partition 3: .* created again with 2 partitions"):
+            with pytest.raises(DeliveryError, match=r"partition 3: .* recreated with 2 partitions"):
                 scope.flush(30)
 
 
@@ -280,7 +284,7 @@ def test_a_transaction_with_records_for_such_a_partition_can_only_be_aborted() -
         broker.create_topic("t", 1)
         producer.begin()
         future = producer.send("t", b"1", partition=3)
-        with pytest.raises(BrokerError, match="created again with 1 partition; "):
+        with pytest.raises(BrokerError, match="recreated with 1 partition; "):
             future.result(30)
         with pytest.raises(TransactionAbortableError):
             producer.commit()

@@ -37,7 +37,7 @@ def test_one_that_is_too_large_fails_alone_with_four_in_flight_behind_it(
         proxied_kafka.proxy.delay(0.05)  # so that there are five under way when the first of them is refused
         scope.append(topic, RecordColumns(40, value=pa.array(values)))
         wait_until(lambda: scope.report().records == 39, "the others acked", 30)
-        with pytest.raises(DeliveryError, match=r"^\[DELIVERY\] 1 records failed, 39 were acked: .*MESSAGE_TOO_LARGE"):
+        with pytest.raises(DeliveryError, match=r"^\[DELIVERY\] 1 records failed, 39 were acknowledged: .*MESSAGE_TOO_LARGE"):
             scope.flush(10)
         report = scope.report()
     assert report.errors == {"MESSAGE_TOO_LARGE": 1, "OUT_OF_ORDER_SEQUENCE_NUMBER": 4}
@@ -54,7 +54,7 @@ def test_a_compacted_topic_refuses_what_has_no_key_and_says_so(kafka: Kafka, new
     with one_by_one(kafka.bootstrap_servers) as producer, failing_scope(producer) as scope:
         scope.append(topic, columns)
         wait_until(lambda: scope.report().records == 7, "the others acked", 30)
-        with pytest.raises(DeliveryError, match=r"INVALID_RECORD: .*record 0: .*key.*a compacted topic needs a key in each"):
+        with pytest.raises(DeliveryError, match=r"INVALID_RECORD: .*record 0: .*key.*a compacted topic requires a key in each"):
             scope.flush(10)
     assert [record.value for record in read_topic(kafka.direct_servers, topic)] == [b"0", b"1", b"2", b"4", b"5", b"6", b"7"]
 

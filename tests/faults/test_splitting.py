@@ -78,7 +78,7 @@ def test_one_that_is_too_large_alone_fails_alone(cluster: RecordingBroker) -> No
     values = [b"%0*d" % (2000 if number == 13 else 9, number) for number in range(20)]
     with producer_on(cluster.bootstrap_servers) as producer, failing_scope(producer) as scope:
         scope.append("t", RecordColumns(20, value=pa.array(values)))
-        with pytest.raises(DeliveryError, match=r"1 records refused: MESSAGE_TOO_LARGE; one record alone is over"):
+        with pytest.raises(DeliveryError, match=r"the broker rejected 1 records: MESSAGE_TOO_LARGE; a single record exceeds"):
             scope.flush(10)
         wait_until(lambda: cluster.values() == [n for n in range(20) if n != 13], "the others stored")
 
@@ -131,7 +131,7 @@ def test_parts_that_are_never_taken_in_time_expire_and_the_next_go_on(cluster: R
         cluster.faults.fail(ApiKey.PRODUCE, E.NOT_ENOUGH_REPLICAS, times=None, when=is_part)
         with failing_scope(producer) as scope:
             scope.append("t", numbers(range(1, 61), width=WIDTH))
-            with pytest.raises(DeliveryError, match=r"records failed, 0 were acked: .*delivery\.timeout\.ms"):
+            with pytest.raises(DeliveryError, match=r"records failed, 0 were acknowledged: .*delivery\.timeout\.ms"):
                 scope.flush(10)
             wait_until(lambda: producer.unfinished() == 0, "both parts expired")
         with producer.scope() as scope:
@@ -150,7 +150,7 @@ def test_a_close_by_force_leaves_no_part_behind(cluster: RecordingBroker) -> Non
     held.wait()
     with pytest.raises(FlushTimeoutError):
         producer.close(0)
-    with pytest.raises(DeliveryError, match=r"60 records failed, 0 were acked"):
+    with pytest.raises(DeliveryError, match=r"60 records failed, 0 were acknowledged"):
         scope.flush(5)
     assert buffered_bytes(producer) == 0
 

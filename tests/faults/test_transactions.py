@@ -90,7 +90,7 @@ def test_a_zombie_with_the_same_id_is_fenced(broker: EmbeddedBroker, topic: str)
         with under_id(broker.bootstrap_servers, topic) as living:
             living.begin()
             living.send(topic, b"2")
-            with pytest.raises(ProducerFencedError, match="another producer has this transactional id now"):
+            with pytest.raises(ProducerFencedError, match="another producer uses this transactional id now"):
                 zombie.commit()
             with pytest.raises(ProducerFencedError):
                 zombie.begin()
@@ -103,11 +103,15 @@ def test_a_commit_that_timed_out_is_committed_by_the_next_and_never_aborted(brok
         producer.begin()
         producer.send(topic, b"1").result(10)
         with broker.faults.hold(ApiKey.END_TXN) as held:
-            with pytest.raises(TransactionTimeoutError, match=r"commit\(\) has not ended within 100 ms: EndTxn at broker 1"):
+            with pytest.raises(
+                TransactionTimeoutError, match=r"commit\(\) timed out after 100 ms: broker 1 has not responded to EndTxn"
+            ):
                 producer.commit(0.1)
             held.wait()
             for other in (producer.abort, producer.begin):
-                with pytest.raises(UsageError, match=r"commit\(\) has ended before its outcome was known; call that again"):
+                with pytest.raises(
+                    UsageError, match=r"an earlier commit\(\) ended before its outcome was known; repeat that call"
+                ):
                     other()
         producer.commit()
         producer.begin()

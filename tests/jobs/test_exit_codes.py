@@ -55,7 +55,9 @@ def test_wrong_settings_are_told_before_spark_starts(
     code = job.main([str(job_file), "--set", override])  # type: ignore[attr-defined]
 
     assert code == ExitCode.SETTINGS
-    assert f"{problem}\nexit code 2 (SETTINGS)\n" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert f"error: {problem}\n" in err if problem.startswith("[") else problem in err
+    assert err.endswith("exit code 2 (SETTINGS)\n")
 
 
 def test_a_topic_of_serialized_records_is_not_verified(job_file: Path, capsys: pytest.CaptureFixture[str]) -> None:

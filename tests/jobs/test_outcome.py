@@ -39,15 +39,26 @@ def test_each_failure_has_its_exit_code(error: BaseException, code: ExitCode) ->
     assert exit_code_of(error) is code
 
 
+LINK = "\nSee https://spark-kafka-sink.github.io/spark-kafka-sink/troubleshooting.html#"
+
+
 def test_of_two_stack_traces_only_the_sinks_own_line_is_shown_once() -> None:
-    assert explain(RuntimeError(TASK_FAILED)) == "[METADATA_TIMEOUT] topic nowhere: not there after 2 s"
+    expected = f"[METADATA_TIMEOUT] topic nowhere: not there after 2 s{LINK}metadata-timeout"
+    assert explain(RuntimeError(TASK_FAILED)) == expected
 
 
 def test_what_a_task_noted_is_shown_as_well() -> None:
     note = "Kafka has acked 7 rows of Spark partition 0, attempt 0; they stay in their topics."
     error = RuntimeError(f"PythonException: [RECORD] column key: is bad\nThat is row 3 of the task.\n{note}\n\n\tat org.apache")
 
-    assert explain(error) == f"[RECORD] column key: is bad\nThat is row 3 of the task.\n{note}"
+    assert explain(error) == f"[RECORD] column key: is bad\nThat is row 3 of the task.\n{note}{LINK}record"
+
+
+def test_a_topic_that_could_not_be_read_is_shown_as_the_task_said_it() -> None:
+    text = f"Job aborted\nTraceback\njobs.outcome.ReadBackError: {ReadBackError('topic t: gone')}\n\n\tat org.apache"
+
+    assert explain(RuntimeError(text)) == "[READ_BACK] topic t: gone"
+    assert exit_code_of(RuntimeError(text)) is ExitCode.KAFKA
 
 
 def test_of_an_error_of_spark_the_stack_trace_is_left_out() -> None:
@@ -64,7 +75,9 @@ def test_a_failure_ends_in_one_message_and_its_code(capsys: pytest.CaptureFixtur
         raise RuntimeError(TASK_FAILED)
 
     assert ending(job, verbose=False) is ExitCode.KAFKA
-    assert capsys.readouterr().err == "error: [METADATA_TIMEOUT] topic nowhere: not there after 2 s\nexit code 3 (KAFKA)\n"
+    assert capsys.readouterr().err == (
+        f"error: [METADATA_TIMEOUT] topic nowhere: not there after 2 s{LINK}metadata-timeout\nexit code 3 (KAFKA)\n"
+    )
 
 
 def test_verbose_shows_the_stack_trace_as_well(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""A real Kafka that asks its ACLs before it does anything."""
+"""Real Kafka that checks ACLs on each request."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ SETTINGS = {
 
 
 class KafkaWithAcls(KafkaCluster):
-    """One broker, where everything is allowed that is not denied: `deny(ResourceType.TOPIC, name, AclOperation.WRITE)`."""
+    """One broker that allows everything except what a test denies: `deny(ResourceType.TOPIC, name, AclOperation.WRITE)`."""
 
     def __init__(self, overrides: Mapping[str, str] | None = None) -> None:
         """overrides: broker settings, such as {"transaction.max.timeout.ms": "60000"}."""
         super().__init__(1, {**SETTINGS, **(overrides or {})})
 
     def deny(self, kind: ResourceType, name: str, *operations: AclOperation, prefixed: bool = False) -> None:
-        """From now on, until `allow_everything()`. All other operations on the resource stay allowed.
+        """Denies an operation until `allow_everything()`. All other operations on the resource stay allowed.
 
         prefixed: every resource whose name begins with `name`.
         """
@@ -44,7 +44,7 @@ class KafkaWithAcls(KafkaCluster):
 
     @contextmanager
     def denied(self, kind: ResourceType, name: str, *operations: AclOperation, prefixed: bool = False) -> Iterator[None]:
-        """`deny` for the length of a `with`, after which everything is allowed again."""
+        """Denies an operation during a `with`. After it everything is allowed again."""
         self.deny(kind, name, *operations, prefixed=prefixed)
         try:
             yield
@@ -57,7 +57,7 @@ class KafkaWithAcls(KafkaCluster):
 
 
 def add_acls(kafka: Kafka, bindings: Sequence[AclBinding]) -> None:
-    """Creates ACLs; returns when they are in force."""
+    """Creates ACLs, and returns when they are in force."""
     for created in kafka.admin.create_acls(list(bindings), request_timeout=REQUEST_TIMEOUT_S).values():
         created.result()
     names = ", ".join(sorted({each.name for each in bindings}))
@@ -65,7 +65,7 @@ def add_acls(kafka: Kafka, bindings: Sequence[AclBinding]) -> None:
 
 
 def remove_acls(kafka: Kafka) -> None:
-    """Removes every ACL; returns when none is in force."""
+    """Removes all ACLs, and returns when none is in force."""
     if not acls(kafka):
         return
     for deleted in kafka.admin.delete_acls([_everything()], request_timeout=REQUEST_TIMEOUT_S).values():
@@ -74,7 +74,7 @@ def remove_acls(kafka: Kafka) -> None:
 
 
 def acls(kafka: Kafka) -> Collection[AclBinding]:
-    """As the broker's own authorizer has them, which learns of a change a moment after the controller confirmed it."""
+    """Returns the ACLs of the broker's authorizer, which learns of a change just after the controller confirms it."""
     described: Collection[AclBinding] = kafka.admin.describe_acls(_everything(), request_timeout=REQUEST_TIMEOUT_S).result()
     return described
 

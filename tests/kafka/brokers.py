@@ -1,4 +1,4 @@
-"""Brokers of our own, real or embedded, that a test may kill, pause and bring back: one face for both."""
+"""One interface for real and embedded brokers that a test may kill, pause and restart."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.kafka.kafka import Kafka
 
 
 class Brokers(Kafka):
-    """Node ids count from 1. Not thread-safe: the thread that made it kills, pauses and stops."""
+    """Brokers of a test. Node ids start at 1. Not thread-safe: only the thread that created it kills, pauses and stops."""
 
     @property
     @abstractmethod
@@ -17,31 +17,31 @@ class Brokers(Kafka):
 
     @abstractmethod
     def address(self, broker_id: int) -> str:
-        """host:port where the broker itself listens for clients, whatever it advertises."""
+        """Returns the host:port where the broker listens for clients, whatever it advertises."""
 
     @abstractmethod
     def log_dir(self, broker_id: int) -> Path:
-        """Holds one folder `<topic>-<partition>` for each replica the broker has."""
+        """Returns the folder with one subfolder `<topic>-<partition>` per replica of the broker."""
 
     def leader(self, topic: str, partition: int = 0) -> int:
-        """The broker that leads the partition now; -1 when none does."""
+        """Returns the current leader of the partition, or -1 if there is none."""
         return self.metadata(topic).topics[topic].partitions[partition].leader
 
     @abstractmethod
     def kill(self, broker_id: int) -> None:
-        """Its connections break and what it led goes to others. Does nothing to a broker that is not running."""
+        """Kills a broker: its connections break, and others lead its partitions. Does nothing if the broker is not running."""
 
     @abstractmethod
     def restart(self, broker_id: int) -> None:
-        """Starts a killed broker (a running one is killed first) on its old data and address; returns when it serves again."""
+        """Starts a killed broker on its old data and address, and returns when it serves again. A running one is killed first."""
 
     @abstractmethod
     def pause(self, broker_id: int) -> None:
-        """The broker keeps its connections and answers nothing."""
+        """Pauses a broker: it keeps its connections and answers nothing."""
 
     @abstractmethod
     def resume(self, broker_id: int) -> None: ...
 
     @abstractmethod
     def heal(self) -> None:
-        """Resumes and restarts what a test stopped; returns when every replica of every topic is in sync again."""
+        """Resumes and restarts stopped brokers, and returns when every replica of every topic is in sync."""

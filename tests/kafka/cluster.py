@@ -1,4 +1,4 @@
-"""A real Kafka of our own: some nodes on free loopback ports, started for a test and gone without trace after it."""
+"""A real Kafka cluster on free loopback ports, started for tests and removed after them."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ FULL_SPEED = ("-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccu
 
 
 class KafkaCluster(Brokers):
-    """Starts in the constructor, ends in `stop()` or at the end of a `with`; should the process die first, a guardian ends it.
+    """Real Kafka that runs from its constructor to `stop()` or the end of a `with`. If the process dies, a guardian ends it.
 
-    Not thread-safe: the thread that made it kills, pauses and stops.
+    Not thread-safe: only the thread that created it kills, pauses and stops.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class KafkaCluster(Brokers):
         return f"127.0.0.1:{self._brokers[broker_id].client_port}"
 
     def listener(self, name: str) -> str:
-        """Returns where clients reach one of the further listeners: "localhost:port" of each broker."""
+        """Returns the address of an additional listener: "localhost:port" of each broker."""
         return ",".join(f"{LISTENER_HOST}:{ports[name]}" for ports in self._listeners.values())
 
     def _internal(self, broker_id: int) -> str:
@@ -142,7 +142,7 @@ class KafkaCluster(Brokers):
         return self._brokers[broker_id].log_dir
 
     def kill(self, broker_id: int) -> None:
-        """SIGKILL; returns when the process is gone. The others notice when their connections break or its session ends."""
+        """Sends SIGKILL and waits for the process. The others notice when their connections break or its session ends."""
         self._brokers[broker_id].kill()
 
     def restart(self, broker_id: int, *, deadline_s: float = 60.0) -> None:
@@ -159,7 +159,7 @@ class KafkaCluster(Brokers):
         self._brokers[broker_id].start()
 
     def pause(self, broker_id: int) -> None:
-        """SIGSTOP: the broker keeps its connections and answers nothing."""
+        """Sends SIGSTOP: the broker keeps its connections and answers nothing."""
         self._brokers[broker_id].pause()
 
     def resume(self, broker_id: int) -> None:
@@ -174,7 +174,7 @@ class KafkaCluster(Brokers):
         self.wait_for(lambda: self._all_there() and kafka.in_sync(self.metadata()), "all brokers and replicas back", deadline_s)
 
     def stop(self) -> None:
-        """Kills every node and removes all data; may be called again. There is nothing left that a clean shutdown could save."""
+        """Kills every node and removes all data. A second call does nothing."""
         for broker in self._brokers.values():
             broker.kill()
         if self._zookeeper is not None:
@@ -197,6 +197,6 @@ def listens(address: str) -> bool:
 
 
 def data_folder() -> Path:
-    """A new folder, in memory where there is room: with many partitions a disk, not the client, would decide the speed."""
+    """Creates a folder, in memory if there is space. With many partitions a disk would limit the speed, not the client."""
     roomy = TMPFS.is_dir() and os.access(TMPFS, os.W_OK) and shutil.disk_usage(TMPFS).free >= TMPFS_BYTES_WANTED
     return Path(tempfile.mkdtemp(prefix="spark-kafka-sink-", dir=TMPFS if roomy else None))

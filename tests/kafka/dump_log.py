@@ -1,4 +1,4 @@
-"""Reads a partition's log from a broker's folder with a reader that is not ours: the judge of loss, duplicates and order."""
+"""Reads a partition's log from a broker's folder with another project's reader, to judge loss, duplicates and order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 class DumpedRecord(NamedTuple):
-    """`timestamp` in ms. `header_keys` with commas between."""
+    """A record of the log. timestamp: in ms. header_keys: separated by commas."""
 
     offset: int
     timestamp: int
@@ -33,7 +33,7 @@ class DumpedRecord(NamedTuple):
 
 @dataclass(slots=True)
 class DumpedBatch:
-    """A batch's header fields, under Kafka's names. `size` in bytes with the header; `codec` by name."""
+    """Header fields of a batch, under Kafka's names. size: in bytes, with the header. codec: its name."""
 
     base_offset: int
     last_offset: int
@@ -54,14 +54,14 @@ class DumpedBatch:
 
 
 def records_of(batches: list[DumpedBatch]) -> list[DumpedRecord]:
-    """The records of the data batches, in the log's order."""
+    """Returns the records of the data batches, in log order."""
     return [record for batch in batches if not batch.control for record in batch.records]
 
 
 def dump_log(cluster: Brokers, broker_id: int, topic: str, partition: int = 0, *, deadline_s: float = 120.0) -> list[DumpedBatch]:
-    """All batches that this broker's replica holds, control batches too, oldest first. The broker may run or be dead.
+    """Returns all batches of the broker's replica, control batches too, oldest first. The broker may be running or dead.
 
-    Files of embedded brokers are read by kafka-python, so that tests of these need no Java.
+    kafka-python reads the files of embedded brokers, so their tests need no Java.
     """
     folder = cluster.log_dir(broker_id) / f"{topic}-{partition}"
     segments = sorted(folder.glob("*.log"))
@@ -73,7 +73,7 @@ def dump_log(cluster: Brokers, broker_id: int, topic: str, partition: int = 0, *
 
 
 def dump_files(segments: list[Path], *, deadline_s: float = 120.0) -> list[DumpedBatch]:
-    """With Kafka's DumpLogSegments. It prints text: keys and values that are not UTF-8 are an error."""
+    """Reads files with Kafka's DumpLogSegments. It prints text, so keys and values must be UTF-8."""
     files = ",".join(map(str, segments))
     printed = java.run(
         "kafka.tools.DumpLogSegments", "--deep-iteration", "--print-data-log", "--files", files, timeout_s=deadline_s
@@ -99,7 +99,7 @@ _REST_OF_LINE = re.compile(rb".*\n")
 
 
 def parse(printed: bytes) -> Iterator[DumpedBatch]:
-    """What DumpLogSegments printed, as batches. ValueError on a line that it does not know."""
+    """Converts the output of DumpLogSegments to batches. Raises ValueError for an unknown line."""
     position = 0
     batch: DumpedBatch | None = None
     while position < len(printed):
@@ -139,7 +139,7 @@ def _batch(found: re.Match[bytes]) -> DumpedBatch:
 
 
 def _record(found: re.Match[bytes], printed: bytes, control: bool) -> tuple[DumpedRecord, int]:
-    """A record and where the next line begins. Sizes, not separators, end a key and a value: they may hold anything."""
+    """Returns a record and the start of the next line. Keys and values are cut by size, because they may hold separators."""
     offset, timestamp, key_size, value_size, sequence = (int(found[group]) for group in range(1, 6))
     key = value = None
     position = found.end()
@@ -165,7 +165,7 @@ def _sized(label: bytes, size: int, printed: bytes, position: int) -> tuple[byte
 
 
 def read_file(segment: Path) -> Iterator[DumpedBatch]:
-    """Reads a log's file with kafka-python. ValueError where the file does not end with a whole batch."""
+    """Reads a log file with kafka-python. Raises ValueError if the file does not end with a whole batch."""
     records = MemoryRecords(segment.read_bytes())
     while (batch := records.next_batch()) is not None:
         yield _read_batch(batch)

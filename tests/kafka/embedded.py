@@ -1,4 +1,4 @@
-"""Embedded brokers in the place of Kafka's, with the same settings: what a test sees of the two must not differ."""
+"""Embedded brokers in place of Kafka's, with the same settings. A test must not see a difference."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from tests.kafka.guardian import Guardian
 
 
 class EmbeddedKafka(Brokers):
-    """Starts in the constructor, ends in `stop()` or at the end of a `with`; should the process die first, a guardian removes its
-    files."""
+    """Embedded brokers that run from the constructor to `stop()` or the end of a `with`.
+
+    If the process dies, a guardian removes their files."""
 
     def __init__(
         self,
@@ -58,7 +59,7 @@ class EmbeddedKafka(Brokers):
         return self.broker.address(broker_id)
 
     def log_dir(self, broker_id: int) -> Path:
-        """The same for all: a partition's log exists once, whoever leads it."""
+        """Returns the same folder for all brokers: a partition's log exists once, whichever broker leads it."""
         if self._data is None:
             raise FileNotFoundError("these brokers keep everything in memory")
         return self._data.folder
@@ -92,7 +93,7 @@ class EmbeddedKafka(Brokers):
 
 
 class _Data:
-    """A folder, which a guardian removes should this process die first."""
+    """A folder that a guardian removes if this process dies."""
 
     def __init__(self) -> None:
         self.folder = data_folder()
@@ -107,7 +108,7 @@ class _Data:
 
 
 def settings(brokers: int, folder: Path | None) -> BrokerConfig:
-    """Those of `broker.settings`, which real brokers get."""
+    """Returns the settings of real brokers from `broker.settings`."""
     replicas = min(3, brokers)
     return BrokerConfig(
         data_dir=folder,

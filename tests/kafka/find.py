@@ -1,4 +1,4 @@
-"""Which real Kafka the tests use: the one that is named, else one of our own, else the compose file's."""
+"""Choice of the real Kafka for the tests: the named one, otherwise a new cluster, otherwise the compose file's."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ START_DEADLINE_S = 600
 
 
 class ComposeUnavailableError(RuntimeError):
-    """No container engine can start the compose file; says which step failed."""
+    """No container engine can start the compose file. The message has the failed step."""
 
 
 class ComposeKafka(Kafka):
-    """Real Kafka out of docker-compose.yml, for machines that have a container engine but no Maven.
+    """Real Kafka from docker-compose.yml, for machines with a container engine but no Maven.
 
-    It runs in a compose project of its own, which `stop()` removes with its volumes.
+    It runs in its own compose project, which `stop()` removes with its volumes.
     """
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class ComposeKafka(Kafka):
 
 
 def find_kafka() -> Kafka:
-    """A running Kafka to be stopped by the caller; RuntimeError that says what was tried when there is none."""
+    """Returns a running Kafka, which the caller stops. Raises RuntimeError, with all attempts, if there is none."""
     named = os.environ.get("KAFKA_BOOTSTRAP_SERVERS")
     if named:
         return Kafka(named)

@@ -1,7 +1,7 @@
-"""The fixtures that tests ask for a Kafka by: `kafka`, `kafka3`, `new_topic`, `proxy`, `proxied_kafka`.
+"""Fixtures that provide Kafka to tests: `kafka`, `kafka3`, `new_topic`, `proxy`, `proxied_kafka`.
 
-Each test runs on embedded brokers, with the mark `embedded`, and on real ones, with the mark `kafka`; what is seen of the two
-must not differ.
+Each test runs on embedded brokers, with the mark `embedded`, and on real ones, with the mark `kafka`. It must not see a
+difference.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _EMBEDDED = pytest.param("embedded", marks=pytest.mark.embedded)
 _REAL = pytest.param("kafka", marks=pytest.mark.kafka)
 
 only_real_kafka = pytest.mark.parametrize("broker_kind", [_REAL], indirect=True)
-"""Of a test that uses what embedded brokers do not have: a process, Java's log and its tools. It says which."""
+"""Marks a test that needs something embedded brokers lack: a process, Java's log or its tools. The test says which."""
 
 
 @pytest.fixture(params=[_EMBEDDED, _REAL])
 def broker_kind(request: pytest.FixtureRequest) -> BrokerKind:
-    """Which brokers the fixtures below give a test."""
+    """The kind of brokers that the fixtures below provide."""
     kind: BrokerKind = request.param
     return kind
 
@@ -65,7 +65,7 @@ def _real_kafka() -> Iterator[Kafka]:
 
 @pytest.fixture
 def kafka(broker_kind: BrokerKind, request: pytest.FixtureRequest) -> Kafka:
-    """One Kafka for the whole run. Tests share it: they make topics of their own and neither stop nor slow it."""
+    """One Kafka for the whole run. Tests share it, so they create their own topics and neither stop nor slow it."""
     found: Kafka = request.getfixturevalue("_embedded_kafka" if broker_kind == "embedded" else "_real_kafka")
     return found
 
@@ -84,7 +84,7 @@ def _three_real_brokers() -> Iterator[KafkaCluster]:
 
 @pytest.fixture
 def kafka3(broker_kind: BrokerKind, request: pytest.FixtureRequest) -> Iterator[Brokers]:
-    """Three brokers of our own, to be killed and paused at will: what a test left down is brought back after it."""
+    """Three brokers that a test may kill and pause. Afterwards the fixture restarts them."""
     name = "_three_embedded_brokers" if broker_kind == "embedded" else "_three_real_brokers"
     brokers: Brokers = request.getfixturevalue(name)
     yield brokers
@@ -93,14 +93,14 @@ def kafka3(broker_kind: BrokerKind, request: pytest.FixtureRequest) -> Iterator[
 
 @pytest.fixture
 def proxy() -> Iterator[TcpProxy]:
-    """A proxy to nowhere yet: `proxy.forward_to("host:port")`."""
+    """A proxy without a destination; set it with `proxy.forward_to("host:port")`."""
     with TcpProxy() as made:
         yield made
 
 
 @dataclass(frozen=True)
 class ProxiedKafka:
-    """One broker whose clients know it only by its proxy's address."""
+    """One broker that clients know only by its proxy's address."""
 
     cluster: Brokers
     proxy: TcpProxy
@@ -122,7 +122,7 @@ def _real_broker_behind_proxy() -> Iterator[ProxiedKafka]:
 
 @pytest.fixture
 def proxied_kafka(broker_kind: BrokerKind, request: pytest.FixtureRequest) -> Iterator[ProxiedKafka]:
-    """A broker of our own behind a proxy, for faults on the wire; they are undone after the test."""
+    """A broker behind a proxy, for network faults. The fixture undoes them after the test."""
     name = "_embedded_broker_behind_proxy" if broker_kind == "embedded" else "_real_broker_behind_proxy"
     behind: ProxiedKafka = request.getfixturevalue(name)
     yield behind
@@ -131,9 +131,9 @@ def proxied_kafka(broker_kind: BrokerKind, request: pytest.FixtureRequest) -> It
 
 @pytest.fixture
 def new_topic(broker_kind: BrokerKind, request: pytest.FixtureRequest) -> Iterator[NewTopic]:
-    """Makes topics under names nobody else has: `new_topic(8)`, `new_topic(on=kafka3, config={"retention.ms": "-1"})`.
+    """Creates topics with unique names: `new_topic(8)`, `new_topic(on=kafka3, config={"retention.ms": "-1"})`.
 
-    They are made on `kafka` unless `on` says otherwise. Those on `kafka` are deleted after the test.
+    Topics are created on `kafka` unless `on` is set. Those on `kafka` are deleted after the test.
     """
     made: list[tuple[Kafka, str]] = []
 

@@ -1,6 +1,6 @@
-"""Copies the jars that a pom.xml names out of Maven into a cache outside the repository, once per content of that file.
+"""Copies the jars of a pom.xml from Maven to a cache outside the repository, once per content of that file.
 
-`python -m tests.kafka.jars POM...` does it ahead of the tests, whose own messages pytest would hold back; without a
+`python -m tests.kafka.jars POM...` does this before the tests, because pytest would hide the progress messages. Without a
 POM it fetches every version of Kafka that tests run on.
 """
 
@@ -23,16 +23,16 @@ DOWNLOAD_DEADLINE_S = 900
 
 
 class JarsUnavailableError(RuntimeError):
-    """The jars are not in the cache and Maven could not bring them; says what was tried."""
+    """The jars are not in the cache, and Maven could not fetch them. The message has all attempts."""
 
 
 def cache_dir() -> Path:
-    """Where downloads are kept: XDG_CACHE_HOME, else ~/.cache, and there a folder of this project."""
+    """Returns the folder of downloads: this project's folder in XDG_CACHE_HOME, which defaults to ~/.cache."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "spark-kafka-sink"
 
 
 def jars(pom: Path = KAFKA_POM, *, what: str | None = None) -> Path:
-    """The folder that holds every jar `pom` needs.
+    """Returns the folder with every jar that `pom` needs.
 
     what: is said on stderr when they must be downloaded first; None: the pom's <description>.
     """
@@ -87,9 +87,9 @@ def _run_maven(maven: str, pom: Path, target: Path) -> None:
 
 
 def main(poms: list[str]) -> None:
-    """Fetches the jars of `poms`; of every version of Kafka when that is empty.
+    """Fetches the jars of `poms`, or of every version of Kafka if `poms` is empty.
 
-    Jars that cannot be fetched are reported on stderr and left to the tests, which may not need them.
+    It reports jars that it cannot fetch on stderr, and does not fail, because the tests may not need them.
     """
     all_versions = [KAFKA_POM, *sorted(KAFKA_POM.parent.glob("poms/*.xml"))]
     for pom in map(Path, poms) if poms else all_versions:

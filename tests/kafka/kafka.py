@@ -1,4 +1,4 @@
-"""A Kafka that can be reached at some addresses, whoever runs it: its topics, asked for through confluent-kafka."""
+"""A Kafka cluster at given addresses, and its topics, through confluent-kafka."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REQUEST_TIMEOUT_S = 10.0
 
 
 class Kafka:
-    """Somebody's Kafka: it is used, not stopped."""
+    """A Kafka cluster that is used and not stopped."""
 
     def __init__(self, bootstrap_servers: str, direct_servers: str | None = None) -> None:
         """direct_servers: addresses past any proxy, for what is no part of a test: topics, waiting, reading back."""
@@ -30,10 +30,10 @@ class Kafka:
         self.stop()
 
     def stop(self) -> None:
-        """Ends what this object started, which is nothing here."""
+        """Stops what this object started: here, nothing."""
 
     def metadata(self, topic: str | None = None, *, timeout_s: float = REQUEST_TIMEOUT_S) -> ClusterMetadata:
-        """What the cluster says of itself now; raises KafkaException when no broker answers in time."""
+        """Returns the cluster's current metadata. Raises KafkaException if no broker answers in time."""
         if topic is None:
             return self.admin.list_topics(timeout=timeout_s)
         return self.admin.list_topics(topic, timeout=timeout_s)
@@ -61,7 +61,7 @@ class Kafka:
         self.admin.delete_topics([name], request_timeout=REQUEST_TIMEOUT_S)[name].result(timeout=deadline_s)
 
     def wait_for(self, reached: Callable[[], bool], what: str, deadline_s: float) -> None:
-        """Asks until `reached()`; a broker that does not answer is asked again. TimeoutError names `what` at the deadline."""
+        """Polls until `reached()` is true, also if brokers do not answer. Raises TimeoutError, with `what`, at the deadline."""
         deadline = time.monotonic() + deadline_s
         cause: KafkaException | None = None
         while True:
@@ -75,7 +75,7 @@ class Kafka:
             time.sleep(0.05)
 
     def explain(self, message: str) -> str:
-        """`message` with what is known of why; subclasses that have the brokers' logs add their tails."""
+        """Returns `message` with more details: subclasses that have the brokers' logs add the last lines."""
         return message
 
 
@@ -84,6 +84,6 @@ def has_leaders(topic: TopicMetadata, partitions: int) -> bool:
 
 
 def in_sync(metadata: ClusterMetadata) -> bool:
-    """Whether every replica of every partition has caught up with a leader that there is."""
+    """Returns whether every partition has a leader and all replicas have caught up with it."""
     every = [partition for topic in metadata.topics.values() for partition in topic.partitions.values()]
     return all(p.leader >= 0 and len(p.isrs) == len(p.replicas) for p in every)

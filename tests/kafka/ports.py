@@ -1,4 +1,4 @@
-"""Free ports of the loopback address."""
+"""Finds free ports of the loopback address."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LOWEST, HIGHEST = 20_000, 32_000
 
 
 def free_ports(count: int) -> list[int]:
-    """`count` different ports that nothing listens on now. They are not reserved: start what listens there soon."""
+    """Returns `count` different unused ports. They are not reserved, so use them soon."""
     held: list[socket.socket] = []
     try:
         for port in random.SystemRandom().sample(range(LOWEST, HIGHEST), HIGHEST - LOWEST):

@@ -24,7 +24,7 @@ RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER with no time to linger: RS
 
 @dataclass(slots=True)
 class _Fault:
-    """What befalls the bytes that go one way, on every connection. Owned by the proxy's loop."""
+    """Faults for the bytes of one direction, on every connection. The proxy's loop owns it."""
 
     flowing: asyncio.Event = field(default_factory=asyncio.Event)
     delay_s: float = 0.0
@@ -61,7 +61,7 @@ def _close(writer: asyncio.StreamWriter, *, reset: bool) -> None:
 
 
 class TcpProxy:
-    """Listens on `address` and forwards to `forward_to`'s address. Every fault applies to open and to new connections.
+    """TCP proxy that listens on `address` and forwards to the address of `forward_to`. Faults apply to open and new connections.
 
     One thread runs an event loop that owns the sockets and the faults; the methods below may be called from any thread and
     return when the fault is in force. `close()` ends the thread.
@@ -96,7 +96,7 @@ class TcpProxy:
         return len(self._connections)
 
     def forward_to(self, upstream: str) -> None:
-        """Where connections from now on go, as "host:port"; open ones stay where they are."""
+        """Sets the destination "host:port" of new connections. Open ones keep theirs."""
         self._upstream = upstream
 
     def cut(self) -> None:
@@ -104,38 +104,38 @@ class TcpProxy:
         self._call(self._cut())
 
     def cut_after(self, count: int, way: Way) -> None:
-        """Resets, once, the connection with byte `count` + 1 from now on this way. (0, "to_client"): an answer is lost."""
+        """Resets, once, the connection of byte `count` + 1 from now in this direction. (0, "to_client"): an answer is lost."""
         self._call(self._set(way, cut_after=count))
 
     def pause(self, way: Way | None = None) -> None:
-        """Holds what comes (both ways when `way` is None) until `resume()`; nothing is lost."""
+        """Holds bytes until `resume()`, in both directions if `way` is None. Nothing is lost."""
         self._call(self._flow(way, False))
 
     def resume(self, way: Way | None = None) -> None:
         self._call(self._flow(way, True))
 
     def delay(self, seconds: float, way: Way | None = None) -> None:
-        """Each byte arrives this much later; as on a long line, many may be under way at once."""
+        """Delays each byte by this much. As on a long line, many bytes may be in flight."""
         self._call(self._set(way, delay_s=seconds))
 
     def rate_limit(self, bytes_per_s: float | None, way: Way | None = None) -> None:
-        """At most this much per connection; None: no limit."""
+        """Limits the rate per connection. None: no limit."""
         self._call(self._set(way, bytes_per_s=bytes_per_s))
 
     def black_hole(self, way: Way | None = None) -> None:
-        """Takes bytes and connections and lets nothing out; what was swallowed never comes."""
+        """Accepts bytes and connections and forwards nothing. Swallowed bytes never arrive."""
         self._call(self._set(way, swallow=True))
 
     def refuse(self) -> None:
-        """New connections are refused, open ones stay: with `cut()` after it, a dead host."""
+        """Refuses new connections and keeps open ones. Call `cut()` after it to simulate a dead host."""
         self._call(self._refuse())
 
     def heal(self) -> None:
-        """Undoes every fault; connections that were cut stay so."""
+        """Undoes every fault. Connections that were cut stay closed."""
         self._call(self._heal())
 
     def close(self) -> None:
-        """Ends all connections and the thread; raises what went wrong in the proxy itself, if anything did."""
+        """Ends all connections and the thread. Raises an error of the proxy itself, if there was one."""
         if self._loop.is_closed():
             return
         self._call(self._end())

@@ -1,4 +1,4 @@
-"""Reads a topic back with confluent-kafka: what is in Kafka, as another implementation sees it."""
+"""Reads a topic back with confluent-kafka, an independent implementation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LEADER_NOT_YET = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVA
 
 
 class Witnessed(NamedTuple):
-    """A record as it was read. `timestamp`: CreateTime in ms, None when the topic or the record has none."""
+    """A record as it was read. timestamp: CreateTime in ms; None if the topic or the record has none."""
 
     partition: int
     offset: int
@@ -33,9 +33,9 @@ def read_topic(
     isolation_level: str = "read_uncommitted",
     deadline_s: float = 60.0,
 ) -> list[Witnessed]:
-    """Every record from the log's start to the high watermark at the time of the call, each partition's in order of offset.
+    """Returns every record from the log's start to the current high watermark, in order of offset within each partition.
 
-    Partitions come one after another. With "read_committed" reading ends at the last stable offset. TimeoutError at the deadline.
+    Partitions follow one another. With "read_committed" it ends at the last stable offset. TimeoutError at the deadline.
     """
     deadline = time.monotonic() + deadline_s
     with _consumer(bootstrap_servers, isolation_level) as consumer:
@@ -93,7 +93,7 @@ def _high_watermark(consumer: Consumer, topic: str, partition: int, deadline: fl
 
 
 def _messages(consumer: Consumer, topic: str, ends: dict[int, int], deadline: float) -> Iterator[Message]:
-    """Messages of all partitions until each has come to its end, which the consumer tells: the last offset may be a marker's."""
+    """Yields messages until the consumer reports the end of each partition, because the last offset may be a marker's."""
     unfinished = {partition for partition, end in ends.items() if end > 0}
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in unfinished])
     while unfinished:

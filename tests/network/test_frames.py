@@ -98,12 +98,12 @@ def test_frames_read_earlier_are_not_written_over_by_later_ones() -> None:
         (struct.pack(">i", 0), "a frame of 0 bytes"),
         (struct.pack(">i", -1), "a frame of -1 bytes"),
         (struct.pack(">i", -(2**31)), "a frame of -2,147,483,648 bytes"),
-        (struct.pack(">i", LIMIT + 1), "a frame of 104,857,601 bytes where 1 to 104,857,600 are possible"),
+        (struct.pack(">i", LIMIT + 1), "a frame of 104,857,601 bytes, but the size must be 1 to 104,857,600"),
         (struct.pack(">i", 2**31 - 1), "a frame of 2,147,483,647 bytes"),
-        (b"HTTP/1.1 400 Bad Request\r\n", "an HTTP server answers there"),
-        (b"\x15\x03\x03\x00\x02\x02\x28", "a TLS listener answers there with an alert"),
+        (b"HTTP/1.1 400 Bad Request\r\n", "an HTTP server listens there"),
+        (b"\x15\x03\x03\x00\x02\x02\x28", "a TLS listener answered with an alert"),
         (b"\x16\x03\x01\x02\x00\x01", "the other end speaks TLS"),
-        (b"SSH-2.0-OpenSSH_9.6\r\n", "an SSH server answers there"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "an SSH server listens there"),
         (b"GET / HTTP/1.1\r\n", "the other end speaks HTTP"),
     ],
 )
@@ -129,7 +129,7 @@ def test_a_tls_alert_for_a_first_answer_proves_that_a_broker_speaks_tls() -> Non
     with pytest.raises(AuthenticationError) as refused:
         FrameReader(LIMIT, "broker:9093", of_broker=True).read(Stream(ALERT).recv_into)
 
-    assert refused.value.message.startswith("broker broker:9093 speaks TLS, and this connection is not encrypted")
+    assert refused.value.message.startswith("broker broker:9093 speaks TLS, but this connection is not encrypted")
     assert "Set security.protocol=SSL or SASL_SSL" in refused.value.message
     assert refused.value.facts == {"broker": "broker:9093"}
 

@@ -142,7 +142,7 @@ def test_http_is_told_the_login_as_basic(far: FarEnd) -> None:
 @pytest.mark.parametrize("host", ["a b", "a\r\nX: y", "", "a" * 256, "a/b", "a@b", "b:1", "10.0.0.1%\r\nX: y"])
 @pytest.mark.parametrize("scheme", ["socks5h", "http"])
 def test_a_host_that_is_no_name_is_not_told_to_the_proxy(far: FarEnd, scheme: str, host: str) -> None:
-    with pytest.raises(OSError, match="is not a host name"):
+    with pytest.raises(OSError, match="is not a valid host name"):
         far.channel(scheme, host)
     assert far.socket.recv(1) == b""  # and the connection is closed
 
@@ -150,7 +150,7 @@ def test_a_host_that_is_no_name_is_not_told_to_the_proxy(far: FarEnd, scheme: st
 @pytest.mark.parametrize("port", [-1, 65_536])
 @pytest.mark.parametrize("scheme", ["socks5", "socks5h", "http"])
 def test_a_port_that_is_none_is_not_told_to_the_proxy(far: FarEnd, scheme: str, port: int) -> None:
-    with pytest.raises(OSError, match="is no port"):
+    with pytest.raises(OSError, match="is not a valid port"):
         far.channel(scheme, "127.0.0.1", port)
 
 
@@ -278,7 +278,7 @@ def test_a_login_that_socks_refuses_is_an_error_at_once(far: FarEnd, answer: byt
     ("answer", "text", "for_good"),
     [
         ("407 No\r\nProxy-Authenticate: Basic realm=x", "HTTP status 407 No. Write proxy.url as http://user:password@host", True),
-        ("407 No\r\nProxy-Authenticate: Negotiate\r\nproxy-authenticate:NTLM", "It asks for Negotiate or NTLM, and only", True),
+        ("407 No\r\nProxy-Authenticate: Negotiate\r\nproxy-authenticate:NTLM", "It requires Negotiate or NTLM, but only", True),
         ("403 Forbidden", "answered HTTP status 403 Forbidden", True),
         ("405 ", "answered HTTP status 405", True),
         ("301 Moved", "answered HTTP status 301 Moved", True),
@@ -364,5 +364,5 @@ def test_a_proxy_that_is_not_there_is_named(ends: Ends) -> None:
     ends.listener.close()
     proxy = Proxy("http", *address.sockaddr)
     ends.selector.register(1, proxied(PlainChannel.connect(address), proxy, *BROKER))
-    expected = f"could not connect to b1.example:9092 through the proxy {proxy}: the proxy cannot be reached: Connection refused"
+    expected = f"could not connect to b1.example:9092 through the proxy {proxy}: could not reach the proxy: Connection refused"
     assert ends.lost().message == expected

@@ -45,7 +45,7 @@ def test_a_frame_larger_than_the_sockets_buffers_goes_out_as_the_far_end_reads(e
     ends.selector.send(1, [message])
     assert ends.poll().sent == []
     assert not ends.selector.can_send(1)
-    with pytest.raises(UsageError, match="has a frame on its way"):
+    with pytest.raises(UsageError, match="is still sending a frame"):
         ends.selector.send(1, [b"another"])
     got = bytearray()
     sent = False
@@ -125,7 +125,7 @@ def test_a_connection_can_have_a_smaller_limit_than_the_others(ends: Ends) -> No
     far.sendall(framed(b"four"))
     other.sendall(framed(b"four"))
     result = ends.until(lambda result: bool(result.disconnected))
-    assert "1 to 3 are possible" in result.disconnected[0].error.message
+    assert "the size must be 1 to 3" in result.disconnected[0].error.message
     assert ends.selector.can_send(2)
 
 

@@ -89,7 +89,7 @@ def test_a_connection_closed_by_its_owner_is_not_told(ends: Ends) -> None:
 def test_an_id_is_free_again_once_its_connection_is_closed(ends: Ends) -> None:
     first = ends.connected(1)
     another = PlainChannel.connect(Address(socket.AF_INET, ends.listener.getsockname()))
-    with pytest.raises(UsageError, match="connection 1 is there already"):
+    with pytest.raises(UsageError, match="connection 1 already exists"):
         ends.selector.register(1, another)
     another.close()
     ends.listener.accept()[0].close()

@@ -131,7 +131,7 @@ def test_a_plain_client_at_a_tls_listener_is_told_so(ends: Ends, certificates: C
 
     ends.until(both_lost)
     assert [type(error) for error in errors.values()] == [AuthenticationError] * 2
-    assert "speaks TLS, and this connection is not encrypted" in errors[1].message
+    assert "speaks TLS, but this connection is not encrypted" in errors[1].message
     assert "Set security.protocol=SSL or SASL_SSL" in errors[1].message
     assert errors[2].message.startswith("client client:1: it does not speak TLS")
 

@@ -206,13 +206,13 @@ def test_the_handshake_says_what_it_waits_for(setting: Setting) -> None:
 def test_an_expired_certificate(setting: Setting) -> None:
     setting.serve(setting.certificates.expired)
     message = setting.refusal()
-    assert "has expired; its own expires on " in message
+    assert "has expired; its own certificate expires on " in message
     assert "Renew it on the broker" in message
 
 
 def test_a_certificate_that_is_not_valid_yet(setting: Setting) -> None:
     setting.serve(setting.certificates.not_yet_valid)
-    assert "is not valid yet; its own is valid from " in setting.refusal()
+    assert "is not valid yet; its own certificate is valid from " in setting.refusal()
 
 
 @BOTH
@@ -221,7 +221,7 @@ def test_a_certificate_of_an_unknown_authority(setting: Setting, version: ssl.TL
     setting.only(version)
     message = setting.refusal()
     assert "issued by an authority that is not trusted, 'Other Authority'" in message
-    assert "Name the authority's certificate in ssl.truststore.location" in message
+    assert "Add the authority's certificate to ssl.truststore.location" in message
 
 
 def test_a_certificate_that_signs_itself(setting: Setting) -> None:
@@ -271,7 +271,10 @@ def test_a_client_certificate_of_an_unknown_authority(setting: Setting, version:
     setting.only(version)
     setting.show(setting.certificates.other_client)
     message = setting.refusal()
-    assert "it refused the client's certificate: it does not trust the authority that issued it (TLS alert unknown_ca)" in message
+    assert (
+        "it refused the client's certificate: it does not trust the authority that issued the certificate (TLS alert unknown_ca)"
+        in message
+    )
 
 
 def test_a_refusal_after_the_handshake_is_told_also_when_the_channel_writes_first(setting: Setting) -> None:

@@ -35,8 +35,8 @@ def cluster(nowhere: int) -> Iterator[RecordingBroker]:
 
 def explanation(cluster: RecordingBroker, nowhere: int) -> str:
     return (
-        f"bootstrap server {cluster.address(1)} answered, and advertises 127.0.0.1:{nowhere} for broker 1: if that address cannot"
-        " be reached from here, correct advertised.listeners on the broker"
+        f"bootstrap server {cluster.address(1)} responded, and advertises 127.0.0.1:{nowhere} for broker 1: if this machine"
+        " cannot reach that address, correct advertised.listeners on the broker"
     )
 
 

@@ -35,7 +35,7 @@ def test_records_of_a_producer_that_was_not_closed_are_sent_and_told_of(
     topic = new_topic(1)
     program = ended(kafka, topic, end)
     assert program.returncode == code
-    assert "the program ends with 3 records not acked, in a producer that was not closed" in program.stderr
+    assert "the program exits with 3 unacknowledged records in a producer that was not closed" in program.stderr
     assert [record.value for record in read_topic(kafka.bootstrap_servers, topic)] == [b"0", b"1", b"2"]
 
 

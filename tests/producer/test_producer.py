@@ -294,7 +294,7 @@ def test_a_forked_child_is_told_to_make_its_own(kafka: Kafka, new_topic: NewTopi
         child.start()
         child.join(20)
         assert child.exitcode == 0
-        assert "a forked child must make its own" in result.get()
+        assert "a forked child must create its own producer" in result.get()
         send(producer, new_topic(1), numbered(1))
 
 

@@ -70,7 +70,7 @@ def test_an_append_that_waits_for_metadata_fails_with_the_brokers_words(cluster:
                     scope.append("t", numbers([1]))
                 assert attempt <= rejected.hits <= attempt + 1, "one for each append, and one at the start"
         text = str(raised.value)
-        assert text.startswith("[AUTHENTICATION] topic t: no broker can be asked for its metadata: bootstrap server")
+        assert text.startswith("[AUTHENTICATION] topic t: no broker can be asked for metadata: bootstrap server")
         assert "the SASL login with PLAIN as user 'alice' failed: Account locked." in text
         assert raised.value.facts["broker"] == cluster.address(1)
         assert PASSWORD not in text

@@ -126,22 +126,22 @@ def test_noise_behind_any_beginning_is_a_whole_message_or_refused(golden: Golden
 @pytest.mark.parametrize(
     ("data", "complaint"),
     [
-        ("", "request of 0 bytes cannot be read: it is shorter than a header"),
-        ("0000000900000001", "client_id: the data ends here"),
-        ("00000009000000010003", "client_id: 3 bytes for a string where 0 are left"),
-        ("0000000900000001fffe00", "client_id: a length of -2"),
-        ("0000000900000001ffff0000ffff0000000000", "topic_data: null where an array must be"),
+        ("", "request of 0 bytes cannot be decoded: it is shorter than a header"),
+        ("0000000900000001", "client_id: unexpected end of data"),
+        ("00000009000000010003", "client_id: 3 bytes for a string, but only 0 are left"),
+        ("0000000900000001fffe00", "client_id: -2 is not a valid length"),
+        ("0000000900000001ffff0000ffff0000000000", "topic_data: null is not a valid array"),
         (
             "0000000900000001ffff0000ffff00000000ffffffff070161",
-            "topic_data: 6,442,450,938 bytes for an array of 2,147,483,646 where 2 are left",
+            "topic_data: 6,442,450,938 bytes for an array of 2,147,483,646, but only 2 are left",
         ),
         (
             "0000000900000001ffff0000ffff000000000202740200000000640000",
-            "topic_data.partition_data.records: 99 bytes for records where 2 are left",
+            "topic_data.partition_data.records: 99 bytes for records, but only 2 are left",
         ),
         ("0000000900000001ffff0000ffff000000000200", "topic_data"),
-        ("0000000900000001ffff0000ffff000000000202ff010000", "topic_data.name: not UTF-8"),
-        ("0000000900000001ffff0000ffff000000000200010000", "topic_data.name: null where a string must be"),
+        ("0000000900000001ffff0000ffff000000000202ff010000", "topic_data.name: not valid UTF-8"),
+        ("0000000900000001ffff0000ffff000000000200010000", "topic_data.name: null is not a valid string"),
     ],
 )
 def test_the_complaint_names_the_field_and_what_is_wrong(data: str, complaint: str) -> None:

@@ -113,7 +113,7 @@ class TestVersions:
 
     @pytest.mark.parametrize("version", [-1, 2, 14, 32767])
     def test_that_are_not_spoken_are_refused_on_our_side(self, version: int) -> None:
-        with pytest.raises(UnsupportedVersionError, match=f"PRODUCE v{version} is not spoken here; v3 to v13 are"):
+        with pytest.raises(UnsupportedVersionError, match=f"PRODUCE v{version} is not supported; v3 to v13 are"):
             encode_request(PRODUCE, version, 1, "c", ProduceRequest())
 
     @pytest.mark.parametrize(("key", "version", "name"), [(0, 2, "PRODUCE v2"), (18, 5, "API_VERSIONS v5"), (1, 4, "API 1 v4")])
@@ -131,7 +131,7 @@ class TestServedApis:
         data = b"".join(encode_request(HEARTBEAT, 4, 7, "c", HeartbeatRequest("g", 1, "m")))
 
         assert decode_request(data, {HEARTBEAT.key: HEARTBEAT})[1] == HeartbeatRequest("g", 1, "m")
-        with pytest.raises(UnsupportedVersionError, match="API 12 v4 is not spoken here"):
+        with pytest.raises(UnsupportedVersionError, match="API 12 v4 is not supported"):
             decode_request(data)
 
     def test_a_limited_api_has_none_but_its_versions(self) -> None:
@@ -140,7 +140,7 @@ class TestServedApis:
 
         assert spoken == [2, 3]
         data = b"".join(encode_request(HEARTBEAT, 4, 7, "c", HeartbeatRequest("g", 1, "m")))
-        with pytest.raises(UnsupportedVersionError, match="HEARTBEAT v4 is not spoken here") as raised:
+        with pytest.raises(UnsupportedVersionError, match="HEARTBEAT v4 is not supported") as raised:
             decode_request(data, {limited.key: limited})
         assert raised.value.facts == {"api_key": 12, "version": 4, "correlation_id": 7}
 
@@ -163,10 +163,10 @@ class TestBytes:
 
     def test_are_not_null_where_a_value_must_be(self) -> None:
         nothing: Any = SaslAuthenticateRequest(None)  # type: ignore[arg-type]
-        with pytest.raises(UsageError, match="auth_bytes: None where bytes must be"):
+        with pytest.raises(UsageError, match="auth_bytes: None is not valid for bytes"):
             encode_request(SASL_AUTHENTICATE, 2, 1, "c", nothing)
         data = b"".join(encode_request(SASL_AUTHENTICATE, 1, 1, "c", SaslAuthenticateRequest(b"")))
-        with pytest.raises(ProtocolError, match="auth_bytes: null where bytes must be"):
+        with pytest.raises(ProtocolError, match="auth_bytes: null is not valid for bytes"):
             decode_request(data[:-4] + b"\xff\xff\xff\xff", ALL_APIS)
 
 
@@ -176,27 +176,27 @@ class TestUnwritable:
         [
             (ProduceRequest(acks=1 << 15), "acks: "),
             (ProduceRequest(timeout_ms=1 << 31), "timeout_ms: "),
-            (ProduceRequest(transactional_id="\ud800"), "transactional_id: not to be written as UTF-8"),
+            (ProduceRequest(transactional_id="\ud800"), "transactional_id: cannot be encoded as UTF-8"),
         ],
         ids=["int16", "int32", "surrogate"],
     )
     def test_a_value_that_does_not_fit_is_named_with_its_field(self, request_: ProduceRequest, complaint: str) -> None:
-        with pytest.raises(UsageError, match=f"PRODUCE v9 request cannot be written: {complaint}"):
+        with pytest.raises(UsageError, match=f"PRODUCE v9 request cannot be encoded: {complaint}"):
             encode_request(PRODUCE, 9, 1, "c", request_)
 
     def test_none_where_a_value_must_be_is_named_with_its_path(self) -> None:
-        with pytest.raises(UsageError, match=r"topics\.name: None where a string must be"):
+        with pytest.raises(UsageError, match=r"topics\.name: None is not a valid string"):
             encode_request(METADATA, 9, 1, "c", MetadataRequest((MetadataRequestTopic(name=None),)))
 
     def test_a_string_over_the_limit_of_an_int16_length_is_named(self) -> None:
         too_long = ProduceRequest(transactional_id="x" * 32_768)
 
-        with pytest.raises(UsageError, match="transactional_id: a length of 32,768 is over the limit of 32,767"):
+        with pytest.raises(UsageError, match="transactional_id: the length 32,768 exceeds the limit of 32,767"):
             encode_request(PRODUCE, 8, 1, "c", too_long)
         assert decode_request(b"".join(encode_request(PRODUCE, 9, 1, "c", too_long)))[1] == too_long
 
     def test_the_client_id_has_that_limit_in_flexible_versions_too(self) -> None:
-        with pytest.raises(UsageError, match=r"client_id: a length of 40,000 is over the limit"):
+        with pytest.raises(UsageError, match=r"client_id: the length 40,000 exceeds the limit"):
             encode_request(PRODUCE, 9, 1, "x" * 40_000, ProduceRequest())
 
 
@@ -231,6 +231,6 @@ def test_what_cannot_be_read_is_named_with_its_path() -> None:
     # Behind the error message stand three counts of tagged fields and the throttle time.
     data[-1 - 7] = 0x20
 
-    complaint = r"48 bytes.*: responses\.partition_responses\.error_message: 31 bytes for a string where 7 are left"
+    complaint = r"48 bytes.*: responses\.partition_responses\.error_message: 31 bytes for a string, but only 7 are left"
     with pytest.raises(ProtocolError, match=complaint):
         decode_response(PRODUCE, 9, data)

@@ -50,7 +50,7 @@ def test_a_record_cut_anywhere_is_refused(golden: GoldenRecord) -> None:
 
 @pytest.mark.parametrize("golden", golden_records(), ids=str)
 def test_bytes_behind_a_record_are_refused(golden: GoldenRecord) -> None:
-    with pytest.raises(ProtocolError, match=rf"it ends at {len(golden.data)}"):
+    with pytest.raises(ProtocolError, match=rf"it ends at byte {len(golden.data)}"):
         golden.record.decode(golden.data + b"\0")
 
 
@@ -77,11 +77,11 @@ class TestGroupKeys:
 
     @pytest.mark.parametrize("key_type", [3, 5, 32_767, -1])
     def test_of_newer_group_protocols_are_refused(self, key_type: int) -> None:
-        with pytest.raises(UnsupportedVersionError, match=f"a key of type {key_type} is not spoken here"):
+        with pytest.raises(UnsupportedVersionError, match=f"a key of type {key_type} is not supported"):
             decode_group_key(key_type.to_bytes(2, "big", signed=True) + b"what follows is not read")
 
     def test_are_not_read_as_another_record(self) -> None:
-        with pytest.raises(UnsupportedVersionError, match="the key has type 2, not 1"):
+        with pytest.raises(UnsupportedVersionError, match="the key has type 2 instead of 1"):
             OFFSET_COMMIT_KEY.decode(GROUP_METADATA_KEY.encode(GroupMetadataKey("g")))
 
 
@@ -92,9 +92,9 @@ class TestValues:
 
     @pytest.mark.parametrize("version", [-1, 2])
     def test_of_an_unknown_version_are_refused(self, version: int) -> None:
-        with pytest.raises(UnsupportedVersionError, match=f"TransactionLogValue v{version} is not spoken here"):
+        with pytest.raises(UnsupportedVersionError, match=f"TransactionLogValue v{version} is not supported"):
             TRANSACTION_LOG_VALUE.decode(version.to_bytes(2, "big", signed=True) + bytes(40))
 
     def test_that_do_not_fit_are_named_with_their_field(self) -> None:
-        with pytest.raises(UsageError, match="OffsetCommitValue v4 cannot be written: offset: "):
+        with pytest.raises(UsageError, match="OffsetCommitValue v4 cannot be encoded: offset: "):
             OFFSET_COMMIT_VALUE.encode(OffsetCommitValue(1 << 63))

@@ -158,7 +158,9 @@ def test_codecs_have_kafkas_names_and_numbers() -> None:
         "lz4": 3,
         "zstd": 4,
     }
-    with pytest.raises(OptionError, match=r"compression\.type: 'brotli' is not one of none, gzip, snappy, lz4, zstd"):
+    with pytest.raises(
+        OptionError, match=r"compression\.type: 'brotli' is not supported; it must be one of none, gzip, snappy, lz4, zstd"
+    ):
         codec_of("brotli")
 
 

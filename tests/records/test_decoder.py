@@ -87,14 +87,14 @@ def test_no_bytes_are_no_batches() -> None:
 def test_a_batch_cut_off_by_the_end_is_left_out_where_that_may_be(missing: int) -> None:
     data = bytes(whole() + whole()[:-missing])
     assert [batch.records() for batch in decode_batches(data, cut_off=True)] == [RECORDS]
-    with pytest.raises(ProtocolError, match=f"a batch at byte {len(whole())} is .* bytes long where"):
+    with pytest.raises(ProtocolError, match=f"a batch at byte {len(whole())} is .* bytes long, but only"):
         list(decode_batches(data))
 
 
 def test_a_header_cut_off_by_the_end_is_left_out_where_that_may_be() -> None:
     data = bytes(whole() + whole()[:30])
     assert len(list(decode_batches(data, cut_off=True))) == 1
-    with pytest.raises(ProtocolError, match="is 61 bytes long where 30 are left"):
+    with pytest.raises(ProtocolError, match="is 61 bytes long, but only 30 are left"):
         list(decode_batches(data))
 
 
@@ -108,7 +108,7 @@ def test_a_changed_byte_is_a_wrong_checksum() -> None:
 @pytest.mark.parametrize(
     ("place", "layout", "value", "message"),
     [
-        (MAGIC, ">b", 1, "magic 1; only 2 is known"),
+        (MAGIC, ">b", 1, "has magic 1, but only 2 is supported"),
         (LENGTH, ">i", 48, "48 bytes follow its length"),
         (LENGTH, ">i", -1, "-1 bytes follow its length"),
         (LENGTH, ">i", 2**31 - 1, "is 2147483659 bytes long"),
@@ -123,9 +123,9 @@ def test_a_header_that_no_broker_sends_is_refused(place: int, layout: str, value
 @pytest.mark.parametrize(
     ("count", "message"),
     [
-        (-1, "says it has -1 records"),
-        (2**31 - 1, "says it has 2147483647 records"),
-        (2, "bytes behind its 2 records"),
+        (-1, "claims to have -1 records"),
+        (2**31 - 1, "claims to have 2147483647 records"),
+        (2, "bytes after its 2 records"),
         (4, "ends in the middle of a number"),
     ],
 )
@@ -139,16 +139,16 @@ def test_a_count_that_the_records_do_not_bear_out_is_refused(count: int, message
 @pytest.mark.parametrize(
     ("records", "message"),
     [
-        (b"\x0e\x00\x00\x00\x01\x01\x00", "a record says it is 7 bytes long where 6 are left"),
-        (b"\x0a\x00\x00\x00\x01\x01\x00", "a record says it is 5 bytes long, its fields are 6"),
-        (b"\x01\x00\x00\x00\x01\x01\x00", "a record says it is -1 bytes long"),
-        (b"\x00\x00\x00\x00\x01\x01\x00", "a record says it is 0 bytes long"),
-        (b"\x0c\x00\x00\x00\x7e\x01\x00", "a field says it is 63 bytes long where 2 are left"),
-        (b"\x0c\x00\x00\x00\x01\x7e\x00", "a field says it is 63 bytes long where 1 are left"),
-        (b"\x0c\x00\x00\x00\x01\x01\x01", "a record says it has -1 headers"),
-        (b"\x0c\x00\x00\x00\x01\x01\x02", "a record says it has 1 headers where 0 bytes are left"),
+        (b"\x0e\x00\x00\x00\x01\x01\x00", "a record claims to be 7 bytes long, but only 6 are left"),
+        (b"\x0a\x00\x00\x00\x01\x01\x00", "a record claims to be 5 bytes long, but its fields have 6"),
+        (b"\x01\x00\x00\x00\x01\x01\x00", "a record claims to be -1 bytes long"),
+        (b"\x00\x00\x00\x00\x01\x01\x00", "a record claims to be 0 bytes long"),
+        (b"\x0c\x00\x00\x00\x7e\x01\x00", "a field claims to be 63 bytes long, but only 2 are left"),
+        (b"\x0c\x00\x00\x00\x01\x7e\x00", "a field claims to be 63 bytes long, but only 1 are left"),
+        (b"\x0c\x00\x00\x00\x01\x01\x01", "a record claims to have -1 headers"),
+        (b"\x0c\x00\x00\x00\x01\x01\x02", "a record claims to have 1 headers, but only 0 bytes are left"),
         (b"\x10\x00\x00\x00\x01\x01\x02\x01\x01", "a header has a null key"),
-        (b"\x12\x00\x00\x00\x01\x01\x02\x02\xff\x00", "a header's key is not UTF-8"),
+        (b"\x12\x00\x00\x00\x01\x01\x02\x02\xff\x00", "a header's key is not valid UTF-8"),
         (b"\x0c\x00\x00\x00\x01\x01\x80", "ends in the middle of a number"),
         (b"\x18\x00\x00\xff\xff\xff\xff\x7f\x01\x01\x00\x00\x00", "more than 32 bits"),
         (b"\x18\x00\x00\x80\x80\x80\x80\x80\x00\x01\x01\x00\x00", "more than 32 bits"),

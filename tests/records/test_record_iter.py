@@ -107,7 +107,7 @@ def _outcome(way: Way, data: bytes, count: int) -> object:
     try:
         return way(data, count)
     except ProtocolError as error:
-        return NOT_TEXT if "not UTF-8" in str(error) else None
+        return NOT_TEXT if "not valid UTF-8" in str(error) else None
     except AssertionError:
         return None
 

@@ -16,7 +16,7 @@ from spark_kafka_sink.producer.producer import Producer
             {"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": ""},
             "option ssl.endpoint.identification.algorithm is empty: host names of brokers are not verified",
         ),
-        ({"sasl.mechanism": "PLAIN"}, "security.protocol is PLAINTEXT, so these options are not used: sasl.mechanism"),
+        ({"sasl.mechanism": "PLAIN"}, "security.protocol is PLAINTEXT, so these options are ignored: sasl.mechanism"),
         ({"security.protocol": "SSL"}, ""),
         ({}, ""),
     ],

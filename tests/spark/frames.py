@@ -1,4 +1,4 @@
-"""DataFrames of records and what is read back of them."""
+"""DataFrames of records, and readers of the written records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BASE_MS = 1_700_000_000_000
 
 
 def options(kafka: Kafka, **more: str) -> dict[str, str]:
-    """The sink's options; `__` stands for a dot."""
+    """Returns the sink's options. In a name, `__` stands for a dot."""
     return {
         "kafka.bootstrap.servers": kafka.bootstrap_servers,
         **{name.replace("__", "."): value for name, value in more.items()},
@@ -22,12 +22,12 @@ def options(kafka: Kafka, **more: str) -> dict[str, str]:
 
 
 def numbers(spark: SparkSession, count: int, tasks: int = 2) -> DataFrame:
-    """`count` records with a key, whose value is the key again."""
+    """Returns `count` records whose value equals the key."""
     return spark.range(0, count, 1, tasks).selectExpr("string(id) AS key", "string(id) AS value")
 
 
 def records(spark: SparkSession, count: int, partitions: int) -> DataFrame:
-    """Records with every column: null keys, values and headers among them, timestamps with microseconds, explicit partitions."""
+    """Returns records with every column, some null keys, values and headers, timestamps with microseconds, and partitions."""
     return (
         spark.range(0, count, 1, 2)
         .withColumn("key", F.expr("IF(id % 3 = 0, NULL, string(id))"))
@@ -46,7 +46,7 @@ END"""
 
 
 def expected(count: int, partitions: int) -> list[Any]:
-    """What `records` must be in Kafka: (partition, key, value, headers, timestamp), by timestamp."""
+    """Returns `records` as they must be in Kafka: (partition, key, value, headers, timestamp), by timestamp."""
     return [
         (
             row % partitions,
@@ -60,12 +60,12 @@ def expected(count: int, partitions: int) -> list[Any]:
 
 
 def read_records(kafka: Kafka, topic: str) -> list[Any]:
-    """What is in Kafka, in the same form."""
+    """Returns the records in Kafka, in the same form."""
     found = read_topic(kafka.bootstrap_servers, topic)
     whole = [(one.partition, one.key, one.value, one.headers, one.timestamp) for one in found]
     return sorted(whole, key=lambda record: record[-1])
 
 
 def read_values(kafka: Kafka, topic: str) -> list[int]:
-    """The values, which are numbers, in order."""
+    """Returns the values, which are numbers, in order."""
     return sorted(int(record.value or b"") for record in read_topic(kafka.bootstrap_servers, topic))

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 @contextmanager
 def registered_session(folder: Path) -> Iterator[SparkSession]:
-    """A local session in which the sink is registered: two task threads, no user interface, its warehouse in `folder`.
+    """Yields a local session with the sink registered: two task threads, no user interface, the warehouse in `folder`.
 
     Python workers find the package in the checkout and run this interpreter (PYSPARK_PYTHON, tests/conftest.py).
     """

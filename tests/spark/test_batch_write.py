@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import spark_kafka_sink as sks
+from spark_kafka_sink.errors import MetadataTimeoutError, RecordTooLargeError
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.ports import free_ports
@@ -25,9 +26,13 @@ def save(df: DataFrame, settings: dict[str, str], mode: str = "append") -> None:
 
 
 def refused(df: DataFrame, settings: dict[str, str], mode: str = "append") -> str:
+    return str(failure(df, settings, mode))
+
+
+def failure(df: DataFrame, settings: dict[str, str], mode: str = "append") -> PySparkException:
     with pytest.raises(PySparkException) as caught:
         save(df, settings, mode)
-    return str(caught.value)
+    return caught.value
 
 
 @pytest.mark.parametrize("large", ["false", "true"])
@@ -68,8 +73,10 @@ def test_counts_come_back_to_the_driver(
     assert repr(metrics).startswith("live: 1,010 records")
 
 
-def test_a_write_of_no_rows_is_reported_as_0(spark: SparkSession, kafka: Kafka, metrics: sks.DeliveryMetrics) -> None:
-    save(numbers(spark, 10).where("key < 0"), options(kafka, topic="never-there"))
+def test_a_write_of_no_rows_is_reported_as_0(
+    spark: SparkSession, kafka: Kafka, new_topic: NewTopic, metrics: sks.DeliveryMetrics
+) -> None:
+    save(numbers(spark, 10).where("key < 0"), options(kafka, topic=new_topic()))
     assert metrics.committed == sks.DeliveryReport()
 
 
@@ -184,18 +191,25 @@ def test_a_record_larger_than_max_request_size_is_named_with_its_row(
     spark: SparkSession, kafka: Kafka, new_topic: NewTopic
 ) -> None:
     df = spark.range(0, 10, 1, 1).selectExpr("repeat('v', IF(id = 7, 20000, 10)) AS value")
-    text = refused(df, options(kafka, topic=new_topic(), kafka__max__request__size="10000"))
-    assert "[RECORD_TOO_LARGE] " in text
-    assert "That is row 7 of the task" in text
+    found = sks.explain(failure(df, options(kafka, topic=new_topic(), kafka__max__request__size="10000")))
+    assert type(found.error) is RecordTooLargeError
+    lines = str(found).splitlines()
+    assert lines[0].startswith("[RECORD_TOO_LARGE] ")
+    assert lines[1].startswith("That is row 7 of the task")
+    assert lines[-1] == f"See {found.link}"
 
 
-def test_unreachable_brokers_end_within_max_block_ms_and_are_named(spark: SparkSession) -> None:
+def test_unreachable_brokers_are_named_before_any_task_starts(spark: SparkSession) -> None:
     address = f"127.0.0.1:{free_ports(1)[0]}"
     settings = {"kafka.bootstrap.servers": address, "kafka.max.block.ms": "1500", "topic": "events"}
-    text = refused(numbers(spark, 1, 1), settings)
-    assert "[METADATA_TIMEOUT] " in text
-    assert "events" in text
-    assert address in text
+    error = failure(numbers(spark, 1, 1), settings)
+    assert "Job aborted" not in str(error)
+    found = sks.explain(error)
+    assert type(found.error) is MetadataTimeoutError
+    assert found.message.startswith(
+        f"topic events: no broker of bootstrap.servers {address} answered the Spark driver within 1.5 s"
+    )
+    assert found.facts["broker"] == address
 
 
 def test_an_unknown_topic_is_named(spark: SparkSession, kafka: Kafka) -> None:

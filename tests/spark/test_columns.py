@@ -83,7 +83,7 @@ def test_a_null_timestamp_is_the_time_of_append(kind: pa.DataType) -> None:
 @pytest.mark.parametrize("kind", [pa.int64(), TIMESTAMP])
 def test_a_timestamp_before_1970_is_refused(kind: pa.DataType) -> None:
     text = refused(timestamp=pa.array([None, 1, -1], pa.int64()).cast(kind))
-    assert text == "[RECORD] column timestamp: -1 is before 1970, which no Kafka timestamp can be, in row 2 of the task"
+    assert text == "[RECORD] column timestamp: -1 is before 1970, and Kafka timestamps start in 1970, in row 2 of the task"
 
 
 def test_a_null_partition_is_left_to_the_partitioner() -> None:
@@ -135,17 +135,18 @@ def test_a_null_topic_is_refused_by_its_row() -> None:
 
 
 @pytest.mark.parametrize(
-    ("topic", "text"), [("", r"'' is no topic's name"), ("a b", r"'a b' is no topic's name"), ("ü", r"'ü' is no topic's name")]
+    ("topic", "text"),
+    [("", r"'' is not a valid topic name"), ("a b", r"'a b' is not a valid topic name"), ("ü", r"'ü' is not a valid topic name")],
 )
 def test_what_is_no_topics_name_is_refused_by_its_first_row(topic: str, text: str) -> None:
-    with pytest.raises(RecordError, match=f"column topic: {text}, which has 1 to 249 .*, in row 7 of the task"):
+    with pytest.raises(RecordError, match=f"column topic: {text}: it must have 1 to 249 .*, in row 7 of the task"):
         by_topic(["a", "b", topic, "a", topic], first_row=5)
 
 
 def test_a_topic_that_is_no_utf8_is_refused_by_its_row() -> None:
     topics = pa.array([b"a", b"a\xff"], pa.binary()).view(pa.string())
     batch = pa.RecordBatch.from_arrays([pa.array([b"1", b"2"]), topics], names=["v", "t"])
-    with pytest.raises(RecordError, match=r"column topic: 'a\\\\xff' is no topic's name.*, in row 1 of the task"):
+    with pytest.raises(RecordError, match=r"column topic: 'a\\\\xff' is not a valid topic name.*, in row 1 of the task"):
         list(records_by_topic(batch, SinkSchema(value=0, topic=1)))
 
 

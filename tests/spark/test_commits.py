@@ -46,7 +46,7 @@ def message(batch: MicroBatch | None) -> DeliveryMessage:
 def test_messages_that_are_not_all_of_this_micro_batch_commit_nothing(
     options: SinkOptions, batches: list[MicroBatch | None], found: str
 ) -> None:
-    with pytest.raises(UsageError, match=f"commit of micro-batch 3: Spark gave {found}; nothing is committed"):
+    with pytest.raises(UsageError, match=f"commit of micro-batch 3: Spark passed {found}; nothing is committed"):
         commit_micro_batch(options, 3, [message(batch) for batch in batches])
 
 
@@ -102,11 +102,14 @@ COMMAND = "spark-kafka-sink transactions {} --query job-1 --bootstrap-servers 12
 @pytest.mark.parametrize(
     ("end", "said"),
     [
-        (True, "nothing of it is visible, nor open"),
-        (False, f"may be open: those time out, or `{COMMAND.format('abort')}` ends them now"),
-        (Refused(Refusal.COMPLETE), "all of its rows are visible, whatever its error says; do not run it again"),
-        (Refused(Refusal.PREPARED), f"rows of it may be visible; `{COMMAND.format('recover')}` ends it"),
-        (DeadlineError("no broker"), f"not known whether it is prepared: `{COMMAND.format('recover')}` ends it"),
+        (True, "none of its rows are visible, and none of its transactions are open"),
+        (False, f"may still be open. They will time out; run `{COMMAND.format('abort')}` to end them now"),
+        (Refused(Refusal.COMPLETE), "all of its rows are visible, despite its error. Do not run it again"),
+        (Refused(Refusal.PREPARED), f"some of its rows may be visible. Run `{COMMAND.format('recover')}` to end it"),
+        (
+            DeadlineError("no broker"),
+            f"not known whether it is prepared ([DEADLINE] no broker). Run `{COMMAND.format('recover')}` to end it",
+        ),
     ],
 )
 def test_what_became_of_a_job_that_failed_is_said_with_what_to_do(
@@ -138,7 +141,7 @@ def test_queries_with_the_same_options_do_not_wait_for_each_other_and_jobs_not_f
         waiting = elsewhere.submit(lambda: committers.of(options, MicroBatch("job-2", 0)).__enter__())
         with pytest.raises(
             CommitTimeoutError,
-            match=r"other batch jobs of this process commit: nothing of it is visible.* Its transactions are open",
+            match=r"while other batch jobs in this process committed; none of its rows are visible.* Its transactions stay open",
         ):
             waiting.result(30)
     committers.close()

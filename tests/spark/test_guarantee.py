@@ -38,7 +38,7 @@ def test_another_word_is_refused_with_those_that_there_are(word: str) -> None:
 @pytest.mark.parametrize("acks", ["0", "1"])
 def test_at_least_once_cannot_be_kept_when_only_some_brokers_answer_for_a_row(acks: str) -> None:
     text = refused(SERVERS, kafka__acks=acks)
-    assert text.startswith(f"[OPTION] option kafka.acks: {acks} does not go with delivery.guarantee=at-least-once: ")
+    assert text.startswith(f"[OPTION] option kafka.acks: {acks} cannot be combined with delivery.guarantee=at-least-once: ")
     assert text.endswith("use kafka.acks=all, or delivery.guarantee=none")
 
 
@@ -91,7 +91,7 @@ def test_a_setting_of_the_commit_log_that_cannot_be_is_refused(name: str, value:
 def test_a_setting_of_exactly_once_alone_is_given_for_nothing(guarantee: str) -> None:
     options = {**SERVERS, "delivery.guarantee": guarantee}
     text = refused(options, commit__log__start="3")
-    assert text.endswith("option commit.log.start: is only for delivery.guarantee=exactly-once")
+    assert text.endswith("option commit.log.start: requires delivery.guarantee=exactly-once")
 
 
 @pytest.mark.parametrize(
@@ -99,8 +99,8 @@ def test_a_setting_of_exactly_once_alone_is_given_for_nothing(guarantee: str) ->
     [
         ("kafka.acks", "1", "transactions need kafka.acks=all"),
         ("kafka.enable.idempotence", "false", "transactions need kafka.enable.idempotence=true"),
-        ("kafka.retries", "0", "needs it to be more than 0"),
-        ("kafka.max.in.flight.requests.per.connection", "6", "needs it to be at most 5"),
+        ("kafka.retries", "0", "must be more than 0 with enable.idempotence=true"),
+        ("kafka.max.in.flight.requests.per.connection", "6", "must be at most 5 with enable.idempotence=true"),
     ],
 )
 def test_what_transactions_need_is_not_given_up(name: str, value: str, text: str) -> None:
@@ -119,5 +119,5 @@ def test_tasks_never_share_a_transactional_id(guarantee: str) -> None:
 
 def test_a_batch_must_not_begin_before_the_one_before_is_committed() -> None:
     text = refused(EXACTLY_ONCE, asyncProgressTrackingEnabled="true")
-    assert "option asyncProgressTrackingEnabled: does not go with delivery.guarantee=exactly-once" in text
+    assert "option asyncProgressTrackingEnabled: cannot be combined with delivery.guarantee=exactly-once" in text
     assert sink_options({**EXACTLY_ONCE, "asyncProgressTrackingEnabled": "false"}) == sink_options(EXACTLY_ONCE)

@@ -36,6 +36,23 @@ assert results[0].num_rows == 1
 print("pandas" in sys.modules)
 """
 
+JSON_TASK = """
+import sys
+import pyarrow as pa
+from spark_kafka_sink.spark.publish import ArrowTask
+from spark_kafka_sink.spark.metrics import Feed
+from spark_kafka_sink.spark.options import sink_options
+from spark_kafka_sink.spark.schema import ColumnGroup, SinkSchema
+
+servers, topic, path = sys.argv[1:]
+options = sink_options({"kafka.bootstrap.servers": servers, "topic": topic, "headers.source": "x"})
+schema = SinkSchema(value=ColumnGroup((0, 1), ("id", "name"), as_json=True), key=1, tombstone=2)
+with pa.ipc.open_stream(path) as batches:
+    results = list(ArrowTask(schema, options, Feed(), None).run(iter(batches)))
+assert results[0].num_rows == 1
+print("pandas" in sys.modules)
+"""
+
 ONE_RECORD = """
 import sys
 from spark_kafka_sink import Producer
@@ -93,16 +110,26 @@ def stream(path: Path, **columns: pa.Array) -> str:
     return str(path)
 
 
-def test_what_commits_is_not_imported_where_nothing_is_committed() -> None:
+def test_what_plans_writes_and_commits_is_not_imported_where_the_format_is_only_looked_up() -> None:
     loaded = output_of("import sys, spark_kafka_sink.spark.data_source; print(*sys.modules, sep='\\n')")
-    assert "spark_kafka_sink.spark.task" in loaded
-    assert not set(COMMITS) & set(loaded)
+    assert "spark_kafka_sink.spark.data_source" in loaded
+    planning = {"spark_kafka_sink.spark.options", "spark_kafka_sink.spark.schema", "spark_kafka_sink.spark.first_contact"}
+    assert not {*planning, *COMMITS, "spark_kafka_sink.spark.task", "pyarrow.compute"} & set(loaded)
 
 
 def test_a_producer_is_not_imported_where_nothing_is_sent() -> None:
-    loaded = output_of("import sys, spark_kafka_sink.spark.data_source; print(*sys.modules, sep='\\n')")
+    loaded = output_of("import sys, spark_kafka_sink.spark.task; print(*sys.modules, sep='\\n')")
     assert "spark_kafka_sink.spark.task" in loaded
-    assert not {"spark_kafka_sink.client.network_client", "spark_kafka_sink.producer.accumulator.appender"} & set(loaded)
+    assert not {"spark_kafka_sink.client.network_client", "spark_kafka_sink.producer.accumulator.appender", *COMMITS} & set(
+        loaded
+    )
+
+
+def test_a_task_that_makes_json_and_tombstones_imports_no_pandas(kafka: Kafka, new_topic: NewTopic, tmp_path: Path) -> None:
+    rows = stream(
+        tmp_path / "rows", id=pa.array([1, 2, None]), name=pa.array(["a", None, "c"]), gone=pa.array([True, None, False])
+    )
+    assert output_of(JSON_TASK, kafka.bootstrap_servers, new_topic(), rows) == ["False"]
 
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])

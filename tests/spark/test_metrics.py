@@ -73,5 +73,5 @@ def test_a_driver_program_that_is_gone_does_not_fail_the_commit_but_is_logged(ca
     Feed(listener=address).committed([DeliveryReport()])
     assert "did not reach the driver program" in caplog.text
     Feed(listener=address).refused()
-    assert "could not be told of a refused commit" in caplog.text
+    assert "could not report a refused commit" in caplog.text
     assert "secret" not in caplog.text

@@ -19,7 +19,7 @@ from tests.spark.frames import numbers, options
 pytestmark = pytest.mark.spark
 
 OLD = "3.7"
-NEEDS = r"exactly-once needs Kafka 3\.8 or newer .*delivery\.guarantee=at-least-once"
+NEEDS = r"exactly-once requires Kafka 3\.8 or newer .*delivery\.guarantee=at-least-once"
 
 
 @pytest.fixture(scope="module")

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import threading
+import traceback
 
 import pytest
 from pyspark.sql import SparkSession
 
 import spark_kafka_sink as sks
-from spark_kafka_sink.errors import OptionError, SchemaError, UsageError
+from spark_kafka_sink.errors import MetadataTimeoutError, OptionError, RecordTooLargeError, SchemaError, UsageError
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
+from tests.kafka.ports import free_ports
 from tests.spark.frames import expected, numbers, options, read_records, records
 
 pytestmark = pytest.mark.spark
@@ -41,8 +43,8 @@ def test_publish_counts_on_a_handle_too(
     assert metrics.live == metrics.committed == report.total
 
 
-def test_publish_of_no_rows_is_a_report_of_0(spark: SparkSession, kafka: Kafka) -> None:
-    report = sks.publish(numbers(spark, 10).where("false"), topic="never-there", bootstrap_servers=kafka.bootstrap_servers)
+def test_publish_of_no_rows_is_a_report_of_0(spark: SparkSession, kafka: Kafka, new_topic: NewTopic) -> None:
+    report = sks.publish(numbers(spark, 10).where("false"), topic=new_topic(), bootstrap_servers=kafka.bootstrap_servers)
     assert report.total == sks.DeliveryReport()
     assert repr(report).startswith("0 records")
 
@@ -66,6 +68,35 @@ def test_wrong_arguments_are_refused_before_any_task(spark: SparkSession, kafka:
         sks.publish(df, bootstrap_servers=kafka.bootstrap_servers)
     with pytest.raises(UsageError, match="a streaming DataFrame"):
         sks.publish(spark.readStream.format("rate").load(), topic="t", bootstrap_servers=kafka.bootstrap_servers)
+
+
+def jobs_run(spark: SparkSession) -> int:
+    """Returns how many jobs without a group this Spark has run."""
+    return len(spark.sparkContext.statusTracker().getJobIdsForGroup(None))
+
+
+def test_a_wrong_address_is_raised_alone_before_any_job(spark: SparkSession) -> None:
+    address, before = f"127.0.0.1:{free_ports(1)[0]}", jobs_run(spark)
+    with pytest.raises(
+        MetadataTimeoutError, match=f"no broker of bootstrap.servers {address} answered the Spark driver"
+    ) as caught:
+        sks.publish(numbers(spark, 1), topic="t", options={"kafka.bootstrap.servers": address, "kafka.max.block.ms": "500"})
+    assert jobs_run(spark) == before
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "During handling of" not in shown
+    assert shown.endswith(f"\nSee {caught.value.link}\n")
+
+
+def test_the_error_of_a_task_is_raised_without_sparks_traces(spark: SparkSession, kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic()
+    df = spark.range(0, 10, 1, 1).selectExpr("repeat('v', IF(id = 7, 20000, 10)) AS value")
+    with pytest.raises(RecordTooLargeError) as caught:
+        sks.publish(df, options=options(kafka, topic=topic, kafka__max__request__size="10000"))
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "That is row 7 of the task" in shown
+    assert "py4j" not in shown.lower()
+    assert "\tat " not in shown
+    assert shown.endswith(f"\nSee {caught.value.link}\n")
 
 
 def test_columns_that_nobody_writes_do_not_travel(spark: SparkSession, kafka: Kafka, new_topic: NewTopic) -> None:

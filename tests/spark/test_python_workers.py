@@ -9,11 +9,12 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_kafka_sink.spark.python_workers import other_python
+from spark_kafka_sink.spark.python_workers import other_python, warn_of_other_python
 
 LINE = re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d WARNING spark_kafka_sink\.some: careful\n")
 
@@ -105,19 +106,52 @@ def system(tmp_path: Path, base: Path) -> Path:
     return folder
 
 
+LINK = "/troubleshooting.html#modulenotfounderror-in-a-python-worker"
+
+
 def test_a_virtual_environment_that_is_not_activated_is_told_with_the_line_that_mends_it(
     tmp_path: Path, base: Path, system: Path
 ) -> None:
     own = virtual_environment(tmp_path / "venv", base) / "python"
     problem = other_python("python3", str(own), {"PATH": str(system)})
     assert problem is not None
-    assert problem.startswith(f"Spark's Python workers run {system / 'python3'}, ")
-    assert problem.endswith(f"before Spark starts: export PYSPARK_PYTHON={own}")
+    lacks = f"they run {system / 'python3'}, which has no module named pyarrow, numpy"
+    assert problem.startswith(f"Spark's Python workers will fail on this machine, because {lacks}")
+    assert f" Before Spark starts, run: export PYSPARK_PYTHON={own}. " in problem
+    assert problem.endswith(LINK)
 
 
-def test_another_virtual_environment_is_another_python(tmp_path: Path, base: Path) -> None:
+@pytest.mark.parametrize("by_path", [True, False])
+def test_another_virtual_environment_without_the_packages_is_told_even_if_it_was_set(
+    tmp_path: Path, base: Path, by_path: bool
+) -> None:
     own, other = (virtual_environment(tmp_path / name, base) for name in ("own", "other"))
-    assert other_python("python3", str(own / "python"), {"PATH": str(other)}) is not None
+    command = str(other / "python") if by_path else "python3"
+    problem = other_python(command, str(own / "python"), {"PATH": str(other), "PYSPARK_PYTHON": command})
+    assert problem is not None
+    assert "has no module named pyarrow" in problem
+
+
+def test_another_python_that_has_the_packages_is_right(tmp_path: Path, base: Path) -> None:
+    own = virtual_environment(tmp_path / "venv", base) / "python"
+    assert other_python(sys.executable, str(own), {"PATH": ""}) is None
+
+
+def test_another_version_of_python_is_told_as_spark_refuses_it(tmp_path: Path, base: Path) -> None:
+    own = virtual_environment(tmp_path / "venv", base) / "python"
+    other = script(tmp_path / "python2", "echo 2.7 pyarrow")
+    problem = other_python(str(other), str(own), {})
+    assert problem is not None
+    ours = f"{sys.version_info.major}.{sys.version_info.minor}"
+    assert f"they run {other}, which is Python 2.7, while this program runs Python {ours}." in problem
+
+
+def test_a_python_that_comes_with_the_job_must_be_on_the_driver_too(tmp_path: Path, base: Path) -> None:
+    own = str(virtual_environment(tmp_path / "venv", base) / "python")
+    problem = other_python("./environment/bin/python", own, {})
+    assert problem is not None
+    assert "because there is no ./environment/bin/python that they could run." in problem
+    assert "make environment a link to this program's environment instead" in problem
 
 
 def test_nothing_is_said_of_the_same_environment(tmp_path: Path, base: Path, system: Path) -> None:
@@ -126,13 +160,32 @@ def test_nothing_is_said_of_the_same_environment(tmp_path: Path, base: Path, sys
     assert other_python("python3", str(base), {"PATH": str(system)}) is None
 
 
-def test_nothing_is_said_of_what_was_set_or_cannot_be_known(tmp_path: Path, base: Path, system: Path) -> None:
+def test_nothing_is_said_of_a_python_that_does_not_answer(tmp_path: Path, base: Path) -> None:
     own = str(virtual_environment(tmp_path / "venv", base) / "python")
-    assert other_python("python3", own, {"PATH": str(system), "PYSPARK_PYTHON": "python3"}) is None
-    assert other_python("./environment/bin/python", own, {"PATH": str(system)}) is None
-    assert other_python("python3", own, {"PATH": str(tmp_path)}) is None
-    shims = tmp_path / "shims"
-    shims.mkdir()
-    (shims / "python3").write_text("#!/bin/sh\n")
-    (shims / "python3").chmod(0o755)
-    assert other_python("python3", own, {"PATH": str(shims)}) is None
+    assert other_python(str(script(tmp_path / "python3", "exit 1")), own, {}) is None
+    assert other_python(str(script(tmp_path / "python4", "")), own, {}) is None
+
+
+def script(path: Path, does: str) -> Path:
+    path.write_text(f"#!/bin/sh\n{does}\n")
+    path.chmod(0o755)
+    return path
+
+
+class Context:
+    """What is asked of a SparkContext."""
+
+    def __init__(self, master: str, python: Path) -> None:
+        self.master = master
+        self.pythonExec = str(python)
+
+
+@pytest.mark.parametrize(("master", "is_planned", "is_told"), [("local[2]", False, 1), ("yarn", True, 1), ("yarn", False, 0)])
+def test_it_is_told_once_where_spark_starts_pythons_on_this_machine(
+    tmp_path: Path, base: Path, caplog: pytest.LogCaptureFixture, master: str, is_planned: bool, is_told: int
+) -> None:
+    context: Any = Context(master, virtual_environment(tmp_path / "other", base) / "python")
+    warn_of_other_python(context, is_planned=is_planned)
+    warn_of_other_python(context, is_planned=is_planned)
+    assert len(caplog.messages) == is_told
+    assert all(LINK in message for message in caplog.messages)

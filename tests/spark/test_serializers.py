@@ -118,7 +118,7 @@ def test_a_wrong_type_names_the_serializer_and_the_cast_that_mends_it(
     df = spark.range(1).selectExpr(f"{expression} AS value")
     text = refused(df.schema["value"].dataType, name, **INNER)
     assert text.startswith(f"column value: is {df.schema['value'].dataType.simpleString()}, which ")
-    assert "Serializer does not take (" in text
+    assert "Serializer does not accept (" in text
     assert text.endswith(f"; use {cast}")
     mended = df.withColumn("value", F.expr(cast))
     sink_schema(mended.schema, "events", made(value__serializer=name, **INNER))
@@ -128,13 +128,13 @@ def test_a_wrong_type_names_the_serializer_and_the_cast_that_mends_it(
 @pytest.mark.parametrize(
     ("name", "kind", "end"),
     [
-        ("json", t.VariantType(), "(no serializer takes variant); use to_json(value) without kafka.value.serializer"),
+        ("json", t.VariantType(), "(no serializer accepts variant); use to_json(value) without kafka.value.serializer"),
         ("json", t.MapType(t.IntegerType(), t.StringType()), "; use to_json(value) without kafka.value.serializer"),
-        ("long", t.DateType(), "(a column of type date32[day], where int64 or narrower is wanted; cast it to int64)"),
-        ("long", POINT, "where int64 or narrower is wanted; cast it to int64)"),
-        ("list", t.MapType(t.StringType(), t.LongType()), "a list of a whole number of 64 bits is wanted)"),
+        ("long", t.DateType(), "(a column of type date32[day] is not supported, must be int64 or narrower; cast it to int64)"),
+        ("long", POINT, "must be int64 or narrower; cast it to int64)"),
+        ("list", t.MapType(t.StringType(), t.LongType()), "a list of a 64-bit integer)"),
         ("json", t.StructType([t.StructField("a", t.VariantType())]), "; use to_json(value) without kafka.value.serializer"),
-        ("void", t.ArrayType(t.VariantType()), "(no serializer takes array<variant>)"),
+        ("void", t.ArrayType(t.VariantType()), "(no serializer accepts array<variant>)"),
     ],
 )
 def test_a_type_that_no_cast_mends_has_none(name: str, kind: t.DataType, end: str) -> None:
@@ -150,13 +150,13 @@ def test_a_column_without_a_serializer_stays_as_strict_as_before() -> None:
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
-        ("lnog", "option kafka.value.serializer: no serializer 'lnog'; did you mean long?"),
+        ("lnog", "option kafka.value.serializer: 'lnog' is not a known serializer; did you mean long?"),
         (
             f"{JAVA}LnogSerializer",
-            f"no Java class {JAVA}LnogSerializer has a counterpart here; did you mean {JAVA}LongSerializer?",
+            f"Java class {JAVA}LnogSerializer has no equivalent here; did you mean {JAVA}LongSerializer?",
         ),
-        ("io.confluent.kafka.serializers.KafkaAvroSerializer", "a Java class cannot run here"),
-        ("list", "option kafka.default.list.value.serde.inner: the list serializer needs it"),
+        ("io.confluent.kafka.serializers.KafkaAvroSerializer", "Java classes are not supported"),
+        ("list", "option kafka.default.list.value.serde.inner: required by the list serializer"),
     ],
 )
 def test_an_unknown_serializer_is_refused_in_the_driver(name: str, problem: str) -> None:
@@ -169,7 +169,7 @@ def test_an_object_that_no_producer_can_be_found_by_is_refused() -> None:
     class Unhashable(sks.Serializer):
         __hash__ = None  # type: ignore[assignment]
 
-    with pytest.raises(OptionError, match=r"option kafka\.key\.serializer: a Unhashable without __hash__"):
+    with pytest.raises(OptionError, match=r"option kafka\.key\.serializer: Unhashable has no __hash__"):
         sink_options({**SERVERS, "kafka.key.serializer": Unhashable()})
 
 
@@ -306,5 +306,8 @@ def test_rows_are_serialized_one_by_one() -> None:
 def test_a_row_that_its_serializer_does_not_take_is_counted_over_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spark_kafka_sink.spark.partition_writer.CHUNK_ROWS", 3)
     rows = [*(Row(topic="a", value=n) for n in range(7)), Row(topic="b", value="7")]
-    with pytest.raises(SerializationError, match="row 7 of the task: topic b: value: a value of type str, where a whole number"):
+    with pytest.raises(
+        SerializationError,
+        match="row 7 of the task: topic b: value: a value of type str is not",
+    ):
         list(batches_of_rows(rows, None, made(value__serializer="long")))

@@ -11,8 +11,10 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 import spark_kafka_sink as sks
+from spark_kafka_sink.errors import MetadataTimeoutError, SchemaError
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
+from tests.kafka.ports import free_ports
 from tests.kafka.witness import read_topic
 from tests.spark.frames import expected, numbers, options, read_records, read_values, records
 
@@ -92,8 +94,26 @@ def test_foreach_batch_checks_options_at_once_and_columns_with_the_first_batch(
 
 def test_a_wrong_column_ends_the_query_with_one_clear_error(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
     df = stream(spark, numbers(spark, 1, 1).selectExpr("int(key) AS value"), tmp_path)
-    with pytest.raises(PySparkException, match=r"\[SCHEMA\] column value: is int"):
+    with pytest.raises(PySparkException, match=r"\[SCHEMA\] column value: is int") as caught:
         run(df.writeStream.format("kafka_sink").options(**options(kafka, topic="t")), tmp_path)
+    found = sks.explain(caught.value)
+    assert type(found.error) is SchemaError
+    assert str(found).startswith("[SCHEMA] column value: is int, must be ")
+    assert str(found).endswith(f"\ncolumn: value\nSee {found.error.link}")
+
+
+def test_a_query_that_failed_is_explained(spark: SparkSession, tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+    settings = {"kafka.bootstrap.servers": address, "kafka.max.block.ms": "500", "topic": "t"}
+    writer = stream(spark, numbers(spark, 1, 1), tmp_path).writeStream.format("kafka_sink").options(**settings)
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
+    with pytest.raises(StreamingQueryException):
+        query.awaitTermination()
+    found = sks.explain(query)
+    assert type(found.error) is MetadataTimeoutError
+    assert f"no broker of bootstrap.servers {address} answered the Spark driver within 0.5 s" in found.message
+    assert found.facts["topic"] == "t"
+    assert str(sks.explain(query.exception())) == str(found)
 
 
 def test_a_restarted_query_goes_on_where_it_was(spark: SparkSession, kafka: Kafka, new_topic: NewTopic, tmp_path: Path) -> None:

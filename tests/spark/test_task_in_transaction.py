@@ -151,7 +151,7 @@ def test_a_bad_header_fails_the_task_and_leaves_nothing_open(settings: SinkOptio
 def test_a_timeout_over_the_brokers_limit_is_told_by_the_first_task(settings: SinkOptions) -> None:
     # 15 minutes and a second
     patient = replace(settings, producer=replace(settings.producer, transaction_timeout_ms=901_000))
-    with pytest.raises(KafkaSinkError, match=r"transaction\.timeout\.ms is over the brokers' transaction\.max\.timeout\.ms"):
+    with pytest.raises(KafkaSinkError, match=r"transaction\.timeout\.ms exceeds the brokers' transaction\.max\.timeout\.ms"):
         write(patient, numbered(0, 1), MicroBatch.of_new_job())
 
 
@@ -222,5 +222,5 @@ def test_a_task_that_runs_while_its_job_takes_too_long_fails_and_leaves_nothing_
 
 
 def test_a_task_that_spark_tells_nothing_of_its_batch_writes_nothing() -> None:
-    with pytest.raises(UsageError, match="Spark has not told this task which micro-batch"):
+    with pytest.raises(UsageError, match="this Spark task has no query id and batch id"):
         task_batch()

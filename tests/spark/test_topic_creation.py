@@ -178,12 +178,6 @@ def test_brokers_that_do_not_answer_are_told_after_max_block_ms() -> None:
         created(options | THREE)
 
 
-def test_a_running_stream_survives_an_outage(caplog: pytest.LogCaptureFixture) -> None:
-    options = {"kafka.bootstrap.servers": f"127.0.0.1:{free_ports(1)[0]}", "kafka.max.block.ms": "300", "topic": "events"}
-    create_missing_topic(sink_options(options | THREE), is_stream=True)
-    assert "cannot look up topic events" in caplog.text
-
-
 def test_a_writer_of_partitions_creates_the_topic_before_it_is_sent_to_tasks(broker: EmbeddedBroker) -> None:
     sks.partition_writer(settings(broker, **THREE))
     assert len(broker.cluster.image.topics["events"].partitions) == 3

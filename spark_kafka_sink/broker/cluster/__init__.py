@@ -1,1 +1,1 @@
-"""The controller of all brokers of this process: topics, leaders, configs, users, producer ids."""
+"""The controller of all brokers of this process: topics, leaders, configs, users and producer ids."""

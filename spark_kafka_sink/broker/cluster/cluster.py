@@ -1,4 +1,4 @@
-"""The controller of this process's brokers: every change of topics, leaders and configs goes through here."""
+"""The controller of this process's brokers. Every change of topics, leaders and configs goes through it."""
 
 from __future__ import annotations
 
@@ -51,29 +51,30 @@ from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 logger = logging.getLogger(__name__)
 
 PRODUCER_ID_BLOCK = 1000
-"""Producer ids reserved at once (KIP-730): a killed broker gives out none twice, and the file is not written for each."""
+"""The number of producer ids reserved at once (KIP-730). A restart skips the rest of a block."""
 
 
 _INTERNAL_CONFIGS: Final[Mapping[str, Mapping[str, str]]] = {
     GROUP_METADATA_TOPIC: {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"},
     TRANSACTION_STATE_TOPIC: {"cleanup.policy": "compact", "compression.type": "uncompressed", "segment.bytes": "104857600"},
 }
-"""Kafka's (GroupCoordinatorConfig, TransactionLogConfig): small segments, because only closed ones are compacted."""
+"""Kafka's values (GroupCoordinatorConfig, TransactionLogConfig). Segments are small because only closed ones are compacted."""
 
 ConfigChange: TypeAlias = Callable[[Mapping[str, str]], Mapping[str, str]]
 
 
 class CoordinatorType(Enum):
-    """The kinds of coordinator in a FindCoordinator. The value is the internal topic whose leaders are the coordinators."""
+    """The coordinator types of FindCoordinator. The value is the internal topic whose leaders are the coordinators."""
 
     GROUP = GROUP_METADATA_TOPIC
     TRANSACTION = TRANSACTION_STATE_TOPIC
 
 
 class Cluster:
-    """Kafka's controller. Any thread may read `image`, which is replaced as a whole under the lock.
+    """The state of the cluster and every operation that changes it (Kafka's controller).
 
-    Listeners to changes are called under the lock, in order, and must not wait.
+    Any thread may read `image`, which is replaced as a whole under the lock. Listeners to changes are called under the lock, in
+    order, and must not block.
     """
 
     def __init__(self, config: BrokerConfig) -> None:
@@ -85,13 +86,13 @@ class Cluster:
         stored = stored or StoredCluster(_new_cluster_id())
         self.cluster_id = stored.cluster_id
         self._next_producer_id = self._reserved = stored.next_producer_id
-        # Topics that were made before there were ids get them now.
+        # Topics that were created before topic ids existed get one now.
         topics = (each if each.topic_id != ZERO_UUID else replace(each, topic_id=self._new_topic_id()) for each in stored.topics)
         acls = tuple(dict.fromkeys((*stored.acls, *config.initial_acls())))
         self.image = MetadataImage(configs=stored.configs, scram=stored.scram, acls=acls).with_topics(*topics)
 
     def on_change(self, listener: Callable[[MetadataImage, MetadataImage], None]) -> None:
-        """Registers a listener, which is given the image before and the one after."""
+        """Registers a listener, which is called with the images before and after each change."""
         with self._lock:
             self._listeners.append(listener)
 
@@ -107,7 +108,7 @@ class Cluster:
         configs: Mapping[str, str | None] | None = None,
         validate_only: bool = False,
     ) -> TopicState:
-        """Creates a topic. -1 is the broker's default; both must be -1 if replicas are assigned. Raises ApiException."""
+        """Creates a topic. -1 is the broker's default; both counts must be -1 if replicas are assigned. Raises ApiException."""
         with self._lock:
             topic = self._new_topic(name, partitions, replication_factor, assignments, configs or {})
             if not validate_only:
@@ -141,7 +142,7 @@ class Cluster:
         return placed_replicas(self.image, partitions, replication, failure=failure)
 
     def delete_topic(self, name: str, topic_id: uuid.UUID | None = None) -> None:
-        """Deletes a topic. With `topic_id`, a topic that has taken the name meanwhile stays. Raises ApiException."""
+        """Deletes a topic. With `topic_id`, a newer topic of the same name is kept. Raises ApiException."""
         with self._lock:
             topic = self._known(name)
             if topic_id not in (None, topic.topic_id):
@@ -168,11 +169,12 @@ class Cluster:
     # Configs
 
     def alter_topic_configs(self, name: str, change: ConfigChange, *, validate_only: bool = False) -> None:
-        """Replaces what is set for a topic by what `change` returns for it. Raises ApiException."""
+        """Replaces a topic's configs with the result of `change`. Raises ApiException."""
         with self._lock:
             check_topic_resource(name)
             topic = self.image.topics.get(name)
-            # The values first, whether the topic exists or not, as `ConfigurationControlManager.validateAlterConfig` does.
+            # The values are checked first, even if the topic does not exist, as in
+            # `ConfigurationControlManager.validateAlterConfig`.
             texts = checked_topic_configs(self.config, self.image, change({} if topic is None else topic.configs))
             if topic is None:
                 raise ApiException(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
@@ -180,7 +182,7 @@ class Cluster:
                 self._become(self.image.with_topics(replace(topic, configs=texts)))
 
     def alter_broker_configs(self, node_id: int, change: ConfigChange, *, validate_only: bool = False) -> None:
-        """Does so for a broker or for all (EVERY_BROKER). Raises INVALID_REQUEST, as Kafka does (KAFKA-13609)."""
+        """Replaces the configs of one broker or of EVERY_BROKER. Raises INVALID_REQUEST, as Kafka does (KAFKA-13609)."""
         with self._lock:
             changed = change(self.image.configs.get(node_id, {}))
             try:
@@ -199,17 +201,17 @@ class Cluster:
     # Users
 
     def alter_scram(self, changes: Mapping[ScramKey, ScramCredential | None]) -> None:
-        """Changes the credentials that users log in with; None deletes one."""
+        """Changes SCRAM credentials of users; None deletes one."""
         with self._lock:
             self._become(replace(self.image, scram={**self.image.scram, **changes}))
 
     def add_acls(self, acls: Iterable[Acl]) -> None:
-        """Adds ACLs; those that are there already stay as they are."""
+        """Adds ACLs. Existing ones stay unchanged."""
         with self._lock:
             self._become(replace(self.image, acls=tuple(dict.fromkeys((*self.image.acls, *acls)))))
 
     def delete_acls(self, acl_filter: AclFilter) -> list[Acl]:
-        """Deletes the ACLs that a filter matches, and returns them."""
+        """Deletes the ACLs that match a filter and returns them."""
         with self._lock:
             deleted = [acl for acl in self.image.acls if acl_filter.matches(acl)]
             if deleted:
@@ -219,9 +221,9 @@ class Cluster:
     # Brokers and leaders
 
     def brokers_up(self, *brokers: BrokerState) -> None:
-        """Adds brokers that were started or came back, and elects leaders for partitions without one.
+        """Adds brokers that started, and elects leaders for partitions without one.
 
-        The brokers of a whole cluster are added at once, or the first would lead everything.
+        All brokers of a cluster are added at once; otherwise the first one would lead everything.
         """
         with self._lock:
             image = self.image
@@ -230,14 +232,16 @@ class Cluster:
             self._become(elected_everywhere(image))
 
     def broker_down(self, node_id: int) -> None:
-        """Hands what it led to replicas that are up. It is down even if that cannot be stored, on a full disk for example."""
+        """Moves leadership to replicas that are up. The broker counts as down even if that cannot be stored, such as on a full
+        disk.
+        """
         with self._lock:
             known = self.image.brokers.get(node_id)
-            if known is not None:  # else it ended before it was up
+            if known is not None:  # otherwise it stopped before it was up
                 self._become(elected_everywhere(self.image.with_broker(replace(known, is_up=False))), must_be_noted=False)
 
     def move_leader(self, topic: str, partition: int, leader: int) -> None:
-        """Moves a partition to a broker that runs, which becomes a replica if it is none."""
+        """Moves a partition's leadership to a running broker, which becomes a replica if it is not one."""
         with self._lock:
             state = self._known(topic)
             there = state.partition(partition)
@@ -248,7 +252,7 @@ class Cluster:
             self._become(self.image.with_topics(state.with_partition(with_leader(there, leader))))
 
     def controller_id(self) -> int:
-        """Returns the first broker that runs. Any broker can do a controller's work."""
+        """Returns the first running broker. Any broker can act as the controller."""
         return next(iter(self.image.up()), -1)
 
     def coordinator(self, kind: CoordinatorType, key: str) -> int:
@@ -257,7 +261,7 @@ class Cluster:
         return topic.partitions[partition_for(key, len(topic.partitions))].leader
 
     def internal_topic(self, name: str) -> TopicState:
-        """Returns an internal topic, creating it on up to three brokers when it is first asked for."""
+        """Returns an internal topic. The first call creates it on up to three brokers."""
         with self._lock:
             topic = self.image.topics.get(name)
             if topic is not None:
@@ -283,8 +287,8 @@ class Cluster:
                 try:
                     self._store()
                 except OSError as error:
-                    self._reserved = given  # or the next one would be given ids that nobody has noted
-                    text = f"No producer ids can be reserved: {error}"
+                    self._reserved = given  # otherwise the next call would return ids that are not stored
+                    text = f"Producer ids cannot be reserved: {error}"
                     raise ApiException(ErrorCode.COORDINATOR_NOT_AVAILABLE, text) from error
             self._next_producer_id += 1
             return given
@@ -298,7 +302,7 @@ class Cluster:
                 listener(before, image)
         except BaseException:
             self.image = before
-            # What could not be done must not be there after a restart either; where this fails, so did the first.
+            # A failed change must not reappear after a restart. If this write fails, so did the first.
             with suppress(OSError):
                 self._store()
             raise
@@ -325,14 +329,14 @@ class Event(NamedTuple):
 
 
 def log_changes(before: MetadataImage, after: MetadataImage) -> None:
-    """Logs what changed; a listener of `Cluster.on_change`."""
+    """Logs the changes between two images. It is a listener of `Cluster.on_change`."""
     if logger.isEnabledFor(logging.INFO):
         for event in changes(before, after):
             logger.info(event.text, extra=event.facts)
 
 
 def changes(before: MetadataImage, after: MetadataImage) -> Iterator[Event]:
-    """Yields what happened to topics, brokers and settings. Leaders that move because a broker came or went are left out."""
+    """Yields the changes to topics, brokers and settings, except leaders that move because a broker started or stopped."""
     for node, broker in after.brokers.items():
         if node not in before.brokers or before.brokers[node].is_up != broker.is_up:
             yield _broker_event(broker)
@@ -379,13 +383,13 @@ def _topic_events(before: TopicState, after: TopicState, *, moves: bool) -> Iter
     name = after.name
     if len(before.partitions) != len(after.partitions):
         count = len(after.partitions)
-        yield Event(f"Topic {name} has {_counted(count)} now", {"topic": name, "partitions": count})
+        yield Event(f"Topic {name} now has {_counted(count)}", {"topic": name, "partitions": count})
     if before.configs != after.configs:
         yield Event(f"Changed configs of topic {name}: {', '.join(after.configs) or 'none'}", {"topic": name})
     for old, new in zip(before.partitions, after.partitions, strict=False):
         if moves and old.leader != new.leader:
             facts = {"topic": name, "partition": new.index, "leader": new.leader, "leader_epoch": new.leader_epoch}
-            yield Event(f"Broker {new.leader} leads {name}-{new.index} now, after broker {old.leader}", facts)
+            yield Event(f"Broker {new.leader} now leads {name}-{new.index}, after broker {old.leader}", facts)
 
 
 def _counted(count: int) -> str:

@@ -1,4 +1,4 @@
-"""The cluster's state in a small file that is rewritten with every change. Kafka's controllers keep theirs in a log."""
+"""The cluster's state in a small file that is rewritten with every change. Kafka's controllers store theirs in a log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class StoredCluster:
-    """The state that survives a restart. `next_producer_id`: every smaller id may have been given out."""
+    """The state that survives a restart. `next_producer_id`: any smaller id may have been given out."""
 
     cluster_id: str
     topics: tuple[TopicState, ...] = ()
@@ -31,23 +31,24 @@ class StoredCluster:
 
 
 def write(folder: Path, stored: StoredCluster) -> None:
-    """Writes the file as a whole or not at all, whenever the process dies."""
+    """Writes the file atomically, so a crash leaves the old or the new content."""
     draft = folder / f"{FILE}.tmp"
     with draft.open("w") as file:
-        file.write(json.dumps(_plain(stored)))  # not dump, and not indented: of 1,000 partitions both take ten times as long
+        # Not json.dump and not indented: with 1,000 partitions, either takes ten times as long.
+        file.write(json.dumps(_plain(stored)))
         file.flush()
         os.fsync(file.fileno())
     draft.replace(folder / FILE)
 
 
 def read(folder: Path) -> StoredCluster | None:
-    """Returns None if there is no file yet. Raises ValueError for an unknown format."""
+    """Reads the file. Returns None if there is none; raises ValueError for an unknown format."""
     try:
         plain = json.loads((folder / FILE).read_text())
     except FileNotFoundError:
         return None
     if plain.get("format") != FORMAT:
-        raise ValueError(f"{folder / FILE} has format {plain.get('format')}; {FORMAT} is known")
+        raise ValueError(f"{folder / FILE} has format {plain.get('format')}, which is not supported; it must be {FORMAT}")
     return StoredCluster(
         plain["cluster_id"],
         tuple(_topic(name, topic) for name, topic in plain["topics"].items()),
@@ -113,7 +114,7 @@ def _acl(plain: Mapping[str, Any]) -> Acl:
 
 
 def _topic(name: str, plain: Mapping[str, Any]) -> TopicState:
-    # Nobody leads anything until the brokers are up again.
+    # No partition has a leader until the brokers are up again.
     partitions = tuple(
         PartitionState(index, tuple(kept["replicas"]), (), NO_LEADER, kept["leader_epoch"])
         for index, kept in enumerate(plain["partitions"])

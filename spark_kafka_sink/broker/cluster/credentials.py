@@ -1,4 +1,4 @@
-"""The credentials of a broker's users: passwords, and what it keeps of them for SCRAM (RFC 5802). Nothing shows in a repr."""
+"""Credentials of a broker's users: passwords and SCRAM keys (RFC 5802). None of them is part of a repr."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from spark_kafka_sink.security.sasl.scram_messages import MIN_ITERATIONS, SCRAM_HASHES, client_key, server_key, stored_key
 
 ITERATIONS: Final = MIN_ITERATIONS
-"""Kafka's tools use the minimum."""
+"""The number of iterations. Kafka's tools use the minimum."""
 _SALT_BYTES: Final = 16
 
 ScramKey: TypeAlias = tuple[str, str]
@@ -21,7 +21,7 @@ ScramKey: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """Enough to check a client, not enough to be one."""
+    """The keys that verify a SCRAM client. They are not enough to log in as one."""
 
     salt: bytes = field(repr=False)
     stored_key: bytes = field(repr=False)
@@ -30,26 +30,31 @@ class ScramCredential:
 
 
 def scram_credential(hash_name: str, password: str, salt: bytes | None = None, iterations: int = ITERATIONS) -> ScramCredential:
-    """Returns what is kept of a password. The salt defaults to a random one."""
+    """Returns the credential for a password. The salt defaults to a random one."""
     salt = secrets.token_bytes(_SALT_BYTES) if salt is None else salt
     return of_salted_password(hash_name, hashlib.pbkdf2_hmac(hash_name, password.encode(), salt, iterations), salt, iterations)
 
 
 def of_salted_password(hash_name: str, salted: bytes, salt: bytes, iterations: int) -> ScramCredential:
-    """Returns what is kept of a password that a client has salted (KIP-554)."""
+    """Returns the credential for a password that a client has salted (KIP-554)."""
     stored = stored_key(client_key(salted, hash_name), hash_name)
     return ScramCredential(salt, stored, server_key(salted, hash_name), iterations)
 
 
 class Credentials:
-    """The credentials of all users. Any thread may ask: its state does not change."""
+    """The credentials of all users. Its state does not change, so any thread may call it."""
 
     def __init__(
         self,
         users: Mapping[str, str],
         altered: Callable[[], Mapping[ScramKey, ScramCredential | None]] = dict,
     ) -> None:
-        """users: name to password. altered: what clients have set since (KIP-554), None for what they have deleted."""
+        """Creates the credentials.
+
+        Args:
+            users: passwords by user name.
+            altered: returns the credentials that clients have set since (KIP-554), and None for those they deleted.
+        """
         self._passwords = {user: password.encode() for user, password in users.items()}
         self._given = {
             (mechanism, user): scram_credential(hash_name, password)
@@ -59,7 +64,7 @@ class Credentials:
         self._altered = altered
 
     def is_password(self, user: str, password: str) -> bool:
-        """Compares in a time that does not reveal how much of it is right."""
+        """Compares in constant time, so that timing reveals nothing about the password."""
         known = self._passwords.get(user)
         return hmac.compare_digest(b"" if known is None else known, password.encode()) and known is not None
 
@@ -69,6 +74,6 @@ class Credentials:
         return altered[key] if key in altered else self._given.get(key)
 
     def all_scram(self) -> dict[ScramKey, ScramCredential]:
-        """Returns the credentials of all users that can log in with SCRAM."""
+        """Returns the SCRAM credentials of all users that have one."""
         both = {**self._given, **self._altered()}
         return {key: credential for key, credential in both.items() if credential is not None}

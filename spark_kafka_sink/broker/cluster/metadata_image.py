@@ -1,4 +1,4 @@
-"""The cluster at one moment: immutable, so that a request sees one state however long it takes; and elections, which are pure."""
+"""The cluster at one moment, immutable so that each request sees one consistent state; and pure functions for elections."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC})
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """`isr` are the replicas whose broker is up. The log itself exists once, whoever leads it."""
+    """A partition and its replicas. `isr` are the replicas whose broker is up. The log itself exists only once."""
 
     index: int
     replicas: tuple[int, ...]
@@ -30,7 +30,7 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
-    """`configs` are those that were set for this topic."""
+    """A topic. `configs`: those set for this topic."""
 
     name: str
     topic_id: uuid.UUID
@@ -52,8 +52,7 @@ class TopicState:
 
 @dataclass(frozen=True, slots=True)
 class BrokerState:
-    """A broker that was started once. `advertised`: the (host, port) that clients of each listener are told; the first listener
-    is the one for clients."""
+    """A broker that was started once. `advertised`: the (host, port) for clients of each listener."""
 
     node_id: int
     advertised: Mapping[str, tuple[str, int]]
@@ -61,7 +60,7 @@ class BrokerState:
     rack: str | None = None
 
     def endpoint(self, listener: str) -> tuple[str, int]:
-        """Returns its address for clients of a listener (Kafka's `getNode(listenerName)`)."""
+        """Returns the broker's address for clients of a listener (Kafka's `getNode(listenerName)`)."""
         return self.advertised[listener]
 
 
@@ -72,9 +71,10 @@ def address_text(host: str, port: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MetadataImage:
-    """`configs` by broker id; those of every broker under -1. `scram`: what clients have set and, as None, deleted.
+    """The whole cluster state.
 
-    `acls`: all that are there, in the order in which they were made.
+    `configs` are by broker id, with those of every broker under -1. `scram`: the credentials that clients have set, or None where
+    they deleted one. `acls`: all ACLs, in the order of creation.
     """
 
     topics: Mapping[str, TopicState] = field(default_factory=dict)
@@ -93,7 +93,7 @@ class MetadataImage:
         return None if state is None else state.partition(index)
 
     def up(self) -> tuple[int, ...]:
-        """Returns the ids of brokers that can be reached, in order."""
+        """Returns the ids of reachable brokers, in order."""
         return tuple(sorted(broker.node_id for broker in self.brokers.values() if broker.is_up))
 
     def with_topics(self, *changed: TopicState) -> MetadataImage:
@@ -112,7 +112,7 @@ class MetadataImage:
 
 
 def _names(topics: Mapping[str, TopicState]) -> dict[uuid.UUID, str]:
-    """Returns names by id, without topics of a cluster that has no topic ids."""
+    """Returns topic names by id, without topics of a cluster that has no topic ids."""
     return {topic.topic_id: name for name, topic in topics.items() if topic.topic_id != ZERO_UUID}
 
 
@@ -126,9 +126,9 @@ def java_hash(text: str) -> int:
 
 
 def partition_for(key: str, partitions: int) -> int:
-    """Returns the partition of an internal topic that a group or a transactional id belongs to; its leader coordinates it.
+    """Returns the partition of an internal topic for a group or a transactional id. The partition's leader coordinates it.
 
-    As `GroupMetadataManager.partitionFor`, with Kafka's `Utils.abs`: the sign bit masked out, so -2^31 is 0.
+    It equals `GroupMetadataManager.partitionFor` with Kafka's `Utils.abs`: the sign bit is masked out, so -2^31 becomes 0.
     """
     code = java_hash(key)
     return (0 if code == -(1 << 31) else abs(code)) % partitions
@@ -140,12 +140,12 @@ def new_partition(index: int, replicas: tuple[int, ...], up: tuple[int, ...]) ->
 
 
 def with_leader(partition: PartitionState, leader: int) -> PartitionState:
-    """Returns the partition with a leader and a new epoch, even if the leader stays: clients must see a change."""
+    """Returns the partition with this leader and a new epoch, even if the leader stays: clients must see a change."""
     return replace(partition, leader=leader, leader_epoch=partition.leader_epoch + 1)
 
 
 def elected(partition: PartitionState, up: tuple[int, ...]) -> PartitionState:
-    """Returns the partition as it is when `up` are the brokers that run. A leader that runs keeps it."""
+    """Returns the partition as it is while the brokers `up` run. A running leader stays."""
     isr = tuple(node for node in partition.replicas if node in up)
     changed = replace(partition, isr=isr)
     if partition.leader in isr:
@@ -155,7 +155,7 @@ def elected(partition: PartitionState, up: tuple[int, ...]) -> PartitionState:
 
 
 def elected_everywhere(image: MetadataImage) -> MetadataImage:
-    """Returns the image after brokers came or went."""
+    """Returns the image after brokers started or stopped."""
     up = image.up()
     return image.with_topics(
         *(replace(topic, partitions=tuple(elected(each, up) for each in topic.partitions)) for topic in image.topics.values())

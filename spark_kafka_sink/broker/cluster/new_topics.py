@@ -1,4 +1,4 @@
-"""Checks of topics before they are created: names, counts, replicas (Kafka's ReplicationControlManager). Pure."""
+"""Checks of new topics: names, counts and replicas (Kafka's ReplicationControlManager). All functions are pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def check_name(name: str) -> None:
-    """Raises INVALID_TOPIC_EXCEPTION in Kafka's words (`Topic.validate`)."""
+    """Raises INVALID_TOPIC_EXCEPTION with Kafka's text (`Topic.validate`)."""
     if not name:
         reason = "the empty string is not allowed"
     elif name in (".", ".."):
@@ -30,7 +30,7 @@ def check_name(name: str) -> None:
 
 
 def check_topic_resource(name: str) -> None:
-    """Checks the name of a topic whose configs are to be altered (`ControllerConfigurationValidator.validateTopicName`)."""
+    """Checks the name of a topic whose configs are altered (`ControllerConfigurationValidator.validateTopicName`)."""
     if not name:
         raise ApiException(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
     check_name(name)
@@ -45,23 +45,23 @@ def check_collision(name: str, others: Iterable[str]) -> None:
             raise ApiException(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
 
 
-MAX_PARTITIONS = 10_000  # in one request; Kafka's limit as well (MAX_PARTITIONS_PER_BATCH)
+MAX_PARTITIONS = 10_000  # in one request; Kafka has the same limit (MAX_PARTITIONS_PER_BATCH)
 DEFAULT = -1
 
 Replicas: TypeAlias = Sequence[int]
 """Broker ids, the preferred leader first."""
 Assignments: TypeAlias = Sequence[tuple[int, Replicas]]
-"""Partitions of a new topic, each with its replicas, as a client gave them."""
+"""The partitions of a new topic with their replicas, as a client sent them."""
 
 
 def check_amount(partitions: int) -> None:
-    """Checks the partitions that one request would create. Raises POLICY_VIOLATION."""
+    """Checks the number of partitions that one request would create. Raises POLICY_VIOLATION."""
     if partitions > MAX_PARTITIONS:
         raise ApiException(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
 
 
 def check_counts(partitions: int, replication_factor: int) -> None:
-    """Checks counts of a new topic, where -1 is the default."""
+    """Checks the counts of a new topic, where -1 is the default."""
     if replication_factor == 0 or replication_factor < DEFAULT:
         text = "Replication factor must be larger than 0, or -1 to use the default value."
         raise ApiException(ErrorCode.INVALID_REPLICATION_FACTOR, text)
@@ -78,7 +78,7 @@ def check_no_counts(partitions: int, replication_factor: int) -> None:
 
 
 def check_growth(topic: TopicState, count: int, assignments: Sequence[Replicas] | None) -> None:
-    """Checks that a topic can have `count` partitions; `assignments`: the replicas of each new one."""
+    """Checks that a topic can have `count` partitions. `assignments`: the replicas of each new one."""
     there = len(topic.partitions)
     if count == there:
         raise ApiException(ErrorCode.INVALID_PARTITIONS, f"Topic already has {there} partition(s).")
@@ -91,7 +91,7 @@ def check_growth(topic: TopicState, count: int, assignments: Sequence[Replicas] 
 
 
 def placed(brokers: tuple[int, ...], partitions: int, replicas: int, *, first: int = 0, begin: int = 0) -> list[tuple[int, ...]]:
-    """Returns replicas for partitions `begin` to `partitions` - 1, with leaders in turn over the brokers."""
+    """Returns replicas for partitions `begin` to `partitions` - 1. Leaders rotate over the brokers."""
     count = len(brokers)
     return [tuple(brokers[(first + index + step) % count] for step in range(replicas)) for index in range(begin, partitions)]
 
@@ -99,7 +99,7 @@ def placed(brokers: tuple[int, ...], partitions: int, replicas: int, *, first: i
 def placed_replicas(
     image: MetadataImage, partitions: int, replicas: int, *, begin: int = 0, failure: str = ""
 ) -> list[tuple[int, ...]]:
-    """Returns the replicas of partitions `begin` to `partitions` - 1. `failure`: what the error's text begins with."""
+    """Returns the replicas of partitions `begin` to `partitions` - 1. `failure`: the start of the error message."""
     check_amount(partitions - begin)
     up, registered = image.up(), len(image.brokers)
     if replicas > registered or not up:
@@ -107,8 +107,8 @@ def placed_replicas(
             f"The target replication factor of {replicas} cannot be reached because only {registered} broker(s) are registered."
         )
         raise ApiException(ErrorCode.INVALID_REPLICATION_FACTOR, failure + text)
-    # Each topic begins at another broker, so that topics of one partition are spread too. Brokers that are down have their
-    # replicas only where those that run are not enough (StripedReplicaPlacer).
+    # Each topic starts at another broker, so that topics with one partition are spread too. Brokers that are down get replicas
+    # only if there are not enough running ones (StripedReplicaPlacer).
     running = placed(up, partitions, min(replicas, len(up)), first=len(image.topics), begin=begin)
     down = tuple(sorted(set(image.brokers) - set(up)))[: max(replicas - len(up), 0)]
     return [(*replicas_of_one, *down) for replicas_of_one in running]
@@ -129,7 +129,9 @@ def assigned_replicas(image: MetadataImage, assignments: Assignments) -> list[tu
 
 
 def checked(image: MetadataImage, partition: int, replicas: Replicas, factor: int | None) -> tuple[int, ...]:
-    """Checks the replicas of one partition; `factor`: the replicas of those before it (`validateManualPartitionAssignment`)."""
+    """Checks the replicas of one partition. `factor`: the number of replicas of the previous ones
+    (`validateManualPartitionAssignment`).
+    """
     if not replicas:
         _refuse("The manual partition assignment includes an empty replica list.")
     for before, node in zip([None, *sorted(replicas)], sorted(replicas), strict=False):

@@ -1,4 +1,4 @@
-"""What a config is (ConfigDef), and every topic config of Kafka 4.1 (LogConfig)."""
+"""The definition of a config (ConfigDef), and every topic config of Kafka 4.1 (LogConfig)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 INT64_MAX: Final = 2**63 - 1
 
-# `String.trim` of Java takes these off; Python's strip would take others as well.
+# Java's `String.trim` removes these; Python's strip would remove more.
 _BLANK: Final = "".join(map(chr, range(33)))
 _INTEGER: Final = re.compile(r"[+-]?\d+")
 _DECIMAL: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[fFdD]?")
@@ -24,7 +24,7 @@ _COMMA: Final = re.compile(r"\s*,\s*")
 
 
 class ConfigType(IntEnum):
-    """The numbers that DescribeConfigs has on the wire."""
+    """The numbers of config types in DescribeConfigs."""
 
     BOOLEAN = 1
     STRING = 2
@@ -38,7 +38,7 @@ class ConfigType(IntEnum):
 
 
 class ConfigError(ValueError):
-    """Kafka's ConfigException. The caller knows which error code it becomes."""
+    """Kafka's ConfigException. The caller decides which error code it becomes."""
 
 
 Check = Callable[[str, Any], None]
@@ -47,7 +47,7 @@ Check = Callable[[str, Any], None]
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """A config. `default`: of its type, or None. `is_internal`: described only where it is set."""
+    """A config. `default`: a value of its type, or None. `is_internal`: described only if it is set."""
 
     name: str
     type: ConfigType
@@ -61,7 +61,7 @@ class ConfigKey:
         return self.type is ConfigType.PASSWORD
 
     def parse(self, text: str) -> Any:
-        """Parses text. Raises ConfigError in the words of `ConfigDef.parseType` and of its validators."""
+        """Parses text. Raises ConfigError with the text of `ConfigDef.parseType` and its validators."""
         trimmed = text.strip(_BLANK)
         try:
             value = _READERS[self.type](trimmed)
@@ -93,7 +93,7 @@ def _shown(value: object) -> str:
 
 
 def _java_double(value: float) -> str:
-    """Returns what `Double.toString` returns."""
+    """Returns the same text as Java's `Double.toString`."""
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if value == 0 or 1e-3 <= abs(value) < 1e7:
@@ -111,7 +111,7 @@ def _boolean(text: str) -> bool:
 
 def _whole(bits: int) -> Callable[[str], int]:
     def read(text: str) -> int:
-        # The length first: Python refuses to read digits without end, and so does Java's range.
+        # The length is checked first: Python refuses to parse very long digits, and they are out of Java's range anyway.
         if not _INTEGER.fullmatch(text) or len(text.lstrip("+-0")) > 20:
             raise ValueError
         value = int(text)
@@ -189,14 +189,16 @@ _THROTTLED: Final = re.compile(r"([0-9]+:[0-9]+)?")
 
 @dataclass(frozen=True, slots=True)
 class TopicConfigKey(ConfigKey):
-    """`synonyms`: the broker configs that provide the value if the topic does not set it, each with the factor to multiply it by;
-    the first wins (`ServerTopicConfigSynonyms`)."""
+    """A topic config. `synonyms`: the broker configs that provide the value if the topic does not, each with its factor.
+
+    The first of them wins (`ServerTopicConfigSynonyms`).
+    """
 
     synonyms: tuple[tuple[str, int], ...] = ()
 
     @property
     def broker_name(self) -> str:
-        """Its name among the broker configs."""
+        """The config's name as a broker config."""
         return self.synonyms[0][0] if self.synonyms else self.name
 
 
@@ -213,7 +215,7 @@ def _throttled_replicas(name: str, values: tuple[str, ...]) -> None:
 
 
 def _key(name: str, type: ConfigType, default: object, check: Check | None, synonyms: str, doc: str) -> TopicConfigKey:
-    """Makes a key. `synonyms`: names separated by blanks, each followed by `*n` if its unit is n ms."""
+    """Returns a key. `synonyms`: names separated by blanks, each followed by `*n` if its unit is n ms."""
     pairs = (word.partition("*") for word in synonyms.split())
     return TopicConfigKey(name, type, default, doc, check, synonyms=tuple((word, int(by or 1)) for word, _, by in pairs))
 
@@ -223,86 +225,86 @@ _DOUBLE, _LIST = ConfigType.DOUBLE, ConfigType.LIST
 
 _KEYS: Final = (
     _key("cleanup.policy", _LIST, ("delete",), each_of("compact", "delete"), "log.cleanup.policy",
-         "What becomes of old segments: they are deleted, compacted to the last record of each key, or both."),
+         "The cleanup of old segments: delete them, compact them to the last record of each key, or both."),
     _key("compression.gzip.level", _INT, -1, _gzip_level, "compression.gzip.level",
-         "The level where compression.type is gzip; -1 is the codec's own default."),
+         "The level if compression.type is gzip; -1 is the codec's own default."),
     _key("compression.lz4.level", _INT, 9, between(1, 17), "compression.lz4.level",
-         "The level where compression.type is lz4."),
+         "The level if compression.type is lz4."),
     _key("compression.type", _STRING, "producer",
          one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"), "compression.type",
-         "How batches are stored: with this codec, without any (uncompressed), or as the producer made them."),
+         "The codec of stored batches: this codec, none (uncompressed), or the producer's (producer)."),
     _key("compression.zstd.level", _INT, 3, between(-131072, 22), "compression.zstd.level",
-         "The level where compression.type is zstd."),
+         "The level if compression.type is zstd."),
     _key("delete.retention.ms", _LONG, _DAY_MS, at_least(0), "log.cleaner.delete.retention.ms",
-         "How long compaction keeps tombstones, so that consumers see them."),
+         "The time that compaction keeps tombstones, so that consumers see them."),
     _key("file.delete.delay.ms", _LONG, 60_000, at_least(0), "log.segment.delete.delay.ms",
-         "How long a file stays on the disk after its segment was deleted."),
+         "The time before the files of a deleted segment are removed from disk."),
     _key("flush.messages", _LONG, INT64_MAX, at_least(1), "log.flush.interval.messages",
-         "After how many records the log is forced to the disk."),
+         "The number of records after which the log is flushed to disk."),
     _key("flush.ms", _LONG, INT64_MAX, at_least(0), "log.flush.interval.ms log.flush.scheduler.interval.ms",
-         "After how long the log is forced to the disk."),
+         "The time after which the log is flushed to disk."),
     _key("follower.replication.throttled.replicas", _LIST, (), _throttled_replicas, "",
-         "Replicas whose following is throttled: partition:broker, or * for all."),
+         "The replicas with throttled replication on the follower: partition:broker, or * for all."),
     _key("index.interval.bytes", _INT, 4096, at_least(0), "log.index.interval.bytes",
-         "How many bytes of batches lie between two entries of the offset index."),
+         "The number of bytes between two entries of the offset index."),
     _key("leader.replication.throttled.replicas", _LIST, (), _throttled_replicas, "",
-         "Replicas that their leader serves throttled: partition:broker, or * for all."),
+         "The replicas with throttled replication on the leader: partition:broker, or * for all."),
     _key("local.retention.bytes", _LONG, -2, at_least(-2), "log.local.retention.bytes",
-         "retention.bytes of what is kept here of a tiered log; -2: as retention.bytes."),
+         "retention.bytes of the local part of a tiered log; -2: same as retention.bytes."),
     _key("local.retention.ms", _LONG, -2, at_least(-2), "log.local.retention.ms",
-         "retention.ms of what is kept here of a tiered log; -2: as retention.ms."),
+         "retention.ms of the local part of a tiered log; -2: same as retention.ms."),
     _key("max.compaction.lag.ms", _LONG, INT64_MAX, at_least(1), "log.cleaner.max.compaction.lag.ms",
-         "How long a record may stay uncompacted."),
+         "The maximum time before a record is compacted."),
     _key("max.message.bytes", _INT, _MIB + 12, at_least(0), "message.max.bytes",
-         "The largest record batch that is taken, as it is after compression."),
+         "The maximum size of a record batch, after compression."),
     _key("message.timestamp.after.max.ms", _LONG, _HOUR_MS, at_least(0), "log.message.timestamp.after.max.ms",
-         "How far a record's time may be ahead of the broker's, with CreateTime."),
+         "The maximum time that a record may be ahead of the broker's clock, with CreateTime."),
     _key("message.timestamp.before.max.ms", _LONG, INT64_MAX, at_least(0), "log.message.timestamp.before.max.ms",
-         "How far a record's time may be behind the broker's, with CreateTime."),
+         "The maximum time that a record may be behind the broker's clock, with CreateTime."),
     _key("message.timestamp.type", _STRING, "CreateTime",
          one_of("CreateTime", "LogAppendTime"), "log.message.timestamp.type",
-         "Whether a record has the time that its producer gave it or that of its arrival."),
+         "Whether records keep the producer's timestamp or get the time of arrival."),
     _key("min.cleanable.dirty.ratio", _DOUBLE, 0.5, between(0, 1), "log.cleaner.min.cleanable.ratio",
-         "How much of a log must be uncompacted before it is compacted again."),
+         "The uncompacted share of a log above which it is compacted again."),
     _key("min.compaction.lag.ms", _LONG, 0, at_least(0), "log.cleaner.min.compaction.lag.ms",
-         "How long a record stays uncompacted at least."),
+         "The minimum time before a record is compacted."),
     _key("min.insync.replicas", _INT, 1, at_least(1), "min.insync.replicas",
-         "How many replicas must be in sync for a write with acks=all."),
+         "The number of in-sync replicas that a write with acks=all needs."),
     _key("preallocate", _BOOLEAN, False, None, "log.preallocate",
-         "Whether a segment's file takes its whole size at once."),
+         "Whether a segment's file is created with its full size."),
     _key("remote.log.copy.disable", _BOOLEAN, False, None, "",
-         "Whether a tiered log's remote part only shrinks."),
+         "Whether the remote part of a tiered log only shrinks."),
     _key("remote.log.delete.on.disable", _BOOLEAN, False, None, "",
-         "Whether a log's remote part is deleted when tiering ends."),
+         "Whether the remote part of a log is deleted when tiering is turned off."),
     _key("remote.storage.enable", _BOOLEAN, False, None, "",
-         "Whether the log is tiered; this broker has no tiers."),
+         "Whether the log is tiered; this broker does not support tiering."),
     _key("retention.bytes", _LONG, -1, None, "log.retention.bytes",
-         "The size of a partition beyond which its oldest segments are deleted; -1: no limit."),
+         "The size of a partition above which the oldest segments are deleted; -1: no limit."),
     _key("retention.ms", _LONG, 7 * _DAY_MS, at_least(-1),
          f"log.retention.ms log.retention.minutes*60000 log.retention.hours*{_HOUR_MS}",
-         "The age beyond which segments are deleted; -1: no limit."),
+         "The age above which segments are deleted; -1: no limit."),
     _key("segment.bytes", _INT, 1024 * _MIB, at_least(_MIB), "log.segment.bytes",
-         "The size of a segment's file; retention and compaction take whole segments."),
+         "The size of a segment's file. Retention and compaction work on whole segments."),
     _key("segment.index.bytes", _INT, 10 * _MIB, at_least(4), "log.index.size.max.bytes",
-         "The size of a segment's index; when it is full a new segment begins."),
+         "The size of a segment's index. A full index starts a new segment."),
     _key("segment.jitter.ms", _LONG, 0, at_least(0), f"log.roll.jitter.ms log.roll.jitter.hours*{_HOUR_MS}",
-         "By how much, at random, segment.ms is shortened."),
+         "The maximum random time by which segment.ms is shortened."),
     _key("segment.ms", _LONG, 7 * _DAY_MS, at_least(1), f"log.roll.ms log.roll.hours*{_HOUR_MS}",
-         "The age at which a segment ends, full or not."),
+         "The age at which a segment is closed, full or not."),
     _key("unclean.leader.election.enable", _BOOLEAN, False, None, "unclean.leader.election.enable",
          "Whether a replica that is not in sync may lead when no other is left."),
 )  # fmt: skip
-# Kafka 4.1 has it for tests that need many segments: segment.bytes cannot be less than 1 MiB any more.
+# Kafka 4.1 has it for tests that need many segments, because segment.bytes must be at least 1 MiB.
 _INTERNAL: Final = TopicConfigKey(
     "internal.segment.bytes", _INT, None, "segment.bytes without a lower limit, for tests.", is_internal=True
 )
 
 TOPIC_CONFIGS: Final[Mapping[str, TopicConfigKey]] = {key.name: key for key in (*_KEYS, _INTERNAL)}
-"""By name."""
+"""The topic configs by name."""
 
 
 def parsed(configs: Mapping[str, str | None]) -> dict[str, Any]:
-    """Parses configs. Raises INVALID_CONFIG as `LogConfig.validate` does: unknown names first."""
+    """Parses configs. Raises INVALID_CONFIG as `LogConfig.validate` does, for unknown names first."""
     nulls = [name for name, value in configs.items() if value is None]
     if nulls:
         raise ApiException(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
@@ -316,7 +318,7 @@ def parsed(configs: Mapping[str, str | None]) -> dict[str, Any]:
 
 
 def check_together(values: Mapping[str, Any]) -> None:
-    """Checks the values of all configs, including the broker's. Raises ConfigError for a conflict."""
+    """Checks the values of all configs together, including the broker's. Raises ConfigError for a conflict."""
     low, high = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
     if low > high:
         raise ConfigError(f"conflict topic config setting min.compaction.lag.ms ({low}) > max.compaction.lag.ms ({high})")

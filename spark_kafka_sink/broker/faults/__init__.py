@@ -1,1 +1,1 @@
-"""Faults for tests: errors, delays and cuts of chosen requests, unreachable brokers, full disks, late markers."""
+"""Faults for tests: errors, delays and truncation for selected requests, unreachable brokers, full disks, late markers."""

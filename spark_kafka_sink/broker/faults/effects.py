@@ -1,4 +1,4 @@
-"""The effects of a fault on a request: each effect takes the place of its serving."""
+"""The effects of faults on requests. An effect runs in place of the handler."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ logger = logging.getLogger(__name__)
 OF_THE_WHOLE_FETCH: Final = frozenset(
     {ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH, ErrorCode.INCONSISTENT_TOPIC_ID}
 )
-"""Errors that a broker tells of a whole Fetch; it tells all others of partitions."""
+"""Errors that a broker reports for a whole Fetch; all others belong to partitions."""
 
 
 def failed_answer(request: Request, asked: Message, code: int, message: str | None) -> Message | None:
-    """Returns the answer in which all of `asked` fails; None if there is none, and the connection has to be closed."""
+    """Returns the response in which all of `asked` fails; None if there is none and the connection must be closed."""
     if request.api.key is ApiKey.FETCH and code not in OF_THE_WHOLE_FETCH:
         body: Any = asked
         return FetchResponse(
@@ -45,27 +45,27 @@ def failed_answer(request: Request, asked: Message, code: int, message: str | No
 
 
 def failed_metadata(answer: MetadataResponse, is_affected: IsAffected, code: int) -> Message:
-    """Returns metadata with the error beside each topic and with the brokers: without brokers a client could not go on."""
+    """Returns metadata that has the error beside each topic and lists the brokers, without which a client could not continue."""
     failed = (replace(topic, error_code=code, partitions=()) for topic in answer.topics if is_affected(topic, None))
     return merged(ApiKey.METADATA, answer, MetadataResponse(topics=tuple(failed)))
 
 
 Serve = Callable[[Request], None]
 Change = Callable[[Any, Any], Message | None]
-"""Returns the answer to send instead, from a request's body and its answer; None: the connection is closed."""
+"""Returns the response to send instead, given a request's body and its response. None: the connection is closed."""
 
 
 class Effect(Protocol):
-    """Called on the handler's thread. The answer is handled on the thread that gives it."""
+    """An effect of a fault. It is called on the handler's thread. The thread that answers handles the response."""
 
     def __call__(self, request: Request, serve: Serve, is_affected: IsAffected) -> None:
-        """Takes the place of `serve(request)`. `is_affected`: whether the fault is about a topic and partition."""
+        """Runs in place of `serve(request)`. `is_affected`: whether the fault covers a topic and partition."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """No effect: `on_request` is given the broker's id and the body of what comes."""
+    """Has no effect; `on_request` is called with the broker's id and the body of each request."""
 
     on_request: Callable[[int, Any], object] | None
 
@@ -73,13 +73,13 @@ class Watch:
         if self.on_request is not None:
             try:
                 self.on_request(broker, request.body)
-            except Exception:  # a test's own function
-                logger.exception("What watches %s failed", request)
+            except Exception:  # the test's own function
+                logger.exception("The on_request function that watches %s failed", request)
 
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """The affected parts fail, and the others are served. `applied`: the affected ones are, too, and nobody is told."""
+    """Fails the affected parts and serves the others. `applied`: also serves the affected parts without reporting it."""
 
     code: int
     message: str | None
@@ -100,20 +100,20 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`make` gives the answer of the affected parts, which are not served; the others are."""
+    """Answers the affected parts with `make`, without serving them, and serves the others."""
 
     make: Callable[[Any], Message | None]
 
     def __call__(self, request: Request, serve: Serve, is_affected: IsAffected) -> None:
         key = request.api.key
-        # A Metadata answer tells of the brokers, too, so its parts cannot be made apart.
+        # A Metadata response also lists the brokers, so its parts cannot be built separately.
         has_parts = key in SHAPES and key is not ApiKey.METADATA
         matched, rest = split(key, request.body, is_affected) if has_parts else (request.body, None)
         _answered_instead(request, serve, _tried(self.make, matched, "made"), rest)
 
 
 def _answered_instead(request: Request, serve: Serve, answer: Message | None, rest: Message | None) -> None:
-    """`answer` takes the place of what was asked, but for `rest`, which is served."""
+    """Sends `answer` in place of serving the request, except for `rest`, which is served."""
     if answer is None:
         request.close_connection()
     elif rest is None:
@@ -128,7 +128,7 @@ def _in_place(key: ApiKey, answer: Message, failed: Message | None) -> Message |
 
 
 def _served(request: Request, serve: Serve, take: Callable[[Request, Message | None], None]) -> None:
-    """Serves it, and leaves its answer to `take`; None: there is no answer."""
+    """Serves the request and passes its response to `take`; None: there is no response."""
 
     def taken(answered: Request, answer: Message | None) -> bool:
         take(answered, answer)
@@ -139,7 +139,7 @@ def _served(request: Request, serve: Serve, take: Callable[[Request, Message | N
 
 
 def _served_with(request: Request, serve: Serve, changed: Callable[[Any], Message | None]) -> None:
-    """Serves it, and sends what `changed` makes of the answer."""
+    """Serves the request and sends what `changed` makes of the response."""
 
     def deliver(answered: Request, answer: Message | None) -> None:
         new = None if answer is None else _tried(changed, answer, "changed")
@@ -152,12 +152,12 @@ def _served_with(request: Request, serve: Serve, changed: Callable[[Any], Messag
 
 
 def _tried(function: Callable[[Any], Message | None], body: Message, done: str) -> Message | None:
-    """Returns what a test's own function makes of a message; None if it raises, which the log tells."""
+    """Returns what a test's own function makes of a message; None if it raises, which is logged."""
     try:
         return function(body)
     except Exception:
-        # Its request may be answered already, so nobody else would end it.
-        logger.exception("An answer could not be %s: its connection is closed", done)
+        # The request may be answered already, so nothing else would end it.
+        logger.exception("A response could not be %s; closing its connection", done)
         return None
 
 
@@ -171,9 +171,9 @@ class Alter:
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """Answers later, by the timer: no thread waits, and the connection's next request is not read meanwhile.
+    """Answers later, by the timer. No thread waits, and the connection's next request is not read in the meantime.
 
-    A broker that stops has no timer, so the fetches that its end answers are dropped.
+    A broker that stops has no timer, so it drops the fetches that its stop completes.
     """
 
     timer: Callable[[], Timer | None]
@@ -200,7 +200,7 @@ def cut_after(request: Request, serve: Serve, is_affected: IsAffected) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """Cuts the answer. `keep`: bytes of the message after its size."""
+    """Truncates the response. `keep`: bytes of the message after its size."""
 
     keep: int
 
@@ -215,19 +215,19 @@ class Truncate:
 
 
 def wrong_correlation_id(request: Request, serve: Serve, is_affected: IsAffected) -> None:
-    # Negative where the request's is not: none that the client waits for.
+    # Negative where the request's id is not, so the client waits for no such id.
     wrong = -1 - request.header.correlation_id
     _served(request, serve, lambda answered, answer: answered.deliver(answer, correlation_id=wrong))
 
 
 class Hold:
-    """Keeps requests unserved until `release`; with `applied`, their answers. No thread waits.
+    """Keeps requests unserved until `release`; with `applied`, keeps their responses. No thread waits.
 
     The lock guards `_waiting`, which is None after the release. Each connection has one request here at a time.
     """
 
     def __init__(self, *, applied: bool = False, on_keep: Callable[[], object] = bool) -> None:
-        """`on_keep` is called for each request or answer that has to wait."""
+        """Creates an effect that holds. `on_keep` is called for each request or response that has to wait."""
         self.applied = applied
         self._on_keep = on_keep
         self._lock = threading.Lock()
@@ -245,7 +245,7 @@ class Hold:
         return True
 
     def release(self) -> None:
-        """Continues all that waits, in order, in the calling thread."""
+        """Continues everything that waits, in order, in the calling thread."""
         with self._lock:
             waiting, self._waiting = self._waiting, None
         for go_on in waiting or ():

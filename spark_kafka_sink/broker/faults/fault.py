@@ -1,4 +1,4 @@
-"""Faults in force: the handle that a test holds, and where requests, appends and ends of transactions meet them."""
+"""Active faults: the handle that a test holds, and the places where requests, appends and transactions meet them."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from spark_kafka_sink.protocol.fields import Message
 
 
 class Fault:
-    """A fault in force, as the methods of `FaultInjection` return it. As a context manager it is removed at the end.
+    """An active fault, returned by the methods of `FaultInjection`. As a context manager, it is removed at the end.
 
-    Any thread may call its methods; `_changed` guards the counts.
+    Any thread may call its methods.
     """
 
     def __init__(
         self, what: str, changed: threading.Condition, *, times: int | None = None, on_remove: Callable[[Fault], None]
     ) -> None:
-        """`times`: None is unlimited. `on_remove` is called once, without a lock."""
+        """Creates a fault. `times`: None is unlimited. `on_remove` is called once, without a lock."""
         self._what = what
         self._changed = changed
         self._times = times
         self._on_remove = on_remove
         self._hits = 0
         self._removed = False
-        self.undo: Callable[[], object] = bool  # nothing
+        self.undo: Callable[[], object] = bool  # does nothing
 
     def __str__(self) -> str:
         return f"{self._what}, hit {self._hits} times"
@@ -53,32 +53,40 @@ class Fault:
 
     @property
     def hits(self) -> int:
-        """How often it hit something, or saw something if it only watches."""
+        """The number of hits; for a watch, the number of requests seen."""
         return self._hits
 
     @property
     def is_over(self) -> bool:
-        """Whether it will hit nothing more: it was removed, or has hit `times` times."""
+        """Whether it will hit nothing more, because it was removed or has hit `times` times."""
         return self._removed or self._hits == self._times
 
     def wait(self, times: int = 1, timeout_s: float = 10.0) -> None:
-        """Waits until it has hit `times` times in all. Raises TimeoutError after `timeout_s` seconds."""
+        """Waits until the fault has hit `times` times in all.
+
+        Args:
+            times: the number of hits to wait for.
+            timeout_s: the time to wait, in seconds.
+
+        Raises:
+            TimeoutError: the fault was not hit often enough in time.
+        """
         deadline = time.monotonic() + timeout_s
         with self._changed:
             while self._hits < times:
                 left_s = deadline - time.monotonic()
                 if left_s <= 0:
-                    raise TimeoutError(f"{self}: {times} were waited for, for {timeout_s} s")
+                    raise TimeoutError(f"timed out after {timeout_s} s waiting for {times} hits: {self}")
                 self._changed.wait(left_s)
 
     def remove(self) -> None:
-        """Ends it; what it holds continues. May be called again."""
+        """Removes the fault. What it holds continues. Does nothing if it is removed."""
         if self._end():
             self._on_remove(self)
             self.undo()
 
     def forget(self) -> None:
-        """Ends it because the broker stops; what it holds is lost."""
+        """Ends the fault because the broker stops. What it holds is dropped."""
         if self._end():
             self._on_remove(self)
 
@@ -88,7 +96,7 @@ class Fault:
             return not was
 
     def hit(self) -> bool:
-        """Counts a hit; returns False if the fault is over."""
+        """Counts a hit. Returns False if the fault is over."""
         with self._changed:
             if self.is_over:
                 return False
@@ -98,10 +106,10 @@ class Fault:
 
 
 class RequestFaults:
-    """The faults that requests meet. Asked by the handlers' threads of all brokers; any thread adds and removes faults.
+    """The faults of requests. The handler threads of all brokers use it, and any thread adds and removes faults.
 
-    `_changed` guards the counts, and the replacement of `_faults` and `_silent`, which are replaced whole and read without it.
-    A Watch has no effect.
+    `_changed` guards the counts and the replacement of `_faults` and `_silent`, which are replaced as a whole and read without
+    it. A Watch has no effect.
     """
 
     def __init__(self, changed: threading.Condition, image: Callable[[], MetadataImage]) -> None:
@@ -120,7 +128,7 @@ class RequestFaults:
             self._faults = tuple(kept for kept in self._faults if kept[2] is not fault)
 
     def silence(self, broker: int, hold: Hold) -> None:
-        """Holds a broker's requests, and the answers to those that it serves already."""
+        """Holds a broker's requests, and the responses to those that it already serves."""
         with self._changed:
             self._silent = {**self._silent, broker: hold}
 
@@ -133,7 +141,7 @@ class RequestFaults:
             return sum(count for (at, key), count in self._seen.items() if key is api and broker in (None, at))
 
     def handle(self, broker: int, request: Request, serve: Serve) -> None:
-        """Serves a request at a broker, or applies the fault that it meets there."""
+        """Serves a request at a broker, or applies the fault that matches it."""
         with self._changed:
             self._seen[broker, request.api.key] += 1
         silence = self._silent.get(broker)
@@ -161,12 +169,12 @@ class RequestFaults:
             effect(request, serve, is_affected)
 
     def _silenced(self, broker: int, request: Request, answer: Message | None) -> bool:
-        """Keeps an answer that is given while its broker is silent."""
+        """Keeps a response that is given while its broker is silent."""
         silence = self._silent.get(broker)
         return silence is not None and silence.keep_answer(request, answer)
 
     def _met(self, broker: int, request: Request) -> tuple[Effect, IsAffected] | None:
-        """Returns the effect of the oldest fault that is about the request and not over."""
+        """Returns the effect of the oldest active fault that matches the request."""
         for request_filter, effect, fault in self._faults:
             if isinstance(effect, Watch) or fault.is_over:
                 continue
@@ -179,7 +187,7 @@ class RequestFaults:
             return False
         if not isinstance(effect, (Answer, Fail)) or request.api.key not in SHAPES:
             return True
-        # One that asks for no partition, as a Metadata request for brokers alone, has nothing that could fail.
+        # A request without partitions, such as a Metadata request for brokers alone, has nothing that could fail.
         return asks_for(request.api.key, request.body, request_filter.is_affected(self._topic_of))
 
     def _topic_of(self, topic: object) -> str | None:
@@ -188,9 +196,9 @@ class RequestFaults:
 
 
 class StorageFaults:
-    """Full disks and held markers. Asked by whoever appends or ends transactions.
+    """Full disks and held markers, checked before appends and before transactions end.
 
-    `_changed` guards the replacement of the tuples, which are replaced whole and read without it.
+    `_changed` guards the replacement of the tuples, which are replaced as a whole and read without it.
     """
 
     def __init__(self, changed: threading.Condition, image: Callable[[], MetadataImage]) -> None:
@@ -213,7 +221,7 @@ class StorageFaults:
             self._held = tuple(kept for kept in self._held if kept is not fault)
 
     def check_disk(self, topic: str, index: int, size: int) -> None:
-        """Raises OSError before an append to a full disk. The log turns it into KAFKA_STORAGE_ERROR."""
+        """Raises OSError before an append to a full disk. The log converts it to KAFKA_STORAGE_ERROR."""
         if not self._full:
             return
         state = self._image().partition(topic, index)
@@ -222,7 +230,7 @@ class StorageFaults:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), f"{topic}-{index}")
 
     def holding(self, write: WriteMarkers) -> WriteMarkers:
-        """Returns `write`, but failing while markers are held: the coordinator tries again."""
+        """Returns a `write` that fails while markers are held, so that the coordinator retries."""
 
         def write_or_hold(marker: EndTransactionMarker, partitions: Sequence[tuple[str, int]]) -> None:
             if any(fault.hit() for fault in self._held):

@@ -1,4 +1,4 @@
-"""The methods of `broker.faults`: what goes wrong, where and how often."""
+"""The methods of `broker.faults`: which fault occurs, where and how often."""
 
 from __future__ import annotations
 
@@ -24,12 +24,15 @@ INT16: Final = range(-(2**15), 2**15)
 
 
 class Where(TypedDict, total=False):
-    """Which requests are hit, and how many of them.
+    """Selects the requests that a fault hits.
 
-    times: how many, by default 1; None: all, until the fault is removed. broker: only at the broker with this id. topic: only
-    requests that ask for it, alone or among others. partition: only those that ask for this partition of the topic. client_id:
-    only those of this client. when: called with each request's body, a message of `protocol/`; returns whether the request is
-    hit.
+    Attributes:
+        times: the number of requests to hit. Defaults to 1. None hits all of them until the fault is removed.
+        broker: hits only requests to the broker with this id.
+        topic: hits only requests that include this topic.
+        partition: hits only requests that include this partition of the topic.
+        client_id: hits only requests of this client.
+        when: called with each request's body, a message of `protocol/`. Returns whether to hit the request.
     """
 
     times: int | None
@@ -53,16 +56,19 @@ class RunningBroker:
 
 
 class FaultInjection:
-    """Injects faults for tests of clients. Any thread may call its methods, except that only the thread that starts and stops
-    brokers may call `unreachable` and remove its fault.
+    """Injects faults for tests of clients, as `EmbeddedBroker.faults`.
 
-    api: the API whose requests are hit. where: which of them, and how many; its keys are those of `Where`. A request is hit by
-    one fault, the oldest that is about it, when a handler takes it. Each method returns a `Fault` with `hits`, `wait()` and
-    `remove()`, which the end of a `with` calls too. Impossible faults raise OptionError.
+    `api` is the API whose requests are hit. The keywords of `Where` select requests and limit their number. When a handler takes
+    a request, the oldest fault that matches hits it; no other fault does.
+
+    Each method returns a `Fault` with `hits`, `wait()` and `remove()`. The end of a `with` block removes it too. Impossible
+    faults raise OptionError.
+
+    Any thread may call the methods. Only `unreachable`, and removing its fault, need the thread that starts and stops brokers.
     """
 
     def __init__(self, brokers: Collection[int]) -> None:
-        """`brokers`: the ids of all brokers."""
+        """Creates a set of faults, empty at first. `brokers`: the ids of all brokers."""
         self._brokers = brokers
         self._running: RunningBroker | None = None
         self._changed = threading.Condition()
@@ -72,50 +78,67 @@ class FaultInjection:
         self._requests = RequestFaults(self._changed, self._image)
         self.storage = StorageFaults(self._changed, self._image)
 
-    # Answers
+    # Responses
 
     def fail(
         self, api: ApiKey, error: ErrorCode | int, *, message: str | None = None, applied: bool = False, **where: Unpack[Where]
     ) -> Fault:
-        """Answers with `error`, any number except 0, and with `message` if the response has a field for one.
+        """Answers requests with an error.
 
-        If the API has partitions, each partition has the error; with `topic` and `partition` only those have it, and the others
-        are served. applied: the request is served all the same, as if the broker had failed afterwards; by default it is not. A
-        Metadata response has the error beside its topics and lists the brokers as usual.
+        If the API has partitions, each partition has the error. With `topic` and `partition`, only those have it and the others
+        are served. A Metadata response has the error beside its topics and lists the brokers as usual.
+
+        Args:
+            api: the API to hit.
+            error: the error code: any number except 0.
+            message: the error message, used if the response has a field for one.
+            applied: serves the request before it fails, like a broker that crashes afterwards. By default the request is not
+                served.
+            where: selects the requests; see `Where`.
+
+        Raises:
+            OptionError: `error` is not an error code, or no request can match.
         """
         if not error or error not in INT16:
-            raise OptionError(f"{error} is no code of an error", option="error")
+            raise OptionError(f"{error} is not an error code", option="error")
         effect = effects.Fail(int(error), message, applied)
         named = ErrorCode(error).name if error in {int(code) for code in ErrorCode} else str(int(error))
         return self._on_requests(f"{named} for", effect, api, where)
 
     def alter(self, api: ApiKey, change: Change, **where: Unpack[Where]) -> Fault:
-        """Answers with what `change(request body, answer)` returns, a message of `protocol/`; None closes the connection."""
+        """Serves the request and answers with `change(request body, response)`, a message of `protocol/`.
+        connection.
+        """
         return self._on_requests("an altered answer to", effects.Alter(change), api, where)
 
     def answer(self, api: ApiKey, make: Callable[[Any], Message | None], **where: Unpack[Where]) -> Fault:
-        """Answers with what `make(request body)` returns, a message of `protocol/`, and does not do what was asked.
+        """Answers with `make(request body)`, a message of `protocol/`, instead of serving the request.
 
-        None closes the connection. With `topic` or `partition` the body holds only these parts, and the broker serves the others.
+        None closes the connection. With `topic` or `partition`, the body has only these parts, and the broker serves the others.
         """
         return self._on_requests("an answer in place of", effects.Answer(make), api, where)
 
     def delay(self, api: ApiKey, ms: float, **where: Unpack[Where]) -> Fault:
-        """Serves the request at once, and answers `ms` milliseconds late."""
+        """Serves the request at once and sends the response `ms` milliseconds later."""
         effect = effects.Delay(self._timer, _not_negative("ms", ms))
         return self._on_requests(f"{ms} ms of delay of", effect, api, where)
 
     def hold(self, api: ApiKey, *, applied: bool = False, **where: Unpack[Where]) -> Fault:
-        """Holds the request until the fault is removed. The request then goes on as if it had just arrived, so that other faults
-        can hit it. `applied`: serves the request at once and holds its answer."""
+        """Holds the request until the fault is removed. It then continues as if it had just arrived, so other faults can hit it.
+
+        `applied`: serves the request at once and holds its response.
+        """
         hold = effects.Hold(applied=applied)
         return self._on_requests("a hold of", hold, api, where, undo=hold.release)
 
     def watch(self, api: ApiKey, *, on_request: Callable[[int, Any], object] | None = None, **where: Unpack[Where]) -> Fault:
-        """Counts requests, so that a test can wait for them. Nothing goes wrong.
+        """Counts requests, so that a test can wait for them. It changes nothing else.
 
-        on_request: called with the broker's id and the body of each request before the broker serves it, on the thread that
-        serves it. A fault that it adds can hit this request.
+        Args:
+            api: the API to watch.
+            on_request: called with the broker's id and the body of each request, before and on the thread that serves it. A fault
+                that it adds can hit this request.
+            where: selects the requests; see `Where`.
         """
         return self._on_requests("a watch of", effects.Watch(on_request), api, where)
 
@@ -130,11 +153,11 @@ class FaultInjection:
         return self._on_requests("a cut before", effects.cut_before, api, where)
 
     def cut_after(self, api: ApiKey, **where: Unpack[Where]) -> Fault:
-        """Serves the request, and closes the connection instead of answering."""
+        """Serves the request and closes the connection instead of answering."""
         return self._on_requests("a cut after", effects.cut_after, api, where)
 
     def truncate(self, api: ApiKey, *, keep: int = 6, **where: Unpack[Where]) -> Fault:
-        """Ends the answer's frame, and the connection, after the frame's size and `keep` bytes."""
+        """Truncates the response after its size field and `keep` bytes, and closes the connection."""
         effect = effects.Truncate(int(_not_negative("keep", keep)))
         return self._on_requests("a truncated answer to", effect, api, where)
 
@@ -144,10 +167,12 @@ class FaultInjection:
         return self._on_requests("a wrong correlation id for", effect, api, where)
 
     def unreachable(self, broker: int, *, black_hole: bool = False) -> Fault:
-        """Makes the `broker` unreachable until the fault is removed. The cluster does not notice: it remains the leader.
+        """Makes a broker unreachable until the fault is removed. The cluster does not notice: leadership does not move.
 
-        Its connections are closed and new ones refused. black_hole: connections are accepted, and nothing is answered; what was
-        asked meanwhile is served when the fault is removed.
+        Args:
+            broker: the broker's id.
+            black_hole: accepts connections but answers nothing. Requests that arrive are served when the fault is removed. By
+                default, connections are closed and new ones are refused.
         """
         request_filter = RequestFilter(broker=broker)
         request_filter.check(self._brokers.__contains__)
@@ -171,7 +196,12 @@ class FaultInjection:
     # Storage
 
     def disk_full(self, *, broker: int | None = None, topic: str | None = None) -> Fault:
-        """Fails appends with KAFKA_STORAGE_ERROR: all, those to what a `broker` leads, or those to a `topic`, internal or not."""
+        """Fails appends with KAFKA_STORAGE_ERROR: all of them, or only those to a broker or to a topic.
+
+        Args:
+            broker: fails only appends to partitions that this broker leads.
+            topic: fails only appends to this topic. Internal topics are allowed.
+        """
         request_filter = RequestFilter(broker=broker, topic=topic)
         request_filter.check(self._brokers.__contains__)
         fault = self._new(f"a full disk of {request_filter}")
@@ -179,16 +209,16 @@ class FaultInjection:
         return fault
 
     def hold_markers(self) -> Fault:
-        """Decides the outcome of transactions, but keeps it from the partitions until it is removed (and up to 0.1 s longer).
+        """Holds transaction markers until the fault is removed (and up to 0.1 s longer); outcomes are decided without them.
 
-        Meanwhile the producer is answered CONCURRENT_TRANSACTIONS, and readers of committed records wait.
+        In the meantime the producer receives CONCURRENT_TRANSACTIONS, and consumers that read committed records wait.
         """
         fault = self._new("transaction markers are held")
         self.storage.hold_markers(fault)
         return fault
 
     def delay_markers(self, ms: float) -> Fault:
-        """Does as `hold_markers`, for `ms` milliseconds after each outcome. Counts no hits."""
+        """Holds markers like `hold_markers`, for `ms` milliseconds after each outcome. Counts no hits."""
         fault = self._new(f"transaction markers come {ms} ms later")
         self._marker_delays_ms[fault] = _not_negative("ms", ms)
         fault.undo = self._apply_delays
@@ -196,8 +226,10 @@ class FaultInjection:
         return fault
 
     def delay_verification(self, ms: float) -> Fault:
-        """Delays the verification of transactions by `ms` milliseconds: brokers ask the transaction coordinator before they store
-        the first records of a transaction in a partition (KIP-890). Counts no hits."""
+        """Delays the verification of transactions by `ms` milliseconds. Counts no hits.
+
+        Brokers verify with the transaction coordinator before they store a transaction's first records in a partition (KIP-890).
+        """
         fault = self._new(f"the verification of transactions takes {ms} ms longer")
         self._verification_delays_ms[fault] = _not_negative("ms", ms)
         fault.undo = self._apply_delays
@@ -209,33 +241,33 @@ class FaultInjection:
         for fault in self._active():
             fault.remove()
 
-    # The broker's own
+    # Used by the broker
 
     def attach(self, running: RunningBroker) -> None:
-        """Called when the broker starts."""
+        """Connects the faults to a broker that starts."""
         self._running = running
         self._apply_delays()
 
     def detach(self) -> None:
-        """Called when the broker stops; ends all faults."""
+        """Ends all faults because the broker stops."""
         for fault in self._active():
             fault.forget()
         self._running = None
 
     def of_broker(self, broker: int) -> Callable[[Request, Serve], None]:
-        """Returns the `Faults` of one broker's KafkaApis."""
+        """Returns the `Faults` hook for the KafkaApis of one broker."""
         return partial(self._requests.handle, broker)
 
     def _image(self) -> MetadataImage:
         return MetadataImage() if self._running is None else self._running.image()
 
     def _timer(self) -> Timer | None:
-        running = self._running  # it may stop meanwhile
+        running = self._running  # it may stop in the meantime
         return None if running is None else running.timer
 
     def _started(self) -> RunningBroker:
         if self._running is None:
-            raise UsageError("the broker is not started: call start(), or use it in a `with`")
+            raise UsageError("the broker is not started: call start() or use it in a `with` statement")
         return self._running
 
     def _active(self) -> list[Fault]:
@@ -250,7 +282,7 @@ class FaultInjection:
         request_filter.check(self._brokers.__contains__)
         times = where.get("times", None if isinstance(effect, Watch) else 1)
         if times is not None and times < 1:
-            raise OptionError(f"times={times}: a fault happens once at least, or without end (None)", option="times")
+            raise OptionError(f"times={times} is not valid: it must be at least 1, or None for no limit", option="times")
         fault = self._new(f"{what} {request_filter}", times)
         if undo is not None:
             fault.undo = undo
@@ -282,5 +314,5 @@ class FaultInjection:
 
 def _not_negative(name: str, value: float) -> float:
     if value < 0:
-        raise OptionError(f"{name}={value}: it must not be negative", option=name)
+        raise OptionError(f"{name}={value} must not be negative", option=name)
     return value

@@ -45,13 +45,13 @@ _WHERE: Final[Mapping[str, Callable[[str], Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """`method`: of FaultInjection. `takes`: its parameters besides those of `Where`; the first of them is required."""
+    """A kind of fault. `method`: of FaultInjection. `takes`: its own parameters; the first one is required."""
 
     method: str
     takes: Mapping[str, Callable[[str], Any]]
 
 
-# By the word that says what goes wrong.
+# Keyed by the word that names the fault.
 _KINDS: Final[Mapping[str, Kind]] = {
     "error": Kind("fail", {"error": _error, "applied": _boolean, "message": str}),
     "delay": Kind("delay", {"ms": float}),
@@ -60,7 +60,7 @@ _KINDS: Final[Mapping[str, Kind]] = {
     "truncate": Kind("truncate", {"keep": int}),
     "wrong-correlation-id": Kind("wrong_correlation_id", {}),
 }
-# Those that are about no API.
+# Kinds that need no API.
 _WHOLE: Final[Mapping[str, Kind]] = {
     "disk-full": Kind("disk_full", {"broker": int, "topic": str}),
     "hold-markers": Kind("hold_markers", {}),
@@ -71,11 +71,14 @@ EXAMPLE: Final = "produce error=NOT_LEADER_OR_FOLLOWER times=3"
 
 
 def add_fault(faults: FaultInjection, text: str) -> Fault:
-    """Adds a fault: `API error=CODE|delay=MS|cut-before|cut-after|truncate|wrong-correlation-id`, then where and how often:
-    `times=` (all: unlimited), `broker=`, `topic=`, `partition=`, `client_id=`; or `disk-full`, `delay-markers ms=`,
-    `delay-verification ms=`, `hold-markers`.
+    """Adds the fault that a text describes.
 
-    Raises OptionError that says what is wrong with it.
+    The text is either `API KIND [WHERE...]` or one of `disk-full`, `delay-markers ms=`, `delay-verification ms=` and
+    `hold-markers`. KIND is `error=CODE`, `delay=MS`, `cut-before`, `cut-after`, `truncate` or `wrong-correlation-id`. WHERE is
+    `times=` (all: unlimited), `broker=`, `topic=`, `partition=` or `client_id=`.
+
+    Raises:
+        OptionError: the text is not a valid fault.
     """
     first, *others = text.split() or [""]
     if first.lower() in _WHOLE:
@@ -83,7 +86,7 @@ def add_fault(faults: FaultInjection, text: str) -> Fault:
         return _made(faults, kind, [], _values(text, others, kind.takes))
     api = _api(first)
     if not others:
-        raise OptionError(f"fault {text!r} does not say what goes wrong: {', '.join(_KINDS)}", option="fault")
+        raise OptionError(f"fault {text!r} has no kind: add one of {', '.join(_KINDS)}", option="fault")
     word, sign, value = others[0].partition("=")
     kind = _kind(word)
     pairs = [f"{next(iter(kind.takes))}={value}", *others[1:]] if sign and kind.takes else others[1:]
@@ -94,18 +97,20 @@ def _api(name: str) -> ApiKey:
     names = {_plain(key.name): key for key in ApiKey}
     if _plain(name) not in names:
         known = [key.name.lower().replace("_", "-") for key in ApiKey]
-        raise OptionError(f"unknown API {name!r}{nearest(name.lower(), [*known, *_WHOLE])} (such as {EXAMPLE!r})", option="fault")
+        raise OptionError(
+            f"unknown API {name!r}{nearest(name.lower(), [*known, *_WHOLE])} (example: {EXAMPLE!r})", option="fault"
+        )
     return names[_plain(name)]
 
 
 def _plain(name: str) -> str:
-    """`list-offsets`, `ListOffsets` and `LIST_OFFSETS` are one."""
+    """Normalizes a name: `list-offsets`, `ListOffsets` and `LIST_OFFSETS` are the same."""
     return name.replace("-", "").replace("_", "").lower()
 
 
 def _kind(word: str) -> Kind:
     if word not in _KINDS:
-        raise OptionError(f"unknown fault {word!r}{nearest(word, _KINDS)} (one of {', '.join(_KINDS)})", option="fault")
+        raise OptionError(f"unknown fault {word!r}; it must be one of {', '.join(_KINDS)}{nearest(word, _KINDS)}", option="fault")
     return _KINDS[word]
 
 
@@ -118,7 +123,7 @@ def _values(text: str, pairs: list[str], known: Mapping[str, Callable[[str], Any
         try:
             values[name] = known[name](value)
         except ValueError:
-            raise OptionError(f"fault {text!r}: {value!r} is no value that fits", option="fault") from None
+            raise OptionError(f"fault {text!r}: {value!r} is not a valid value", option="fault") from None
     return values
 
 

@@ -1,4 +1,4 @@
-"""Which requests, and which topics and partitions in them and in their answers, a fault is about: one table for all APIs."""
+"""Filters for the requests, topics and partitions that a fault covers, with one table for all APIs."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.fields import Message
 
 TopicOf = Callable[[object], str | None]
-"""Returns the name of a topic in a message, which may only have its id; None for an unknown id."""
+"""Returns the name of a topic in a message, which may have only its id; None for an unknown id."""
 
 IsAffected = Callable[[object, int | None], bool]
-"""Tells whether a fault is about a topic in a request and a partition's number (None: the API has no partitions)."""
+"""Returns whether a fault covers a topic and a partition's number (None: the API has no partitions)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Names of fields in a request: its topics, a topic's partitions (None: there are none), a partition's number (None: the
-    partition is the number). Then the same in the response."""
+    """The names of fields in a request: its topics, a topic's partitions (None: there are none), a partition's number (None: the
+    partition is the number). The same for the response.
+    """
 
     topics: str
     partitions: str | None
@@ -40,7 +41,7 @@ SHAPES: Final[Mapping[ApiKey, Shape]] = {
     ApiKey.DELETE_RECORDS: Shape("topics", "partitions", "partition_index", "topics", "partitions", "partition_index"),
     ApiKey.OFFSET_COMMIT: Shape("topics", "partitions", "partition_index", "topics", "partitions", "partition_index"),
     ApiKey.TXN_OFFSET_COMMIT: Shape("topics", "partitions", "partition_index", "topics", "partitions", "partition_index"),
-    # Up to v3, which is what producers send.
+    # Up to v3, which producers send.
     ApiKey.ADD_PARTITIONS_TO_TXN: Shape(
         "v3_and_below_topics", "partitions", None, "results_by_topic_v3_and_below", "results_by_partition", "partition_index"
     ),
@@ -52,7 +53,7 @@ SHAPES: Final[Mapping[ApiKey, Shape]] = {
 
 
 def asks_for(key: ApiKey, body: Message, is_affected: IsAffected) -> bool:
-    """Returns whether a request asks for an affected part. A Metadata request for all topics asks for each."""
+    """Returns whether a request includes an affected part. A Metadata request for all topics includes each topic."""
     shape = SHAPES.get(key)
     if shape is None:
         return False
@@ -62,14 +63,14 @@ def asks_for(key: ApiKey, body: Message, is_affected: IsAffected) -> bool:
 
 
 def split(key: ApiKey, body: Message, is_affected: IsAffected) -> tuple[Message, Message | None]:
-    """Returns the request with the affected parts alone, and that with the others; None if there are no others."""
+    """Returns the request with only the affected parts, and one with only the others; None if there are no others."""
     shape = SHAPES[key]
     rest = _narrowed(shape, body, lambda topic, index: not is_affected(topic, index))
     return _narrowed(shape, body, is_affected), rest if getattr(rest, shape.topics) else None
 
 
 def merged(key: ApiKey, answer: Message, failed: Message) -> Message:
-    """Returns the answer, with the topics or partitions of `failed` in place of the same ones."""
+    """Returns the response with its topics or partitions replaced by those of `failed`."""
     shape = SHAPES[key]
     changed = {name_or_id(topic): topic for topic in getattr(failed, shape.answered_topics)}
     kept = [_merged_topic(shape, topic, changed.pop(name_or_id(topic), None)) for topic in getattr(answer, shape.answered_topics)]
@@ -77,7 +78,7 @@ def merged(key: ApiKey, answer: Message, failed: Message) -> Message:
 
 
 def name_or_id(topic: object) -> str | uuid.UUID:
-    """Returns what a message has of a topic: its name, or its id."""
+    """Returns a topic's name from a message, or its id if that is all the message has."""
     name = getattr(topic, "name", None) or getattr(topic, "topic", None)
     found: str | uuid.UUID = name or topic.topic_id  # type: ignore[attr-defined]
     return found
@@ -119,9 +120,9 @@ def _merged_topic(shape: Shape, topic: Any, failed: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class RequestFilter:
-    """Which requests a fault is about. None: any. A topic or partition: requests that ask for it, alone or among others.
+    """The requests that a fault covers. None matches any. A topic or partition matches requests that include it.
 
-    when: is given the request's body.
+    `when` is called with the request's body.
     """
 
     api: ApiKey | None = None
@@ -136,15 +137,17 @@ class RequestFilter:
         if self.broker is not None and not is_broker(self.broker):
             raise OptionError(f"there is no broker {self.broker}", option="broker")
         if self.partition is not None and (self.topic is None or self.partition < 0):
-            raise OptionError(f"partition {self.partition}: give the topic as well, and a number from 0 on", option="partition")
+            raise OptionError(
+                f"partition={self.partition} is not valid: give the topic too, and a number from 0", option="partition"
+            )
         if self.topic is None or self.api is None:
             return
         shape = SHAPES.get(self.api)
         if shape is None:
             known = ", ".join(key.name for key in SHAPES)
-            raise OptionError(f"{self.api.name} cannot be narrowed to a topic; those that can: {known}", option="topic")
+            raise OptionError(f"{self.api.name} cannot be narrowed to a topic; it must be one of {known}", option="topic")
         if self.partition is not None and shape.partitions is None:
-            raise OptionError(f"{self.api.name} asks for topics, not for partitions of them", option="partition")
+            raise OptionError(f"{self.api.name} has topics but no partitions: remove partition=", option="partition")
 
     def matches(self, broker: int, request: Request, topic_of: TopicOf) -> bool:
         return (
@@ -156,7 +159,7 @@ class RequestFilter:
         )
 
     def is_affected(self, topic_of: TopicOf) -> IsAffected:
-        """Returns a function that tells whether a topic and partition in a request are in this filter."""
+        """Returns a function that tells whether this filter covers a topic and partition of a request."""
 
         def affects(topic: object, partition: int | None) -> bool:
             return (self.topic is None or topic_of(topic) == self.topic) and self.partition in (None, partition)
@@ -164,7 +167,7 @@ class RequestFilter:
         return affects
 
     def is_about(self, broker: int, topic: str) -> bool:
-        """Returns whether an append to a topic is in this filter."""
+        """Returns whether this filter covers appends to a topic."""
         return self.broker in (None, broker) and self.topic in (None, topic)
 
     def __str__(self) -> str:

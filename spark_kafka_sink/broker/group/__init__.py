@@ -1,1 +1,1 @@
-"""Consumer groups: Kafka's GroupCoordinator with the classic protocol. Start at group_coordinator.py; what decides is pure."""
+"""Consumer groups: Kafka's GroupCoordinator with the classic protocol. Start at group_coordinator.py; the decisions are pure."""

@@ -1,4 +1,4 @@
-"""A group: its states, its members and the protocol they agree on (Kafka's ClassicGroup and ClassicGroupMember). Pure."""
+"""A group: its state, its members and their common protocol (Kafka's ClassicGroup and ClassicGroupMember). Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spark_kafka_sink.protocol.groups import JoinGroupResponse, SyncGroupRespons
 
 
 class GroupState(Enum):
-    """The value is the name that clients are told."""
+    """The states of a group. The value is the name that clients see."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -31,18 +31,18 @@ VALID_PREVIOUS: Final[Mapping[GroupState, frozenset[GroupState]]] = {
     GroupState.STABLE: frozenset({GroupState.COMPLETING_REBALANCE}),
     GroupState.DEAD: frozenset(GroupState),
 }
-"""By the state that is gone to."""
+"""The allowed previous states by new state."""
 
 
 CONSUMER_PROTOCOL: Final = "consumer"
-"""The protocol type of consumers; those of others (Connect's workers) have metadata that is only theirs."""
+"""The protocol type of consumers. The metadata of other types (Connect's workers) is opaque."""
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 
 
 def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
-    """The topics of all of them; None where one is not a ConsumerProtocolSubscription."""
+    """Returns the topics of all subscriptions; None if one of them is not a ConsumerProtocolSubscription."""
     topics: set[str] = set()
     try:
         for subscription in subscriptions:
@@ -53,7 +53,10 @@ def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
 
 
 def _topics(subscription: bytes) -> Iterable[str]:
-    """v0 is a prefix of every version (`ClassicGroup.computeSubscribedTopics`): version, then an array of strings."""
+    """Returns the topics of a subscription (`ClassicGroup.computeSubscribedTopics`).
+
+    Every version starts like v0: the version, then an array of strings.
+    """
     _INT16.unpack_from(subscription, 0)
     (count,) = _INT32.unpack_from(subscription, 2)
     offset = 6
@@ -70,16 +73,17 @@ JoinReply: TypeAlias = Callable[[JoinGroupResponse], None]
 SyncReply: TypeAlias = Callable[[SyncGroupResponse], None]
 
 Protocols: TypeAlias = Mapping[str, bytes]
-"""Assignors in the member's order of preference, each with the member's subscription as that assignor understands it."""
+"""Assignors in the member's order of preference, each with the member's subscription in that assignor's format."""
 
 NO_ASSIGNMENT: Final = b""
 
 
 @dataclass(slots=True)
 class GroupMember:
-    """Timeouts in ms. `join_reply`, `sync_reply`: where the answer goes that this member waits for.
+    """A member of a group. Timeouts are in ms.
 
-    is_new: it has not yet been told its generation, so that it cannot send heartbeats.
+    `join_reply`, `sync_reply`: the callback for the response that this member waits for. `is_new`: it does not know its
+    generation yet, so it cannot send heartbeats.
     """
 
     member_id: str
@@ -101,23 +105,25 @@ class GroupMember:
 
     @property
     def has_satisfied_heartbeat(self) -> bool:
-        """Who waits for an answer cannot send heartbeats. A new member can be expired even so: it may never come back."""
+        """Returns whether the member is alive. One that waits for a response cannot send heartbeats, but a new member still
+        expires.
+        """
         return not self.is_new and (self.awaits_join or self.sync_reply is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupRules:
-    """The rules of this broker for every group. Time in ms."""
+    """This broker's rules for every group. Times are in ms."""
 
     initial_rebalance_delay_ms: int = 0
     max_size: int = 2**31 - 1
 
 
 class ClassicGroup:
-    """Changed by the events in membership.py and rebalance.py, which hold it to the table of states.
+    """A group, changed by the events in membership.py and rebalance.py, which follow its table of states.
 
-    pending_join: ids that were given out (KIP-394) to members who have not come back with them. pending_sync: members of this
-    generation who have not asked for their assignment. state_since_ms: in ms since 1970, None where the log did not say.
+    pending_join: ids given out (KIP-394) to members that have not come back with them. pending_sync: members of this generation
+    that have not requested their assignment. state_since_ms: in ms since 1970; None if the log does not contain it.
     """
 
     def __init__(self, group_id: str, wall_ms: Callable[[], int], rules: GroupRules) -> None:
@@ -140,7 +146,7 @@ class ClassicGroup:
 
     def transition_to(self, state: GroupState) -> None:
         if self.state not in VALID_PREVIOUS[state]:
-            raise RuntimeError(f"Group {self.group_id} cannot go from {self.state.value} to {state.value}")
+            raise RuntimeError(f"Group {self.group_id} cannot change from {self.state.value} to {state.value}")
         self.previous_state, self.state = self.state, state
         self.state_since_ms = self.wall_ms()
 
@@ -158,7 +164,7 @@ class ClassicGroup:
         return self.leader == member_id
 
     def add(self, member: GroupMember) -> None:
-        """Its protocols were checked; a static one's instance is not here yet."""
+        """Adds a member. Its protocols must be checked, and a static member's instance must not be in the group."""
         if member.group_instance_id is not None:
             self.static_members[member.group_instance_id] = member.member_id
         if not self.members:
@@ -169,7 +175,7 @@ class ClassicGroup:
         self.pending_join.discard(member.member_id)
 
     def remove(self, member_id: str) -> None:
-        """One that may also be only pending, or unknown."""
+        """Removes a member, which may also be pending or unknown."""
         removed = self.members.pop(member_id, None)
         if removed is not None and removed.group_instance_id is not None:
             self.static_members.pop(removed.group_instance_id, None)
@@ -178,7 +184,7 @@ class ClassicGroup:
         self.pending_join.discard(member_id)
 
     def swap(self, old: GroupMember, new: GroupMember) -> None:
-        """A static member under another id, in the same place (`ClassicGroup.replaceStaticMember`)."""
+        """Replaces a static member's id, in the same place (`ClassicGroup.replaceStaticMember`)."""
         assert new.group_instance_id is not None
         every = (new if member is old else member for member in self.members.values())
         self.members = {member.member_id: member for member in every}
@@ -188,7 +194,7 @@ class ClassicGroup:
             self.leader = new.member_id
 
     def member_of(self, member_id: str, group_instance_id: str | None) -> GroupMember:
-        """Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID (`ClassicGroup.validateMember`)."""
+        """Returns the member. Raises UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID (`ClassicGroup.validateMember`)."""
         if group_instance_id is not None:
             existing = self.static_members.get(group_instance_id)
             if existing is not None and existing != member_id:
@@ -207,7 +213,7 @@ class ClassicGroup:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def elect_joined_leader(self) -> bool:
-        """The leader stays, if it has joined; else it is one who has. False: nobody has."""
+        """Keeps the leader if it has joined, or else picks another member that has. Returns False if no member has."""
         leader = None if self.leader is None else self.members[self.leader]
         if leader is not None and not leader.awaits_join:
             leader = next((member for member in self.members.values() if member.awaits_join), None)
@@ -217,13 +223,13 @@ class ClassicGroup:
     # Protocols
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether someone with these can be a member: one of them is known to all members."""
+        """Returns whether a client with these protocols can join: all members must support one of them."""
         if self.is_empty:
             return bool(protocol_type) and bool(protocols)
         return self.protocol_type == protocol_type and any(map(self._is_common, protocols))
 
     def select_protocol(self) -> str:
-        """Returns, of those that all members support, the one that most like best; the first of several."""
+        """Returns the protocol that most members prefer among those that all support; the first of several."""
         anyone = next(iter(self.members.values()))
         candidates = set(filter(self._is_common, anyone.protocols))
         votes = Counter(next(name for name in member.protocols if name in candidates) for member in self.members.values())
@@ -237,11 +243,11 @@ class ClassicGroup:
         return self.protocol_type == CONSUMER_PROTOCOL
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Consumers whose subscriptions cannot be read count as subscribed to everything."""
+        """Returns whether a member subscribes to the topic. An unreadable subscription counts as one to every topic."""
         return self.uses_consumer_protocol if self.subscribed is None else topic in self.subscribed
 
     def know_subscriptions(self) -> None:
-        """`ClassicGroup.computeSubscribedTopics`."""
+        """Implements `ClassicGroup.computeSubscribedTopics`."""
         if not self.uses_consumer_protocol:
             self.subscribed = None
         elif not self.members:
@@ -251,7 +257,7 @@ class ClassicGroup:
             self.subscribed = subscribed_topics(member.protocols.get(protocol, b"") for member in self.members.values())
 
     def next_generation(self) -> None:
-        """Begins it with those who have joined (`ClassicGroup.initNextGeneration`)."""
+        """Starts the next generation with the members that have joined (`ClassicGroup.initNextGeneration`)."""
         self.generation += 1
         self.protocol_name = self.select_protocol() if self.members else None
         self.know_subscriptions()

@@ -1,4 +1,4 @@
-"""Committed offsets: what requests, transactions and time do with them (Kafka's OffsetMetadataManager)."""
+"""Committed offsets: requests, ends of transactions and expiry (Kafka's OffsetMetadataManager)."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 logger = logging.getLogger(__name__)
 
 _GROUP_ID_NOT_FOUND_SINCE: Final = 9
-"""The version of OffsetCommit whose clients know what that means."""
+"""The first version of OffsetCommit whose clients understand it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Committer:
-    """Who commits. Generation -1, no member and no instance: someone from outside the group."""
+    """The client that commits. It is not a member if it has generation -1, no member id and no instance id."""
 
     group_id: str
     generation: int = -1
@@ -44,7 +44,7 @@ class Committer:
 
 @dataclass(frozen=True, slots=True)
 class TransactionalProducer:
-    """`guard`: with it the log takes the first offsets of the transaction."""
+    """The producer of a transaction. `guard` lets the log accept the transaction's first offsets."""
 
     producer_id: int
     producer_epoch: int
@@ -52,7 +52,7 @@ class TransactionalProducer:
 
 
 class FetchedOffset(NamedTuple):
-    """`error_code` NONE and NO_OFFSET: the group has none."""
+    """The result of a fetch. With `error_code` NONE and NO_OFFSET, the group has no offset."""
 
     offset: OffsetAndMetadata
     error_code: ErrorCode = ErrorCode.NONE
@@ -65,7 +65,7 @@ Codes = Mapping[TopicPartition, ErrorCode]
 
 
 class CommittedOffsets:
-    """Everything here is called under the coordinator's lock."""
+    """The committed offsets of all groups. Called only under the coordinator's lock."""
 
     def __init__(self, log: GroupLog, groups: GroupRunner, config: BrokerConfig, wall_ms: Callable[[], int]) -> None:
         self._log = log
@@ -75,7 +75,7 @@ class CommittedOffsets:
         self._offsets = OffsetStore()
 
     def commit(self, by: Committer, offsets: Offsets, version: int) -> Codes:
-        """`version`: of the OffsetCommit. Raises ApiException when none of the offsets is taken."""
+        """Commits offsets. `version`: of OffsetCommit. Raises ApiException if none of the offsets is accepted."""
         older = version < _GROUP_ID_NOT_FOUND_SINCE
         group = self._committing(by, ErrorCode.ILLEGAL_GENERATION if older else ErrorCode.GROUP_ID_NOT_FOUND)
         check_commit(group, by.member_id, by.group_instance_id, by.generation, transactional=False)
@@ -87,7 +87,7 @@ class CommittedOffsets:
         return self._codes(offsets, accepted)
 
     def commit_transactional(self, by: Committer, producer: TransactionalProducer, offsets: Offsets) -> Codes:
-        """They count when the transaction commits."""
+        """Stores offsets that take effect when the transaction commits."""
         group = self._committing(by, ErrorCode.ILLEGAL_GENERATION)
         check_commit(group, by.member_id, by.group_instance_id, by.generation, transactional=True)
         accepted = self._accepted(offsets)
@@ -98,7 +98,7 @@ class CommittedOffsets:
         return self._codes(offsets, accepted)
 
     def _committing(self, by: Committer, code: ErrorCode) -> ClassicGroup:
-        """A group that nobody has heard of may have offsets, as long as nobody says that he is its member."""
+        """Returns the group that a commit is for. An unknown group may have offsets unless the client claims to be its member."""
         if by.generation >= 0:
             return self._groups.known(by.group_id, code)
         return self._groups.find(by.group_id) or self._groups.new(by.group_id)
@@ -132,7 +132,7 @@ class CommittedOffsets:
     def fetch(
         self, group_id: str, partitions: Iterable[TopicPartition] | None, *, require_stable: bool
     ) -> dict[TopicPartition, FetchedOffset]:
-        """`partitions` None: all that the group has an offset of. A group that is not known has none."""
+        """Returns offsets of a group. `partitions` None: all that it has. An unknown group has none."""
         offsets = self._offsets.of(group_id)
         fetched = {partition: FetchedOffset(offsets.get(partition, NO_OFFSET)) for partition in partitions or ()}
         if partitions is None:
@@ -145,7 +145,7 @@ class CommittedOffsets:
     # Deleting
 
     def delete(self, group_id: str, partitions: Collection[TopicPartition]) -> Codes:
-        """OffsetDelete (KIP-496). Raises ApiException."""
+        """Deletes offsets (OffsetDelete, KIP-496). Raises ApiException."""
         group = self._groups.known(group_id)
         check_offset_delete(group)
         codes = {
@@ -157,17 +157,17 @@ class CommittedOffsets:
         return codes
 
     def delete_group(self, group_id: str) -> None:
-        """With all its offsets. Raises ApiException."""
+        """Deletes a group and all its offsets. Raises ApiException."""
         check_group_delete(self._groups.known(group_id))
         self._forget(group_id, list(self._offsets.every(group_id)), whole_group=True)
 
     def delete_topics(self, names: Collection[str]) -> None:
-        """Topics that are gone have no offsets (`onPartitionsDeleted`)."""
+        """Deletes the offsets of deleted topics (`onPartitionsDeleted`)."""
         for group_id in self._offsets.groups():
             self._forget(group_id, [one for one in self._offsets.every(group_id) if one.topic in names])
 
     def expire(self) -> None:
-        """Offsets past their time, and groups that have neither offsets nor members (`cleanupGroupMetadata`)."""
+        """Deletes expired offsets, and groups without offsets and members (`cleanupGroupMetadata`)."""
         for group in self._groups.every():
             over = list(expired(group, self._offsets, self._wall_ms(), self._config.offsets_retention_ms))
             is_last = len(over) == len(self._offsets.of(group.group_id))

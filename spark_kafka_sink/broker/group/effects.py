@@ -1,4 +1,4 @@
-"""The effects of an event in a group, as values: answers to send, timers to set, a record to store."""
+"""The effects of an event in a group, as values: responses to send, timers to set, a record to store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spark_kafka_sink.protocol.internal_topics import GroupMetadataValue
 BodyT = TypeVar("BodyT", bound=Message)
 
 Answer: TypeAlias = Callable[[], None]
-"""Sends it. To be called without any lock: an answer is encoded then and there."""
+"""Sends a response. Call it without any lock, because it encodes the response at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class SessionTimeout:
 
 @dataclass(frozen=True, slots=True)
 class InitialDelay:
-    """The first members of a group have had `delay_ms`; others may come for another `remaining_ms`."""
+    """A group's initial delay: `delay_ms` have passed, and other members may take another `remaining_ms`."""
 
     delay_ms: int
     remaining_ms: int
@@ -43,7 +43,7 @@ class SyncTimeout:
 Timeout: TypeAlias = SessionTimeout | InitialDelay | JoinTimeout | SyncTimeout
 
 TimerKey: TypeAlias = str | SessionTimeout
-"""A group has one timer for each; setting it again replaces it (the keys of Kafka's CoordinatorTimer)."""
+"""The timers of a group, one of each kind. Setting one again replaces it (the keys of Kafka's CoordinatorTimer)."""
 
 JOIN_TIMER: TimerKey = "join"
 SYNC_TIMER: TimerKey = "sync"
@@ -57,7 +57,7 @@ class TimerRequest:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Append this state of the group; `done` is told how that went (NONE: it is stored) and may ask for more."""
+    """A request to append this state of the group. `done` is called with the result (NONE: stored) and may add effects."""
 
     value: GroupMetadataValue
     done: Callable[[ErrorCode], None]
@@ -65,7 +65,7 @@ class Store:
 
 @dataclass(slots=True)
 class Effects:
-    """Gathered while an event is dealt with. `timers`: None cancels. No event stores twice at once."""
+    """The effects of one event. `timers`: None cancels. An event stores at most once at a time."""
 
     answers: list[Answer] = field(default_factory=list)
     timers: dict[TimerKey, TimerRequest | None] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class Effects:
         self.timers[key] = None
 
     def expect_heartbeat(self, member: GroupMember) -> None:
-        """Its session begins anew."""
+        """Restarts the member's session."""
         self.expect_within(member.member_id, member.session_timeout_ms)
 
     def expect_within(self, member_id: str, delay_ms: int) -> None:

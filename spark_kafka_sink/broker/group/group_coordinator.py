@@ -1,4 +1,4 @@
-"""The face of the groups: what handlers call, from any thread (Kafka's GroupCoordinatorService and GroupCoordinatorShard)."""
+"""The entry point for groups, which handlers call from any thread (Kafka's GroupCoordinatorService and Shard)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ RETENTION_CHECK_INTERVAL_MS: Final = 10 * 60 * 1000
 
 
 def described(group: ClassicGroup) -> DescribedGroup:
-    """While it is not stable neither the protocol nor subscriptions are told."""
+    """Returns a group's description. Protocol and subscriptions are included only while it is stable."""
     is_stable = group.state is GroupState.STABLE
     protocol = (group.protocol_name or "") if is_stable else ""
     return DescribedGroup(
@@ -74,7 +74,7 @@ def described(group: ClassicGroup) -> DescribedGroup:
 
 
 def unknown(group_id: str, *, has_code: bool) -> DescribedGroup:
-    """A group that does not exist is dead; with `has_code` (v6, KIP-1043) the answer says what that means, in Kafka's words."""
+    """Returns the description of a missing group, which is dead. `has_code` (v6, KIP-1043) adds Kafka's error and message."""
     return DescribedGroup(
         error_code=ErrorCode.GROUP_ID_NOT_FOUND if has_code else ErrorCode.NONE,
         error_message=f"Group {group_id} not found." if has_code else None,
@@ -84,12 +84,14 @@ def unknown(group_id: str, *, has_code: bool) -> DescribedGroup:
 
 
 class GroupCoordinator:
-    """One for all brokers of the process; each serves those groups whose partition of `__consumer_offsets` it leads.
+    """The group coordinator of all brokers. Each broker serves the groups whose `__consumer_offsets` partition it leads.
 
-    One lock for all groups, as Kafka has one thread for all groups of a partition: a group's state and its log must change in
-    one order, a transaction's end touches many groups, and in one interpreter more locks would only let one wait for a disk
-    while another does not. The lock is held while a record is appended, never while an answer is given: answers are collected
-    and given when it is free. Events of a timer come on its thread. Who calls must not hold a lock that an append takes.
+    There is one lock for all groups, like Kafka's one thread for all groups of a partition. A group's state and its log must
+    change in one order, and a transaction's end affects many groups. In one interpreter, more locks would only help while one
+    thread waits for a disk.
+
+    The lock is held while a record is appended but never while a response is sent: responses are collected and sent afterwards.
+    Timer events run on the timer's thread. Callers must not hold a lock that an append takes.
     """
 
     def __init__(self, log: CoordinatorLog, timer: Timer, config: BrokerConfig, wall_ms: Callable[[], int]) -> None:
@@ -105,7 +107,7 @@ class GroupCoordinator:
 
     @contextmanager
     def _active(self) -> Iterator[None]:
-        """The lock. Raises COORDINATOR_NOT_AVAILABLE once it is closed."""
+        """Holds the lock. Raises COORDINATOR_NOT_AVAILABLE after the coordinator is closed."""
         with self._locked():
             if not self._is_active:
                 raise ApiException(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -125,30 +127,30 @@ class GroupCoordinator:
                 try:
                     answer()
                 except Exception:
-                    # The others wait for theirs.
-                    logger.exception("An answer could not be given")
+                    # One failed response must not stop the others.
+                    logger.exception("A response could not be sent")
 
     # Membership
 
     def join(self, group_id: str, joiner: Joiner) -> None:
-        """The answer goes to `joiner.reply`, now or when the group's rebalance is over. Raises ApiException."""
+        """Joins a member. `joiner.reply` gets the response, now or at the end of the rebalance. Raises ApiException."""
         with self._active():
             self._groups.join(group_id, joiner)
 
     def sync(self, request: SyncGroupRequest, reply: SyncReply) -> None:
-        """The answer goes to `reply`, now or when the leader has assigned. Raises ApiException."""
+        """Syncs a member. `reply` gets the response, now or after the leader has assigned. Raises ApiException."""
         with self._active():
             group = self._groups.known(request.group_id, ErrorCode.UNKNOWN_MEMBER_ID)
             self._groups.run(group, lambda group, effects: sync(group, request, reply, effects))
 
     def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
-        """NONE or REBALANCE_IN_PROGRESS. Raises ApiException."""
+        """Returns NONE or REBALANCE_IN_PROGRESS. Raises ApiException."""
         with self._active():
             group = self._groups.known(request.group_id, ErrorCode.UNKNOWN_MEMBER_ID)
             return self._groups.run(group, lambda group, effects: heartbeat(group, request, effects))
 
     def leave(self, group_id: str, members: Sequence[MemberIdentity]) -> list[MemberResponse]:
-        """Answers in the order of `members`; of a group that is not known nobody is a member."""
+        """Removes members and returns the responses in the order of `members`. An unknown group has no members."""
         with self._active():
             group = self._groups.find(group_id)
             if group is None:
@@ -159,37 +161,40 @@ class GroupCoordinator:
     # Offsets
 
     def commit_offsets(self, by: Committer, offsets: Offsets, version: int) -> Codes:
-        """NONE or OFFSET_METADATA_TOO_LARGE by partition. `version`: of OffsetCommit. Raises ApiException."""
+        """Commits offsets and returns NONE or OFFSET_METADATA_TOO_LARGE by partition. Raises ApiException.
+
+        `version`: of OffsetCommit.
+        """
         with self._active():
             return self._offsets.commit(by, offsets, version)
 
     def commit_transactional_offsets(self, by: Committer, producer: TransactionalProducer, offsets: Offsets) -> Codes:
-        """They count once `complete_transaction` says so. That the transaction is open was checked, as for a Produce.
+        """Stores offsets that take effect in `complete_transaction`. The caller has checked that the transaction is open.
 
-        Raises ApiException: INVALID_PRODUCER_EPOCH for a producer that was fenced, and those of `commit_offsets`.
+        Raises ApiException: INVALID_PRODUCER_EPOCH for a fenced producer, and those of `commit_offsets`.
         """
         with self._active():
             return self._offsets.commit_transactional(by, producer, offsets)
 
     def complete_transaction(self, producer_id: int, partitions: Collection[int], committed: bool) -> None:
-        """Partitions of `__consumer_offsets` have got the producer's marker, and its next transaction has not begun."""
+        """Applies the producer's marker in partitions of `__consumer_offsets`, before its next transaction begins."""
         with self._active():
             self._offsets.end_transaction(producer_id, partitions, committed=committed)
 
     def fetch_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition] | None, *, require_stable: bool = False
     ) -> dict[TopicPartition, FetchedOffset]:
-        """`partitions` None: all that the group has an offset of."""
+        """Returns offsets of a group. `partitions` None: all that it has."""
         with self._active():
             return self._offsets.fetch(group_id, partitions, require_stable=require_stable)
 
     def delete_offsets(self, group_id: str, partitions: Collection[TopicPartition]) -> Codes:
-        """NONE or GROUP_SUBSCRIBED_TO_TOPIC by partition. Raises ApiException."""
+        """Deletes offsets and returns NONE or GROUP_SUBSCRIBED_TO_TOPIC by partition. Raises ApiException."""
         with self._active():
             return self._offsets.delete(group_id, partitions)
 
     def delete_topics(self, names: Collection[str]) -> None:
-        """These are gone: nobody has an offset in them. Nothing once it is closed."""
+        """Deletes the offsets of deleted topics. Does nothing after the coordinator is closed."""
         with self._locked():
             if self._is_active:
                 self._offsets.delete_topics(names)
@@ -202,8 +207,10 @@ class GroupCoordinator:
             return None if group is None else described(group)
 
     def list_groups(self, states: Collection[str] = (), types: Collection[str] = ()) -> list[ListedGroup]:
-        """Of all brokers. Case does not count; empty filters let everything through, unknown names nothing
-        (`GroupMetadataManager.listGroups`)."""
+        """Lists the groups of all brokers (`GroupMetadataManager.listGroups`).
+
+        Filters ignore case. Empty filters match everything, unknown names match nothing.
+        """
 
         def is_among(name: str, names: Collection[str]) -> bool:
             return not names or name.lower() in {one.strip().lower() for one in names}
@@ -216,16 +223,16 @@ class GroupCoordinator:
             ]
 
     def delete_group(self, group_id: str) -> None:
-        """With its offsets. Raises ApiException: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+        """Deletes a group and its offsets. Raises ApiException: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
         with self._active():
             self._offsets.delete_group(group_id)
 
     # Life
 
     def follow(self, cluster: Cluster) -> None:
-        """From now on coordinators move with leaders, and topics take their offsets along.
+        """Follows the cluster's changes: coordinators move with leaders, and deleted topics lose their offsets.
 
-        The cluster tells it under its lock, so that all is done later, on the timer's thread.
+        The cluster calls listeners under its lock, so the work is done later, on the timer's thread.
         """
 
         def changed(before: MetadataImage, after: MetadataImage) -> None:
@@ -243,7 +250,7 @@ class GroupCoordinator:
         return self._log.partition_of(group_id)
 
     def load(self) -> None:
-        """Read the topic back, once, before the first request. Members are as they were, their sessions begin now."""
+        """Reads the topic once, before the first request. Members are unchanged, and their sessions start now."""
         with self._active():
             for stored in self._log.replay():
                 if isinstance(stored, StoredGroup):
@@ -256,9 +263,10 @@ class GroupCoordinator:
             self._check_retention_later()
 
     def move(self, partitions: Collection[int]) -> None:
-        """These partitions of `__consumer_offsets` have another leader.
+        """Moves groups, because these partitions of `__consumer_offsets` have another leader.
 
-        It knows of their groups what is in the log; who waits at the old one is told to look for it. Nothing once it is closed.
+        Groups are reloaded from the log. Clients that wait at the old coordinator are told to find the new one. Does nothing
+        after the coordinator is closed.
         """
         with self._locked():
             for group in self._groups.every() if self._is_active else ():
@@ -267,7 +275,7 @@ class GroupCoordinator:
                     self._groups.reload(group.group_id)
 
     def close(self) -> None:
-        """Who waits is sent away (NOT_COORDINATOR); no timer is left."""
+        """Sends NOT_COORDINATOR to waiting clients and cancels all timers."""
         with self._locked():
             if not self._is_active:
                 return
@@ -292,7 +300,7 @@ class GroupCoordinator:
 
 
 def _moved(before: MetadataImage, after: MetadataImage) -> Iterator[int]:
-    """Partitions that had a leader and have another, or none."""
+    """Yields partitions that had a leader and now have another or none."""
     old, new = before.topics.get(GROUP_METADATA_TOPIC), after.topics.get(GROUP_METADATA_TOPIC)
     if old is not None and new is not None and old is not new:
         for one, other in zip(old.partitions, new.partitions, strict=False):

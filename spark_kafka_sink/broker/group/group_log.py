@@ -1,4 +1,4 @@
-"""Groups and offsets as records of `__consumer_offsets`, and back (Kafka's GroupCoordinatorRecordHelpers)."""
+"""Conversion of groups and offsets to and from records of `__consumer_offsets` (Kafka's GroupCoordinatorRecordHelpers)."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ NO_PRODUCER: Final = -1
 GROUP_METADATA_VERSION: Final = 3
 """The version that Kafka 4.1 writes."""
 
-# Kafka 4.1 as well: only v1 has room for an expiry.
+# Kafka 4.1 does this too: only v1 has a field for an expiry.
 OFFSET_COMMIT_VERSION: Final = 4
 OFFSET_COMMIT_VERSION_WITH_EXPIRY: Final = 1
 
 
 def metadata_of(group: ClassicGroup, assignments: Mapping[str, bytes] | None = None) -> GroupMetadataValue:
-    """`assignments`: those that are about to hold; None for those that do."""
+    """Returns a group's record. `assignments`: those about to take effect; None: the current ones."""
     return GroupMetadataValue(
         protocol_type=group.protocol_type or "",
         generation=group.generation,
@@ -65,12 +65,12 @@ def metadata_of(group: ClassicGroup, assignments: Mapping[str, bytes] | None = N
 
 
 def new_group_metadata(group: ClassicGroup) -> GroupMetadataValue:
-    """Returns the record of a group that has just been heard of (`newEmptyGroupMetadataRecord`)."""
+    """Returns the record of a new group (`newEmptyGroupMetadataRecord`)."""
     return GroupMetadataValue("", 0, None, None, NO_TIMESTAMP if group.state_since_ms is None else group.state_since_ms)
 
 
 def group_of(group_id: str, value: GroupMetadataValue, wall_ms: Callable[[], int], rules: GroupRules) -> ClassicGroup:
-    """The group as it was stored: stable, or empty (`GroupMetadataManager.replay`)."""
+    """Returns the group as it was stored: stable or empty (`GroupMetadataManager.replay`)."""
     group = ClassicGroup(group_id, wall_ms, rules)
     group.generation = value.generation
     group.protocol_type = value.protocol_type or None
@@ -98,7 +98,7 @@ def group_of(group_id: str, value: GroupMetadataValue, wall_ms: Callable[[], int
 
 @dataclass(frozen=True, slots=True)
 class StoredGroup:
-    """`value`: None where the group was deleted."""
+    """A group's record. `value`: None if the group was deleted."""
 
     group_id: str
     value: GroupMetadataValue | None
@@ -106,7 +106,7 @@ class StoredGroup:
 
 @dataclass(frozen=True, slots=True)
 class StoredOffset:
-    """`offset`: None where it was deleted. `producer_id`: NO_PRODUCER outside transactions."""
+    """An offset's record. `offset`: None if it was deleted. `producer_id`: NO_PRODUCER outside transactions."""
 
     group_id: str
     partition: TopicPartition
@@ -135,7 +135,7 @@ def offset_record(group_id: str, partition: TopicPartition, offset: OffsetAndMet
 
 
 class GroupLog:
-    """Without state; who calls holds the coordinator's lock, so that the log has the order of what is in memory."""
+    """Appends and reads records. It has no state; callers hold the coordinator's lock, so the log's order is that of memory."""
 
     def __init__(self, log: CoordinatorLog) -> None:
         self._log = log
@@ -144,7 +144,7 @@ class GroupLog:
         return self._log.partition_for(group_id)
 
     def store_group(self, group_id: str, value: GroupMetadataValue) -> None:
-        """Raises ApiException, as all that append."""
+        """Stores a group. Raises ApiException, like every method that appends."""
         self._log.append(self.partition_of(group_id), [group_record(group_id, value)])
 
     def store_offsets(
@@ -156,14 +156,14 @@ class GroupLog:
         producer_epoch: int = -1,
         guard: VerificationGuard | None = None,
     ) -> int:
-        """One batch; the offset of its first record."""
+        """Appends one batch and returns the offset of its first record."""
         records = [offset_record(group_id, partition, offset) for partition, offset in offsets.items()]
         return self._log.append(
             self.partition_of(group_id), records, producer_id=producer_id, producer_epoch=producer_epoch, guard=guard
         )
 
     def forget(self, group_id: str, partitions: list[TopicPartition], *, whole_group: bool = False) -> None:
-        """Tombstones; with `whole_group` also the group's own."""
+        """Appends tombstones for the partitions, and with `whole_group` for the group."""
         records = [offset_record(group_id, partition, None) for partition in partitions]
         if whole_group:
             records.append(group_record(group_id, None))
@@ -171,7 +171,7 @@ class GroupLog:
             self._log.append(self.partition_of(group_id), records)
 
     def replay(self) -> Iterator[Stored]:
-        """What cannot be read, such as records of newer group protocols, is logged and left out."""
+        """Yields all records. Those that cannot be read, such as records of newer group protocols, are logged and skipped."""
         for item in self._log.replay():
             if isinstance(item, ReplayedMarker):
                 yield item
@@ -179,7 +179,7 @@ class GroupLog:
             try:
                 yield _stored(item)
             except (ProtocolError, UnsupportedVersionError) as error:
-                logger.warning("Record %d of partition %d of %s: %s", item.offset, item.partition, self._log.topic, error)
+                logger.warning("Skipped record %d of partition %d of %s: %s", item.offset, item.partition, self._log.topic, error)
 
 
 def _stored(record: ReplayedRecord) -> Stored:
@@ -209,5 +209,5 @@ _CLIENT_CODES: Final[Mapping[ErrorCode, ErrorCode]] = {
 
 
 def client_code(code: ErrorCode) -> ErrorCode:
-    """What a client is told when the log refused (`CoordinatorOperationExceptionHelper`): it knows no log, only a coordinator."""
+    """Returns the client's error code for a failed append (`CoordinatorOperationExceptionHelper`)."""
     return _CLIENT_CODES.get(code, code)

@@ -1,4 +1,4 @@
-"""All groups, and the effects of each event in one: answers are kept, timers set, records appended."""
+"""All groups, and the effects of their events: responses are collected, timers set, records appended."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ class _Deadline:
 
 
 class Deadlines:
-    """The coordinator's lock guards this. `due` is called on the timer's thread, without the lock, with a deadline's group, key
-    and itself; `taken` says then, under the lock, whether it still holds.
+    """The deadlines of all groups, guarded by the coordinator's lock.
+
+    `due` is called on the timer's thread, without the lock, with a deadline's group, its key and itself. `taken` then decides
+    under the lock whether it is still valid.
     """
 
     def __init__(self, timer: Timer, due: Callable[[str, TimerKey], None]) -> None:
@@ -40,15 +42,15 @@ class Deadlines:
         self._by_group: dict[str, dict[TimerKey, _Deadline]] = {}
 
     def set(self, group_id: str, key: TimerKey, request: TimerRequest | None) -> None:
-        """None cancels."""
+        """Sets or replaces a deadline; None cancels it."""
         group = self._by_group.setdefault(group_id, {})
         known = group.get(key)
         if request is None:
             self._cancel(group_id, key)
             return
         due_ms = self._timer.now_ms() + request.delay_ms
-        # Every heartbeat moves a deadline of its member further away: the task that is there looks again when it is due, and
-        # a timer need not keep a cancelled task of 45 s for each.
+        # Every heartbeat postpones a deadline of its member. The existing task checks again when it is due, so the timer does not
+        # hold a cancelled task of 45 s for each heartbeat.
         if known is not None and known.task.due_ms <= due_ms:
             known.due_ms, known.timeout = due_ms, request.timeout
             return
@@ -57,7 +59,7 @@ class Deadlines:
         group[key] = _Deadline(due_ms, request.timeout, self._armed(group_id, key, request.delay_ms))
 
     def taken(self, group_id: str, key: TimerKey) -> Timeout | None:
-        """Returns what is due now, once; None where it was moved or cancelled meanwhile."""
+        """Returns the timeout that is due now, once; None if it was moved or cancelled."""
         known = self._by_group.get(group_id, {}).get(key)
         if known is None:
             return None
@@ -86,9 +88,9 @@ class Deadlines:
 
 
 class GroupRunner:
-    """Everything here is called under the coordinator's lock. Answers wait until that is free again: `take_answers`.
+    """Runs the events of groups under the coordinator's lock. Responses wait until the lock is free: see `take_answers`.
 
-    `due` is called without the lock when a timer of a group has run out, for `time_out` to be called with it.
+    `due` is called without the lock when a timer of a group expires; it then calls `time_out`.
     """
 
     def __init__(
@@ -99,7 +101,7 @@ class GroupRunner:
         self._wall_ms = wall_ms
         self._deadlines = Deadlines(timer, due)
         self._groups: dict[str, ClassicGroup] = {}
-        # What a restart would find; not of groups that are in no record but through their offsets.
+        # Only groups that a restart would find, not those that exist only through their offsets.
         self._stored: dict[str, GroupMetadataValue] = {}
         self._answers: list[Answer] = []
 
@@ -110,25 +112,25 @@ class GroupRunner:
         return self._groups.get(group_id)
 
     def known(self, group_id: str, code: ErrorCode = ErrorCode.GROUP_ID_NOT_FOUND) -> ClassicGroup:
-        """Raises `code`."""
+        """Returns a group. Raises `code` if it is unknown."""
         group = self._groups.get(group_id)
         if group is None:
             raise ApiException(code, f"Group {group_id} not found.")
         return group
 
     def ensure(self, group_id: str) -> ClassicGroup:
-        """It is there from now on; no record says so before it has a member or an offset."""
+        """Returns a group and creates it if needed. It is not stored until it has a member or an offset."""
         group = self._groups.get(group_id)
         if group is None:
             group = self._groups[group_id] = self.new(group_id)
         return group
 
     def new(self, group_id: str) -> ClassicGroup:
-        """One that nobody knows yet."""
+        """Creates a group that is still unknown."""
         return ClassicGroup(group_id, self._wall_ms, self._rules)
 
     def remove(self, group_id: str) -> None:
-        """Its tombstone is in the log."""
+        """Removes a group whose tombstone is in the log."""
         self._groups.pop(group_id, None)
         self._stored.pop(group_id, None)
         self._deadlines.cancel_all(group_id)
@@ -152,7 +154,7 @@ class GroupRunner:
                 self._deadlines.set(group.group_id, key, request)
 
     def join(self, group_id: str, joiner: Joiner) -> None:
-        """Only who has no member id makes a group (`classicGroupJoinToClassicGroup`)."""
+        """Joins a member. Only a client without a member id creates a group (`classicGroupJoinToClassicGroup`)."""
         group = self._groups.get(group_id)
         if group is None:
             group, code = self.new(group_id), ErrorCode.UNKNOWN_MEMBER_ID
@@ -177,7 +179,7 @@ class GroupRunner:
             logger.warning("Failed to store group %s generation %d: %s", group_id, value.generation, error)
             return client_code(error.code)
         except Exception:
-            # Whatever it was: members wait for what follows from this, and must not wait for ever.
+            # Any error: members wait for what follows and must not wait forever.
             logger.exception("Failed to store group %s generation %d", group_id, value.generation)
             return ErrorCode.UNKNOWN_SERVER_ERROR
         self._stored[group_id] = value
@@ -197,12 +199,12 @@ class GroupRunner:
             self.run(group, loaded)
 
     def unload(self, group_id: str) -> None:
-        """Who waits is sent to look for the coordinator."""
+        """Removes a group and tells waiting clients to find the coordinator."""
         self.run(self._groups[group_id], unloaded)
         self._deadlines.cancel_all(group_id)
 
     def reload(self, group_id: str) -> None:
-        """The group as another broker would find it in the log."""
+        """Loads the group as another broker would find it in the log."""
         value = self._stored.get(group_id)
         group = self.new(group_id) if value is None else group_of(group_id, value, self._wall_ms, self._rules)
         self._groups[group_id] = group

@@ -1,4 +1,4 @@
-"""Who comes into a group and who goes: JoinGroup, LeaveGroup, timeouts, loading (Kafka's GroupMetadataManager). Pure."""
+"""Members that join and leave: JoinGroup, LeaveGroup, timeouts, loading (Kafka's GroupMetadataManager). Pure."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ logger = logging.getLogger(__name__)
 
 
 UNKNOWN_MEMBER_ID: Final = ""
-"""In a request: the member has no id yet."""
+"""The member id in a request whose member has none yet."""
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
-"""How long a new member may wait for its first generation (`CLASSIC_GROUP_NEW_MEMBER_JOIN_TIMEOUT_MS`)."""
+"""The maximum wait of a new member for its first generation (`CLASSIC_GROUP_NEW_MEMBER_JOIN_TIMEOUT_MS`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Joiner:
-    """Who asks to join. `new_member_id`: what it will be called if it has no id. Timeouts in ms.
+    """A client that wants to join. `new_member_id`: the id that it gets if it has none. Timeouts are in ms.
 
     requires_known_member_id: from v4 on (KIP-394). may_skip_assignment: from v9 on (KIP-814).
     """
@@ -72,7 +72,7 @@ def join(group: ClassicGroup, joiner: Joiner, effects: Effects) -> None:
 
 
 def _has_room(group: ClassicGroup, member_id: str) -> bool:
-    """While members join, those who have joined count: of too many the last to come must go (`acceptJoiningMember`)."""
+    """Returns whether another member may join (`acceptJoiningMember`). During a join phase, only joined members count."""
     if group.is_empty:
         return True
     member = group.members.get(member_id)
@@ -121,8 +121,8 @@ def _add(group: ClassicGroup, joiner: Joiner, member_id: str, effects: Effects) 
     if group.state is GroupState.PREPARING_REBALANCE and group.previous_state is GroupState.EMPTY:
         group.new_member_added = True
     group.add(member)
-    # A connection that waits for this answer is muted, so that its end is not seen; without a limit a client that times out
-    # and comes back as another member would leave dead ones behind.
+    # A connection that waits for this response is muted, so its end goes unnoticed. Without a limit, a client that times out and
+    # returns as another member would leave dead members behind.
     effects.expect_within(member_id, NEW_MEMBER_JOIN_TIMEOUT_MS)
     rebalance_or_complete(group, effects, f"adding new member {member_id}; client reason: {joiner.reason}")
 
@@ -132,7 +132,7 @@ def _add(group: ClassicGroup, joiner: Joiner, member_id: str, effects: Effects) 
 
 def _join_with_id(group: ClassicGroup, joiner: Joiner, effects: Effects) -> None:
     if joiner.member_id in group.pending_join:
-        # Only dynamic members are ever asked to come back; Kafka raises an IllegalStateException here.
+        # Only dynamic members are asked to come back; Kafka raises an IllegalStateException here.
         if joiner.group_instance_id is not None:
             _refuse(joiner, ErrorCode.UNKNOWN_SERVER_ERROR, effects)
         else:
@@ -147,8 +147,8 @@ def _join_with_id(group: ClassicGroup, joiner: Joiner, effects: Effects) -> None
 
 
 def _rejoin(group: ClassicGroup, joiner: Joiner, member: GroupMember, effects: Effects) -> None:
-    # A leader that joins a stable group again wants to assign anew, because of new partitions for example. One that is unchanged
-    # may have missed the answer to its join. An empty group has no members: `member_of` has refused.
+    # A leader that joins a stable group again wants a new assignment, for example because of new partitions. One without changes
+    # may have missed the response to its join. An empty group has no members: `member_of` has raised.
     wants_rebalance = group.state is GroupState.PREPARING_REBALANCE or (
         group.state is GroupState.STABLE and group.is_leader(member.member_id)
     )
@@ -161,7 +161,7 @@ def _rejoin(group: ClassicGroup, joiner: Joiner, member: GroupMember, effects: E
 
 
 def _update(member: GroupMember, joiner: Joiner, effects: Effects) -> None:
-    # The answer it waited for before: the client has given that up, most likely, but if not it must not wait for ever.
+    # The client has most likely given up on the response it waited for. If not, it must not wait forever.
     again = JoinGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)
     answer_join(member, again, effects)
     member.protocols = joiner.protocols
@@ -170,11 +170,11 @@ def _update(member: GroupMember, joiner: Joiner, effects: Effects) -> None:
     member.join_reply = joiner.reply
 
 
-# Static members that were started again
+# Static members that restarted
 
 
 def _replace_static(group: ClassicGroup, joiner: Joiner, old: GroupMember, effects: Effects) -> None:
-    """Whoever still waits under its old id is fenced."""
+    """Replaces a static member. A client that still waits under the old id is fenced."""
     code = ErrorCode.FENCED_INSTANCE_ID
     answer_join(old, JoinGroupResponse(error_code=code, protocol_name=None, member_id=old.member_id), effects)
     answer_sync(old, SyncGroupResponse(error_code=code), effects)
@@ -190,14 +190,14 @@ def _replace_static(group: ClassicGroup, joiner: Joiner, old: GroupMember, effec
     elif group.state is GroupState.PREPARING_REBALANCE:
         complete_if_all_joined(group, effects)
     else:
-        # After the join phase the leader may be assigning to the old id already.
+        # After the join phase the leader may already be assigning to the old id.
         prepare_rebalance(group, effects, reason)
 
 
 def _keep_assignment(
     group: ClassicGroup, joiner: Joiner, old: GroupMember, member: GroupMember, leader_before: str | None, effects: Effects
 ) -> None:
-    """No rebalance: the member has what it had, once the log knows its new id."""
+    """Gives the member its old assignment without a rebalance, once the new id is stored."""
 
     def without_members(member_id: str, error: ErrorCode = ErrorCode.NONE) -> JoinGroupResponse:
         return JoinGroupResponse(
@@ -220,7 +220,7 @@ def _keep_assignment(
             body = current_generation(group, member)
             body.skip_assignment = leads
         else:
-            # The old leader's id, so that a member that led does not take itself for the leader and assign.
+            # The old leader's id, so that a member that led does not consider itself the leader and assign.
             body = without_members(member.member_id)
         answer_join(member, body, effects)
 
@@ -228,11 +228,11 @@ def _keep_assignment(
 
 
 UNDEFINED = ""
-"""In place of a member id: an administrator removes a static member by its instance id."""
+"""The member id in requests of administrators, which remove static members by instance id."""
 
 
 def leave(group: ClassicGroup, leaving: Iterable[MemberIdentity], effects: Effects) -> list[MemberResponse]:
-    """One rebalance for all who leave together (KIP-345)."""
+    """Removes members, with one rebalance for all that leave together (KIP-345)."""
     responses = []
     for identity in leaving:
         code = ErrorCode.NONE
@@ -263,7 +263,7 @@ def _leave(group: ClassicGroup, identity: MemberIdentity, effects: Effects) -> N
 
 
 def session_expired(group: ClassicGroup, session: SessionTimeout, effects: Effects) -> None:
-    """Nothing was heard of a member in time, or it was given an id and did not come back with it."""
+    """Removes a member that sent no heartbeat in time, or that did not come back with its new id."""
     member = group.members.get(session.member_id)
     is_pending = session.member_id in group.pending_join
     if is_pending:
@@ -281,7 +281,7 @@ def session_expired(group: ClassicGroup, session: SessionTimeout, effects: Effec
 
 
 def _remove(group: ClassicGroup, member: GroupMember, effects: Effects) -> None:
-    """If it waits for an answer it is told to begin anew."""
+    """Removes a member. If it waits for a response, it gets an error and starts over."""
     code = ErrorCode.UNKNOWN_MEMBER_ID
     answer_join(member, JoinGroupResponse(error_code=code), effects)
     answer_sync(member, SyncGroupResponse(error_code=code), effects)
@@ -302,7 +302,7 @@ def timed_out(group: ClassicGroup, timeout: Timeout, effects: Effects) -> None:
 
 
 def loaded(group: ClassicGroup, effects: Effects) -> None:
-    """Sessions begin anew; a group that is now too large is cut down by a rebalance (`GroupMetadataManager.onLoaded`)."""
+    """Restarts all sessions. A rebalance shrinks a group that is now too large (`GroupMetadataManager.onLoaded`)."""
     for member in group.members.values():
         effects.expect_heartbeat(member)
     if len(group.members) > group.rules.max_size:
@@ -310,7 +310,7 @@ def loaded(group: ClassicGroup, effects: Effects) -> None:
 
 
 def unloaded(group: ClassicGroup, effects: Effects) -> None:
-    """This broker is no longer the coordinator: who waits must look for it (`GroupMetadataManager.onUnloaded`)."""
+    """Sends waiting clients to the new coordinator (`GroupMetadataManager.onUnloaded`)."""
     group.transition_to(GroupState.DEAD)
     code = ErrorCode.NOT_COORDINATOR
     for member in group.members.values():

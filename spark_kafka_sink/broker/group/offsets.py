@@ -1,4 +1,4 @@
-"""Committed offsets and those of open transactions: who may commit, delete and lose them."""
+"""Committed offsets and those of open transactions, with the checks for commits, deletions and expiry."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ NO_EXPIRY: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndMetadata:
-    """`offset` is the one to read next. Timestamps in ms since 1970.
+    """A committed offset: the next one to read. Timestamps are in ms since 1970.
 
-    expire_timestamp_ms: NO_EXPIRY, or what a client before v5 asked for. record_offset: where it is in `__consumer_offsets`.
+    expire_timestamp_ms: NO_EXPIRY, or the time that a client before v5 requested. record_offset: the record's offset in
+    `__consumer_offsets`.
     """
 
     offset: int
@@ -55,16 +56,16 @@ class OffsetStore:
         return any(partition in offsets for offsets in self.pending.get(group_id, {}).values())
 
     def has_open_transaction(self, group_id: str) -> bool:
-        """Also one whose offsets have been deleted meanwhile."""
+        """Returns whether the group has an open transaction, even if its offsets were deleted in the meantime."""
         return group_id in self.pending
 
     def every(self, group_id: str) -> Iterator[TopicPartition]:
-        """All that a group has an offset of, or is about to: each once."""
+        """Yields each partition that has a committed or pending offset of the group, once."""
         pending = (partition for offsets in self.pending.get(group_id, {}).values() for partition in offsets)
         return iter(dict.fromkeys([*self.of(group_id), *pending]))
 
     def forget(self, group_id: str, partition: TopicPartition) -> None:
-        """A tombstone: of what is pending too."""
+        """Applies a tombstone, which deletes pending offsets too."""
         committed = self.committed.get(group_id, {})
         committed.pop(partition, None)
         if not committed:
@@ -73,9 +74,9 @@ class OffsetStore:
             offsets.pop(partition, None)
 
     def end_transaction(self, producer_id: int, *, committed: bool, is_in: Callable[[str], bool]) -> None:
-        """Ends a transaction in the groups for which `is_in` says yes.
+        """Ends a transaction in the groups for which `is_in` returns True.
 
-        Those are the groups of the partition of `__consumer_offsets` that got the marker.
+        These are the groups of the partition of `__consumer_offsets` that received the marker.
         """
         for group_id in [group_id for group_id, open_ones in self.pending.items() if producer_id in open_ones]:
             if is_in(group_id):
@@ -84,7 +85,7 @@ class OffsetStore:
                     del self.pending[group_id]
                 for partition, offset in offsets.items() if committed else ():
                     known = self.of(group_id).get(partition)
-                    # The later record counts, also where an ordinary commit came into a transaction: so it is after compaction.
+                    # The later record wins even if an ordinary commit came during a transaction, as after compaction.
                     if known is None or offset.record_offset > known.record_offset:
                         self.commit(group_id, partition, offset)
 
@@ -95,21 +96,21 @@ class OffsetStore:
 _WITH_MEMBERS: Final = frozenset({GroupState.STABLE, GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE})
 
 _COMMITS_SHOW_LIFE: Final = frozenset({GroupState.STABLE, GroupState.PREPARING_REBALANCE})
-"""A commit counts as a heartbeat."""
+"""Restarts a member's session: a commit counts as a heartbeat."""
 
 
 def check_commit(
     group: ClassicGroup, member_id: str, group_instance_id: str | None, generation: int, *, transactional: bool
 ) -> None:
-    """`ClassicGroup.validateOffsetCommit`. Raises ApiException."""
+    """Implements `ClassicGroup.validateOffsetCommit`. Raises ApiException."""
     if generation < 0 and group.is_empty:
-        return  # an administrator, or a consumer that assigns its partitions itself
+        return  # an administrator, or a consumer that assigns partitions itself
     if generation >= 0 or member_id or group_instance_id is not None:
         group.member_of(member_id, group_instance_id)
         if generation != group.generation:
             raise ApiException(ErrorCode.ILLEGAL_GENERATION)
     elif not transactional:
-        # Older producers commit without saying for whom: TxnOffsetCommit before v3.
+        # Older producers commit without a member: TxnOffsetCommit before v3.
         raise ApiException(ErrorCode.UNKNOWN_MEMBER_ID)
     if not transactional and group.state is GroupState.COMPLETING_REBALANCE:
         raise ApiException(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -122,7 +123,7 @@ def note_commit(group: ClassicGroup, member_id: str, effects: Effects) -> None:
 
 
 def check_offset_delete(group: ClassicGroup) -> None:
-    """Of a group of consumers those topics that nobody subscribes to may go. Raises NON_EMPTY_GROUP for other groups."""
+    """Checks a deletion of offsets: consumers may lose those of unsubscribed topics; other groups raise NON_EMPTY_GROUP."""
     if group.state in _WITH_MEMBERS and not group.uses_consumer_protocol:
         raise ApiException(ErrorCode.NON_EMPTY_GROUP)
 
@@ -133,7 +134,7 @@ def check_group_delete(group: ClassicGroup) -> None:
 
 
 def expired(group: ClassicGroup, offsets: OffsetStore, now_ms: int, retention_ms: int) -> Iterator[TopicPartition]:
-    """Offsets that nobody needs any more (`cleanupExpiredOffsets`, KIP-211)."""
+    """Yields the partitions with expired offsets (`cleanupExpiredOffsets`, KIP-211)."""
     if not _can_expire(group):
         return
     for partition, offset in offsets.of(group.group_id).items():
@@ -152,7 +153,9 @@ def _can_expire(group: ClassicGroup) -> bool:
 
 
 def _since_ms(group: ClassicGroup, offset: OffsetAndMetadata) -> int:
-    """A group's offsets are kept while it has members; a simple consumer's count from the commit."""
+    """Returns the start of the retention time. It does not pass while a group has members; for a simple consumer it is the
+    commit.
+    """
     if group.protocol_type is not None and group.is_empty and group.state_since_ms is not None:
         return group.state_since_ms
     return offset.commit_timestamp_ms

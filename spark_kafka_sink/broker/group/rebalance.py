@@ -1,4 +1,4 @@
-"""Rebalances, from one generation of a group to the next: members are waited for, told, and assigned. Pure."""
+"""Rebalances, from one generation of a group to the next: members join, then get their assignments. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 def rebalance_or_complete(group: ClassicGroup, effects: Effects, reason: str) -> None:
-    """Kafka's `maybePrepareRebalanceOrCompleteJoin`: someone came, changed or left."""
+    """Implements Kafka's `maybePrepareRebalanceOrCompleteJoin`: a member came, changed or left."""
     if group.can_rebalance:
         prepare_rebalance(group, effects, reason)
     else:
@@ -39,7 +39,7 @@ def rebalance_or_complete(group: ClassicGroup, effects: Effects, reason: str) ->
 
 
 def prepare_rebalance(group: ClassicGroup, effects: Effects, reason: str) -> None:
-    """All must join again. Who waits for an assignment is told so."""
+    """Starts a rebalance, in which all members must join again. Those that wait for an assignment get an error."""
     if group.state is GroupState.COMPLETING_REBALANCE:
         propagate_error(group, effects, ErrorCode.REBALANCE_IN_PROGRESS)
     effects.cancel_timer(SYNC_TIMER)
@@ -57,7 +57,7 @@ def prepare_rebalance(group: ClassicGroup, effects: Effects, reason: str) -> Non
 
 
 def complete_if_all_joined(group: ClassicGroup, effects: Effects) -> None:
-    """The first rebalance of a group is not cut short: it ends with its delay."""
+    """Completes the join phase if all have joined. The first rebalance of a group always takes its whole delay."""
     if (
         group.state is GroupState.PREPARING_REBALANCE
         and group.previous_state is not GroupState.EMPTY
@@ -76,22 +76,22 @@ def initial_delay_over(group: ClassicGroup, over: InitialDelay, effects: Effects
 
 
 def complete_join(group: ClassicGroup, effects: Effects) -> None:
-    """A new generation of those who have joined, and of static members, who may take the length of their session."""
+    """Starts a generation of the members that have joined, and of static members, which have their session timeout to return."""
     effects.cancel_timer(JOIN_TIMER)
     for member in list(group.members.values()):
         if not member.awaits_join and member.group_instance_id is None:
-            logger.info("Group %s removed member %s, who has not joined", group.group_id, member.member_id)
+            logger.info("Group %s removed member %s, which did not rejoin", group.group_id, member.member_id)
             group.remove(member.member_id)
             effects.end_session(member.member_id)
     if group.members and not group.elect_joined_leader():
-        # Nobody has joined. Their sessions will end, one after the other, or someone comes: wait for that.
+        # No member has joined. Wait until their sessions expire or one of them comes.
         logger.info("Group %s could not complete its rebalance because no member rejoined", group.group_id)
         effects.set_timer(JOIN_TIMER, group.rebalance_timeout_ms(), JoinTimeout())
         return
     group.next_generation()
     if group.is_empty:
         logger.info("Group %s with generation %d is now empty", group.group_id, group.generation)
-        # If it cannot be stored, a restart finds the members of the generation before, whose sessions end: nothing is lost.
+        # If it cannot be stored, a restart finds the members of the previous generation, whose sessions expire: nothing is lost.
         effects.store = Store(metadata_of(group), lambda error: None)
         return
     logger.info("Stabilized group %s generation %d with %d members", group.group_id, group.generation, len(group.members))
@@ -104,7 +104,7 @@ def complete_join(group: ClassicGroup, effects: Effects) -> None:
 
 
 def current_generation(group: ClassicGroup, member: GroupMember) -> JoinGroupResponse:
-    """Returns what a member is told of the generation it is in; its leader is told all who are in it."""
+    """Returns the response for a member of the current generation. The leader's lists all members."""
     protocol = group.protocol_name or ""
     everybody = tuple(
         JoinGroupResponseMember(each.member_id, each.group_instance_id, each.protocols.get(protocol, b""))
@@ -121,7 +121,7 @@ def current_generation(group: ClassicGroup, member: GroupMember) -> JoinGroupRes
 
 
 def sync_timed_out(group: ClassicGroup, _: SyncTimeout, effects: Effects) -> None:
-    """Members of this generation have not asked for their assignment: go on without them (KAFKA-13435)."""
+    """Continues without the members that have not requested their assignment in time (KAFKA-13435)."""
     overdue = list(group.pending_sync)
     if not overdue:
         return
@@ -138,7 +138,7 @@ def answer_join(member: GroupMember, body: JoinGroupResponse, effects: Effects) 
 
 
 def answer_sync(member: GroupMember, body: SyncGroupResponse, effects: Effects) -> bool:
-    """Whether it waited for that."""
+    """Answers a member's SyncGroup. Returns whether it waited for that."""
     if member.sync_reply is None:
         return False
     effects.answer(member.sync_reply, body)
@@ -151,9 +151,9 @@ def current_assignment(group: ClassicGroup, member: GroupMember) -> SyncGroupRes
 
 
 def propagate_error(group: ClassicGroup, effects: Effects, code: ErrorCode) -> None:
-    """Answers an error to all who wait for an assignment; nobody has one any more.
+    """Sends an error to all members that wait for an assignment, and drops all assignments.
 
-    Their sessions begin again: while waiting they had none.
+    Their sessions restart, because they had none while waiting.
     """
     for member in group.members.values():
         member.assignment = NO_ASSIGNMENT
@@ -162,7 +162,7 @@ def propagate_error(group: ClassicGroup, effects: Effects, code: ErrorCode) -> N
 
 
 def sync(group: ClassicGroup, request: SyncGroupRequest, reply: SyncReply, effects: Effects) -> None:
-    """`GroupMetadataManager.classicGroupSync`."""
+    """Implements `GroupMetadataManager.classicGroupSync`."""
     try:
         member = _checked(group, request)
     except ApiException as error:
@@ -172,7 +172,7 @@ def sync(group: ClassicGroup, request: SyncGroupRequest, reply: SyncReply, effec
     if group.state is GroupState.STABLE:
         effects.answer(reply, current_assignment(group, member))
         return
-    # What it asked before was given up by the client, most likely; if not, it must not wait for ever.
+    # The client has most likely given up on its previous request. If not, it must not wait forever.
     answer_sync(member, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS), effects)
     member.sync_reply = reply
     if group.is_leader(member.member_id):
@@ -207,21 +207,21 @@ def _store_assignments(group: ClassicGroup, assignments: Mapping[str, bytes], ef
                 effects.expect_heartbeat(member)
         group.transition_to(GroupState.STABLE)
 
-    # First stored, then told: a member that works on an assignment is one that a restart finds.
+    # Stored first: a restart must find every member that works on an assignment.
     effects.store = Store(metadata_of(group, assignments), stored)
 
 
 HEARTBEAT_CODES: Final[Mapping[GroupState, ErrorCode]] = {
     GroupState.PREPARING_REBALANCE: ErrorCode.REBALANCE_IN_PROGRESS,
-    # A member may show that it lives before the leader has assigned.
+    # A member may send heartbeats before the leader has assigned.
     GroupState.COMPLETING_REBALANCE: ErrorCode.NONE,
     GroupState.STABLE: ErrorCode.NONE,
 }
-"""An empty group has no members."""
+"""Raises UNKNOWN_MEMBER_ID: an empty group has no members."""
 
 
 def heartbeat(group: ClassicGroup, request: HeartbeatRequest, effects: Effects) -> ErrorCode:
-    """Raises ApiException."""
+    """Returns NONE or REBALANCE_IN_PROGRESS. Raises ApiException."""
     member = group.member_of(request.member_id, request.group_instance_id)
     if request.generation_id != group.generation:
         raise ApiException(ErrorCode.ILLEGAL_GENERATION)

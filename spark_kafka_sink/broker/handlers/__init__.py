@@ -1,1 +1,1 @@
-"""Handlers of a broker's requests: a file for each domain. `kafka_apis.HANDLERS` is the index."""
+"""The request handlers, with a file for each domain. `kafka_apis.HANDLERS` is the index."""

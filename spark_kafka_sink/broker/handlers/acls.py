@@ -1,4 +1,4 @@
-"""ACLs: described, made and removed by clients that may (Kafka's AclApis and AclControlManager)."""
+"""Handlers that describe, create and delete ACLs for authorized clients (Kafka's AclApis and AclControlManager)."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def handle_delete_acls(services: BrokerServices, request: Request) -> DeleteAcls
     body: DeleteAclsRequest = request.body
     _check_change(services, request)
     filters = [_filter(each) for each in body.filters]
-    # All filters see what was there before, as in one change of Kafka's controller.
+    # All filters see the state before the request, as in a single change of Kafka's controller.
     there = services.cluster.image.acls
     for each in filters:
         services.cluster.delete_acls(each)
@@ -76,7 +76,7 @@ def _check_change(services: BrokerServices, request: Request) -> None:
 
 
 def _new_acl(creation: AclCreation) -> Acl:
-    """Raises INVALID_REQUEST (`AclApis.handleCreateAcls`, `AclControlManager.validateNewAcl`)."""
+    """Returns the new ACL. Raises INVALID_REQUEST (`AclApis.handleCreateAcls`, `AclControlManager.validateNewAcl`)."""
     kind = _known(ResourceType, creation.resource_type, "resourceType")
     pattern = _known(PatternType, creation.resource_pattern_type, "patternType")
     operation = _known(AclOperation, creation.operation, "operation")
@@ -113,7 +113,7 @@ def _filter(asked: Any) -> AclFilter:
 
 
 def _known(kind: Any, code: int, what: str) -> Any:
-    """Returns the value of a code. A request with an unknown one cannot be read, as in Kafka."""
+    """Returns the value of a code. A request with an unknown code cannot be parsed, as in Kafka."""
     try:
         return kind(code)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The rights of a request's client, as every handler asks for them (Kafka's AuthHelper)."""
+"""Authorization checks of handlers (Kafka's AuthHelper)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _OF_CLUSTER: Final = (
     AclOperation.DESCRIBE,
 )
 _SUPPORTED: Final = {ResourceType.TOPIC: _OF_TOPIC, ResourceType.GROUP: _OF_GROUP, ResourceType.CLUSTER: _OF_CLUSTER}
-"""`AclEntry.supportedOperations`."""
+"""The operations of each resource type (`AclEntry.supportedOperations`)."""
 
 OPERATIONS_NOT_ASKED: Final = -(2**31)
 
@@ -46,7 +46,7 @@ TEXTS: Final = {
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",
 }
-"""Kafka's own words for a code that comes without any."""
+"""Kafka's messages for codes that have none."""
 
 
 def is_allowed(
@@ -58,9 +58,9 @@ def is_allowed(
     *,
     logged: bool = True,
 ) -> bool:
-    """Returns whether the request's client may do that. Everybody may do everything without an authorizer.
+    """Returns whether the request's client may do that. Without an authorizer, every client may do everything.
 
-    logged: whether a refusal is logged, because the client asked for this very resource.
+    `logged`: logs a denial, because the client named this very resource.
     """
     authorizer = services.authorizer
     if authorizer is None:
@@ -83,7 +83,7 @@ def check_cluster(services: BrokerServices, request: Request, operation: AclOper
 
 def check_topic(services: BrokerServices, request: Request, operation: AclOperation, topic: str) -> None:
     """Raises TOPIC_AUTHORIZATION_FAILED."""
-    # Asked for each partition of each Produce and Fetch.
+    # Called for each partition of each Produce and Fetch.
     if services.authorizer is not None and not is_allowed(services, request, operation, ResourceType.TOPIC, topic):
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         raise ApiException(code, TEXTS[code])
@@ -105,7 +105,7 @@ def check_transactional_id(services: BrokerServices, request: Request, operation
 def authorized_operations(
     services: BrokerServices, request: Request, resource_type: ResourceType, name: str = CLUSTER_NAME
 ) -> int:
-    """Returns what a client may do with a resource, as a set of bits (KIP-430)."""
+    """Returns the operations that a client may perform on a resource, as a bit set (KIP-430)."""
     return sum(
         1 << operation
         for operation in _SUPPORTED[resource_type]
@@ -114,7 +114,10 @@ def authorized_operations(
 
 
 def cluster_operations(services: BrokerServices, request: Request, *, asked: bool) -> int:
-    """Returns what a client may do with the cluster: nothing if it may not know, OPERATIONS_NOT_ASKED if it did not ask."""
+    """Returns the operations that a client may perform on the cluster.
+
+    Returns none if it may not describe it, and OPERATIONS_NOT_ASKED if it did not ask.
+    """
     if not asked:
         return OPERATIONS_NOT_ASKED
     if not is_allowed(services, request, AclOperation.DESCRIBE, ResourceType.CLUSTER):

@@ -1,4 +1,4 @@
-"""Helpers of handlers in several domains: late answers, repeated entries, topics by id, leaders."""
+"""Helpers of several handlers: late responses, duplicates, topics by id, leaders."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T", bound=Hashable)
 
 Handler: TypeAlias = Callable[[BrokerServices, Request], Message | None]
-"""Returns the response's body, or None if it has answered by itself or will later. Raises ApiException."""
+"""A handler. It returns the response's body, or None if it answers itself, now or later. Raises ApiException."""
 
 
 @contextmanager
 def deferred_response(request: Request) -> Iterator[None]:
-    """Turns errors into the response, for a handler that answers after KafkaApis, which does so otherwise, has returned."""
+    """Converts errors to responses in handlers that answer after KafkaApis, which otherwise does it, has returned."""
     try:
         yield
     except ApiException as refused:
@@ -39,24 +39,24 @@ def deferred_response(request: Request) -> Iterator[None]:
 
 
 def answer_error(request: Request, code: ErrorCode, message: str | None = None) -> None:
-    """Answers with an error unless the handler failed after it had answered: then that answer stands."""
+    """Answers with an error. If the handler failed after it had answered, the first response is kept."""
     if not request.is_answered:
         request.answer_error(code, message)
 
 
 def repeated(values: Iterable[T]) -> list[T]:
-    """Returns each value that occurs more than once, in order: Kafka refuses these where it cannot know which one counts."""
+    """Returns each value that occurs more than once, in order. Kafka refuses duplicates that it cannot resolve."""
     return [value for value, count in Counter(values).items() if count > 1]
 
 
 def check_is_controller(services: BrokerServices) -> None:
-    """Raises NOT_CONTROLLER in a cluster with ZooKeeper if this broker is not the controller. With KRaft brokers forward."""
+    """Raises NOT_CONTROLLER if a ZooKeeper cluster has another controller. With KRaft, brokers forward requests."""
     if services.config.release.has_zookeeper and services.node_id != services.cluster.controller_id():
         raise ApiException(ErrorCode.NOT_CONTROLLER)
 
 
 def topic_name(image: MetadataImage, name: str, topic_id: uuid.UUID, *, by_id: bool) -> str:
-    """Returns the name of a topic that a request names or, from some version on, gives the id of. Raises UNKNOWN_TOPIC_ID."""
+    """Returns the name of a topic in a request, which newer versions give by id. Raises UNKNOWN_TOPIC_ID."""
     if not by_id:
         return name
     known = image.names.get(topic_id)
@@ -66,12 +66,12 @@ def topic_name(image: MetadataImage, name: str, topic_id: uuid.UUID, *, by_id: b
 
 
 def current_leader(image: MetadataImage, topic: str, index: int) -> LeaderIdAndEpoch | None:
-    """Returns what goes with NOT_LEADER_OR_FOLLOWER, so that the client need not ask for metadata (KIP-951)."""
+    """Returns the new leader to add to NOT_LEADER_OR_FOLLOWER, which saves the client a metadata request (KIP-951)."""
     partition = image.partition(topic, index)
     return None if partition is None else LeaderIdAndEpoch(partition.leader, partition.leader_epoch)
 
 
 def node_endpoints(image: MetadataImage, node_ids: set[int], listener: Listener) -> tuple[NodeEndpoint, ...]:
-    """Returns the addresses of those that run, for a client of this listener."""
+    """Returns the addresses of the running brokers, for a client of this listener."""
     running = (image.brokers[node] for node in sorted(node_ids) if node in image.up())
     return tuple(NodeEndpoint(broker.node_id, *broker.endpoint(listener.name), broker.rack) for broker in running)

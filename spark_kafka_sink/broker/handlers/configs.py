@@ -1,4 +1,4 @@
-"""Configs of topics and brokers: described with where each value comes from, replaced, altered one by one."""
+"""Handlers for configs of topics and brokers: describe with the source of each value, replace, alter single ones."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 T = TypeVar("T")
 Resource: TypeAlias = Any
-"""AlterConfigsResource of the old or the new API: both have a type, a name and configs."""
+"""AlterConfigsResource of the old or the new API. Both have a type, a name and configs."""
 
 
 class ResourceType(IntEnum):
-    """Kafka's ConfigResource.Type; this broker has configs of the first two."""
+    """Kafka's ConfigResource.Type. This broker has configs of the first two."""
 
     TOPIC = 2
     BROKER = 4
@@ -53,7 +53,7 @@ class ResourceType(IntEnum):
 
 
 def _check_right(services: BrokerServices, request: Request, operation: AclOperation, kind: int, name: str) -> None:
-    """Raises the error of a resource's type; configs of brokers are the cluster's (`ControllerApis.authorizeAlterResource`)."""
+    """Raises the error for a resource's type. Broker configs belong to the cluster (`ControllerApis.authorizeAlterResource`)."""
     if kind == ResourceType.TOPIC:
         code, resource = ErrorCode.TOPIC_AUTHORIZATION_FAILED, AclResourceType.TOPIC
     elif kind == ResourceType.GROUP:
@@ -70,7 +70,7 @@ def _altered(
     change_of: Callable[[Resource], ConfigChange],
     result: Callable[[ErrorCode, str | None, int, str], T],
 ) -> tuple[T, ...]:
-    """Alters the resources in the request of either API. `change_of` returns what becomes of a resource's configs."""
+    """Alters the resources in a request of either API. `change_of` returns the new configs of a resource."""
     body = request.body
     twice = repeated((resource.resource_type, resource.resource_name) for resource in body.resources)
 
@@ -104,7 +104,7 @@ def _alter(
 
 
 def _altered_broker(services: BrokerServices, name: str) -> int:
-    """Returns whose configs are altered: a broker alters its own and those of all brokers."""
+    """Returns the broker to alter: a broker alters its own configs and those of all brokers."""
     if not name:
         return EVERY_BROKER
     if _parsed_id(name, "Node") != services.node_id:
@@ -129,7 +129,7 @@ def _refuse_nulls(names: Iterable[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Described:
-    """A config with all that can be asked about it. `key` is None if only a plugin knows it."""
+    """A config with everything that a request can ask for. `key` is None if only a plugin knows it."""
 
     name: str
     key: ConfigKey | None
@@ -141,7 +141,7 @@ class _Described:
 def handle_describe_configs(services: BrokerServices, request: Request) -> DescribeConfigsResponse:
     body: DescribeConfigsRequest = request.body
     for resource in body.resources:
-        if resource.resource_type not in set(ResourceType):  # as in Kafka the whole request is refused
+        if resource.resource_type not in set(ResourceType):  # as in Kafka, the whole request is refused
             text = f"Unexpected resource type {resource.resource_type} for resource {resource.resource_name}"
             raise ApiException(ErrorCode.INVALID_REQUEST, text)
     return DescribeConfigsResponse(results=tuple(_description(services, request, resource) for resource in body.resources))
@@ -192,7 +192,7 @@ def _of_broker(services: BrokerServices, name: str) -> list[_Described]:
 
 
 def _of_every_broker(services: BrokerServices) -> list[_Described]:
-    """Describes only what was set for all brokers."""
+    """Describes only the configs that were set for all brokers."""
     configs = services.cluster.image.configs.get(EVERY_BROKER, {})
     return [
         _broker_config(name, value, [ConfigLocation(name, value, ConfigSource.DYNAMIC_DEFAULT_BROKER)])
@@ -205,7 +205,7 @@ def _broker_config(name: str, value: str | None, locations: Sequence[ConfigLocat
 
 
 def _described_config(config: _Described, asked: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
-    # What nobody here knows could be a secret (`KafkaConfig.maybeSensitive`).
+    # An unknown config could be a secret (`KafkaConfig.maybeSensitive`).
     secret = config.key is None or config.key.is_sensitive
     synonyms = [DescribeConfigsSynonym(each.name, None if secret else each.value, each.source) for each in config.locations]
     return DescribeConfigsResourceResult(
@@ -221,7 +221,7 @@ def _described_config(config: _Described, asked: DescribeConfigsRequest) -> Desc
 
 
 def handle_alter_configs(services: BrokerServices, request: Request) -> alter_configs.AlterConfigsResponse:
-    """Replaces all configs: those that the request does not name are no longer set."""
+    """Replaces all configs. Those that are not in the request are unset."""
     result = alter_configs.AlterConfigsResourceResponse
     return alter_configs.AlterConfigsResponse(responses=_altered(services, request, _replaced, result))
 
@@ -244,7 +244,7 @@ class OpType(IntEnum):
         return self.name.lower()
 
 
-# Topics are checked by Kafka's controller, brokers by themselves.
+# Kafka's controller checks topics, and brokers check themselves.
 _NO_LIST_OF_TOPIC: Final = "Can't {op.name} to key {key} because its type is not LIST."
 _NO_LIST_OF_BROKER: Final = "Config value {op} is not allowed for config key: {key}"
 
@@ -257,7 +257,7 @@ _LIST_OPS: Final[Mapping[int, _Combine]] = {
 
 
 def handle_incremental_alter_configs(services: BrokerServices, request: Request) -> configs.IncrementalAlterConfigsResponse:
-    """Sets, deletes, extends or shrinks single configs; the others stay."""
+    """Sets, deletes, extends or shrinks single configs. The others are unchanged."""
     result = configs.AlterConfigsResourceResponse
     return configs.IncrementalAlterConfigsResponse(responses=_altered(services, request, _changed, result))
 
@@ -283,7 +283,7 @@ def _changed(resource: configs.AlterConfigsResource) -> ConfigChange:
 
 
 def _changed_value(config: configs.AlterableConfig, current: str | None, key: ConfigKey | None, refusal: str) -> str | None:
-    """Returns the new value; None: no longer set. `refusal`: the error's text for a config that is not a list."""
+    """Returns the new value; None unsets it. `refusal`: the error's text for a config that is not a list."""
     if config.config_operation == OpType.SET:
         return config.value
     if config.config_operation == OpType.DELETE:
@@ -293,6 +293,6 @@ def _changed_value(config: configs.AlterableConfig, current: str | None, key: Co
         raise ApiException(ErrorCode.INVALID_REQUEST, f"Unknown operations type {config.config_operation}")
     if key is None or key.type is not ConfigType.LIST:
         raise ApiException(ErrorCode.INVALID_CONFIG, refusal.format(op=OpType(config.config_operation), key=config.name))
-    # What Kafka's default has is extended, not what brokers have (`ConfigurationControlManager.getParts`).
+    # Kafka's default is extended, not the broker's value (`ConfigurationControlManager.getParts`).
     old = key.text(key.default) if current is None else current
     return ",".join(combine([part for part in (old or "").split(",") if part], (config.value or "").split(",")))

@@ -1,4 +1,4 @@
-"""Reading: records (Fetch), where a partition begins and ends (ListOffsets), where an epoch ended (OffsetForLeaderEpoch)."""
+"""Handlers for reads: records (Fetch), bounds of partitions (ListOffsets), ends of epochs (OffsetForLeaderEpoch)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from spark_kafka_sink.protocol.partition_offsets import (
 
 
 def isolation_level(level: int) -> IsolationLevel:
-    """Raises UNKNOWN_SERVER_ERROR for an unknown level, as a result of Kafka's `IsolationLevel.forId`."""
+    """Returns the isolation level. Raises UNKNOWN_SERVER_ERROR for an unknown one, as Kafka does (`IsolationLevel.forId`)."""
     try:
         return IsolationLevel(level)
     except ValueError:
@@ -57,10 +57,10 @@ _FINAL_EPOCH, _INITIAL_EPOCH = -1, 0
 
 
 def handle_fetch(services: BrokerServices, request: Request) -> FetchResponse | None:
-    """Answers at once if there is enough; otherwise when there is, or when the client's wait time is over."""
+    """Answers at once if there is enough to read; otherwise as soon as there is, or when the client's wait time ends."""
     body: FetchRequest = request.body
-    # This broker gives out no sessions (KIP-227): a client that asks for one is told 0 and goes on without, as it does with a
-    # Kafka whose session cache is full.
+    # This broker has no fetch sessions (KIP-227). A client that requests one gets 0 and continues without, as with a full session
+    # cache in Kafka.
     if body.session_epoch not in (_FINAL_EPOCH, _INITIAL_EPOCH):
         unknown = ErrorCode.FETCH_SESSION_ID_NOT_FOUND if body.session_id != NO_SESSION else ErrorCode.INVALID_FETCH_SESSION_EPOCH
         return FetchResponse(error_code=unknown)
@@ -74,7 +74,7 @@ def handle_fetch(services: BrokerServices, request: Request) -> FetchResponse | 
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """One partition's part: what was read, or why nothing was."""
+    """The result of one partition: the data, or the error."""
 
     index: int
     topic: str
@@ -86,9 +86,9 @@ class _Read:
 
 
 class _Fetch:
-    """A Fetch that reads, perhaps several times, until it has enough. One thread reads at a time (DelayedOperation's lock).
+    """A Fetch that reads, perhaps repeatedly, until it has enough. One thread reads at a time (DelayedOperation's lock).
 
-    While it waits it keeps nothing of what it read: 500 waiting clients would hold 55 MB each.
+    It keeps no data while it waits, because 500 waiting clients would hold 55 MB each.
     """
 
     def __init__(self, services: BrokerServices, request: Request) -> None:
@@ -100,8 +100,9 @@ class _Fetch:
         self.keys: list[tuple[str, int]] = []
 
     def is_enough(self) -> bool:
-        """Reads what is there now. It is enough if a partition fails, or if only another Fetch can return more (DelayedFetch,
-        case F)."""
+        """Reads the current data. It is enough if a partition fails, or if only another Fetch can return more (DelayedFetch, case
+        F).
+        """
         by_topic = self._read_all()
         reads = [read for topic in by_topic for read in topic]
         self.keys = [(read.topic, read.index) for read in reads]
@@ -115,7 +116,7 @@ class _Fetch:
 
     def answer(self) -> None:
         with deferred_response(self._request):
-            self._reads = self._read_all()  # the time may be over with a part of what was wanted
+            self._reads = self._read_all()  # the wait may have ended with less data than requested
             self._request.answer(self.response())
 
     def response(self) -> FetchResponse:
@@ -137,7 +138,7 @@ class _Fetch:
 
     def _read_all(self) -> list[list[_Read]]:
         left = min(self._body.max_bytes, self._services.config.fetch_max_bytes)
-        whole = True  # the first batch comes whole, or a consumer would never get past a large one (KIP-74)
+        whole = True  # the first batch is complete, or a consumer could never get past a large one (KIP-74)
         by_topic = []
         for topic in self._body.topics:
             reads = []
@@ -174,7 +175,7 @@ def _partition(image: MetadataImage, read: _Read) -> PartitionData:
     if isinstance(result, ApiException):
         moved = result.code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
         leader = current_leader(image, read.topic, read.index) if moved else None
-        # Kafka has an empty array where its metadata know of no such partition, and null where its log does not answer.
+        # Kafka returns an empty array if its metadata has no such partition, and null if its log does not answer.
         none = () if result.code in _UNKNOWN_CODES else None
         return PartitionData(read.index, result.code, -1, aborted_transactions=none, records=(), current_leader=leader)
     aborted = result.aborted_transactions
@@ -189,14 +190,14 @@ def _partition(image: MetadataImage, read: _Read) -> PartitionData:
     )
 
 
-# The version that has each of them (ListOffsetsRequest.Builder); who asks earlier is refused as for an unknown time.
+# The first version of each of them (ListOffsetsRequest.Builder). Older ones get the error of an unknown time.
 _FIRST_WITH_TIMESTAMP: Final[Mapping[int, int]] = {
     ListOffsetsTimestamp.MAX_TIMESTAMP: 7,
     ListOffsetsTimestamp.EARLIEST_LOCAL: 8,
     ListOffsetsTimestamp.LATEST_TIERED: 9,
 }
 _FIRST_WITH_LEADER_EPOCH: Final = 4
-"""Older versions have no field for it (`ReplicaManager.fetchOffset`)."""
+"""The first version with a field for it (`ReplicaManager.fetchOffset`)."""
 _EARLIEST = (ListOffsetsTimestamp.EARLIEST, ListOffsetsTimestamp.EARLIEST_LOCAL)
 _UNKNOWN_OFFSET = TimestampAndOffset(-1, -1, -1)
 
@@ -238,14 +239,14 @@ def _listed_offset(
     if timestamp == ListOffsetsTimestamp.LATEST:
         return found._replace(offset=end, leader_epoch=led.state.leader_epoch)
     if timestamp in _EARLIEST and log.latest_epoch < 0:
-        # Kafka's log knows of an epoch when its leader takes over, ours when it first writes.
+        # Kafka's log knows an epoch as soon as its leader takes over, this one when it first writes.
         return found._replace(leader_epoch=led.state.leader_epoch)
-    # A consumer is told of no record that it could not fetch yet (`Partition.fetchOffsetForTimestamp`).
+    # A consumer must not get a record that it cannot fetch yet (`Partition.fetchOffsetForTimestamp`).
     return found if timestamp < 0 or found.offset < end else _UNKNOWN_OFFSET
 
 
 def handle_offset_for_leader_epoch(services: BrokerServices, request: Request) -> OffsetForLeaderEpochResponse:
-    """Tells where an epoch ended, so that a consumer sees whether its position was cut off (KIP-320)."""
+    """Returns the end of an epoch, so that a consumer can detect that its position was truncated (KIP-320)."""
     body: OffsetForLeaderEpochRequest = request.body
     sees_all = is_allowed(services, request, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, logged=False)
 
@@ -277,7 +278,7 @@ def _epoch_end(services: BrokerServices, topic: str, asked: OffsetForLeaderParti
 def _epoch_and_offset(led: LedPartition, epoch: int) -> tuple[int, int]:
     log, latest, current = led.log, led.log.latest_epoch, led.state.leader_epoch
     if latest < epoch <= current and epoch >= 0:
-        # Kafka's log knows of an epoch when its leader takes over, ours when it first writes.
+        # Kafka's log knows an epoch as soon as its leader takes over, this one when it first writes.
         known = epoch if epoch == current or latest < 0 else latest
         return known, log.log_end_offset
     found = log.end_offset_for_epoch(epoch)

@@ -1,4 +1,4 @@
-"""Consumer groups: members join, sync, beat and leave; groups are described, listed and deleted."""
+"""Handlers for consumer groups: join, sync, heartbeat and leave; describe, list and delete."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def check_group(services: BrokerServices, group_id: str) -> None:
 
 
 def check_coordinator(services: BrokerServices, group_id: str) -> None:
-    """Raises NOT_COORDINATOR. The empty group is one as well, for clients that only have offsets there."""
+    """Raises NOT_COORDINATOR. The empty group id is valid, for clients that only store offsets there."""
     if not _is_coordinator(services, group_id):
         raise ApiException(ErrorCode.NOT_COORDINATOR)
 
@@ -53,7 +53,7 @@ def _is_coordinator(services: BrokerServices, group_id: str) -> bool:
 
 
 def offsets_partition(services: BrokerServices, group_id: str) -> tuple[str, int]:
-    """Returns the partition of `__consumer_offsets` that has the group's offsets."""
+    """Returns the partition of `__consumer_offsets` with the group's offsets."""
     topic = services.cluster.internal_topic(GROUP_METADATA_TOPIC)
     return topic.name, partition_for(group_id, len(topic.partitions))
 
@@ -65,7 +65,7 @@ _FIRST_TO_SKIP_ASSIGNMENT: Final = 9
 
 
 def handle_join_group(services: BrokerServices, request: Request) -> JoinGroupResponse | None:
-    """Answered when the group's rebalance is over."""
+    """Joins a member. The response comes at the end of the group's rebalance."""
     body: JoinGroupRequest = request.body
     check_group_right(services, request, AclOperation.READ, body.group_id)
     config, version = services.config, request.version
@@ -81,13 +81,13 @@ def handle_join_group(services: BrokerServices, request: Request) -> JoinGroupRe
     has_timeout = version >= _FIRST_WITH_REBALANCE_TIMEOUT
     protocols: dict[str, bytes] = {}
     for protocol in body.protocols:
-        protocols.setdefault(protocol.name, protocol.metadata)  # the first of a name counts
+        protocols.setdefault(protocol.name, protocol.metadata)  # the first of several with one name wins
     joiner = Joiner(
         member_id=body.member_id,
         new_member_id=f"{body.group_instance_id or client_id}-{uuid.uuid4()}",
         group_instance_id=body.group_instance_id,
         client_id=client_id,
-        # As Java's InetAddress is written, without a host name.
+        # The format of Java's InetAddress without a host name.
         client_host=f"/{request.session.client_host}",
         rebalance_timeout_ms=body.rebalance_timeout_ms if has_timeout else body.session_timeout_ms,
         session_timeout_ms=body.session_timeout_ms,
@@ -103,7 +103,7 @@ def handle_join_group(services: BrokerServices, request: Request) -> JoinGroupRe
 
 
 def _understood(answer: JoinGroupResponse, version: int) -> JoinGroupResponse:
-    """Writes "no protocol" as null from v7 on, and as an empty string before."""
+    """Returns the response with "no protocol" as null from v7 on, and as an empty string before."""
     answer.protocol_name = answer.protocol_name or (None if version >= _FIRST_WITH_NO_PROTOCOL else "")
     return answer
 
@@ -112,7 +112,7 @@ _FIRST_WITH_PROTOCOL: Final = 5
 
 
 def handle_sync_group(services: BrokerServices, request: Request) -> None:
-    """Answered when the group's leader has assigned."""
+    """Syncs a member. The response comes when the group's leader has assigned."""
     body: SyncGroupRequest = request.body
     if request.version >= _FIRST_WITH_PROTOCOL and (body.protocol_type is None or body.protocol_name is None):
         raise ApiException(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -132,7 +132,7 @@ _FIRST_WITH_SEVERAL: Final = 3
 
 
 def handle_leave_group(services: BrokerServices, request: Request) -> LeaveGroupResponse:
-    """One member up to v2, several from v3 on (KIP-345)."""
+    """Removes members: one up to v2, several from v3 on (KIP-345)."""
     body: LeaveGroupRequest = request.body
     check_group_right(services, request, AclOperation.READ, body.group_id)
     check_group(services, body.group_id)

@@ -1,4 +1,4 @@
-"""How clients find their way: API versions, brokers, topics and their leaders, coordinators."""
+"""Handlers for discovery: API versions, brokers, topics and their leaders, coordinators."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def api_versions_handler(versions: ApiVersionManager) -> Handler:
-    """Returns the handler of ApiVersions, which anyone may send, also before a login."""
+    """Returns the handler of ApiVersions, which any client may send, even before a login."""
 
     def handle_api_versions(_services: BrokerServices, request: Request) -> Message:
         if request.has_unsupported_version:
             return versions.unsupported()
-        if request.version >= 3:  # KIP-511: who connects, for logs and metrics; what would not fit into their names is refused
+        if request.version >= 3:  # KIP-511: the client's name for logs and metrics; names that would not fit are refused
             body: ApiVersionsRequest = request.body
             if not (_SOFTWARE.fullmatch(body.client_software_name) and _SOFTWARE.fullmatch(body.client_software_version)):
                 raise ApiException(ErrorCode.INVALID_REQUEST)
@@ -65,16 +65,16 @@ def api_versions_handler(versions: ApiVersionManager) -> Handler:
 
 
 def handle_metadata(services: BrokerServices, request: Request) -> MetadataResponse:
-    """Creates topics that are asked for, where that is allowed."""
+    """Lists brokers and topics. Creates requested topics where that is allowed."""
     body: MetadataRequest = request.body
-    if request.version < 12:  # v10 and v11 have the field and must not use it (KAFKA-12701)
+    if request.version < 12:  # v10 and v11 have the field but must not use it (KAFKA-12701)
         for topic in body.topics or ():
             if topic.topic_id != ZERO_UUID:
                 raise ApiException(ErrorCode.INVALID_REQUEST, f"Topic IDs are not supported in version {request.version}")
             if topic.name is None:
                 raise ApiException(ErrorCode.INVALID_REQUEST, f"Topic name can not be null in version {request.version}")
     topics = _metadata_topics(services, request)
-    image = services.cluster.image  # after topics were made
+    image = services.cluster.image  # after topics were created
     running = (image.brokers[node] for node in image.up())
     listener, with_bits = request.listener.name, body.include_cluster_authorized_operations
     return MetadataResponse(
@@ -87,7 +87,7 @@ def handle_metadata(services: BrokerServices, request: Request) -> MetadataRespo
 
 
 def _metadata_topics(services: BrokerServices, request: Request) -> tuple[MetadataResponseTopic, ...]:
-    """Returns what the client may see: of all topics those it may describe, without a word of the others."""
+    """Returns the topics that the client may see. A request for all topics omits the others."""
     body: MetadataRequest = request.body
     if body.topics is None:
         every = services.cluster.image.topics.values()
@@ -109,10 +109,10 @@ def _metadata_topic(services: BrokerServices, request: Request, asked: MetadataR
         known = services.cluster.image.topic_of_id(asked.topic_id)
         if known is None:
             return _failed_topic(ErrorCode.UNKNOWN_TOPIC_ID, None, asked)
-        if not _is_visible(services, request, known.name):  # ids are no secret, names are
+        if not _is_visible(services, request, known.name):  # ids are not secret, names are
             return _failed_topic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, asked)
         return _described_topic(services, request, known)
-    if not _is_visible(services, request, asked.name):  # whether it exists or not
+    if not _is_visible(services, request, asked.name):  # the same for topics that do not exist
         return MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=asked.name)
     try:
         return _described_topic(services, request, _found_or_made(services, request, asked.name))
@@ -135,7 +135,7 @@ def _found_or_made(services: BrokerServices, request: Request, name: str) -> Top
         return cluster.internal_topic(name) if name in INTERNAL_TOPICS else cluster.create_topic(name)
     except ApiException as error:
         known = cluster.image.topics.get(name)
-        if error.code is ErrorCode.TOPIC_ALREADY_EXISTS and known is not None:  # somebody else was quicker
+        if error.code is ErrorCode.TOPIC_ALREADY_EXISTS and known is not None:  # another client was faster
             return known
         raise
 
@@ -181,7 +181,7 @@ _CONTROLLER_ENDPOINT: Final = 2
 
 
 def handle_describe_cluster(services: BrokerServices, request: Request) -> DescribeClusterResponse:
-    """Lists the brokers (KIP-700). A controller is asked at its own address (KIP-919), which this broker does not have."""
+    """Lists the brokers (KIP-700). Controllers are queried at their own address (KIP-919), which this broker does not have."""
     body: DescribeClusterRequest = request.body
     if body.endpoint_type == _CONTROLLER_ENDPOINT:
         text = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
@@ -207,7 +207,7 @@ _FIRST_WITH_MANY_KEYS = 4
 
 
 def handle_find_coordinator(services: BrokerServices, request: Request) -> FindCoordinatorResponse:
-    """Names the broker that leads a key's partition of the internal topic."""
+    """Returns the broker that leads a key's partition of the internal topic."""
     body: FindCoordinatorRequest = request.body
     if request.version >= _FIRST_WITH_MANY_KEYS:
         return FindCoordinatorResponse(coordinators=tuple(_coordinator(services, request, key) for key in body.coordinator_keys))
@@ -238,5 +238,5 @@ def _coordinator(services: BrokerServices, request: Request, key: str) -> Coordi
     except ApiException as error:
         return Coordinator(key, -1, "", -1, error.code, error.message or error.code.name)
     host, port = broker.endpoint(request.listener.name)
-    # Kafka says "NONE" here in v1 to v3; Java's own clients read the code only.
+    # Kafka returns "NONE" here in v1 to v3; Java's clients read only the code.
     return Coordinator(key, node, host, port, ErrorCode.NONE, None)

@@ -1,4 +1,4 @@
-"""Offsets of consumer groups: committed, within a transaction or outside, fetched and deleted."""
+"""Handlers for offsets of consumer groups: commit, with or without a transaction, fetch and delete."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _offsets_of(topics: _CommittedTopics, now_ms: int, expire_timestamp_ms: int 
 def _refused_topics(
     services: BrokerServices, request: Request, operation: AclOperation, topics: Iterable[str], *, logged: bool = True
 ) -> frozenset[str]:
-    """Returns the topics with which the client may not do that."""
+    """Returns the topics on which the client may not perform the operation."""
     if services.authorizer is None:
         return frozenset()
     return frozenset(
@@ -97,7 +97,7 @@ def _existing(image: MetadataImage, offsets: Offsets) -> Offsets:
 
 
 def _committed(services: BrokerServices, offsets: Offsets, commit: Callable[[Offsets], Codes]) -> Codes:
-    """Commits the offsets of partitions that exist; returns a code for each of them."""
+    """Commits the offsets of partitions that exist. Returns a code for each of them."""
     known = _existing(services.cluster.image, offsets)
     try:
         return commit(known) if known else {}
@@ -108,7 +108,7 @@ def _committed(services: BrokerServices, offsets: Offsets, commit: Callable[[Off
 def _by_topic(
     topics: Any, codes: Codes, topic_class: Callable[[str, Any], T], partition_class: Callable[[int, ErrorCode], Any]
 ) -> tuple[T, ...]:
-    """Returns a response's topics, in the order of the request's. A partition without a code does not exist."""
+    """Returns a response's topics in the order of the request. A partition without a code does not exist."""
 
     def of_partition(topic: str, index: int) -> Any:
         return partition_class(index, codes.get(TopicPartition(topic, index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
@@ -142,9 +142,9 @@ def handle_offset_commit(services: BrokerServices, request: Request) -> OffsetCo
 
 
 def handle_txn_offset_commit(services: BrokerServices, request: Request) -> TxnOffsetCommitResponse | None:
-    """These offsets count when the producer's transaction commits.
+    """Stores offsets that take effect when the producer's transaction commits.
 
-    The transaction's coordinator must know of the group's partition first; from v5 on it adds it itself (KIP-890).
+    The transaction's coordinator must know the group's partition first. From v5 on it adds the partition itself (KIP-890).
     """
     body: TxnOffsetCommitRequest = request.body
     check_transactional_id(services, request, AclOperation.WRITE, body.transactional_id)
@@ -165,7 +165,7 @@ def handle_txn_offset_commit(services: BrokerServices, request: Request) -> TxnO
             body.producer_epoch,
             supports_epoch_bump=operation is TransactionSupportedOperation.ADD_PARTITION,
         )
-        if guard is not None:  # else the transaction has offsets of this partition already
+        if guard is not None:  # otherwise the transaction already has offsets in this partition
             guards[partition] = guard
         return dict(guards)
 
@@ -203,14 +203,14 @@ def _txn_response(body: TxnOffsetCommitRequest, codes: Codes) -> TxnOffsetCommit
 _FIRST_WITH_SEVERAL_GROUPS: Final = 8
 
 _FetchedTopics: TypeAlias = Sequence[OffsetFetchRequestTopic] | Sequence[OffsetFetchRequestTopics] | None
-"""None: all that the group has an offset of."""
+"""The requested partitions; None: all that the group has an offset for."""
 
 _Fetched: TypeAlias = Mapping[str, list[tuple[int, int, int, str, ErrorCode]]]
-"""By topic: partition, offset, leader epoch, metadata, error code."""
+"""Results by topic: partition, offset, leader epoch, metadata, error code."""
 
 
 def handle_offset_fetch(services: BrokerServices, request: Request) -> OffsetFetchResponse:
-    """From v8 on of several groups at once (KIP-709)."""
+    """Returns offsets, from v8 on for several groups at once (KIP-709)."""
     body: OffsetFetchRequest = request.body
     if request.version >= _FIRST_WITH_SEVERAL_GROUPS:
         return OffsetFetchResponse(groups=tuple(_group(services, request, group) for group in body.groups))
@@ -244,7 +244,7 @@ def _fetched(services: BrokerServices, request: Request, group_id: str, topics: 
     wanted = None if asked is None else [one for one in asked if one.topic not in refused]
     fetched = services.group_coordinator.fetch_offsets(group_id, wanted, require_stable=request.body.require_stable)
     if asked is None:
-        # The group's topics that the client may not see are not mentioned.
+        # Topics that the client may not see are omitted.
         hidden = _refused_topics(services, request, describe, (one.topic for one in fetched), logged=False)
         fetched = {one: found for one, found in fetched.items() if one.topic not in hidden}
     by_topic: dict[str, list[tuple[int, int, int, str, ErrorCode]]] = {topic.name: [] for topic in topics or ()}
@@ -259,7 +259,7 @@ def _fetched(services: BrokerServices, request: Request, group_id: str, topics: 
 
 
 def handle_offset_delete(services: BrokerServices, request: Request) -> OffsetDeleteResponse:
-    """Lets a group forget how far it has read some partitions (KIP-496)."""
+    """Deletes a group's offsets of some partitions (KIP-496)."""
     body: OffsetDeleteRequest = request.body
     check_group_right(services, request, AclOperation.DELETE, body.group_id)
     refused = _refused_topics(services, request, AclOperation.READ, (topic.name for topic in body.topics))

@@ -1,4 +1,4 @@
-"""Produce: each partition's batch into its log; acks=0 gets no answer, and a closed connection where something failed."""
+"""The handler for Produce, which appends batches to logs. acks=0 gets no response; after an error its connection is closed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def handle_produce(services: BrokerServices, request: Request) -> ProduceRespons
     partitions = [
         _produce_partition(services, request, topic, each) for topic in body.topic_data for each in topic.partition_data
     ]
-    # As `KafkaApis` and `ReplicaManager.handleProduceAppend` refuse whole requests.
+    # Requests are refused as a whole as in `KafkaApis` and `ReplicaManager.handleProduceAppend`.
     if any(each.header is not None and each.header.is_transactional for each in partitions):
         if body.transactional_id is None:
             raise ApiException(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -78,7 +78,7 @@ def handle_produce(services: BrokerServices, request: Request) -> ProduceRespons
 
 
 def _guards(services: BrokerServices, partitions: Sequence[ProducePartition], operation: TransactionSupportedOperation) -> Guards:
-    """Returns guards of partitions whose log knows no open transaction of the producer: the coordinator must (KIP-890)."""
+    """Returns guards for partitions without an open transaction of the producer, which the coordinator must confirm (KIP-890)."""
     supports_bump = operation is TransactionSupportedOperation.ADD_PARTITION
     for each in partitions:
         header = each.transactional_header
@@ -98,7 +98,7 @@ def _appended(services: BrokerServices, request: Request, partitions: Sequence[P
     body: ProduceRequest = request.body
     answers = [each.append(services, body.acks) for each in partitions]
     if body.acks == 0:
-        # A closed connection is the only way to tell a producer that asked for no answer: it looks for the leaders again.
+        # Only a closed connection can tell a producer that expects no response to look for the leaders again.
         if any(answer.error_code for answer in answers):
             request.close_connection()
         else:
@@ -118,9 +118,9 @@ def _appended(services: BrokerServices, request: Request, partitions: Sequence[P
 _ACKS = (-1, 0, 1)
 _FIRST_BY_ID = 13
 _FIRST_WITH_ZSTD = 7
-# Kafka's AdminUtils.ADMIN_CLIENT_ID: its own tools may repair internal topics.
+# Kafka's AdminUtils.ADMIN_CLIENT_ID: Kafka's own tools may repair internal topics.
 _ADMIN_CLIENT_ID = "__admin_client"
-# Those of `ReplicaManager.appendToLocalLog` that it has a case of their own for.
+# The errors that `ReplicaManager.appendToLocalLog` handles separately.
 _WITHOUT_LOG_START = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -135,8 +135,11 @@ _WITHOUT_LOG_START = frozenset(
 
 @dataclass(slots=True)
 class ProducePartition:
-    """One partition of a Produce. `header`: that of its first batch, or None. `error`: why it is refused. `guard`: lets the log
-    take the first records of a transaction."""
+    """One partition of a Produce.
+
+    `header`: that of its first batch, or None. `error`: the reason why it is refused. `guard`: lets the log accept the first
+    records of a transaction.
+    """
 
     topic: str
     index: int
@@ -174,7 +177,7 @@ class ProducePartition:
     def _failed(
         self, services: BrokerServices, error: ApiException, message: str | None, log_start_offset: int = -1
     ) -> PartitionProduceResponse:
-        """Returns an error. Kafka has a message only for records that it names and for transactions that it cannot verify."""
+        """Returns an error. Kafka adds a message only for invalid records and for transactions that it cannot verify."""
         moved = error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
         return PartitionProduceResponse(
             index=self.index,

@@ -1,4 +1,4 @@
-"""Logins, and the SCRAM credentials that users log in with."""
+"""Handlers for logins and for SCRAM credentials."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from spark_kafka_sink.security.sasl.scram_messages import SCRAM_HASHES
 
 
 def handle_sasl_handshake(services: BrokerServices, request: Request) -> SaslHandshakeResponse | None:
-    """Chooses the mechanism by which the client will log in, or log in again (KIP-368)."""
+    """Selects the mechanism of a login, or of a new login on the same connection (KIP-368)."""
     body: SaslHandshakeRequest = request.body
     authenticator, now_ms = authenticator_of(services, request), services.timer.now_ms()
     if not request.listener.is_sasl or (authenticator.is_complete() and not authenticator.may_reauthenticate(now_ms)):
@@ -54,7 +54,7 @@ def handle_sasl_handshake(services: BrokerServices, request: Request) -> SaslHan
 
 
 def handle_sasl_authenticate(services: BrokerServices, request: Request) -> SaslAuthenticateResponse | None:
-    """Takes one step of a login."""
+    """Performs one step of a login."""
     body: SaslAuthenticateRequest = request.body
     authenticator = authenticator_of(services, request)
     if not request.listener.is_sasl or authenticator.is_complete():
@@ -79,7 +79,7 @@ def handle_sasl_authenticate(services: BrokerServices, request: Request) -> Sasl
 
 
 MECHANISMS: Final[Mapping[int, str]] = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
-"""By the number that a request has (Kafka's ScramMechanism)."""
+"""Mechanisms by their number in requests (Kafka's ScramMechanism)."""
 MAX_ITERATIONS: Final = 16_384
 
 
@@ -109,7 +109,7 @@ def _described_user(known: dict[ScramKey, ScramCredential], user: str, times: in
 
 
 def handle_alter_user_scram_credentials(services: BrokerServices, request: Request) -> AlterUserScramCredentialsResponse:
-    """Changes what users log in with, from the next login on (Kafka's ScramControlManager)."""
+    """Changes SCRAM credentials, from the next login on (Kafka's ScramControlManager)."""
     body: AlterUserScramCredentialsRequest = request.body
     check_is_controller(services)
     check_cluster(services, request, AclOperation.ALTER)
@@ -119,7 +119,7 @@ def handle_alter_user_scram_credentials(services: BrokerServices, request: Reque
     asked: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [*body.deletions, *body.upsertions]
     for each in asked:
         if each.name in results:
-            continue  # its first error is told
+            continue  # its first error is reported
         try:
             if changes.pop(each.name, None) is not None:
                 raise ApiException(ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")

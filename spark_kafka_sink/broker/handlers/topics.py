@@ -1,4 +1,4 @@
-"""Topics and their partitions: created, deleted, extended, cut at the front, measured."""
+"""Handlers for topics and partitions: create, delete, extend, delete records, describe sizes."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ from spark_kafka_sink.protocol.topics import (
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
-"""Kafka's controllers keep their log under this name, so no topic can have it."""
+"""The name of the log of Kafka's controllers, so no topic can have it."""
 
 
 def handle_create_topics(services: BrokerServices, request: Request) -> CreateTopicsResponse:
-    """Topics exist when the response is sent, so the request's timeout has nothing to wait for."""
+    """Creates topics. They exist when the response is sent, so the request's timeout is not used."""
     body: CreateTopicsRequest = request.body
     check_is_controller(services)
     names = [topic.name for topic in body.topics]
@@ -112,20 +112,20 @@ def _created_configs(services: BrokerServices, configs: Mapping[str, str]) -> tu
         key = TOPIC_CONFIGS[name]
         locations = settings.topic_locations(key, configs)
         source = locations[0].source if locations else ConfigSource.DEFAULT
-        # What the client wrote comes back as it was written.
+        # Returned as the client wrote it.
         return CreatableTopicConfigs(name, configs.get(name, key.text(values[name])), False, source)
 
     names = (name for name, key in TOPIC_CONFIGS.items() if name in configs or not key.is_internal)
     return tuple(described(name) for name in sorted(names))
 
 
-# Kafka's own words for a code that comes without any.
+# Kafka's messages for codes that have none.
 _UNKNOWN_NAME = "This server does not host this topic-partition."
 _UNKNOWN_ID = "This server does not host this topic ID."
 
 
 def handle_delete_topics(services: BrokerServices, request: Request) -> DeleteTopicsResponse:
-    """Deletes topics by name or by id. As in Kafka this includes internal topics (`ControllerApis.deleteTopics`)."""
+    """Deletes topics by name or by id. As in Kafka, this includes internal topics (`ControllerApis.deleteTopics`)."""
     body: DeleteTopicsRequest = request.body
     check_is_controller(services)
     asked = body.topics if request.version >= 6 else [DeleteTopicState(name) for name in body.topic_names]
@@ -159,7 +159,7 @@ def _may_delete(services: BrokerServices, request: Request, topic: str, operatio
 
 
 def _forbidden_by_name(services: BrokerServices, request: Request, name: str) -> DeletableTopicResult | None:
-    """Returns the error for a topic that the client may not delete. Whether it exists is told only to who may describe it."""
+    """Returns the error for a topic that the client may not delete. Only clients that may describe it learn whether it exists."""
     exists = name in services.cluster.image.topics
     if _may_delete(services, request, name, AclOperation.DESCRIBE) and (
         not exists or _may_delete(services, request, name, AclOperation.DELETE)
@@ -203,7 +203,7 @@ def _deleted_by_id(services: BrokerServices, image: MetadataImage, topic_id: uui
 def _deleted(services: BrokerServices, name: str, topic_id: uuid.UUID) -> DeletableTopicResult:
     try:
         services.cluster.delete_topic(name, topic_id)
-    except ApiException:  # it went between the two looks
+    except ApiException:  # it was deleted between the two lookups
         return DeletableTopicResult(name, topic_id, ErrorCode.UNKNOWN_TOPIC_ID, _UNKNOWN_ID)
     return DeletableTopicResult(name, topic_id)
 
@@ -233,7 +233,7 @@ def handle_delete_records(services: BrokerServices, request: Request) -> DeleteR
     body: DeleteRecordsRequest = request.body
     asked: dict[str, dict[int, int]] = {}
     for topic in body.topics:
-        # The last of those that name a partition twice, and each topic once in the answer.
+        # If a partition occurs twice, the last entry wins. The response lists each topic once.
         asked.setdefault(topic.name, {}).update({part.partition_index: part.offset for part in topic.partitions})
     return DeleteRecordsResponse(
         topics=tuple(
@@ -256,7 +256,7 @@ def _records_deleted(
 
 
 def _deleted_before(services: BrokerServices, topic: str, index: int, offset: int) -> int:
-    """Returns where the partition begins then. `ReplicaManager.deleteRecordsOnLocalLog` and `Partition.deleteRecordsOnLeader`."""
+    """Returns the new start of the partition (`ReplicaManager.deleteRecordsOnLocalLog`, `Partition.deleteRecordsOnLeader`)."""
     if services.cluster.image.partition(topic, index) is not None and topic in INTERNAL_TOPICS:
         raise ApiException(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {topic}")
     log = services.replica_manager.led(topic, index).log
@@ -271,7 +271,7 @@ IN_MEMORY: Final = ":memory:"
 
 
 def handle_describe_log_dirs(services: BrokerServices, request: Request) -> DescribeLogDirsResponse:
-    """Tells the sizes of the partitions of which this broker has a replica (`ReplicaManager.describeLogDirs`)."""
+    """Returns the sizes of the partitions with a replica on this broker (`ReplicaManager.describeLogDirs`)."""
     body: DescribeLogDirsRequest = request.body
     check_cluster(services, request, AclOperation.DESCRIBE)
     asked = None if body.topics is None else {(topic.topic, index) for topic in body.topics for index in topic.partitions}

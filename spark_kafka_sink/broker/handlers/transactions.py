@@ -1,4 +1,4 @@
-"""Transactions: producer ids, partitions and offsets added, outcomes; and what coordinators and leaders tell of them."""
+"""Handlers for transactions: producer ids, partitions, offsets, outcomes, and descriptions of transactions and producers."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ KNOWS_PRODUCER_FENCED: Final[Mapping[ApiKey, int]] = {
     ApiKey.ADD_OFFSETS_TO_TXN: 2,
     ApiKey.END_TXN: 2,
 }
-"""The first version that knows PRODUCER_FENCED (KIP-588); older ones are told INVALID_PRODUCER_EPOCH."""
+"""The first version with PRODUCER_FENCED (KIP-588); older ones get INVALID_PRODUCER_EPOCH."""
 
 
 def _is_coordinator(services: BrokerServices, transactional_id: str) -> bool:
     """Returns whether this broker coordinates the id."""
-    # An empty one has no coordinator, and the coordinator refuses it first.
+    # An empty id has no coordinator, and the coordinator refuses it first.
     return not transactional_id or services.cluster.coordinator(CoordinatorType.TRANSACTION, transactional_id) == services.node_id
 
 
@@ -82,12 +82,12 @@ def _as_understood(code: ErrorCode, request: Request) -> ErrorCode:
 
 
 def handle_init_producer_id(services: BrokerServices, request: Request) -> InitProducerIdResponse:
-    """Gives an idempotent producer an id (any broker), a transactional one a new epoch (its coordinator)."""
+    """Gives an idempotent producer an id (any broker), or a transactional one a new epoch (its coordinator)."""
     body: InitProducerIdRequest = request.body
     if body.transactional_id is not None:
         check_transactional_id(services, request, AclOperation.WRITE, body.transactional_id)
     elif not is_allowed_on_any(services, request, AclOperation.WRITE, ResourceType.TOPIC):
-        # Who may write to any topic may be idempotent there (KIP-679).
+        # A client that may write to any topic may be idempotent (KIP-679).
         check_cluster(services, request, AclOperation.IDEMPOTENT_WRITE)
     has_id, has_epoch = body.producer_id != NO_PRODUCER_ID, body.producer_epoch != NO_PRODUCER_EPOCH
     if has_id is not has_epoch:
@@ -110,7 +110,7 @@ _FIRST_OF_BROKERS = 4
 
 
 def handle_add_partitions_to_txn(services: BrokerServices, request: Request) -> AddPartitionsToTxnResponse:
-    """Adds partitions to one transaction for its producer (up to v3), to several for brokers (from v4 on)."""
+    """Adds partitions to one transaction for its producer (up to v3), or to several for brokers (from v4 on)."""
     body: AddPartitionsToTxnRequest = request.body
     if request.version >= _FIRST_OF_BROKERS:
         check_cluster(services, request, AclOperation.CLUSTER_ACTION)
@@ -130,11 +130,11 @@ def handle_add_partitions_to_txn(services: BrokerServices, request: Request) -> 
 
 
 def _added(services: BrokerServices, request: Request, transaction: AddPartitionsToTxnTransaction) -> _CodeOf:
-    """Returns a function from topic and partition to its code."""
+    """Returns a function that maps a topic and partition to its code."""
     partitions = [(topic.name, int(index)) for topic in transaction.topics for index in topic.partitions]
     refused = _refused(services, request, partitions)
     if refused:
-        # One that cannot be added keeps the others out.
+        # If one cannot be added, none is.
         return lambda topic, index: refused.get((topic, index), ErrorCode.OPERATION_NOT_ATTEMPTED)
     coordinator, transactional_id = services.transaction_coordinator, transaction.transactional_id
     producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
@@ -179,7 +179,7 @@ def _results(topics: Sequence[AddPartitionsToTxnTopic], code: _CodeOf) -> tuple[
 
 
 def handle_add_offsets_to_txn(services: BrokerServices, request: Request) -> AddOffsetsToTxnResponse:
-    """Adds the partition of `__consumer_offsets` that has the group's offsets to the transaction."""
+    """Adds the partition of `__consumer_offsets` with the group's offsets to the transaction."""
     body: AddOffsetsToTxnRequest = request.body
     try:
         check_transactional_id(services, request, AclOperation.WRITE, body.transactional_id)
@@ -199,7 +199,7 @@ _FIRST_OF_VERSION_2 = 5
 
 
 def handle_end_txn(services: BrokerServices, request: Request) -> EndTxnResponse:
-    """Answered when the outcome is decided; the markers follow."""
+    """Ends a transaction. The response comes when the outcome is decided; the markers follow."""
     body: EndTxnRequest = request.body
     try:
         check_transactional_id(services, request, AclOperation.WRITE, body.transactional_id)
@@ -263,8 +263,10 @@ def handle_list_transactions(services: BrokerServices, request: Request) -> List
 
 
 def _filter(body: ListTransactionsRequest, now_ms: int) -> Callable[[TransactionMetadata], bool]:
-    """Raises INVALID_REGULAR_EXPRESSION. A state that is not known lets nothing through, and an id without a transaction has run
-    since 1970, as in Kafka."""
+    """Returns the filter of a request. Raises INVALID_REGULAR_EXPRESSION.
+
+    As in Kafka, an unknown state matches nothing, and an id without a transaction counts as running since 1970.
+    """
     producers, names = set(map(int, body.producer_id_filters)), set(body.state_filters)
     pattern = id_filter(body.transactional_id_pattern) if body.transactional_id_pattern else None
 
@@ -280,7 +282,7 @@ def _filter(body: ListTransactionsRequest, now_ms: int) -> Callable[[Transaction
 
 
 def handle_describe_producers(services: BrokerServices, request: Request) -> DescribeProducersResponse:
-    """Tells who has lately written to a partition, as its leader knows them (KIP-664)."""
+    """Returns the recent producers of a partition, as its leader knows them (KIP-664)."""
     body: DescribeProducersRequest = request.body
     return DescribeProducersResponse(topics=tuple(_producers_of_topic(services, request, topic) for topic in body.topics))
 

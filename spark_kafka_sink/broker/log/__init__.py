@@ -1,1 +1,1 @@
-"""A partition's log: record batches as they came, in segment files of Kafka's own format or in memory."""
+"""A partition's log: unchanged record batches, in segment files of Kafka's format or in memory."""

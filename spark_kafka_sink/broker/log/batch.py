@@ -1,4 +1,4 @@
-"""A stored batch's header, read without a look at its records, and the transaction markers of control batches."""
+"""The header of a stored batch, read without its records, and the transaction markers of control batches."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """-1 where the batch has no sequence numbers. They wrap to 0 behind 2^31 - 1 (incrementSequence)."""
+        """The last sequence number; -1 if the batch has none. The numbers wrap to 0 after 2^31 - 1 (incrementSequence)."""
         return -1 if self.base_sequence < 0 else (self.base_sequence + self.last_offset_delta) % (INT32_MAX + 1)
 
     @property
@@ -69,33 +69,33 @@ class BatchHeader(NamedTuple):
         return self.producer_id >= 0
 
     def unchecked_bytes(self) -> bytes:
-        """The bytes before the checksummed part, checksum included."""
+        """Returns the bytes before the checksummed part, checksum included."""
         return UNCHECKED.pack(self.base_offset, self.size - SIZE_BEFORE_LENGTH, self.leader_epoch, self.magic, self.crc)
 
     def checked_bytes(self) -> bytes:
-        """The rest of the header, which the checksum covers."""
+        """Returns the rest of the header, which the checksum covers."""
         return CHECKED.pack(*self[5:])
 
 
 def read_header(data: Buffer, position: int = 0) -> BatchHeader:
-    """The header at `position`, where at least 61 bytes are: whether it makes sense is for the caller to see."""
+    """Returns the header at `position`. At least 61 bytes must be there; the caller checks whether it makes sense."""
     base_offset, length, leader_epoch, magic, crc = UNCHECKED.unpack_from(data, position)
     checked = CHECKED.unpack_from(data, position + UNCHECKED.size)
     return BatchHeader(base_offset, length + SIZE_BEFORE_LENGTH, leader_epoch, magic, crc, *checked)
 
 
 def is_whole(header: BatchHeader, available: int) -> bool:
-    """Whether a batch of ours can begin so where `available` bytes are left."""
+    """Returns whether a batch can start with this header if `available` bytes are left."""
     return header.magic == MAGIC and HEADER_SIZE <= header.size <= available
 
 
 def is_valid(header: BatchHeader, batch: Buffer) -> bool:
-    """Whether the checksum of the whole `batch` is right."""
+    """Returns whether the checksum of the whole `batch` is right."""
     return crc32c(memoryview(batch)[UNCHECKED.size : header.size]) == header.crc
 
 
 def decrement_sequence(sequence: int, by: int) -> int:
-    """Kafka's DefaultRecordBatch.decrementSequence."""
+    """Implements Kafka's DefaultRecordBatch.decrementSequence."""
     return (sequence - by) % (INT32_MAX + 1)
 
 
@@ -106,7 +106,7 @@ _ABORT, _COMMIT = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class EndTransactionMarker:
-    """The end of a producer's transaction, to be written to a partition that it wrote to."""
+    """The end of a producer's transaction, to be written to each partition of the transaction."""
 
     producer_id: int
     producer_epoch: int
@@ -121,7 +121,7 @@ class EndTransactionMarker:
 
 
 def parse_marker(producer_id: int, producer_epoch: int, key: bytes | None, value: bytes | None) -> EndTransactionMarker | None:
-    """Reads a control record; None when it is of another kind, or of a version that is not known."""
+    """Parses a control record. Returns None for another kind or an unknown version."""
     if key is None or value is None or len(key) < _KEY.size or len(value) < _VALUE.size:
         return None
     version, kind = _KEY.unpack_from(key)

@@ -1,4 +1,4 @@
-"""Which leader epoch began at which offset: Kafka's LeaderEpochFileCache, and its file."""
+"""The first offset of each leader epoch (Kafka's LeaderEpochFileCache), and its file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class EpochEntry(NamedTuple):
 
 
 class LeaderEpochCache:
-    """Both numbers grow from entry to entry. Guarded by its log's lock. path: None keeps it in memory."""
+    """Leader epochs and their first offsets, both ascending. Guarded by the log's lock. `path`: None keeps it in memory."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -26,7 +26,7 @@ class LeaderEpochCache:
 
     @property
     def latest_epoch(self) -> int:
-        """-1 where there is none."""
+        """The latest epoch; -1 if there is none."""
         return self._entries[-1].epoch if self._entries else -1
 
     @property
@@ -34,15 +34,14 @@ class LeaderEpochCache:
         return self._entries[0] if self._entries else None
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """A batch of this epoch is about to lie at `start_offset`. OSError with nothing changed."""
+        """Records that a batch of this epoch comes next, at `start_offset`. After an OSError nothing has changed."""
         if epoch < 0 or (self._entries and epoch == self.latest_epoch and start_offset >= self._entries[-1].start_offset):
             return
         kept = [entry for entry in self._entries if entry.epoch < epoch and entry.start_offset < start_offset]
         self._replace([*kept, EpochEntry(epoch, start_offset)])
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEntry | None:
-        """The last epoch that is not after `epoch`, and where it ended; None where nothing is known of it. Kafka's
-        endOffsetFor."""
+        """Returns the last epoch up to `epoch` and its end offset; None if nothing is known of it (Kafka's endOffsetFor)."""
         if epoch < 0 or not self._entries:
             return None
         if epoch == self.latest_epoch:
@@ -54,13 +53,13 @@ class LeaderEpochCache:
         return EpochEntry(known, self._entries[after].start_offset)
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Records before are gone; the epoch at `start_offset` begins there now."""
+        """Drops entries before `start_offset`, whose epoch now starts there."""
         before = [entry for entry in self._entries if entry.start_offset <= start_offset]
         if before and before != [EpochEntry(before[-1].epoch, start_offset)]:
             self._replace([EpochEntry(before[-1].epoch, start_offset), *self._entries[len(before) :]])
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """There are no records from `end_offset` on."""
+        """Drops entries from `end_offset` on."""
         kept = [entry for entry in self._entries if entry.start_offset < end_offset]
         if kept != self._entries:
             self._replace(kept)
@@ -73,7 +72,7 @@ class LeaderEpochCache:
 
 
 def _parsed(text: str) -> list[EpochEntry]:
-    """Empty when it is not what it should be: it is made again from the log."""
+    """Parses the file. Returns no entries if it is not valid; they are then rebuilt from the log."""
     try:
         version, count, *lines = text.splitlines()
         entries = [EpochEntry(*map(int, line.split())) for line in lines]

@@ -1,4 +1,4 @@
-"""Segments as one run of offsets: append at the end, read anywhere, look up a time, drop the oldest. Kafka's LocalLog."""
+"""A sequence of segments: appends at the end, reads anywhere, finds a time, drops the oldest (Kafka's LocalLog)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _base_offset = attrgetter("base_offset")
 
 
 class LogSegments:
-    """Guarded by the log's lock."""
+    """The segments of a log. Guarded by the log's lock."""
 
     def __init__(self, segments: Iterable[LogSegment] = ()) -> None:
         self._segments = sorted(segments, key=_base_offset)
@@ -45,12 +45,12 @@ class LogSegments:
 
     @property
     def active(self) -> LogSegment:
-        """The last one, which is written to."""
+        """The last segment, which is written to."""
         return self._segments[-1]
 
     @property
     def closed(self) -> list[LogSegment]:
-        """All but the active one."""
+        """All segments but the active one."""
         return self._segments[:-1]
 
     @property
@@ -64,23 +64,26 @@ class LogSegments:
         self._segments.remove(segment)
 
     def from_offset(self, offset: int) -> list[LogSegment]:
-        """The segment that would hold `offset`, and all behind it."""
+        """Returns the segment that would hold `offset`, and all after it."""
         return self._segments[max(bisect_right(self._segments, offset, key=_base_offset) - 1, 0) :]
 
     def is_behind(self, offset: int, end: int) -> bool:
-        """Whether `offset` lies in an older segment than `end` (LogOffsetMetadata.onOlderSegment)."""
+        """Returns whether `offset` is in an older segment than `end` (LogOffsetMetadata.onOlderSegment)."""
         place, end_place = (bisect_right(self._segments, at, key=_base_offset) for at in (offset, end))
         return place < end_place
 
     def end_of(self, segment: LogSegment, log_end_offset: int) -> int:
-        """The offset at which the next one begins."""
+        """Returns the offset at which the next segment starts."""
         after = bisect_right(self._segments, segment.base_offset, key=_base_offset)
         return self._segments[after].base_offset if after < len(self._segments) else log_end_offset
 
 
 def deletable_segments(segments: LogSegments, config: LogConfig, log_start_offset: int, now_ms: int) -> list[LogSegment]:
-    """UnifiedLog.deleteOldSegments: what lies before the log start always, by size and time where the topic deletes. The active
-    segment too, unless it is empty. The oldest go first, and one that must stay keeps all behind it."""
+    """Returns the segments that retention deletes (UnifiedLog.deleteOldSegments).
+
+    Segments before the log start always go; if the topic deletes, size and time count too. The active segment can go unless it is
+    empty. The oldest segments go first, and one that must stay keeps all after it.
+    """
     doomed = segments_before(segments, log_start_offset)
     left = list(segments)[len(doomed) :]
     size = sum(segment.size for segment in left)
@@ -95,27 +98,30 @@ def deletable_segments(segments: LogSegments, config: LogConfig, log_start_offse
 
 
 def segments_before(segments: LogSegments, log_start_offset: int) -> list[LogSegment]:
-    """Those of which no record may be read any more."""
+    """Returns the segments whose records may no longer be read."""
     return [segment for segment in segments.closed if segments.end_of(segment, -1) <= log_start_offset]
 
 
 def old_segments(segments: LogSegments, end_offset: int, lag_ms: int, now_ms: int) -> list[LogSegment]:
-    """The closed ones that end before `end_offset`, up to the first with a record that is younger than the lag; without a lag
-    records may be of the future."""
+    """Returns the closed segments that end before `end_offset`, up to the first record younger than the lag.
+
+    Without a lag, records may even be in the future.
+    """
     left = [segment for segment in segments.closed if segments.end_of(segment, end_offset) <= end_offset]
     return left if lag_ms <= 0 else list(takewhile(lambda segment: now_ms - segment.largest_timestamp >= lag_ms, left))
 
 
 class LocalRead(NamedTuple):
-    """`upper_bound`: an offset behind all that was read."""
+    """The result of a read. `upper_bound`: an offset after all records that were read."""
 
     records: list[Buffer]
     upper_bound: int
 
 
 class CleanableLog(NamedTuple):
-    """The input of LogCleaner: segments up to `end_offset`. last_batches: of each producer the last offset of its last data
-    batch, -1 for none."""
+    """The input of LogCleaner: segments up to `end_offset`. `last_batches`: the last offset of each producer's last data batch,
+    or -1.
+    """
 
     folder: Path | None
     segments: list[LogSegment]
@@ -125,7 +131,7 @@ class CleanableLog(NamedTuple):
 
 
 class LocalLog:
-    """Knows nothing of producers. Guarded by the lock of the log that owns it."""
+    """A log without knowledge of producers. Guarded by the lock of the log that owns it."""
 
     def __init__(self, folder: Path | None, segments: LogSegments, log_end_offset: int) -> None:
         self.folder = folder
@@ -133,12 +139,12 @@ class LocalLog:
         self.log_end_offset = log_end_offset
 
     def append(self, batch: BatchHeader, buffers: Sequence[Buffer]) -> None:
-        """At the end of the active segment. OSError with nothing changed."""
+        """Appends to the active segment. After an OSError nothing has changed."""
         self.segments.active.append(batch, buffers)
         self.log_end_offset = batch.next_offset
 
     def roll(self, config: LogConfig, now_ms: int) -> LogSegment:
-        """A new active segment at the log's end; the active one where that is empty. OSError with nothing changed."""
+        """Creates an active segment at the log's end, unless the active one is empty. After an OSError nothing has changed."""
         if self.segments.active.base_offset == self.log_end_offset:
             return self.segments.active
         fresh = LogSegment.create(self.folder, self.log_end_offset, config, now_ms)
@@ -147,8 +153,11 @@ class LocalLog:
         return fresh
 
     def read(self, offset: int, max_bytes: int, end_offset: int, min_one_batch: bool) -> LocalRead:
-        """Reads from the batch with `offset` on, all of one segment, nothing from `end_offset` on. `min_one_batch`: the first
-        batch even if it is larger than `max_bytes`; else nothing then, so that it is never cut."""
+        """Reads from the batch with `offset`, within one segment and up to `end_offset`.
+
+        `min_one_batch`: returns the first batch even if it is larger than `max_bytes`. Otherwise returns nothing then; batches
+        are never cut.
+        """
         for segment in self.segments.from_offset(offset) if offset < end_offset else ():
             place = segment.find_batch(offset)
             if place is None:
@@ -164,7 +173,7 @@ class LocalLog:
         return LocalRead([], 0)
 
     def collect_aborted(self, offset: int, upper_bound: int) -> list[AbortedTransaction]:
-        """All aborted transactions with records between the two offsets."""
+        """Returns all aborted transactions with records between the two offsets."""
         found: list[AbortedTransaction] = []
         for segment in self.segments.from_offset(offset):
             if segment.txn_index.collect(offset, upper_bound, found):
@@ -175,8 +184,11 @@ class LocalLog:
         return [aborted for segment in self.segments for aborted in segment.txn_index.all()]
 
     def replace_segments(self, old: list[LogSegment], cleaned: LogSegment) -> bool:
-        """The files of `cleaned` take the names of those that the first of `old` had. A crash in between is finished by the
-        loader: `.cleaned` files are deleted, a `.swap` file replaces what its offsets cover (LogLoader's first passes)."""
+        """Renames the files of `cleaned` to those of the first segment in `old`.
+
+        The loader finishes after a crash: it deletes `.cleaned` files, and a `.swap` file replaces the offsets it covers
+        (LogLoader's first passes).
+        """
         if not all(segment in self.segments for segment in old):
             return False
         cleaned.rename(SWAP_SUFFIX)
@@ -195,7 +207,7 @@ class LocalLog:
 
 
 class ListOffsetsTimestamp(IntEnum):
-    """Numbers that stand for no time (ListOffsetsRequest)."""
+    """Special timestamps of ListOffsetsRequest."""
 
     LATEST = -1
     EARLIEST = -2
@@ -205,8 +217,9 @@ class ListOffsetsTimestamp(IntEnum):
 
 
 def find_offset(local: LocalLog, epochs: LeaderEpochCache, log_start_offset: int, timestamp: int) -> TimestampAndOffset | None:
-    """The first record that is not earlier than `timestamp`, or what ListOffsetsTimestamp stands for
-    (UnifiedLog.fetchOffsetByTimestamp)."""
+    """Returns the first record at or after `timestamp`, or what a ListOffsetsTimestamp selects
+    (UnifiedLog.fetchOffsetByTimestamp).
+    """
     if timestamp in (ListOffsetsTimestamp.EARLIEST, ListOffsetsTimestamp.EARLIEST_LOCAL):
         earliest = epochs.earliest_entry
         epoch = earliest.epoch if earliest is not None and earliest.start_offset <= log_start_offset else -1
@@ -216,14 +229,14 @@ def find_offset(local: LocalLog, epochs: LeaderEpochCache, log_start_offset: int
     if timestamp == ListOffsetsTimestamp.LATEST_TIERED:
         return TimestampAndOffset(NO_TIMESTAMP, -1, -1)
     if timestamp == ListOffsetsTimestamp.MAX_TIMESTAMP:
-        # The first record of the log's largest timestamp; None in a log without records.
+        # The first record with the log's largest timestamp; None in a log without records.
         latest = max(local.segments, key=lambda segment: segment.max_timestamp.timestamp)
         place = latest.find_batch(latest.max_timestamp.offset) if latest.max_timestamp.timestamp >= 0 else None
         return None if place is None else _in_batch(latest, place, latest.max_timestamp.timestamp, latest.base_offset)
-    # UnifiedLog.searchOffsetInLocalLog, which gives up when the first segment that qualifies has it before the log start.
+    # UnifiedLog.searchOffsetInLocalLog gives up if the first matching segment has the record before the log start.
     for segment in local.segments:
         if segment.largest_timestamp >= timestamp:
-            # FileRecords.searchForTimestamp, from where the time index says that it can be at the earliest.
+            # FileRecords.searchForTimestamp, from the earliest possible position in the time index.
             start = max(segment.time_index.lookup(timestamp).offset, log_start_offset)
             for position, header in segment.records.headers(segment.offset_index.lookup(start).position):
                 if header.max_timestamp >= timestamp and header.last_offset >= log_start_offset:

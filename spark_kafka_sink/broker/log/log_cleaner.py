@@ -1,4 +1,4 @@
-"""Compaction: of each key the last record stays. Kafka's LogCleaner, run when it is called."""
+"""Compaction keeps the last record of each key (Kafka's LogCleaner). It runs when it is called."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spark_kafka_sink.records.record_reader import Record, read_record
 
 
 def maybe_compact(log: UnifiedLog, now_ms: int) -> int:
-    """`compact`, once so much of what can be cleaned is new as the topic's `min.cleanable.dirty.ratio` says."""
+    """Compacts the log if the dirty share of what can be cleaned reaches the topic's `min.cleanable.dirty.ratio`."""
     if not log.config.compact:
         return 0
     sizes = [(segment.base_offset >= log.first_dirty_offset, segment.size) for segment in log.cleanable(now_ms).segments]
@@ -31,12 +31,15 @@ def maybe_compact(log: UnifiedLog, now_ms: int) -> int:
 
 
 def compact(log: UnifiedLog, now_ms: int) -> int:
-    """Cleans the log's closed segments, where its topic is compacted; returns how many bytes that freed. One thread at a time.
-    Raises ApiException KAFKA_STORAGE_ERROR, with the log as it was.
+    """Compacts the log's closed segments if the topic is compacted, and returns the number of bytes freed.
 
-    Offsets stay what they are. Gone: records whose key comes again in a closed segment, aborted ones, tombstones and markers of
-    which nothing is left once `delete.retention.ms` has passed since their own time. A producer's last batch stays, if need be
-    without records, for its sequence numbers. The log is locked only while segments are exchanged.
+    Offsets do not change. It removes records whose key comes again in a closed segment, and aborted records. It also removes
+    tombstones, and markers without remaining records, once `delete.retention.ms` has passed since their own time. A producer's
+    last batch stays for its sequence numbers, even without records. The log is locked only while segments are exchanged. Only one
+    thread may call it at a time.
+
+    Raises:
+        ApiException: KAFKA_STORAGE_ERROR; the log is unchanged.
     """
     if not log.config.compact:
         return 0
@@ -57,7 +60,7 @@ def compact(log: UnifiedLog, now_ms: int) -> int:
 
 
 def _groups(segments: list[LogSegment], config: LogConfig) -> Iterator[list[LogSegment]]:
-    """Small neighbours become one segment."""
+    """Groups small neighbouring segments, which become one."""
     group: list[LogSegment] = []
     for segment in segments:
         total = sum(one.size for one in group) + segment.size
@@ -75,10 +78,10 @@ class _Cleaner:
     _config: LogConfig
     _now_ms: int
     _last_offsets: dict[bytes, int] = field(default_factory=dict)
-    _open_txns: set[int] = field(default_factory=set)  # producers with a batch that stays, whose marker must stay too
+    _open_txns: set[int] = field(default_factory=set)  # producers with a batch that stays, so their marker must stay too
 
     def read_keys(self) -> None:
-        """Finds where each key comes last."""
+        """Finds the last offset of each key."""
         for segment in self._log.segments:
             for position, header in segment.records.headers():
                 if not header.is_control and not self._is_aborted(header):
@@ -87,7 +90,7 @@ class _Cleaner:
                             self._last_offsets[record.key] = record.offset
 
     def clean(self, group: list[LogSegment]) -> LogSegment:
-        """Returns what stays of these segments."""
+        """Returns a segment with the records that stay."""
         cleaned = LogSegment.create(self._log.folder, group[0].base_offset, self._config, group[0].created_ms, CLEANED_SUFFIX)
         for segment in group:
             for position, header in segment.records.headers():
@@ -134,7 +137,7 @@ class _Cleaner:
 
 
 def _records(segment: LogSegment, position: int, header: BatchHeader) -> Iterator[tuple[Record, bytes]]:
-    """Each record, and the bytes that it is."""
+    """Yields each record and its bytes."""
     data = b"".join(segment.records.read(position, header.size))
     plain = decompress(Codec(header.codec_id), memoryview(data)[HEADER_SIZE:], MAX_DECOMPRESSED)
     stamp = header.max_timestamp if header.is_log_append_time else None
@@ -146,7 +149,7 @@ def _records(segment: LogSegment, position: int, header: BatchHeader) -> Iterato
 
 
 def _with_records(header: BatchHeader, kept: list[tuple[Record, bytes]], config: LogConfig) -> tuple[BatchHeader, Buffer]:
-    """The batch with these records only: its offsets, and so the deltas in them, are what they were."""
+    """Returns the batch with only these records. Its offsets, and so their deltas, do not change."""
     plain = b"".join(data for _, data in kept)
     codec = Codec(header.codec_id if kept else Codec.NONE)
     payload = compress(codec, config.level_of(codec), [plain])

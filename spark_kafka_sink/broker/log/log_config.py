@@ -1,4 +1,4 @@
-"""The configs of a topic that decide how its logs are kept: Kafka's LogConfig, with the defaults of 4.1."""
+"""The topic configs that control logs (Kafka's LogConfig), with the defaults of 4.1."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DEFAULT_LEVELS = {Codec.NONE: 0, Codec.GZIP: -1, Codec.SNAPPY: 0, Codec.LZ4: 9,
 
 
 class TimestampType(IntEnum):
-    """The bit in a batch's attributes."""
+    """Timestamp types, as the bit in a batch's attributes."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
@@ -25,9 +25,9 @@ class TimestampType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """Each field is the topic config of that name with dots. Sizes in bytes, -1 for no limit where Kafka has that.
+    """The configs of a log. Each field is the topic config of that name, with dots. Sizes are in bytes; -1 means no limit.
 
-    compression_type: None keeps the producer's codec. compression_level: of that codec, None for its default.
+    `compression_type`: None keeps the producer's codec. `compression_level`: the level for that codec; None is its default.
     """
 
     compact: bool = False
@@ -51,13 +51,13 @@ class LogConfig:
     segment_ms: int = 7 * _DAY_MS
 
     def level_of(self, codec: Codec) -> int:
-        """Returns the level to compress with: Kafka's default for the codec, unless the topic says another."""
+        """Returns the compression level for a codec: the topic's, or else Kafka's default for the codec."""
         return _DEFAULT_LEVELS[codec] if self.compression_level is None else self.compression_level
 
 
 _CODECS: Final = {"uncompressed": Codec.NONE, **{codec.name.lower(): codec for codec in Codec if codec is not Codec.NONE}}
 _TIMESTAMP_TYPES: Final = {"CreateTime": TimestampType.CREATE_TIME, "LogAppendTime": TimestampType.LOG_APPEND_TIME}
-# Fields of LogConfig that have the name and the value of their config.
+# Fields of LogConfig with the same name and value as their config.
 _SAME: Final = tuple(
     name
     for name in LogConfig.__dataclass_fields__
@@ -66,7 +66,9 @@ _SAME: Final = tuple(
 
 
 def log_config(config: BrokerConfig, image: MetadataImage, topic: TopicState) -> LogConfig:
-    """Returns what was set for the topic, over what was set for running brokers, over `topic_defaults`, over Kafka's defaults."""
+    """Returns the configs in force: the topic's, then those set for running brokers, then `topic_defaults`, then Kafka's
+    defaults.
+    """
     values = effective_configs(config, image, topic.configs)
     codec = values["compression.type"]
     return LogConfig(
@@ -81,6 +83,6 @@ def log_config(config: BrokerConfig, image: MetadataImage, topic: TopicState) ->
 
 
 def min_insync_replicas(config: BrokerConfig, image: MetadataImage, topic: TopicState) -> int:
-    """How many replicas must be in sync for acks=all."""
+    """Returns the number of in-sync replicas that acks=all needs."""
     value: int = effective_config(config, image, topic.configs, "min.insync.replicas")
     return value

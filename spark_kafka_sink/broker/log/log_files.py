@@ -1,4 +1,4 @@
-"""The files in a partition's folder: their names, the small ones among them, and their errors."""
+"""The files of a partition's folder: names, small files and errors."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _DIGITS = 20
 
 
 PARTITION_METADATA = "partition.metadata"
-# Kafka keeps the next two once per data folder, for all partitions; here a log knows only its own folder. Kafka's log loader
-# passes over both.
+# Kafka has one file of each of the next two kinds per data folder, for all partitions. Here a log knows only its own folder.
+# Kafka's log loader ignores both.
 LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
@@ -41,7 +41,7 @@ _LONGEST_NAME = 255
 
 @contextmanager
 def storage_errors(name: str) -> Iterator[None]:
-    """OSError, of a full disk say, is KAFKA_STORAGE_ERROR: the client tries again."""
+    """Converts an OSError, such as for a full disk, to KAFKA_STORAGE_ERROR, which clients retry."""
     try:
         yield
     except OSError as error:
@@ -49,8 +49,7 @@ def storage_errors(name: str) -> Iterator[None]:
 
 
 def write_whole(path: Path, data: bytes, *, sync: bool = False) -> None:
-    """Under another name first, then renamed: a reader, and a start after a crash, sees the old content or the new. OSError as
-    the file system says it, with nothing changed."""
+    """Writes a file atomically: under another name first, then renamed. After an OSError nothing has changed."""
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
     try:
         with temporary.open("wb") as file:
@@ -65,7 +64,7 @@ def write_whole(path: Path, data: bytes, *, sync: bool = False) -> None:
 
 
 class SegmentFiles:
-    """Files of the segment that begins at `base_offset`; `suffix` marks files that are not in use yet."""
+    """The files of the segment with this `base_offset`. `suffix` marks files that are not in use yet."""
 
     def __init__(self, folder: Path, base_offset: int, suffix: str = "") -> None:
         self.folder = folder
@@ -76,7 +75,7 @@ class SegmentFiles:
         )
 
     def delete_indexes(self) -> None:
-        """The log tells all that is in them."""
+        """Deletes the index files, which can be rebuilt from the log."""
         for path in (self.offset_index, self.time_index, self.txn_index):
             path.unlink(missing_ok=True)
 
@@ -90,22 +89,22 @@ def file_name(offset: int, suffix: str) -> str:
 
 
 def offset_of(path: Path, suffix: str) -> int | None:
-    """The offset in a file's name; None when it is no file of that kind."""
+    """Returns the offset in a file's name; None if it is not a file of that kind."""
     stem = path.name.removesuffix(suffix)
     return int(stem) if stem != path.name and len(stem) == _DIGITS and stem.isascii() and stem.isdigit() else None
 
 
 def write_partition_metadata(folder: Path, topic_id: uuid.UUID) -> None:
-    """Kafka's PartitionMetadataFile, once."""
+    """Writes Kafka's PartitionMetadataFile, once."""
     path = folder / PARTITION_METADATA
     if not path.exists():
-        # As Kafka's Uuid.toString: base64 for URLs, without padding.
+        # The format of Kafka's Uuid.toString: URL-safe base64 without padding.
         text = base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
         write_whole(path, f"version: 0\ntopic_id: {text}".encode())
 
 
 def read_topic_id(folder: Path) -> uuid.UUID | None:
-    """None where there is no such file, or no id in it."""
+    """Returns the topic id in the file; None if there is no such file or no id in it."""
     path = folder / PARTITION_METADATA
     if not path.exists():
         return None
@@ -120,8 +119,10 @@ def read_topic_id(folder: Path) -> uuid.UUID | None:
 
 
 class Checkpoints:
-    """Facts known of a log without a look into it, as Kafka's OffsetCheckpointFile with one entry. folder: None writes nothing.
-    OSError with the old content in place."""
+    """Offsets of a log that are stored beside it, in the format of Kafka's OffsetCheckpointFile with one entry.
+
+    `folder`: None writes nothing. After an OSError the old content is in place.
+    """
 
     def __init__(self, folder: Path | None, topic: str, partition: int) -> None:
         self._folder = folder
@@ -131,7 +132,7 @@ class Checkpoints:
         self._write(LOG_START_OFFSET_CHECKPOINT, offset, sync=False)
 
     def write_recovery_point(self, offset: int) -> None:
-        """All before was flushed."""
+        """Stores the offset before which everything is flushed."""
         self._write(RECOVERY_POINT_CHECKPOINT, offset, sync=True)
 
     def mark_clean_shutdown(self) -> None:
@@ -144,7 +145,7 @@ class Checkpoints:
 
 
 def read_offset_checkpoint(path: Path, default: int) -> int:
-    """`default` where there is no such file or no offset in it."""
+    """Returns the offset in the file, or `default` if there is none."""
     try:
         return int(path.read_text("utf-8").splitlines()[2].split()[2])
     except (FileNotFoundError, IndexError, ValueError):
@@ -152,20 +153,19 @@ def read_offset_checkpoint(path: Path, default: int) -> int:
 
 
 def renamed_away(folder: Path, suffix: str) -> Path:
-    """Under a name that no log has. Cut to what a file system takes, as Kafka's logDirNameWithSuffixCappedLength does: a topic's
-    name may have 249 characters."""
+    """Returns a name that no log has. It is shortened for the file system (Kafka's logDirNameWithSuffixCappedLength)."""
     unique = f".{uuid.uuid4().hex}{suffix}"
     return folder.rename(folder.with_name(folder.name[: _LONGEST_NAME - len(unique)] + unique))
 
 
 def delete_folder(folder: Path) -> None:
-    """Renamed first, as Kafka does: what a crash leaves of it is no log any more. Nothing where there is none."""
+    """Changes the suffix of the log file. Index files are not renamed; they are rebuilt."""
     if folder.exists():
         shutil.rmtree(renamed_away(folder, DELETED_FOLDER_SUFFIX))
 
 
 def finish_deletions(data_dir: Path) -> None:
-    """Removes what was left of deleted logs; to be called before the logs of a data folder are opened."""
+    """Removes the rest of deleted logs. Call it before the logs of a data folder are opened."""
     for folder in data_dir.glob(f"*{DELETED_FOLDER_SUFFIX}"):
         if _DELETED_FOLDER.search(folder.name):
-            shutil.rmtree(folder, ignore_errors=True)  # what stays is in nobody's way, and the next start tries again
+            shutil.rmtree(folder, ignore_errors=True)  # leftovers are harmless, and the next start tries again

@@ -1,4 +1,4 @@
-"""A partition's folder back into a log: Kafka's LogLoader, and LogSegment.recover for what a crash left."""
+"""Loads a log from a partition's folder (Kafka's LogLoader) and repairs it after a crash (LogSegment.recover)."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 
 logger = logging.getLogger(__name__)
 
-# Five batches of half a megabyte from each of three producers; of the smallest batches 100,000 headers, 0.3 s.
+# Enough for five batches of half a megabyte from each of three producers. With the smallest batches it is 100,000 headers, 0.3 s.
 _TAIL = 8 * 1024 * 1024
 
 
 @dataclass(slots=True)
 class LoadedLog:
-    """A loaded log, with which UnifiedLog goes on."""
+    """The state from which UnifiedLog continues."""
 
     local: LocalLog
     epochs: LeaderEpochCache
@@ -54,12 +54,12 @@ class LoadedLog:
 
 
 def load_log(folder: Path | None, topic_id: uuid.UUID, state: ProducerStateManager, config: LogConfig, now_ms: int) -> LoadedLog:
-    """Loads a log from a folder that may be empty or absent; None: an empty log in memory. OSError as the file system says it."""
+    """Loads a log from a folder, which may be empty or absent. None: an empty log in memory. Raises OSError."""
     if folder is None:
         segments = LogSegments([LogSegment.create(None, 0, config, now_ms)])
         return LoadedLog(LocalLog(None, segments, 0), LeaderEpochCache(None), ProducerSnapshots(None), 0, 0)
     if folder.exists() and read_topic_id(folder) not in (None, topic_id):
-        # Of a topic that had this name before: kept, but out of the way, as Kafka's stray logs are.
+        # The log of an older topic with this name is kept, but moved aside like Kafka's stray logs.
         renamed_away(folder, STRAY_FOLDER_SUFFIX)
     folder.mkdir(parents=True, exist_ok=True)
     if topic_id != ZERO_UUID:
@@ -77,7 +77,7 @@ class _LogLoader:
         self._snapshots = ProducerSnapshots(folder)
         self._log_start = read_offset_checkpoint(folder / LOG_START_OFFSET_CHECKPOINT, 0)
         self._recovery_point = read_offset_checkpoint(folder / RECOVERY_POINT_CHECKPOINT, 0)
-        # Gone before anything is touched: a crash from here on is no clean shutdown.
+        # Deleted before anything else changes: a crash from here on is not a clean shutdown.
         self._clean = (folder / CLEAN_SHUTDOWN).exists()
         (folder / CLEAN_SHUTDOWN).unlink(missing_ok=True)
 
@@ -93,7 +93,9 @@ class _LogLoader:
             segments.append(LogSegment(base_offset, FileRecords(files.log), self._config, self._now_ms, files))
         log_end = self._recover(segments)
         if log_end < self._log_start:
-            logger.warning("%s ends at %d, before its log start %d: all of it is gone", self._folder, log_end, self._log_start)
+            logger.warning(
+                "%s ends at %d, before its log start offset %d: the whole log is lost", self._folder, log_end, self._log_start
+            )
             self._drop(segments)
         if not segments:
             log_end = self._log_start
@@ -109,7 +111,7 @@ class _LogLoader:
         return LoadedLog(local, self._epochs, self._snapshots, log_start, recovery_point)
 
     def _recover(self, segments: list[LogSegment]) -> int:
-        """Loads or rebuilds every index and all producers, and cuts off what is no batch. Returns the log's end."""
+        """Loads or rebuilds all indexes and producers, and truncates invalid bytes. Returns the log's end."""
         suspect = self._first_suspect(segments)
         following = 0
         if segments:
@@ -122,15 +124,17 @@ class _LogLoader:
                     self._drop(segments[at + 1 :])
                     del segments[at + 1 :]
             elif segment.next_offset() > self._state.map_end_offset:
-                # Its indexes are right, but its producers are not known.
+                # Its indexes are right, but its producers are unknown.
                 start = segment.offset_index.lookup(self._state.map_end_offset).position
                 for position, header in segment.records.headers(start):
                     self._replay(segment, position, header, into_index=False)
         return segments[-1].next_offset() if segments else 0
 
     def _first_suspect(self, segments: list[LogSegment]) -> int:
-        """The first segment that cannot be trusted as it is: without a clean shutdown those that were not flushed; and any whose
-        indexes do not fit it."""
+        """Returns the first segment to recover.
+
+        Without a clean shutdown, these are the segments that were not flushed. A segment whose indexes do not fit is always one.
+        """
         for at, segment in enumerate(segments):
             is_last = at == len(segments) - 1
             flushed = not is_last and segments[at + 1].base_offset <= self._recovery_point
@@ -139,7 +143,7 @@ class _LogLoader:
         return len(segments)
 
     def _rebuild(self, segment: LogSegment) -> int:
-        """LogSegment.recover. Returns how many bytes were cut off."""
+        """Rebuilds a segment (LogSegment.recover) and returns the number of truncated bytes."""
         segment.clear_indexes()
         end, following = 0, segment.base_offset
         for position, header in segment.records.headers():
@@ -157,7 +161,7 @@ class _LogLoader:
         lost = segment.size - end
         if lost:
             logger.warning(
-                "%s: %d bytes behind byte %d of segment %d are no batch, and cut off",
+                "%s: truncated %d bytes after byte %d of segment %d, which are not a valid batch",
                 self._folder,
                 lost,
                 end,
@@ -168,7 +172,7 @@ class _LogLoader:
         return lost
 
     def _replay(self, segment: LogSegment, position: int, header: BatchHeader, *, into_index: bool) -> None:
-        """Brings the producers behind this batch, unless they are there. into_index: an abort goes into the transaction index."""
+        """Updates the producers to after this batch, unless they are. `into_index`: adds an abort to the transaction index."""
         state = self._state
         if header.last_offset < state.map_end_offset:
             return
@@ -180,10 +184,10 @@ class _LogLoader:
         state.map_end_offset = header.next_offset
 
     def _remember_batches(self, segments: Sequence[LogSegment]) -> None:
-        """The last five batches of each producer, as far as they lie in the log's last few megabytes.
+        """Loads the last five batches of each producer, as far as they are in the log's last few megabytes.
 
-        A snapshot has the last one only, and Kafka is content with that; then a producer that had more in flight when the
-        broker stopped finds those it sends again out of order.
+        A snapshot has only the last batch, which is all that Kafka loads. Then a producer with more batches in flight at a
+        broker's stop gets out-of-order errors for its retries.
         """
         known = {entry.producer_id: entry for entry in self._state.entries() if entry.batches}
         earlier: dict[int, list[BatchMetadata]] = {producer_id: [] for producer_id in known}
@@ -207,7 +211,7 @@ class _LogLoader:
 
 
 def _finish_swaps(folder: Path) -> None:
-    """Finishes what a crash left of a compaction (LocalLog.replace_segments), before the segments are loaded."""
+    """Finishes a compaction that crashed (LocalLog.replace_segments), before the segments are loaded."""
     for swapped in folder.glob(f"*{LOG_SUFFIX}{SWAP_SUFFIX}"):
         target = swapped.with_name(swapped.name.removesuffix(SWAP_SUFFIX))
         first = offset_of(target, LOG_SUFFIX)

@@ -1,4 +1,4 @@
-"""The logs of all partitions: opened with their topics, kept as configured, deleted with them."""
+"""The logs of all partitions: they are opened and deleted with their topics, and maintained as configured."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _Upkeep = Callable[[UnifiedLog, int], object]
 
 
 class LogManager:
-    """Kafka's LogManager, over one folder or none.
+    """The logs of all partitions (Kafka's LogManager), in one folder or in memory.
 
-    The cluster's changes come one at a time, under its lock; `_logs` is replaced whole, so that it is read without a lock.
-    Retention and compaction run on a thread of their own (`_upkeep`), each at its own interval, because they wait for the disk.
+    The cluster's changes come one at a time, under its lock. `_logs` is replaced as a whole, so it is read without a lock.
+    Retention and compaction run on a separate thread (`_upkeep`), each at its own interval, because they wait for the disk.
     """
 
     def __init__(
@@ -41,8 +41,15 @@ class LogManager:
         on_advance: Callable[[str, int], None],
         check_disk: Callable[[str, int, int], None],
     ) -> None:
-        """`on_advance`: told, without a lock held, when a partition has more to read or another leader. `check_disk`: asked
-        before each append of so many bytes to a partition; raises OSError where the disk is to be full."""
+        """Creates the manager without opening logs.
+
+        Args:
+            cluster: the cluster whose topics have logs.
+            timer: runs tasks later.
+            wall_ms: returns the current time, in ms since 1970.
+            on_advance: called, without a lock held, when a partition has more to read or another leader.
+            check_disk: called before each append with the partition and the number of bytes. Raises OSError for a full disk.
+        """
         self._config: BrokerConfig = cluster.config
         self._cluster = cluster
         self._timer = timer
@@ -61,7 +68,7 @@ class LogManager:
         self._upkeep.start()
 
     def stop(self) -> None:
-        """Everything is on the disk afterwards, with a mark that nothing needs recovery."""
+        """Stops maintenance and stores everything on disk, with a mark that nothing needs recovery."""
         self._stopped.set()
         if self._upkeep.is_alive():
             self._upkeep.join(10.0)
@@ -102,12 +109,12 @@ class LogManager:
             known = before.topics.get(topic.name)
             if known is not None and (before.configs != after.configs or known.configs != topic.configs):
                 logs[key].update_config(log_config(self._config, after, topic))
-        # Not here: the cluster's lock is held, and who waits reads logs and writes answers.
+        # Not here: the cluster's lock is held, and waiting requests read logs and answer.
         for moved in _moved(before, after):
             self._timer.after(0, partial(self._on_advance, *moved))
 
     def _all_opened(self, new: Mapping[TopicPartition, TopicState]) -> dict[TopicPartition, UnifiedLog]:
-        """All of them or none: a change that fails leaves nothing behind."""
+        """Opens all new logs or none, so a change that fails leaves nothing behind."""
         opened: dict[TopicPartition, UnifiedLog] = {}
         try:
             for key, topic in new.items():
@@ -137,27 +144,27 @@ class LogManager:
             try:
                 task(log, self._wall_ms())
             except ApiException as error:
-                # The others are not to wait for one that has no room now; one that was deleted meanwhile is no news.
+                # One log without space must not stop the others, and a log deleted in the meantime is no problem.
                 if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    logger.warning("%s was not looked through: %s", log, error)
+                    logger.warning("Maintenance of %s failed: %s", log, error)
             except Exception:
                 logger.exception("Retention or compaction of %s failed", log)
 
 
 def _delete(log: UnifiedLog) -> None:
-    """The topic is gone, whatever becomes of its files: a folder that stays has the topic's id, and so is no other topic's."""
+    """Deletes a log. A folder that cannot be deleted is harmless, because it has the old topic's id."""
     try:
         log.delete()
     except ApiException as error:
-        logger.warning("The files of %s are not all deleted: %s", log, error)
+        logger.warning("Some files of %s could not be deleted: %s", log, error)
 
 
 def _close(log: UnifiedLog) -> None:
-    """One that cannot be, on a full disk say, is recovered at the next start; the others are closed in order all the same."""
+    """Closes a log. One that fails, such as on a full disk, is recovered at the next start."""
     try:
         log.close()
     except ApiException as error:
-        logger.warning("%s is not closed in order: %s", log, error)
+        logger.warning("%s could not be closed cleanly: %s", log, error)
 
 
 def _keys(image: MetadataImage) -> list[tuple[TopicState, TopicPartition]]:
@@ -170,7 +177,7 @@ def _id(image: MetadataImage, name: str) -> object:
 
 
 def _moved(before: MetadataImage, after: MetadataImage) -> list[TopicPartition]:
-    """Partitions that are gone or have another leader: who waits for them must look for it."""
+    """Returns the partitions that are gone or have another leader, so requests that wait for them must look for it."""
     return [
         TopicPartition(topic.name, partition.index)
         for topic, partition in before.partitions()

@@ -1,4 +1,4 @@
-"""One segment: its records, and the three indexes that find something in them."""
+"""One segment: its records and its three indexes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class BatchPosition(NamedTuple):
 
 
 class LogSegment:
-    """Kafka's class of that name. Guarded by its log's lock. files: None in memory."""
+    """A segment (Kafka's LogSegment). Guarded by its log's lock. `files`: None in memory."""
 
     def __init__(
         self, base_offset: int, records: SegmentRecords, config: LogConfig, created_ms: int, files: SegmentFiles | None = None
@@ -42,7 +42,7 @@ class LogSegment:
 
     @classmethod
     def create(cls, folder: Path | None, base_offset: int, config: LogConfig, now_ms: int, suffix: str = "") -> LogSegment:
-        """An empty one; OSError with nothing left of it. suffix: of a file that is not the log's yet."""
+        """Creates an empty segment. An OSError leaves no files behind. `suffix`: for files that are not in use yet."""
         if folder is None:
             return cls(base_offset, MemoryRecords(), config, now_ms)
         files = SegmentFiles(folder, base_offset, suffix)
@@ -53,8 +53,8 @@ class LogSegment:
         return self.records.size
 
     def should_roll(self, batch: BatchHeader, config: LogConfig, now_ms: int) -> bool:
-        """Whether to roll before `batch` is appended: for its size, the time since the first record, or a full index."""
-        first = self.first_batch_timestamp  # by the records' own time where they have one
+        """Returns whether to roll before `batch`: because of its size, the time since the first record, or a full index."""
+        first = self.first_batch_timestamp  # the records' own time if they have one
         waited = batch.max_timestamp - first if first >= 0 else now_ms - self.created_ms
         return (
             self.size > config.segment_bytes - batch.size
@@ -66,7 +66,7 @@ class LogSegment:
 
     @property
     def first_batch_timestamp(self) -> int:
-        """-1 where there is none."""
+        """The timestamp of the first batch; -1 if there is none."""
         if self._first_batch_timestamp is None and self.size:
             self._first_batch_timestamp = next((header.max_timestamp for _, header in self.records.headers()), NO_TIMESTAMP)
         return NO_TIMESTAMP if self._first_batch_timestamp is None else self._first_batch_timestamp
@@ -79,7 +79,7 @@ class LogSegment:
         self.index(position, batch)
 
     def index(self, position: int, batch: BatchHeader) -> None:
-        """Takes note of a batch that lies at `position`."""
+        """Adds a batch at `position` to the indexes."""
         if batch.max_timestamp > self.max_timestamp.timestamp:
             self.max_timestamp = TimestampOffset(batch.max_timestamp, batch.last_offset)
         if self._bytes_since_index_entry > self._index_interval:
@@ -89,14 +89,14 @@ class LogSegment:
         self._bytes_since_index_entry += batch.size
 
     def find_batch(self, offset: int) -> BatchPosition | None:
-        """The first batch whose last offset is not before `offset`."""
+        """Returns the first batch whose last offset is at or after `offset`."""
         for position, header in self.records.headers(self.offset_index.lookup(offset).position):
             if header.last_offset >= offset:
                 return BatchPosition(position, header)
         return None
 
     def next_offset(self) -> int:
-        """Behind the last record."""
+        """Returns the offset after the last record."""
         following = self.base_offset
         for _, header in self.records.headers(self.offset_index.lookup(2**62).position):
             following = header.next_offset
@@ -104,7 +104,7 @@ class LogSegment:
 
     @property
     def largest_timestamp(self) -> int:
-        """The time that retention goes by: the records' largest, or if they have none when the segment was last written to."""
+        """Returns the time for retention: the records' largest timestamp, or the last write if they have none."""
         if self.max_timestamp.timestamp >= 0:
             return self.max_timestamp.timestamp
         try:
@@ -113,7 +113,7 @@ class LogSegment:
             return self.created_ms
 
     def become_inactive(self) -> None:
-        """Another segment takes the next records. An index that cannot be written is made again at the next start."""
+        """Ends the writes to this segment. An index that cannot be written is rebuilt at the next start."""
         self.records.close()
         try:
             self.write_last_indexes()
@@ -122,7 +122,7 @@ class LogSegment:
                 self.files.delete_indexes()
 
     def write_last_indexes(self) -> None:
-        """With all that a load without a look at the records must know."""
+        """Writes the indexes, complete enough to load the segment without its records."""
         self.time_index.maybe_append(self.max_timestamp)
         self.write_indexes()
 
@@ -135,7 +135,7 @@ class LogSegment:
             write_whole(self.files.txn_index, self.txn_index.to_bytes())
 
     def load_indexes(self) -> bool:
-        """Loads them from the files; False when one is missing or cannot be this segment's."""
+        """Loads the indexes from files. Returns False if one is missing or does not fit this segment."""
         files = self.files
         assert files is not None
         if not (files.offset_index.exists() and files.time_index.exists()):
@@ -147,11 +147,11 @@ class LogSegment:
             and self.txn_index.load(transactions)
         )
         self.max_timestamp = self.time_index.last_entry
-        # Every closed segment with records has an entry, unless they have no timestamps, which is rare enough to look again.
+        # Every closed segment with records has an entry, unless they have no timestamps, which is rare enough to scan it.
         return loaded and (len(self.time_index) > 0 or self.size == 0)
 
     def clear_indexes(self) -> None:
-        """Clears the indexes before they are made again."""
+        """Clears the indexes before they are rebuilt."""
         self.offset_index.clear()
         self.time_index.clear()
         self.txn_index.clear()
@@ -159,7 +159,7 @@ class LogSegment:
         self._bytes_since_index_entry = 0
 
     def rename(self, suffix: str) -> None:
-        """The log's file gets another suffix. Without indexes: those are made again."""
+        """Changes the suffix of the log file. Index files are not renamed; they are rebuilt."""
         if self.files is not None:
             self.files = SegmentFiles(self.files.folder, self.files.base_offset, suffix)
             self.records.rename(self.files.log)

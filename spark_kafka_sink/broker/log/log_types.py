@@ -1,4 +1,4 @@
-"""The input and output of a log, as values."""
+"""The input and output values of a log."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class PartitionName(NamedTuple):
 
 
 class LogHooks(NamedTuple):
-    """The questions of a log to others, and what it tells them.
+    """The callbacks of a log.
 
-    on_advance: called without the log's lock after each append. check_disk: called with the bytes of each append; an OSError
-    from it is that append's, as a full disk's would be.
+    on_advance: called without the log's lock after each append. check_disk: called with the size of each append; it may raise
+    OSError, which fails the append like a full disk.
     """
 
     wall_ms: Callable[[], int]
@@ -38,8 +38,11 @@ class LogHooks(NamedTuple):
 
 
 class AppendOrigin(Enum):
-    """Who writes, and so what is checked: a coordinator's records have no sequence numbers, those of a log that is read again
-    (REPLICATION) were checked when they were written."""
+    """The writer of a batch, which decides the checks.
+
+    Coordinators' records have no sequence numbers. Records of a log that is read again (REPLICATION) were checked when they were
+    written.
+    """
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
@@ -47,7 +50,7 @@ class AppendOrigin(Enum):
 
 
 class IsolationLevel(IntEnum):
-    """As in requests: up to where a consumer may read."""
+    """The isolation level of a request, which decides how far a consumer may read."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
@@ -55,8 +58,10 @@ class IsolationLevel(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class LogAppendInfo:
-    """The place where records came to lie. `log_append_time_ms` is -1 where records keep their producer's time. `duplicate`: they
-    were in the log already, at these offsets."""
+    """The result of an append. `log_append_time_ms` is -1 if records keep their producer's timestamps.
+
+    `duplicate`: the records were already in the log, at these offsets.
+    """
 
     base_offset: int
     last_offset: int
@@ -68,7 +73,7 @@ class LogAppendInfo:
 
 
 class AbortedTransaction(NamedTuple):
-    """As a Fetch answers it."""
+    """An aborted transaction as Fetch returns it."""
 
     producer_id: int
     first_offset: int
@@ -76,9 +81,11 @@ class AbortedTransaction(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FetchDataInfo:
-    """records: batches end to end, the last possibly cut off; they stay as they are whatever becomes of the log.
-    aborted_transactions: None unless READ_COMMITTED was asked for. is_behind: what may be read goes on in a later segment, which
-    this read does not reach."""
+    """The result of a read.
+
+    records: batches end to end, the last possibly cut off; later changes of the log do not affect them. aborted_transactions:
+    None unless READ_COMMITTED was requested. is_behind: a later segment has more to read than this read returns.
+    """
 
     records: list[Buffer]
     high_watermark: int
@@ -89,12 +96,12 @@ class FetchDataInfo:
 
     @property
     def size(self) -> int:
-        """Bytes of `records`."""
+        """The number of bytes in `records`."""
         return sum(map(len, self.records))
 
 
 class TimestampAndOffset(NamedTuple):
-    """The answer of ListOffsets: timestamp -1 for the ends of a log; leader epoch -1 where none is known."""
+    """A result of ListOffsets. The timestamp is -1 for the ends of a log; the leader epoch is -1 if it is unknown."""
 
     timestamp: int
     offset: int
@@ -102,7 +109,7 @@ class TimestampAndOffset(NamedTuple):
 
 
 class ActiveProducer(NamedTuple):
-    """The answer of DescribeProducers; -1 where there is nothing to say."""
+    """A result of DescribeProducers. A value is -1 if there is none."""
 
     producer_id: int
     producer_epoch: int

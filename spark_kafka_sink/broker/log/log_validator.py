@@ -1,4 +1,4 @@
-"""Whether bytes from anywhere are a batch that this log takes, and what it becomes: Kafka's LogValidator."""
+"""Checks whether bytes are a batch that a log accepts, and prepares it for storage (Kafka's LogValidator)."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from spark_kafka_sink.records.compression import Buffer, Codec, compress, decomp
 from spark_kafka_sink.records.record_iter import RecordChunk, iter_records
 
 RecordError = tuple[int, str]
-_MAX_ERRORS = 64 * 1024  # so that an answer stays small beside the request
+_MAX_ERRORS = 64 * 1024  # keeps a response small compared with the request
 
 
-# lz4 makes at most 255 bytes of one, so this is what a batch of half a megabyte can be at the very most. Kafka reads such data
-# as a stream and sets no bound; here each handler thread may hold this much.
+# lz4 expands a byte to at most 255, so this is the maximum for a batch of half a megabyte. Kafka reads such data as a stream
+# without a limit; here each handler thread may hold this much.
 MAX_DECOMPRESSED = 128 * 1024 * 1024
-_LEAST_LENGTH = 14  # LegacyRecord.RECORD_OVERHEAD_V0: what ByteBufferLogInputStream asks of a length before it looks further
+_LEAST_LENGTH = 14  # LegacyRecord.RECORD_OVERHEAD_V0: ByteBufferLogInputStream checks a length against it before it reads on
 _MAGIC_POSITION = 16
 _LENGTH_POSITION = 8
 
 
 @dataclass(frozen=True, slots=True)
 class ValidBatch:
-    """A batch to be stored. `rest`: all bytes behind the checksum, as they came wherever nothing had to change."""
+    """A batch to store. `rest`: all bytes after the checksum, unchanged wherever possible."""
 
     header: BatchHeader
     rest: tuple[Buffer, ...]
@@ -42,13 +42,13 @@ class ValidBatch:
 
 
 def validate(records: Buffer, config: LogConfig, origin: AppendOrigin, now_ms: int, topic_partition: str) -> ValidBatch:
-    """The one batch in `records`. Raises ApiException with the code that Kafka answers."""
+    """Returns the one batch in `records`. Raises ApiException with Kafka's error code."""
     view = memoryview(records).cast("B")
     batch = only_batch(view)
     header = read_header(batch)
     _check_batch(header, batch, config, origin, topic_partition)
     if header.codec_id > max(Codec):
-        # Kafka finds no CompressionType for it, and has no code for that.
+        # Kafka finds no CompressionType for it, and has no error code for that.
         raise ApiException(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown compression type id: {header.codec_id}")
     codec = Codec(header.codec_id)
     plain = _plain(codec, batch[HEADER_SIZE:])
@@ -73,13 +73,15 @@ def validate(records: Buffer, config: LogConfig, origin: AppendOrigin, now_ms: i
 
 
 def only_batch(view: memoryview) -> memoryview:
-    """ByteBufferLogInputStream.nextBatch and ProduceRequest.validateRecords: bytes behind it that are no batch are left out.
-    Raises ApiException."""
+    """Returns the first batch and ignores trailing bytes that are not one. Raises ApiException.
+
+    It combines ByteBufferLogInputStream.nextBatch and ProduceRequest.validateRecords.
+    """
     size = _batch_size(view)
     if size is None:
-        raise ApiException(ErrorCode.INVALID_RECORD, "There must be one record batch, and there is none")
+        raise ApiException(ErrorCode.INVALID_RECORD, "There must be one record batch, but there is none")
     if view[_MAGIC_POSITION] != MAGIC:
-        raise ApiException(ErrorCode.INVALID_RECORD, f"Only record batches with magic version {MAGIC} are taken")
+        raise ApiException(ErrorCode.INVALID_RECORD, f"Only record batches with magic version {MAGIC} are supported")
     if _batch_size(view[size:]) is not None:
         raise ApiException(ErrorCode.INVALID_RECORD, "There must be exactly one record batch per partition")
     if size < HEADER_SIZE:
@@ -88,7 +90,7 @@ def only_batch(view: memoryview) -> memoryview:
 
 
 def _batch_size(view: memoryview) -> int | None:
-    """Returns the size of the batch that begins here, None when there is no whole one."""
+    """Returns the size of the batch that starts here; None if it is not complete."""
     if len(view) < SIZE_BEFORE_LENGTH:
         return None
     length = int.from_bytes(view[_LENGTH_POSITION:SIZE_BEFORE_LENGTH], "big", signed=True)
@@ -104,7 +106,7 @@ def _batch_size(view: memoryview) -> int | None:
 
 
 def _check_batch(header: BatchHeader, batch: memoryview, config: LogConfig, origin: AppendOrigin, where: str) -> None:
-    """UnifiedLog.analyzeAndValidateRecords, then LogValidator.validateBatch, in their order."""
+    """Runs the checks of UnifiedLog.analyzeAndValidateRecords and then of LogValidator.validateBatch, in their order."""
     client = origin is AppendOrigin.CLIENT
     if client and header.base_offset != 0:
         raise ApiException(
@@ -153,21 +155,23 @@ def _plain(codec: Codec, payload: memoryview) -> bytes:
     try:
         return decompress(codec, payload, MAX_DECOMPRESSED)
     except ProtocolError as error:
-        # Kafka's KafkaException("Failed to decompress record stream"), for which it has no code.
+        # Kafka throws KafkaException("Failed to decompress record stream"), for which it has no error code.
         raise ApiException(ErrorCode.UNKNOWN_SERVER_ERROR, f"Failed to decompress record stream: {error}") from error
 
 
 def _stamped(header: BatchHeader, max_timestamp: int, config: LogConfig, now_ms: int) -> BatchHeader:
-    """With the broker's time, where the topic wants that, and the largest of the records' own where not."""
+    """Returns the header with the broker's time if the topic wants that, or else with the records' largest timestamp."""
     if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
         return header._replace(max_timestamp=now_ms, attributes=header.attributes | LOG_APPEND_TIME)
     return header._replace(max_timestamp=max_timestamp, attributes=header.attributes & ~LOG_APPEND_TIME)
 
 
 def _in_order(plain: bytes, header: BatchHeader) -> bytes:
-    """The records with the offset deltas 0, 1, 2 ..., which Kafka's buildRecordsAndAssignOffsets gives them. No client that is
-    known writes others, so it may take its time."""
-    # It brings pyarrow along, which a broker has no other use for: 50 ms of its start and 30 MB.
+    """Returns the records with the offset deltas 0, 1, 2 ..., as Kafka's buildRecordsAndAssignOffsets does.
+
+    No known client writes others, so it may be slow.
+    """
+    # It imports pyarrow, which a broker does not need otherwise: 50 ms of its start and 30 MB.
     from spark_kafka_sink.records.batch_rewrite import encode_again, written_records
 
     records = written_records(plain, header.record_count)
@@ -176,7 +180,7 @@ def _in_order(plain: bytes, header: BatchHeader) -> bytes:
 
 
 def _compressed(header: BatchHeader, plain: bytes, codec: Codec, config: LogConfig) -> ValidBatch:
-    """Written anew with the topic's codec."""
+    """Returns the batch compressed with the topic's codec."""
     payload = compress(codec, config.level_of(codec), [plain])
     attributes = header.attributes & ~CODEC_MASK | codec
     sized = header._replace(attributes=attributes, size=HEADER_SIZE + len(payload))
@@ -195,14 +199,14 @@ def _sealed(header: BatchHeader, payload: Buffer) -> ValidBatch:
 def check_records(plain: bytes, header: BatchHeader, config: LogConfig, now_ms: int, where: str) -> tuple[int, bool]:
     """Checks every record's structure, timestamp and key, as columns of numbers.
 
-    All of them are walked, as Kafka does: 0.09 us a record of 100 bytes, 0.2 us where their sizes differ, beside 0.06 us for
-    the decompression (lz4). Without it a broken batch would be found by the consumers, again and again.
+    It walks all records, as Kafka does: 0.09 us per record of 100 bytes, 0.2 us if their sizes differ; the decompression (lz4)
+    takes another 0.06 us. Without it, consumers would find a broken batch again and again.
 
     Returns:
         The largest timestamp, and whether the offset deltas are 0, 1, 2 ...
 
     Raises:
-        ApiException: With the records that are to blame where some are.
+        ApiException: a record is invalid. It lists the invalid records if they can be told.
     """
     errors: list[RecordError] = []
     max_timestamp, in_order, bad_time = NO_TIMESTAMP, True, False
@@ -234,14 +238,17 @@ def check_records(plain: bytes, header: BatchHeader, config: LogConfig, now_ms: 
 
 
 def _timestamps(records: RecordChunk, header: BatchHeader) -> NDArray[np.int64]:
-    """A sum over 64 bits wraps around, as Java's does."""
+    """Returns the sum over 64 bits, which wraps around as in Java."""
     if header.is_log_append_time:
         return np.full(len(records.timestamp_deltas), header.max_timestamp, np.int64)
     return records.timestamp_deltas + np.int64(header.base_timestamp)
 
 
 def _bad_timestamps(timestamps: NDArray[np.int64], header: BatchHeader, config: LogConfig, now_ms: int) -> NDArray[np.bool_]:
-    """LogValidator.validateTimestamp: out of the topic's range, or stamped by a producer as only a broker may."""
+    """Returns the records with timestamps outside the topic's range, or with a type that only a broker may set.
+
+    It implements LogValidator.validateTimestamp.
+    """
     if config.message_timestamp_type is TimestampType.CREATE_TIME:
         earliest, latest = now_ms - config.message_timestamp_before_max_ms, now_ms + config.message_timestamp_after_max_ms
         bad: NDArray[np.bool_] = (timestamps < earliest) | (timestamps > latest)

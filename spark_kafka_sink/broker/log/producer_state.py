@@ -1,4 +1,4 @@
-"""The state of one producer in a log, and whether it may append a batch now."""
+"""The state of one producer in a log, and the check whether it may append a batch."""
 
 from __future__ import annotations
 
@@ -17,14 +17,19 @@ NUM_BATCHES_TO_RETAIN = 5
 
 
 class VerificationGuard:
-    """Made for one transaction in one partition; each is like no other. Without one, records of an unknown transaction are
-    refused: the coordinator's answer may be about a transaction that has ended meanwhile."""
+    """A unique guard for one transaction in one partition.
+
+    Records of an unknown transaction are refused without one, because the coordinator's answer may be about a transaction that
+    has ended in the meantime.
+    """
 
 
 @dataclass(slots=True)
 class VerificationStateEntry:
-    """The guard of a producer whose first record has not come, and the lowest sequence it tried with: higher ones must wait
-    for that one (Kafka's VerificationStateEntry)."""
+    """The guard of a producer before its first record, and the lowest sequence it tried (Kafka's VerificationStateEntry).
+
+    Higher sequences must wait for that one.
+    """
 
     timestamp_ms: int
     lowest_sequence: int
@@ -33,7 +38,7 @@ class VerificationStateEntry:
     guard: VerificationGuard = field(default_factory=VerificationGuard)
 
     def see(self, sequence: int, epoch: int) -> None:
-        """A lower sequence of this epoch, or a higher epoch."""
+        """Takes note of a lower sequence of this epoch, or of a higher epoch."""
         if epoch == self.epoch:
             self.lowest_sequence = min(self.lowest_sequence, sequence)
         elif epoch > self.epoch:
@@ -41,7 +46,7 @@ class VerificationStateEntry:
 
 
 class BatchMetadata(NamedTuple):
-    """Metadata of a batch that was stored; a producer may send it again."""
+    """Metadata of a stored batch, which a producer may send again."""
 
     last_seq: int
     last_offset: int
@@ -63,7 +68,9 @@ def metadata_of(header: BatchHeader) -> BatchMetadata:
 
 @dataclass(slots=True)
 class ProducerStateEntry:
-    """Kafka's class of that name. `current_txn_first_offset`: of the open transaction, None without one."""
+    """The state of a producer (Kafka's ProducerStateEntry). `current_txn_first_offset`: of the open transaction; None without
+    one.
+    """
 
     producer_id: int
     producer_epoch: int = NO_PRODUCER_EPOCH
@@ -90,13 +97,13 @@ class ProducerStateEntry:
         )
 
     def move_to_epoch(self, epoch: int) -> None:
-        """Forgets the batches of another epoch: they cannot be sent again."""
+        """Forgets the batches of another epoch, which cannot be sent again."""
         if self.producer_epoch != epoch:
             self.batches.clear()
             self.producer_epoch = epoch
 
     def take_over(self, newer: ProducerStateEntry) -> None:
-        """The state after an append: `newer` has only the batches that came with it."""
+        """Applies an append. `newer` has only the batches that came with it."""
         self.move_to_epoch(newer.producer_epoch)
         self.batches.extend(newer.batches)
         self.coordinator_epoch = newer.coordinator_epoch
@@ -104,7 +111,7 @@ class ProducerStateEntry:
         self.last_timestamp = newer.last_timestamp
 
     def find_duplicate(self, batch: BatchHeader) -> BatchMetadata | None:
-        """One of the last five with the very same sequence numbers."""
+        """Returns the one of the last five batches that has the same sequence numbers, if any."""
         if batch.producer_epoch != self.producer_epoch:
             return None
         expected = (batch.base_sequence, batch.last_sequence)
@@ -112,7 +119,7 @@ class ProducerStateEntry:
 
 
 class CompletedTxn(NamedTuple):
-    """`last_offset` is the marker's."""
+    """A transaction that ended. `last_offset` is that of the marker."""
 
     producer_id: int
     first_offset: int
@@ -122,8 +129,11 @@ class CompletedTxn(NamedTuple):
 
 @dataclass(slots=True)
 class ProducerAppendInfo:
-    """Kafka's class of that name: `append` raises ApiException, or notes what changes in `updated`, which nobody sees before the
-    records are in the log. started_txn: the first offset of a transaction that this append begins."""
+    """The changes by an append (Kafka's ProducerAppendInfo).
+
+    `append` raises ApiException or stores the changes in `updated`, which stays private until the records are in the log.
+    started_txn: the first offset of a transaction that this append begins.
+    """
 
     topic_partition: str
     current: ProducerStateEntry
@@ -140,7 +150,7 @@ class ProducerAppendInfo:
         return self.current.producer_id
 
     def append(self, batch: BatchHeader, marker: EndTransactionMarker | None) -> CompletedTxn | None:
-        """`marker`: what a control batch holds. None when no transaction of the producer ends here."""
+        """Adds a batch. `marker`: the content of a control batch. Returns None unless a transaction of the producer ends here."""
         if marker is not None:
             return self._append_marker(marker, batch.base_offset, batch.max_timestamp)
         offset = batch.base_offset
@@ -160,7 +170,7 @@ class ProducerAppendInfo:
         return None
 
     def _append_marker(self, marker: EndTransactionMarker, offset: int, timestamp: int) -> CompletedTxn | None:
-        """A marker of a producer that has no transaction open here changes no reader's view."""
+        """Adds a marker. Without an open transaction of its producer, it changes nothing for readers."""
         self._check_epoch(marker.producer_epoch, offset)
         if self.updated.coordinator_epoch > marker.coordinator_epoch and self.origin is not AppendOrigin.REPLICATION:
             raise ApiException(
@@ -184,8 +194,11 @@ class ProducerAppendInfo:
             )
 
     def _check_sequence(self, epoch: int, first: int, offset: int) -> None:
-        """As 4.1: a producer that this log does not know may begin with any number, unless the transaction protocol lets it
-        start each transaction at 0 (version 2); a new epoch begins at 0."""
+        """Checks sequence numbers as Kafka 4.1 does.
+
+        A producer unknown to this log may begin with any number. It must begin at 0 if the transaction protocol starts each
+        transaction at 0 (version 2). A new epoch begins at 0.
+        """
         verification = self.verification
         if verification is not None and verification.supports_epoch_bump and first != 0 and not self.current.batches:
             raise self._out_of_order(f"Invalid sequence number {first} for a new producer", offset)

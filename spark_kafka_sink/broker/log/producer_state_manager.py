@@ -1,4 +1,4 @@
-"""All producers that a log knows, their open transactions, and their snapshots as files (Kafka's ProducerStateManager)."""
+"""All producers of a log, their open transactions, and their snapshots as files (Kafka's ProducerStateManager)."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 
 class ProducerStateManager:
-    """Kafka's class of that name, without its files (ProducerSnapshots). Guarded by its log's lock.
+    """The producers of a log (Kafka's ProducerStateManager, without its files; see ProducerSnapshots). Guarded by its log's lock.
 
-    map_end_offset: the state is that after the records before this offset. first_unstable_offset: where the oldest open
-    transaction begins. There is one replica, so what is written is
-    replicated: a transaction is stable with its marker, and Kafka's "unreplicated" ones do not exist.
+    map_end_offset: the state is that after the records before this offset. first_unstable_offset: the start of the oldest open
+    transaction. There is one replica, so a transaction is stable as soon as its marker is written, and Kafka's "unreplicated"
+    ones do not exist.
     """
 
     def __init__(self, topic_partition: str, expiration_ms: int, *, verify_transactions: bool = False) -> None:
@@ -39,12 +39,12 @@ class ProducerStateManager:
         self._expiration_ms = expiration_ms
         self._verify_transactions = verify_transactions
         self._producers: dict[int, ProducerStateEntry] = {}
-        # first offset -> producer id; offsets only grow, so the order of insertion is that of the offsets
+        # first offset -> producer id; offsets only grow, so insertion order is offset order
         self._ongoing: dict[int, int] = {}
         self._verifications: dict[int, VerificationStateEntry] = {}
 
     def load(self, entries: Iterable[ProducerStateEntry], end_offset: int, now_ms: int) -> None:
-        """Starts anew from a snapshot taken at `end_offset`; who was idle for too long is forgotten."""
+        """Replaces the state with a snapshot taken at `end_offset`, without producers that were idle for too long."""
         live = [entry for entry in entries if not self._is_expired(entry, now_ms)]
         self._producers = {entry.producer_id: entry for entry in live}
         begun = [(entry.current_txn_first_offset, entry.producer_id) for entry in live]
@@ -64,7 +64,7 @@ class ProducerStateManager:
         return ProducerAppendInfo(self._topic_partition, current, origin, self._verifications.get(producer_id))
 
     def check_verified(self, batch: BatchHeader, guard: VerificationGuard | None) -> None:
-        """The first record of a transaction needs a guard, where they are asked for. Raises ApiException."""
+        """Checks that a transaction's first record has a guard, if guards are required. Raises ApiException."""
         if not self._verify_transactions or not batch.is_transactional or batch.is_control:
             return
         state = self._verifications.get(batch.producer_id)
@@ -73,7 +73,10 @@ class ProducerStateManager:
             raise ApiException(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
 
     def complete(self, appended: ProducerAppendInfo, completed: CompletedTxn | None, index: TransactionIndex | None) -> None:
-        """The batch is in the log. completed: the transaction that it ended; an abort goes into the index of its segment."""
+        """Applies a batch that is in the log.
+
+        completed: the transaction that it ended. An abort is added to the index of its segment.
+        """
         producer_id = appended.producer_id
         if producer_id in self._producers:
             self._producers[producer_id].take_over(appended.updated)
@@ -101,8 +104,10 @@ class ProducerStateManager:
     def maybe_start_verification(
         self, producer_id: int, sequence: int, epoch: int, supports_epoch_bump: bool, now_ms: int
     ) -> VerificationGuard | None:
-        """UnifiedLog.maybeStartTransactionVerification; None where the transaction is open here already, and where no guards are
-        asked for."""
+        """Returns a guard; None if the transaction is already open here, or if guards are not required.
+
+        It implements UnifiedLog.maybeStartTransactionVerification.
+        """
         if not self._verify_transactions:
             return None
         entry = self._producers.get(producer_id)
@@ -119,11 +124,11 @@ class ProducerStateManager:
         return state.guard
 
     def clear_verification(self, producer_id: int) -> None:
-        """Its transaction has its first record here, or has ended."""
+        """Drops a producer's guard, because its transaction has its first record here or has ended."""
         self._verifications.pop(producer_id, None)
 
     def remove_expired(self, now_ms: int) -> None:
-        """Forgets who has been idle for too long, by the time of the last batch, and guards that were never used."""
+        """Drops producers whose last batch is too old, and guards that were never used."""
         self._producers = {
             producer_id: entry for producer_id, entry in self._producers.items() if not self._is_expired(entry, now_ms)
         }
@@ -159,7 +164,7 @@ _ENTRY = struct.Struct(">qhiqiqiq")
 
 
 def snapshot_bytes(entries: Sequence[ProducerStateEntry]) -> bytes:
-    """Returns a snapshot with the last batch only of each producer: that is all the format has."""
+    """Returns a snapshot. The format has only the last batch of each producer."""
     packed = [
         _ENTRY.pack(
             entry.producer_id,
@@ -178,7 +183,7 @@ def snapshot_bytes(entries: Sequence[ProducerStateEntry]) -> bytes:
 
 
 def parse_snapshot(data: bytes) -> list[ProducerStateEntry] | None:
-    """The inverse; None for what is no snapshot, so that producers have to be read from the log."""
+    """Parses a snapshot. Returns None if it is not valid, so that producers have to be read from the log."""
     if len(data) < _HEAD.size:
         return None
     version, crc, count = _HEAD.unpack_from(data)
@@ -194,7 +199,7 @@ def parse_snapshot(data: bytes) -> list[ProducerStateEntry] | None:
 
 
 class ProducerSnapshots:
-    """Named for the offset that they are taken at. folder: None keeps none. Guarded by its log's lock."""
+    """The snapshot files, named after their offsets. `folder`: None writes nothing. Guarded by its log's lock."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
@@ -202,7 +207,7 @@ class ProducerSnapshots:
         self.offsets = sorted(offset for offset in found if offset is not None)
 
     def take(self, state: ProducerStateManager) -> None:
-        """At the end of what `state` has seen, unless there is one. OSError with nothing changed."""
+        """Writes a snapshot at the end of `state`, unless there is one. After an OSError nothing has changed."""
         offset = state.map_end_offset
         if self._folder is None or (self.offsets and offset <= self.offsets[-1]):
             return
@@ -210,7 +215,7 @@ class ProducerSnapshots:
         self.offsets.append(offset)
 
     def load_latest(self, state: ProducerStateManager, log_start: int, end_offset: int, now_ms: int) -> None:
-        """Takes over the last snapshot that is not behind `end_offset`; from `log_start` on, empty, where there is none."""
+        """Loads the last snapshot up to `end_offset` into the state; without one, the state is empty from `log_start` on."""
         self.delete_if(lambda offset: offset > end_offset)
         while self.offsets:
             offset = self.offsets[-1]

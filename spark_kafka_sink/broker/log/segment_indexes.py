@@ -1,8 +1,8 @@
-"""The indexes of a segment: Kafka's OffsetIndex, TimeIndex and TransactionIndex, held in memory and written whole.
+"""The indexes of a segment (Kafka's OffsetIndex, TimeIndex and TransactionIndex), held in memory and written as a whole.
 
-Indexes and snapshots of producers are kept as files because a scan of the log at each start takes too long. A scan of 1 GB
-takes 0.2 s with batches of 256 KB, but 1.2 to 1.8 s with 16 KB, 4 s with 8 KB and 12 to 24 s with 1 KB. Reading the files takes
-1 to 70 ms.
+Indexes and snapshots of producers are kept as files because a scan of the log at each start takes too long. A scan of 1 GB takes
+0.2 s with batches of 256 KB, but 1.2 to 1.8 s with 16 KB, 4 s with 8 KB and 12 to 24 s with 1 KB. Reading the files takes 1 to 70
+ms.
 """
 
 from __future__ import annotations
@@ -25,15 +25,18 @@ _TXN_VERSION = 0
 
 
 class OffsetPosition(NamedTuple):
-    """A batch's last offset and the byte where the batch begins."""
+    """A batch's last offset and the position of its first byte."""
 
     offset: int
     position: int
 
 
 class OffsetIndex:
-    """Entry: int32 offset from the segment's first, int32 position. Kafka maps the file; here it is written when the segment is
-    closed or flushed, and made again from the log after a crash, as Kafka does too."""
+    """Positions by offset. Entry: int32 offset relative to the segment's first, int32 position.
+
+    Kafka maps the file. Here it is written when the segment is closed or flushed, and rebuilt from the log after a crash, as in
+    Kafka.
+    """
 
     def __init__(self, base_offset: int, max_bytes: int) -> None:
         self.base_offset = base_offset
@@ -49,7 +52,7 @@ class OffsetIndex:
         return len(self._offsets) >= self._max_entries
 
     def can_hold(self, offset: int) -> bool:
-        """Whether the offset is near enough to the segment's first."""
+        """Returns whether the offset is near enough to the segment's first to fit into an entry."""
         return 0 <= offset - self.base_offset <= INT32_MAX
 
     def append(self, offset: int, position: int) -> None:
@@ -57,19 +60,19 @@ class OffsetIndex:
         self._positions.append(position)
 
     def lookup(self, offset: int) -> OffsetPosition:
-        """The last entry that is not behind `offset`; the segment's beginning where there is none."""
+        """Returns the last entry up to `offset`, or the start of the segment."""
         slot = bisect_right(self._offsets, min(offset - self.base_offset, INT32_MAX)) - 1
         if slot < 0:
             return OffsetPosition(self.base_offset, 0)
         return OffsetPosition(self.base_offset + self._offsets[slot], self._positions[slot])
 
     def position_before(self, position: int) -> int:
-        """Returns where a batch begins that is not behind this byte, as near as the index knows one."""
+        """Returns the start of a batch at or before this byte, as near as the index knows one."""
         slot = bisect_right(self._positions, position) - 1
         return self._positions[slot] if slot >= 0 else 0
 
     def first_at_or_behind(self, position: int) -> int | None:
-        """The offset of the first entry at or behind a byte: Kafka's fetchUpperBoundOffset."""
+        """Returns the offset of the first entry at or after a byte (Kafka's fetchUpperBoundOffset)."""
         slot = bisect_right(self._positions, position - 1)
         return None if slot == len(self._positions) else self.base_offset + self._offsets[slot]
 
@@ -83,7 +86,7 @@ class OffsetIndex:
         return pairs.tobytes()
 
     def load(self, data: bytes, log_size: int) -> bool:
-        """Takes over a file's content; False when it cannot be this segment's index."""
+        """Loads a file's content. Returns False if it cannot be this segment's index."""
         if len(data) % _OFFSET_ENTRY_SIZE:
             return False
         pairs = np.frombuffer(data, ">i4").reshape(-1, 2)
@@ -95,14 +98,14 @@ class OffsetIndex:
 
 
 class TimestampOffset(NamedTuple):
-    """No record up to `offset` has a later timestamp (ms); -1 where there is none."""
+    """An offset up to which no record has a later timestamp (ms); -1 if there is none."""
 
     timestamp: int
     offset: int
 
 
 class TimeIndex:
-    """Entry: int64 timestamp, int32 offset from the segment's first; both grow."""
+    """Offsets by time. Entry: int64 timestamp, int32 offset relative to the segment's first; both grow."""
 
     def __init__(self, base_offset: int, max_bytes: int) -> None:
         self.base_offset = base_offset
@@ -115,7 +118,7 @@ class TimeIndex:
 
     @property
     def is_full(self) -> bool:
-        """One entry is kept for when the segment is closed."""
+        """Whether the index is full. One entry is reserved for closing the segment."""
         return len(self) >= self._max_entries - 1
 
     @property
@@ -123,13 +126,13 @@ class TimeIndex:
         return self._entry(len(self) - 1) if self._timestamps else TimestampOffset(NO_TIMESTAMP, self.base_offset)
 
     def maybe_append(self, entry: TimestampOffset) -> None:
-        """Only what is later than all before."""
+        """Appends the entry only if it is later than all others."""
         if entry.timestamp > self.last_entry.timestamp:
             self._timestamps.append(entry.timestamp)
             self._offsets.append(entry.offset - self.base_offset)
 
     def lookup(self, timestamp: int) -> TimestampOffset:
-        """The last entry that is not later; -1 and the segment's first offset where there is none."""
+        """Returns the last entry that is not later; without one, -1 and the segment's first offset."""
         slot = bisect_right(self._timestamps, timestamp) - 1
         return self._entry(slot) if slot >= 0 else TimestampOffset(NO_TIMESTAMP, self.base_offset)
 
@@ -143,7 +146,7 @@ class TimeIndex:
         return entries.tobytes()
 
     def load(self, data: bytes) -> bool:
-        """Takes over a file's content; False when it cannot be this segment's index."""
+        """Loads a file's content. Returns False if it cannot be this segment's index."""
         if len(data) % _TIME_ENTRY.itemsize:
             return False
         entries: Any = np.frombuffer(data, _TIME_ENTRY)
@@ -158,7 +161,7 @@ class TimeIndex:
 
 
 class AbortedTxn(NamedTuple):
-    """`last_offset` is the marker's; `last_stable_offset` is that of the log once the marker was written."""
+    """An aborted transaction. `last_offset` is its marker's; `last_stable_offset` is the log's after the marker was written."""
 
     producer_id: int
     first_offset: int
@@ -183,7 +186,7 @@ class TransactionIndex:
         return list(self._aborted)
 
     def collect(self, fetch_offset: int, upper_bound: int, found: list[AbortedTransaction]) -> bool:
-        """Adds those with records between the two offsets; whether no later segment can have more of them."""
+        """Adds those with records between the two offsets. Returns whether no later segment can have more of them."""
         for aborted in self._aborted:
             if aborted.last_offset >= fetch_offset and aborted.first_offset < upper_bound:
                 found.append(AbortedTransaction(aborted.producer_id, aborted.first_offset))
@@ -198,7 +201,7 @@ class TransactionIndex:
         return b"".join(_TXN_ENTRY.pack(_TXN_VERSION, *aborted) for aborted in self._aborted)
 
     def load(self, data: bytes) -> bool:
-        """Takes over a file's content; False when it cannot be this segment's index."""
+        """Loads a file's content. Returns False if it cannot be this segment's index."""
         if len(data) % _TXN_ENTRY.size:
             return False
         entries = list(_TXN_ENTRY.iter_unpack(data))

@@ -20,39 +20,39 @@ from spark_kafka_sink.records.record_reader import Record
 _MANY_BATCHES = 64
 
 
-# One index interval, and room for the header of a batch that begins at its end.
+# One index interval, and space for the header of a batch that starts at its end.
 _CHUNK = 8 * 1024
 
 
 class SegmentRecords(Protocol):
-    """The bytes of one segment. Guarded by the log's lock. Errors of the file system are OSError."""
+    """The bytes of one segment. Guarded by the log's lock. File system errors are raised as OSError."""
 
     @property
     def size(self) -> int: ...
 
     def append(self, buffers: Sequence[Buffer]) -> None:
-        """One batch, whole or not at all: after an OSError the size is what it was."""
+        """Appends one batch, all or nothing: after an OSError the size is unchanged."""
 
     def read(self, position: int, size: int) -> list[Buffer]:
-        """These bytes, fewer at the end. Nothing that happens later changes them."""
+        """Returns these bytes, or fewer at the end. Later changes do not affect them."""
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-        """Yields the headers of all whole batches from the one at `position` on, each with its own position."""
+        """Yields the headers of all complete batches from `position` on, each with its own position."""
 
     def truncate_to(self, size: int) -> None: ...
     def flush(self) -> None:
-        """All of it outlives the machine's power."""
+        """Flushes to disk, so the bytes survive a power loss."""
 
     def rename(self, path: Path) -> None: ...
 
     def close(self) -> None:
-        """Nothing will be appended any more; what is there can still be read."""
+        """Ends the writes. Reads continue to work."""
 
     def delete(self) -> None: ...
 
 
 class MemoryRecords:
-    """Each batch copied once, and handed out as it is."""
+    """Records in memory. Each batch is copied once and returned without a copy."""
 
     def __init__(self) -> None:
         self._batches: list[bytes] = []
@@ -80,7 +80,7 @@ class MemoryRecords:
             found.append(batch if whole else memoryview(batch)[position - start : last])
             position = start + last
             at += 1
-        # A socket takes at most 1,024 buffers in one call, and every one costs it some time.
+        # A socket takes at most 1,024 buffers per call, and each one costs time.
         return found if len(found) <= _MANY_BATCHES else [b"".join(found)]
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
@@ -95,13 +95,13 @@ class MemoryRecords:
         self._size = size
 
     def flush(self) -> None:
-        """There is nothing that could outlive the process."""
+        """Does nothing: memory does not outlive the process."""
 
     def rename(self, path: Path) -> None:
-        """Memory has no name."""
+        """Does nothing: memory has no name."""
 
     def close(self) -> None:
-        """Memory needs no closing."""
+        """Does nothing: memory needs no closing."""
 
     def delete(self) -> None:
         self.truncate_to(0)
@@ -109,16 +109,15 @@ class MemoryRecords:
 
 _soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
 _kept_open = threading.Semaphore(10_000 if _soft_limit == resource.RLIM_INFINITY else _soft_limit // 2)
-"""Half of the files that this process may have open, for all logs in it. The other half is for connections and for whatever else
-it has open."""
+"""Half of the process's limit of open files, for all logs in it. The other half is for connections and other files."""
 
 
 class FileRecords:
-    """Reads copy (pread), so what was read stays whatever becomes of the file.
+    """Records in a file. Reads copy (pread), so later changes of the file do not affect them.
 
-    Only the segment that is written to keeps its file open, from the first append on, and only as long as there are not too
-    many of those (`_kept_open`): a broker of some thousand segments or partitions would pass the usual limit of 1,024 open files
-    otherwise, and could not even accept a connection. Opening costs a read 5 us.
+    Only the segment that is written to keeps its file open, from the first append on, and only up to a limit (`_kept_open`).
+    Otherwise a broker with some thousand segments or partitions would reach the usual limit of 1,024 open files and could not
+    even accept a connection. Opening a file costs a read 5 us.
     """
 
     def __init__(self, path: Path) -> None:
@@ -128,7 +127,7 @@ class FileRecords:
 
     @classmethod
     def created(cls, path: Path) -> FileRecords:
-        """An empty file; what was there is gone."""
+        """Creates an empty file. An existing one is overwritten."""
         with path.open("wb"):
             return cls(path)
 
@@ -154,7 +153,7 @@ class FileRecords:
 
     @contextmanager
     def _opened(self, flags: int, *, keep: bool = False) -> Iterator[int]:
-        """The file that is open, or one for this time; `keep`: it stays open, where there is room for one more."""
+        """Yields the file descriptor. `keep`: keeps it open afterwards, if the limit allows one more."""
         if self._fd >= 0:
             yield self._fd
             return
@@ -182,7 +181,7 @@ class FileRecords:
             position += header.size
 
     def truncate_to(self, size: int) -> None:
-        """Also what a failed write left behind the end."""
+        """Truncates the file, including what a failed write left at the end."""
         if self._fd >= 0:
             os.ftruncate(self._fd, size)
         elif self.path.exists():
@@ -197,13 +196,13 @@ class FileRecords:
                 os.fsync(file.fileno())
 
     def rename(self, path: Path) -> None:
-        """Closed first; what was at `path` is gone."""
+        """Closes and renames the file. An existing one at `path` is overwritten."""
         self.close()
         self.path.replace(path)
         self.path = path
 
     def close(self) -> None:
-        """The file is opened again when it is needed."""
+        """Closes the file, which is opened again on demand."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -216,7 +215,7 @@ class FileRecords:
 
 
 def _write_all(fd: int, buffers: Sequence[Buffer], position: int) -> int:
-    """One call, as long as the file system takes all of it."""
+    """Writes all buffers, in one call if the file system takes all of it."""
     left = [memoryview(buffer) for buffer in buffers]
     total = sum(map(len, left))
     missing = total
@@ -231,13 +230,13 @@ def _write_all(fd: int, buffers: Sequence[Buffer], position: int) -> int:
 
 
 def records_at(records: SegmentRecords, position: int, header: BatchHeader) -> list[Record]:
-    """Read one by one: for what needs few batches."""
+    """Returns the records of a batch one by one, for rare uses."""
     data = b"".join(records.read(position, header.size))
     return [record for batch in decode_batches(data) for record in batch.records()]
 
 
 def marker_at(records: SegmentRecords, position: int, header: BatchHeader) -> EndTransactionMarker | None:
-    """Returns the marker of a control batch; None where compaction has left it empty, or it marks something else."""
+    """Returns the marker of a control batch; None if compaction has emptied it or if it is of another kind."""
     for record in records_at(records, position, header)[:1]:
         return parse_marker(header.producer_id, header.producer_epoch, record.key, record.value)
     return None

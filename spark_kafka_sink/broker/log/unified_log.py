@@ -1,4 +1,4 @@
-"""One partition's log: what is appended, what is read, and what is known of its producers. Kafka's UnifiedLog."""
+"""One partition's log: appends, reads and the state of its producers (Kafka's UnifiedLog)."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from spark_kafka_sink.records.small_batch import NewRecord, small_batch
 
 
 class UnifiedLog:
-    """A log that any thread may use. One lock, held for a write or a read of its own files, guards all that is below; what costs
-    time per record (checksum, decompression, checks) is done before it is taken. The offsets are read without it.
+    """A partition's log, safe to use from any thread.
 
-    There is one replica: the high watermark is the log's end.
+    One lock guards all of its state and is held for a write or read of its own files. Work per record (checksum, decompression,
+    checks) comes before the lock. Offsets are read without it. There is one replica, so the high watermark is the log's end.
     """
 
     def __init__(
@@ -51,11 +51,15 @@ class UnifiedLog:
         producer_expiration_ms: int = 86_400_000,
         verify_transactions: bool = False,
     ) -> None:
-        """Opens the partition's folder, which is made where it is missing.
+        """Opens the partition's folder and creates it if needed.
 
         Args:
-            folder: None keeps the log in memory.
-            verify_transactions: The first record of a transaction needs a guard.
+            folder: the folder of the partition. None keeps the log in memory.
+            name: the topic, its id and the partition's number.
+            config: the configs of the log.
+            hooks: the callbacks of the log.
+            producer_expiration_ms: the time after which an idle producer is forgotten.
+            verify_transactions: whether the first record of a transaction needs a guard.
 
         Raises:
             ApiException: KAFKA_STORAGE_ERROR.
@@ -72,7 +76,7 @@ class UnifiedLog:
         self._snapshots = loaded.snapshots
         self._log_start_offset = loaded.log_start_offset
         self._recovery_point = loaded.recovery_point
-        self.first_dirty_offset = 0  # LogCleaner's: what is before it was cleaned since the start
+        self.first_dirty_offset = 0  # LogCleaner's: the part before it has been cleaned since the start
         self._checkpoints = Checkpoints(folder, self.topic, self.partition)
         self._lock = threading.Lock()
         self._closed_with: ErrorCode | None = None
@@ -98,13 +102,13 @@ class UnifiedLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """The end of what is before the first record of every open transaction."""
+        """The offset of the first record of the oldest open transaction, or the log's end."""
         unstable = self._state.first_unstable_offset
         return self.log_end_offset if unstable is None else max(unstable, self._log_start_offset)
 
     @property
     def size(self) -> int:
-        """Bytes of all batches."""
+        """The size of all batches in bytes."""
         with self._lock:
             return self._local.segments.size
 
@@ -118,9 +122,10 @@ class UnifiedLog:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         guard: VerificationGuard | None = None,
     ) -> LogAppendInfo:
-        """One batch, as a Produce carries it, to the end of the log. Raises ApiException, with nothing appended.
+        """Appends one batch, as a Produce request carries it. The caller's memory is not used after the call.
 
-        The caller's memory is not used once this returns.
+        Raises:
+            ApiException: the batch was refused; nothing was appended.
         """
         batch = validate(records, self.config, origin, self._hooks.wall_ms(), self.name)
         with self._locked():
@@ -130,7 +135,7 @@ class UnifiedLog:
         return info
 
     def append_control(self, marker: EndTransactionMarker, leader_epoch: int) -> LogAppendInfo:
-        """The end of a producer's transaction: what it wrote becomes stable, or is aborted. Raises ApiException."""
+        """Appends the end of a producer's transaction, which commits or aborts its records. Raises ApiException."""
         now = self._hooks.wall_ms()
         record = NewRecord(marker.key(), marker.value(), timestamp=now)
         written = small_batch(
@@ -154,14 +159,14 @@ class UnifiedLog:
         marker: EndTransactionMarker | None,
         guard: VerificationGuard | None,
     ) -> LogAppendInfo:
-        # Who appends looked up the epoch without the lock, and the leader may have moved since: epochs never go back in a log.
+        # The caller looked up the epoch without the lock, and the leader may have moved since. Epochs never go back in a log.
         leader_epoch = max(leader_epoch, self.latest_epoch)
         batch = valid.at(self.log_end_offset, leader_epoch)
         appended, completed = None, None
         if batch.has_producer_id:
             duplicate = self._state.find_duplicate(batch) if origin is AppendOrigin.CLIENT else None
             if duplicate is not None:
-                # Kafka answers the time of the batch that is there, whatever kind of time it is.
+                # Kafka returns the time of the stored batch, whatever its timestamp type.
                 return self._info(batch, duplicate.first_offset, duplicate.timestamp, duplicate=True)
             self._state.check_verified(batch, guard)
             appended = self._state.prepare_update(batch.producer_id, origin)
@@ -186,15 +191,18 @@ class UnifiedLog:
         return LogAppendInfo(base_offset, last, time, self._log_start_offset, batch.record_count, batch.size, duplicate)
 
     def _roll(self) -> LogSegment:
-        """The producers' snapshot first: where it cannot be written nothing has changed."""
+        """Starts a segment. The producers' snapshot is written first, so a failure changes nothing."""
         self._snapshots.take(self._state)
         return self._local.roll(self.config, self._hooks.wall_ms())
 
     # Reading
 
     def read(self, offset: int, max_bytes: int, isolation: IsolationLevel, *, min_one_batch: bool = True) -> FetchDataInfo:
-        """Reads from the batch that holds `offset` on: it may begin before. At most `max_bytes`, or the first batch if that is
-        larger and `min_one_batch`. Raises ApiException OFFSET_OUT_OF_RANGE."""
+        """Reads from the batch that holds `offset`, which may start before it.
+
+        Returns at most `max_bytes`, or the first batch if that is larger and `min_one_batch` is set. Raises ApiException
+        OFFSET_OUT_OF_RANGE.
+        """
         committed = isolation is IsolationLevel.READ_COMMITTED
         with self._locked():
             end = self.last_stable_offset if committed else self.high_watermark
@@ -208,21 +216,21 @@ class UnifiedLog:
             return FetchDataInfo(found.records, self.high_watermark, stable, self._log_start_offset, aborted, behind)
 
     def fetch_offset_by_timestamp(self, timestamp: int) -> TimestampAndOffset | None:
-        """Returns the offset of the first record not earlier (ms), or of what ListOffsetsTimestamp names; None: there is none.
+        """Returns the first record at or after a time (ms), or what a ListOffsetsTimestamp selects; None if there is none.
 
-        LATEST is the log's end; how far a consumer may read is the caller's to say.
+        LATEST is the log's end; the caller decides how far a consumer may read.
         """
         with self._locked():
             return find_offset(self._local, self._epochs, self._log_start_offset, timestamp)
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEntry | None:
-        """The last epoch that is not after `epoch`, and the offset where it ended; None where nothing is known of it."""
+        """Returns the last epoch up to `epoch` and its end offset; None if nothing is known of it."""
         with self._locked():
             return self._epochs.end_offset_for(epoch, self.log_end_offset)
 
     @property
     def latest_epoch(self) -> int:
-        """The epoch of the last record, -1 in a log that never had one."""
+        """Returns the epoch of the last record; -1 if there never was one."""
         return self._epochs.latest_epoch
 
     # Producers
@@ -232,32 +240,37 @@ class UnifiedLog:
             return self._state.active_producers()
 
     def has_ongoing_transaction(self, producer_id: int, producer_epoch: int | None = None) -> bool:
-        """Whether the producer has records here that are neither committed nor aborted. None: with any epoch."""
+        """Returns whether the producer has open records here, neither committed nor aborted. None: with any epoch."""
         with self._locked():
             return self._state.has_ongoing_transaction(producer_id, producer_epoch)
 
     def maybe_start_transaction_verification(
         self, producer_id: int, sequence: int, epoch: int, *, supports_epoch_bump: bool
     ) -> VerificationGuard | None:
-        """A guard to append with, once the coordinator has said that it knows the transaction; None: the transaction is open
-        here already, and needs none. Raises ApiException INVALID_PRODUCER_EPOCH."""
+        """Returns a guard to append with once the coordinator has confirmed the transaction.
+
+        None: the transaction is already open here and needs no guard. Raises ApiException INVALID_PRODUCER_EPOCH.
+        """
         with self._locked():
             return self._state.maybe_start_verification(producer_id, sequence, epoch, supports_epoch_bump, self._hooks.wall_ms())
 
-    # Keeping
+    # Maintenance
 
     def update_config(self, config: LogConfig) -> None:
-        """Holds from the next append on."""
+        """Replaces the configs, from the next append on."""
         with self._locked():
             self.config = config
 
     def roll(self) -> None:
-        """The next batch begins a segment."""
+        """Closes the active segment, so the next batch starts a new one."""
         with self._locked():
             self._roll()
 
     def delete_records_before(self, offset: int) -> int:
-        """The new log start; -1: the log's end. Whole segments before it go at once. Raises ApiException OFFSET_OUT_OF_RANGE."""
+        """Deletes the records before `offset` and returns the new log start. -1 is the log's end.
+
+        Whole segments before it are deleted at once. Raises ApiException OFFSET_OUT_OF_RANGE.
+        """
         with self._locked():
             new_start = self.high_watermark if offset == -1 else offset
             if not 0 <= new_start <= self.high_watermark:
@@ -268,15 +281,17 @@ class UnifiedLog:
             return self._log_start_offset
 
     def enforce_retention(self, now_ms: int) -> int:
-        """Drops whole segments by age and size, forgets idle producers, and flushes what is written no more. Returns how many
-        segments went. To be called now and then."""
+        """Deletes segments by age and size, forgets idle producers, and flushes closed segments.
+
+        Returns the number of deleted segments. Call it at intervals.
+        """
         with self._locked():
             self._state.remove_expired(now_ms)
             doomed = deletable_segments(self._local.segments, self.config, self._log_start_offset, now_ms)
             self._drop(doomed)
             active = self._local.segments.active
             closed = [segment for segment in self._local.segments.from_offset(self._recovery_point) if segment is not active]
-        # Outside the lock, for it takes time: closed segments do not change, they are at most deleted.
+        # Outside the lock, because it takes time: closed segments do not change; they can only be deleted.
         for segment in closed:
             with storage_errors(self.name), suppress(FileNotFoundError):
                 segment.records.flush()
@@ -302,7 +317,7 @@ class UnifiedLog:
             self._epochs.truncate_from_start(offset)
 
     def flush(self) -> None:
-        """All that was appended outlives the machine's power."""
+        """Flushes to disk, so all appended records survive a power loss."""
         with self._locked():
             self._flush()
 
@@ -316,7 +331,10 @@ class UnifiedLog:
     # For LogCleaner
 
     def cleanable(self, now_ms: int) -> CleanableLog:
-        """Closed segments before every open transaction, as old as the topic's `min.compaction.lag.ms`, and what was aborted."""
+        """Returns the closed segments that may be compacted, and the aborted transactions.
+
+        They end before every open transaction and are as old as the topic's `min.compaction.lag.ms`.
+        """
         with self._locked():
             end = min(self._local.segments.active.base_offset, self.last_stable_offset)
             segments = old_segments(self._local.segments, end, self.config.min_compaction_lag_ms, now_ms)
@@ -325,12 +343,12 @@ class UnifiedLog:
             return CleanableLog(self.folder, segments, end, self._local.all_aborted(), last_batches)
 
     def replace_segments(self, old: list[LogSegment], cleaned: LogSegment) -> bool:
-        """`cleaned` for `old`; False where one of them is gone already."""
+        """Replaces `old` with `cleaned`. Returns False if one of them is already gone."""
         with self._locked():
             return self._local.replace_segments(old, cleaned)
 
     def close(self) -> None:
-        """So that the next start need not look at the records. Again is nothing."""
+        """Writes everything that saves the next start from reading the records. Does nothing if it is closed."""
         with self._lock:
             if self._closed_with is not None:
                 return
@@ -348,13 +366,13 @@ class UnifiedLog:
             self.release()
 
     def release(self) -> None:
-        """Lets go of files as a crash would: nothing is written."""
+        """Releases files without writing anything, as a crash would."""
         self._closed_with = self._closed_with or ErrorCode.KAFKA_STORAGE_ERROR
         for segment in self._local.segments:
             segment.records.close()
 
     def delete(self) -> None:
-        """The log and its folder; whoever still uses it is told that there is no such partition."""
+        """Deletes the log and its folder. Later calls raise that there is no such partition."""
         with self._lock:
             self._closed_with = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             for segment in self._local.segments:

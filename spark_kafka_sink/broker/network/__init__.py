@@ -1,1 +1,1 @@
-"""The broker's reactor: one Acceptor per listener, N Processors, one request queue, M handlers. Knows no topic and no log."""
+"""The broker's reactor: an Acceptor per listener, N Processors, one request queue, M handlers. Knows no topic and no log."""

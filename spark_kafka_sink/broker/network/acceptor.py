@@ -1,4 +1,4 @@
-"""A thread that takes a listener's new connections and gives them to its Processors in turn."""
+"""A thread that accepts a listener's connections and passes them to its Processors in turn."""
 
 from __future__ import annotations
 
@@ -20,14 +20,20 @@ logger = logging.getLogger(__name__)
 POLL_S: Final = 0.3
 
 BACKLOG: Final = 1024
-"""Connections that wait to be accepted. Kafka's 50 (socket.listen.backlog.size) is for acceptors that need not share an
-interpreter: what does not fit tries again after a second."""
+"""The maximum number of connections waiting to be accepted.
+
+Kafka's 50 (socket.listen.backlog.size) suits acceptors that do not share an interpreter: a connection that does not fit retries
+after a second.
+"""
 
 _OUT_OF_RESOURCES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Acceptor:
-    """Kafka's Acceptor. Its thread owns the listening socket once it runs; `begin_shutdown` and `close` come from others."""
+    """Accepts connections (Kafka's Acceptor). Its thread owns the listening socket.
+
+    Other threads call `begin_shutdown` and `close`.
+    """
 
     def __init__(
         self,
@@ -48,7 +54,7 @@ class Acceptor:
         self.thread = threading.Thread(target=self._run, name=f"kafka-socket-acceptor-{listener.name}-{self.port}", daemon=True)
 
     def start(self) -> None:
-        """Raises OSError where it cannot listen."""
+        """Starts listening and the thread. Raises OSError if it cannot listen."""
         self._server.listen(BACKLOG)
         for processor in self.processors:
             processor.start()
@@ -61,7 +67,7 @@ class Acceptor:
             processor.begin_shutdown()
 
     def close(self, timeout_s: float) -> bool:
-        """Ends its thread, then its Processors'; whether all that was done in time."""
+        """Stops its thread, then its Processors. Returns whether all stopped in time."""
         self.begin_shutdown()
         if self.thread.ident is None:
             self._close_server()
@@ -91,13 +97,13 @@ class Acceptor:
             except OSError as error:
                 logger.error("%s: cannot accept a connection: %s", self.thread.name, error)
                 if error.errno in _OUT_OF_RESOURCES:
-                    # Not again at once: it would fail as fast as it can be tried.
+                    # Not again at once: it would fail as fast as it is tried.
                     self._stopped.wait(POLL_S)
                 return
             try:
                 self._take(sock, _host(str(address[0])), int(address[1]))
             except Exception:
-                # A defect, of which the next connection is not to know.
+                # A bug, which must not affect the next connection.
                 logger.exception("%s: uncaught exception", self.thread.name)
                 sock.close()
             if (pause_s := self._bad_connections.pause_s()) > 0:
@@ -117,7 +123,7 @@ class Acceptor:
             self._quotas.dec(host)
 
     def _assign(self, sock: socket.socket, host: str, port: int) -> bool:
-        """Assigns a socket to the next Processor that has room; if none has, waits for the last one."""
+        """Assigns a socket to the next Processor with room. If none has room, waits for the last one."""
         for tries_left in range(len(self.processors) - 1, -1, -1):
             processor = self.processors[self._next_processor]
             self._next_processor = (self._next_processor + 1) % len(self.processors)
@@ -131,17 +137,20 @@ class Acceptor:
 
 
 def _host(address: str) -> str:
-    """Returns an address as Java's InetAddress tells it, and ACLs and quotas name it: an IPv4 one that came over IPv6 as IPv4."""
+    """Returns an address as Java's InetAddress, ACLs and quotas write it: an IPv4 address that came over IPv6 as IPv4."""
     return address.removeprefix("::ffff:") if "." in address else address
 
 
 def _bound(listener: Listener) -> socket.socket:
-    """A given port can be connected to from `start` on only, because then it is taken for a broker that is ready. Not so one
-    that the system chose: it may give a port to several until one of them listens."""
+    """Returns a bound socket, which listens only if the system chose the port.
+
+    Clients take a broker at a given port for ready as soon as they can connect, which must not happen before `start`. A port
+    chosen by the system must listen at once, because the system may give it to several sockets until one listens.
+    """
     server = socket.socket(socket.AF_INET6 if ":" in listener.host else socket.AF_INET)
     try:
         server.setblocking(False)
-        # A broker that comes back must not wait for the connections of the one before to be forgotten.
+        # A restarted broker must not wait until the previous one's connections are forgotten.
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         server.bind((listener.host, listener.port))
         if not listener.port:

@@ -1,4 +1,4 @@
-"""How many connections there may be, and how fast new ones are accepted while many of them are bad."""
+"""Limits on the number of connections, and on the accept rate while many connections are bad."""
 
 from __future__ import annotations
 
@@ -19,31 +19,33 @@ _LOOK_AGAIN_S = 0.3
 
 
 LOGGED_ONE_BY_ONE: Final = 5
-"""Bad connections of an interval that have a line of log each; the others are counted in one line at its end."""
+"""The number of bad connections per interval with their own log line. The rest is counted in one line at its end."""
 
 LOG_INTERVAL_MS: Final = 10_000
 
 MANY_PER_SECOND: Final = 100
-"""Bad connections in a second from which on new connections are accepted slowly."""
+"""The number of bad connections per second above which new connections are accepted slowly."""
 
 PAUSE_S: Final = 0.001
-"""The wait between two connections then, so fewer than 1,000 come in a second. A bad connection costs some 200 us of an
-interpreter that other clients need as well: at 5,000 a second there is nothing left. A longer wait would keep new clients
-waiting too long, behind the bad ones in the listener's queue."""
+"""The wait between two connections in that case, which allows fewer than 1,000 per second.
+
+A bad connection costs some 200 us of an interpreter that other clients need too: at 5,000 per second nothing is left. A longer
+wait would delay new clients behind the bad ones in the listener's queue.
+"""
 
 
 class TooManyConnectionsError(Exception):
-    """The address has as many connections as it may have."""
+    """The address has reached its limit of connections."""
 
     def __init__(self, address: str, limit: int) -> None:
         super().__init__(f"{address} already has the configured maximum of {limit} connections (max.connections.per.ip)")
 
 
 class ConnectionQuotas:
-    """Asked by Acceptors, told by Processors. The condition guards the counts and `_closed`.
+    """Counts connections. Acceptors and Processors call it. The condition guards the counts and `_closed`.
 
-    overrides: limits of single addresses or host names instead of `max_connections_per_ip`. A connection over its address's
-    limit is refused; one over the limit of all waits until another ends, and the Acceptor with it.
+    overrides: limits of single addresses or host names, instead of `max_connections_per_ip`. A connection over its address's
+    limit is refused. One over the limit of all waits, together with the Acceptor, until another ends.
     """
 
     def __init__(
@@ -64,9 +66,10 @@ class ConnectionQuotas:
         self._closed = False
 
     def inc(self, address: str) -> bool:
-        """Count a connection, when there is room for it; False if that was not so before `close`.
+        """Counts a connection once there is room for it. Returns False if there was none before `close`.
 
-        Raises TooManyConnectionsError, and counts nothing, for an address that has its share.
+        Raises:
+            TooManyConnectionsError: the address has reached its limit; nothing is counted.
         """
         limit = self._overrides.get(address, self._max_per_ip)
         with self._changed:
@@ -89,19 +92,19 @@ class ConnectionQuotas:
             self._changed.notify_all()
 
     def count(self, address: str | None = None) -> int:
-        """Connections of an address, or all."""
+        """Returns the number of connections of an address, or of all."""
         with self._changed:
             return self._total if address is None else self._counts.get(address, 0)
 
     def close(self) -> None:
-        """Nobody waits any more."""
+        """Ends all waits."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
 
 class BadConnections:
-    """Told by Processors, asked by Acceptors. The lock guards all that is below; logging is done without it."""
+    """Counts and logs bad connections. Processors and Acceptors call it. The lock guards the fields below; logging needs none."""
 
     def __init__(self, clock_ms: Callable[[], int] = monotonic_ms) -> None:
         self._clock_ms = clock_ms
@@ -115,11 +118,11 @@ class BadConnections:
 
     @property
     def total(self) -> int:
-        """How many there have been."""
+        """The total number of bad connections."""
         return self._total
 
     def report(self, text: str) -> None:
-        """A connection is closed for what it sent; `text` says which one and why."""
+        """Reports a connection that is closed because of what it sent. `text` names the connection and the reason."""
         with self._lock:
             now_ms = self._clock_ms()
             summary = self._ended_interval(now_ms)
@@ -136,14 +139,14 @@ class BadConnections:
             logger.warning("%s", text)
 
     def summarize(self, *, at_once: bool = False) -> None:
-        """Logs what was only counted, when its interval is over. To be called now and then, and `at_once` at the end."""
+        """Logs the counted connections when their interval is over. Call it at intervals, and with `at_once` at the end."""
         if self._in_interval:
             with self._lock:
                 summary = self._ended_interval(self._interval_end_ms if at_once else self._clock_ms())
             _log(summary)
 
     def pause_s(self) -> float:
-        """How long to wait before the next connection is accepted."""
+        """Returns the time to wait before the next connection is accepted."""
         with self._lock:
             self._see_second(self._clock_ms())
             return PAUSE_S if max(self._in_second, self._in_last_second) >= MANY_PER_SECOND else 0.0
@@ -155,14 +158,14 @@ class BadConnections:
             self._second, self._in_second = second, 0
 
     def _ended_interval(self, now_ms: int) -> str | None:
-        """Returns what is to be logged of an interval that is over by now."""
+        """Returns the line to log for an interval that has ended by now."""
         if not self._in_interval or now_ms < self._interval_end_ms:
             return None
         others, self._in_interval = self._in_interval - LOGGED_ONE_BY_ONE, 0
         if others <= 0:
             return None
         seconds = LOG_INTERVAL_MS // 1000
-        return f"{others:,} more connections were closed for what they sent, within {seconds} s; the last: {self._last}"
+        return f"closed {others:,} more connections because of what they sent, within {seconds} s; the last: {self._last}"
 
 
 def _log(summary: str | None) -> None:

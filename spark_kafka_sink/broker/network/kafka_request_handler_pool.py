@@ -16,7 +16,7 @@ JOIN_TIMEOUT_S = 10.0
 
 
 class KafkaRequestHandlerPool:
-    """Kafka's KafkaRequestHandlerPool. `handle` is called by all of its threads at once: KafkaApis.handle."""
+    """Runs the handler threads (Kafka's KafkaRequestHandlerPool). They call `handle` (KafkaApis.handle) concurrently."""
 
     def __init__(self, node_id: int, channel: RequestChannel, handle: Callable[[Request], None], threads: int) -> None:
         self._channel = channel
@@ -32,7 +32,7 @@ class KafkaRequestHandlerPool:
             thread.start()
 
     def stop(self, timeout_s: float = JOIN_TIMEOUT_S) -> bool:
-        """Waits for the requests that are being served; whether all ended in time. Those in the queue are left."""
+        """Waits for requests in progress. Returns whether all ended in time. Queued requests are left."""
         self._stopped.set()
         self._channel.wake_handlers(len(self._threads))
         for thread in self._threads:
@@ -48,7 +48,7 @@ class KafkaRequestHandlerPool:
             try:
                 self._handle(request)
             except Exception:
-                # KafkaApis answers every error; what gets here is one of its own, and the request would never be answered.
+                # KafkaApis answers every error. One that gets here is its own, and its request would never be answered.
                 logger.exception("%s failed outside of its handler", request)
                 if not request.is_answered:
                     request.close_connection()

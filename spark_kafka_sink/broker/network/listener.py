@@ -1,4 +1,4 @@
-"""The address at which a broker is reached, and what a client has to do there first."""
+"""The address of a broker, and the protocol that clients must use there."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class SecurityProtocol(Enum):
-    """Kafka's names. With SSL connections are encrypted. With SASL a client logs in before anything else is served."""
+    """Kafka's security protocols. SSL encrypts connections. With SASL, a client must log in before any other request."""
 
     PLAINTEXT = "PLAINTEXT"
     SSL = "SSL"
@@ -17,7 +17,7 @@ class SecurityProtocol(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """An address to listen on; port 0 takes any that is free (`SocketServer.bound_port` tells which)."""
+    """An address to listen on. Port 0 picks a free one, which `SocketServer.bound_port` returns."""
 
     name: str = "PLAINTEXT"
     host: str = "127.0.0.1"

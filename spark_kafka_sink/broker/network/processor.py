@@ -1,4 +1,4 @@
-"""A thread that reads requests from many connections and writes their answers."""
+"""A thread that reads requests from many connections and writes their responses."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from spark_kafka_sink.protocol.api import AnyApi
 logger = logging.getLogger(__name__)
 
 CONNECTION_QUEUE_SIZE: Final = 20
-"""Connections that wait for the Processor to look at them (Kafka's Processor.ConnectionQueueSize)."""
+"""The number of new connections that may wait for a Processor (Kafka's Processor.ConnectionQueueSize)."""
 
 POLL_MS: Final = 300
 
 MAX_UNAUTHENTICATED_FRAME: Final = 524_288
-"""Bytes of a frame before its sender has logged in (sasl.server.max.receive.size)."""
+"""The maximum frame size before the login (sasl.server.max.receive.size)."""
 
 _OFFER_AGAIN_S: Final = 0.1
 
 
 class MutedBy(Flag):
-    """Why a connection is not read from (Kafka's ChannelMuteState); it is while any reason is left.
+    """Reasons why a connection is not read (Kafka's ChannelMuteState). It is read when none is left.
 
-    REQUEST: from a request's arrival until its answer is out. THROTTLE: for as long as an answer told the client to wait.
+    REQUEST: from a request's arrival until its response is sent. THROTTLE: for as long as a response told the client to wait.
     """
 
     NOTHING = 0
@@ -52,9 +52,9 @@ class MutedBy(Flag):
 
 @dataclass(slots=True)
 class Connection:
-    """`request`: the one that is being served, from its arrival until its answer is out. `response`: what is being sent.
+    """A connection of a Processor. `request`: the one being served. `response`: the one being sent.
 
-    `is_limited`: until its client has logged in it may send small frames only. `tls`: its channel until the handshake is done.
+    `is_limited`: only small frames are allowed until the client has logged in. `tls`: its channel until the handshake is done.
     """
 
     connection_id: int
@@ -87,12 +87,11 @@ class ProcessorParts:
 
 
 class Processor:
-    """Kafka's Processor. Its thread owns the selector and the connections.
+    """Reads and writes connections (Kafka's Processor). Its thread owns the selector and the connections.
 
-    Other threads use `accept` (the Acceptor, through `_new_connections`), `enqueue_response` (whoever answers, through
-    `_responses`), `begin_shutdown`, `close` and the counts. A connection is muted from the arrival of a request until its
-    answer is out, so that its requests are served one after another whoever serves them; that is what keeps a partition's
-    records in the order in which they were sent.
+    Other threads use `accept` (the Acceptor, through `_new_connections`), `enqueue_response` (any thread, through `_responses`),
+    `begin_shutdown`, `close` and the counts. A connection is muted from the arrival of a request until its response is sent. So
+    its requests are served one after another, which keeps a partition's records in the order in which they were sent.
     """
 
     def __init__(self, processor_id: int, listener: Listener, parts: ProcessorParts) -> None:
@@ -103,7 +102,7 @@ class Processor:
         self._new_connections: queue.Queue[tuple[socket.socket, str, int]] = queue.Queue(CONNECTION_QUEUE_SIZE)
         self._responses: deque[Response] = deque()
         self._connections: dict[int, Connection] = {}
-        # Never used twice: an answer to a connection that is gone must not reach another.
+        # Ids are never reused: the response for a closed connection must not reach another one.
         self._next_connection_id = itertools.count()
         self._throttled: list[tuple[int, int]] = []
         self._running = True
@@ -116,7 +115,7 @@ class Processor:
         self.thread.start()
 
     def accept(self, sock: socket.socket, host: str, port: int, *, may_block: bool) -> bool:
-        """Take over a connection; `may_block`: wait for room. False if there is none, or none before the end."""
+        """Takes over a connection. `may_block`: waits for room. Returns False if there is none, or none before the end."""
         while self._running:
             try:
                 self._new_connections.put((sock, host, port), block=may_block, timeout=_OFFER_AGAIN_S)
@@ -129,7 +128,7 @@ class Processor:
         return False
 
     def enqueue_response(self, response: Response) -> None:
-        """Does nothing once the Processor is closed: the connection is gone."""
+        """Sends a response. Does nothing after the Processor is closed, because the connection is gone."""
         if self._running:
             self._responses.append(response)
             self._selector.wakeup()
@@ -142,13 +141,13 @@ class Processor:
         self._selector.wakeup()
 
     def close(self, timeout_s: float) -> bool:
-        """Ends the thread and its connections; whether that was done in time."""
+        """Stops the thread and closes its connections. Returns whether that finished in time."""
         self.begin_shutdown()
         if self.thread.ident is None:
             self._close_all()
         else:
             self.thread.join(timeout_s)
-        # What the Acceptor gave while the thread ended.
+        # Connections that the Acceptor added while the thread ended.
         self._drop_new_connections()
         return not self.thread.is_alive()
 
@@ -160,8 +159,8 @@ class Processor:
                 try:
                     self._loop_once()
                 except Exception:
-                    # Every step takes care of its own connections' errors. What comes here is a defect, of which the other
-                    # connections are to see as little as can be.
+                    # Every step handles errors of its own connections. What gets here is a bug, which should not affect other
+                    # connections.
                     logger.exception("%s: uncaught exception", self.thread.name)
         finally:
             self._close_all()
@@ -185,7 +184,7 @@ class Processor:
         return max(0, min(POLL_MS, self._throttled[0][0] - self._parts.clock_ms()))
 
     def _configure_new_connections(self) -> None:
-        # Not more than were waiting at most, so that a storm of connections does not keep the others waiting.
+        # Limited to one queue's length, so that many new connections do not keep the others waiting.
         for _ in range(CONNECTION_QUEUE_SIZE):
             try:
                 sock, host, port = self._new_connections.get_nowait()
@@ -198,7 +197,7 @@ class Processor:
         try:
             self._selector.register_accepted(connection.connection_id, self._channel(connection, sock))
         except OSError as error:
-            logger.info("%s: the connection from %s is closed: %s", self.thread.name, connection.peer, error)
+            logger.info("%s: closed the connection from %s: %s", self.thread.name, connection.peer, error)
             sock.close()
             self._parts.quotas.dec(host)
             return
@@ -206,7 +205,7 @@ class Processor:
             self._selector.limit_frames(connection.connection_id, min(MAX_UNAUTHENTICATED_FRAME, self._parts.max_frame_size))
             connection.is_limited = True
         self._connections[connection.connection_id] = connection
-        logger.debug("%s: a connection from %s:%d", self.thread.name, host, port)
+        logger.debug("%s: new connection from %s:%d", self.thread.name, host, port)
 
     def _channel(self, connection: Connection, sock: socket.socket) -> Channel:
         context = self._parts.tls
@@ -216,21 +215,19 @@ class Processor:
         return connection.tls
 
     def _process_connected(self, connected: list[int]) -> None:
-        """Notes who the client is by its certificate. A handshake that does not end is closed by connections.max.idle.ms."""
+        """Sets the principal from the client's certificate. connections.max.idle.ms closes handshakes that do not end."""
         for connection_id in connected:
             connection = self._connections[connection_id]
             channel, connection.tls = connection.tls, None
             if channel is None or self._listener.is_sasl:
-                continue  # SASL says who the client is
+                continue  # SASL sets the principal
             certificate = channel.peer_certificate()
             if certificate is None:
                 continue
             try:
                 connection.session.principal = f"User:{self._parts.principals.name(distinguished_name(certificate))}"
             except NoMatchingRuleError as error:
-                self._parts.bad_connections.report(
-                    f"{self.thread.name}: the connection from {connection.peer} is closed: {error}"
-                )
+                self._parts.bad_connections.report(f"{self.thread.name}: closed the connection from {connection.peer}: {error}")
                 self._close(connection)
 
     def _process_new_responses(self) -> None:
@@ -238,14 +235,14 @@ class Processor:
             response = self._responses.popleft()
             connection = self._connections.get(response.request.connection_id)
             if connection is None or connection.request is not response.request or connection.response is not None:
-                # The connection is gone; or the request was answered, by a broken path around its guard.
-                logger.debug("%s: dropped an answer to %s", self.thread.name, response.request)
+                # The connection is gone, or the request was answered by a path around its guard.
+                logger.debug("%s: dropped a response to %s", self.thread.name, response.request)
                 continue
             connection.response = response
             try:
                 self._act_on(connection, response)
             except Exception as error:
-                # One that no frame can hold.
+                # A response that no frame can hold.
                 logger.error("%s: %s cannot be answered: %s", self.thread.name, response.request, error)
                 self._close(connection)
 
@@ -266,7 +263,7 @@ class Processor:
         for connection_id, frame in received:
             connection = self._connections.get(connection_id)
             if connection is None:
-                continue  # closed for its certificate
+                continue  # closed because of its certificate
             try:
                 has_header = not connection.session.has_bare_sasl_tokens
                 decoded = decode(frame, self._parts.served) if has_header else bare_sasl_token(frame)
@@ -281,10 +278,10 @@ class Processor:
 
     def _refuse(self, connection: Connection, error: Exception) -> None:
         if isinstance(error, PeerError):
-            text = f"{self.thread.name}: the connection from {connection.peer} is closed: {error.message}"
+            text = f"{self.thread.name}: closed the connection from {connection.peer}: {error.message}"
             self._parts.bad_connections.report(text)
         else:
-            logger.exception("%s: a request from %s could not be read", self.thread.name, connection.peer)
+            logger.exception("%s: could not read a request from %s", self.thread.name, connection.peer)
         self._close(connection)
 
     def _process_completed_sends(self, sent: list[int]) -> None:
@@ -316,7 +313,7 @@ class Processor:
             self._selector.unmute(connection.connection_id)
 
     def _finish(self, connection: Connection) -> None:
-        """The answer is out."""
+        """Ends a request whose response is sent."""
         connection.request = connection.response = None
         if connection.is_limited and connection.session.is_authenticated:
             self._selector.limit_frames(connection.connection_id, self._parts.max_frame_size)
@@ -336,11 +333,11 @@ class Processor:
         self._forget(connection)
 
     def _forget(self, connection: Connection) -> None:
-        """The selector has closed it."""
+        """Removes a connection that the selector has closed."""
         session = connection.session
-        logger.debug("%s: the connection from %s:%d is gone", self.thread.name, session.client_host, session.client_port)
+        logger.debug("%s: the connection from %s:%d ended", self.thread.name, session.client_host, session.client_port)
         del self._connections[connection.connection_id]
-        # The selector's counts, which nobody reads here, would grow by every connection that there ever was.
+        # The selector's unused counts would otherwise grow with every connection.
         self._selector.counts.connections.pop(connection.connection_id, None)
         self._parts.quotas.dec(session.client_host)
 

@@ -1,4 +1,4 @@
-"""A request on its way through the broker: read from a frame, answered once, from any thread."""
+"""A request in the broker: read from a frame, answered once, from any thread."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 
 @dataclass(slots=True)
 class Session:
-    """One for each connection. Without a lock: a connection has one request at a time, so its handlers come one after another.
+    """The state of one connection. It needs no lock: a connection has one request at a time, so its handlers run in turn.
 
-    client_software_name, client_software_version: as its ApiVersions told (KIP-511). is_authenticated: set with `principal` by
-    who served the last step of a login; counts on listeners with SASL only. sasl_state: that one's own, between the steps.
-    has_bare_sasl_tokens: after a SaslHandshake v0 the frames are tokens, without Kafka's headers, until the login is complete.
+    client_software_name, client_software_version: from its ApiVersions (KIP-511). is_authenticated: set with `principal` by the
+    last step of a login; used on listeners with SASL only. sasl_state: the state between the steps of a login.
+    has_bare_sasl_tokens: after a SaslHandshake v0 the frames are tokens without Kafka's headers, until the login is complete.
     """
 
     client_host: str
@@ -45,7 +45,7 @@ class Session:
 
 
 class ResponseAction(Enum):
-    """NO_OP: nothing is sent (acks=0), the connection's next request may come."""
+    """What to do with a response. NO_OP: nothing is sent (acks=0), and the connection's next request may come."""
 
     SEND = auto()
     NO_OP = auto()
@@ -54,9 +54,9 @@ class ResponseAction(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """`throttle_ms`: for so long the connection's next request is not read.
+    """A response. `throttle_ms`: the time for which the connection's next request is not read.
 
-    `announced`: where only a part of the frame is sent, the size that it says it has; the connection is closed after it.
+    `announced`: the frame's announced size if only a part is sent, after which the connection is closed.
     """
 
     request: Request
@@ -68,7 +68,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class DecodedRequest:
-    """`version`: that of the answer."""
+    """A decoded request. `version`: that of the response."""
 
     header: RequestHeader
     body: Message
@@ -77,17 +77,17 @@ class DecodedRequest:
 
 
 def bare_sasl_token(frame: memoryview) -> DecodedRequest:
-    """What comes after a SaslHandshake v0 has no header; it is served as a SaslAuthenticate."""
+    """Decodes a frame after a SaslHandshake v0, which has no header; it is served as a SaslAuthenticate."""
     return DecodedRequest(
         RequestHeader(SASL_AUTHENTICATE.key, 0, 0, None), SaslAuthenticateRequest(bytes(frame)), SASL_AUTHENTICATE, 0
     )
 
 
 def decode(frame: memoryview, served: Mapping[int, AnyApi]) -> DecodedRequest:
-    """Raises PeerError for bytes that are no request and for one of an API or version that is not `served`.
+    """Decodes a frame. Raises PeerError for invalid bytes and for an API or version that is not `served`.
 
-    ApiVersions of any version is served: one that is not known is taken for v0 and not read further, because a client asks in
-    its newest version before it can know ours (KIP-511).
+    ApiVersions is served in any version. An unknown one is treated as v0 and not read further, because a client uses its newest
+    version before it can know the broker's (KIP-511).
     """
     try:
         header, body = decode_request(frame, served)
@@ -100,15 +100,15 @@ def decode(frame: memoryview, served: Mapping[int, AnyApi]) -> DecodedRequest:
 
 
 OnAnswer = Callable[["Request", Message | None], bool]
-"""Asked when an answer is known (None: that there is none), on the thread that gives it. True: it is dealt with."""
+"""Called with a response (None: there is none) on the thread that answers. Returns True if it has handled it."""
 
 
 class Request:
-    """One request. A handler returns its answer or gives it later with `answer`, `answer_nothing` or `close_connection`, from
-    any thread, once: the first call counts, each further one is logged and does nothing.
+    """One request. A handler returns its response, or answers later, once and from any thread.
 
-    version: that in which the answer is written, `header.api_version` but for an ApiVersions of a version that is not served,
-    whose answer is v0. body: records in it are views of what was received. connection_id: unique in its Processor.
+    It answers with `answer`, `answer_nothing` or `close_connection`. The first call counts; later ones are logged and do nothing.
+    version: that of the response. It equals `header.api_version`, except that an unknown version of ApiVersions is answered in
+    v0. body: its records are views of the received bytes. connection_id: unique in its Processor.
     """
 
     __slots__ = (
@@ -124,7 +124,7 @@ class Request:
         respond: Callable[[Response], None],
         connection_id: int = 0,
     ) -> None:
-        """`respond` takes the response to the connection's Processor, from any thread."""
+        """Creates a request. `respond` passes the response to the connection's Processor, from any thread."""
         self.header = decoded.header
         self.body: Any = decoded.body  # a handler knows the class by its API
         self.api = decoded.api
@@ -135,7 +135,7 @@ class Request:
         self.on_response: OnAnswer | None = None
         self._respond = respond
         self._throttle_ms = 0
-        # Taken by the first to answer and never released: the cheapest test-and-set that threads agree on.
+        # Acquired by the first answer and never released: the cheapest test-and-set between threads.
         self._answered = threading.Lock()
 
     def __str__(self) -> str:
@@ -152,17 +152,17 @@ class Request:
         return self.version != self.header.api_version
 
     def answer(self, body: Message) -> None:
-        """The response's body. What does not fit into it is answered as UNKNOWN_SERVER_ERROR."""
+        """Sends the response. A body that cannot be encoded is answered as UNKNOWN_SERVER_ERROR."""
         if self._is_first("answer") and not self._is_intercepted(body):
             self.deliver(body)
 
     def answer_bare(self, token: bytes) -> None:
-        """As `answer`, without Kafka's header, for a client that sent none (`Session.has_bare_sasl_tokens`)."""
+        """Answers without Kafka's header, for a client that sent none (`Session.has_bare_sasl_tokens`)."""
         if self._is_first("answer_bare"):
             self._respond(Response(self, ResponseAction.SEND, [token]))
 
     def answer_last(self, body: Message) -> None:
-        """As `answer`, and the connection is closed behind it."""
+        """Answers, then closes the connection."""
         if self._is_first("answer_last") and not self._is_intercepted(body):
             buffers = self._encoded(body, None)
             if buffers is None:
@@ -171,7 +171,7 @@ class Request:
                 self._respond(Response(self, ResponseAction.SEND, buffers, announced=sum(map(len, buffers))))
 
     def answer_error(self, code: ErrorCode, message: str | None = None) -> None:
-        """That response of this API which says `code` of all that was asked; without one the connection is closed."""
+        """Answers with this API's response in which everything has `code`. Closes the connection if there is none."""
         body = error_response(self.api, self.version, self.body, code, message)
         if body is None:
             self.close_connection()
@@ -179,7 +179,7 @@ class Request:
             self.answer(body)
 
     def answer_nothing(self) -> None:
-        """For Produce with acks=0: the next request may come."""
+        """Sends no response: for Produce with acks=0, the next request may come."""
         if self._is_first("answer_nothing") and not self._is_intercepted(None):
             self.deliver(None)
 
@@ -187,10 +187,10 @@ class Request:
         if self._is_first("close_connection"):
             self.drop()
 
-    # What is done in the end. For who took an answer over (`on_response`); all others use the methods above.
+    # The final steps. For code that took over a response (`on_response`); everything else uses the methods above.
 
     def deliver(self, body: Message | None, *, correlation_id: int | None = None) -> None:
-        """Send it, or nothing where it is None; with another correlation id than the request's if one is given."""
+        """Sends a response, or nothing if it is None. `correlation_id` replaces that of the request."""
         if body is None:
             self._respond(Response(self, ResponseAction.NO_OP))
             return
@@ -201,7 +201,7 @@ class Request:
         self._respond(Response(self, ResponseAction.SEND, buffers, self._throttle_ms))
 
     def deliver_part(self, body: Message, size: int) -> None:
-        """Send the first `size` bytes of the frame's message and close the connection: a frame that ends too early."""
+        """Sends the first `size` bytes of the frame's message and closes the connection, so the frame ends too early."""
         buffers = self._encoded(body, None)
         if buffers is None:
             self.drop()
@@ -210,26 +210,26 @@ class Request:
         self._respond(Response(self, ResponseAction.SEND, [whole[:size]], announced=len(whole)))
 
     def drop(self) -> None:
-        """Close the connection."""
+        """Closes the connection."""
         self._respond(Response(self, ResponseAction.CLOSE_CONNECTION))
 
     def _is_first(self, what: str) -> bool:
         if self._answered.acquire(blocking=False):
             return True
-        logger.error("%s was answered already: %s does nothing", self, what, stack_info=True)
+        logger.error("%s was already answered: %s has no effect", self, what, stack_info=True)
         return False
 
     def _is_intercepted(self, body: Message | None) -> bool:
         return self.on_response is not None and self.on_response(self, body)
 
     def _encoded(self, body: Message, correlation_id: int | None) -> list[Buffer] | None:
-        """Here and not by the Processor: what cannot be written is this request's trouble and nobody else's."""
+        """Encodes a response. Not in the Processor, because a response that cannot be encoded concerns only its own request."""
         identity = self.header.correlation_id if correlation_id is None else correlation_id
         try:
             return self._written(body, identity)
         except Exception as error:
-            # Ours say which field; any other is a value of a wrong type, whose place the traceback tells.
-            logger.error("The answer to %s cannot be written: %s", self, error, exc_info=not isinstance(error, KafkaSinkError))
+            # This package's errors name the field. Any other is a value of a wrong type, which the traceback locates.
+            logger.error("The response to %s cannot be encoded: %s", self, error, exc_info=not isinstance(error, KafkaSinkError))
         fallback = error_response(self.api, self.version, self.body, ErrorCode.UNKNOWN_SERVER_ERROR, None)
         return None if fallback is None else self._written(fallback, identity)
 

@@ -1,4 +1,4 @@
-"""Between the Processors and the handlers: one bounded queue of requests. Answers go straight to their Processor."""
+"""One bounded queue of requests between Processors and handlers. Responses go directly to their Processor."""
 
 from __future__ import annotations
 
@@ -11,24 +11,25 @@ _LOOK_AGAIN_S = 0.3
 
 
 class RequestChannel:
-    """Kafka's RequestChannel. Every method may be called from any thread.
+    """The request queue (Kafka's RequestChannel). Every method may be called from any thread.
 
-    A full queue makes the Processor wait that has one more request, and no other request of its connections is read meanwhile:
-    that is how the clients come to feel it. `_room` guards `_waiting` and who puts; taking needs no lock.
+    A full queue makes the Processor with one more request wait. It reads no other connection in the meantime, which slows down
+    the clients. `_room` guards `_waiting` and puts; gets need no lock.
     """
 
     def __init__(self, max_requests: int) -> None:
         self._max_requests = max_requests
-        # Its get is C: a handler costs no interpreter while it waits. The bound is ours, because SimpleQueue has none.
+        # Its get is written in C, so a waiting handler does not use the interpreter. The limit is checked here, because
+        # SimpleQueue has none.
         self._requests: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
         self._room = threading.Condition()
         self._waiting = 0
         self._closed = False
 
     def send_request(self, request: Request) -> bool:
-        """Waits for room. False if there was none before `close`: the request is dropped."""
+        """Waits for room and adds a request. Returns False if there was none before `close`; the request is dropped."""
         with self._room:
-            # Counted before it looks: who makes room after that look sees that somebody waits.
+            # Counted before the check, so a thread that makes room after it sees the waiter.
             self._waiting += 1
             while self._requests.qsize() >= self._max_requests and not self._closed:
                 self._room.wait(_LOOK_AGAIN_S)
@@ -39,7 +40,7 @@ class RequestChannel:
             return True
 
     def receive_request(self, timeout_s: float) -> Request | None:
-        """The next one, or None if there is none in time or `wake_handlers` was called."""
+        """Returns the next request; None if there is none in time or `wake_handlers` was called."""
         try:
             request = self._requests.get(timeout=timeout_s)
         except queue.Empty:
@@ -53,16 +54,16 @@ class RequestChannel:
         return self._requests.qsize()
 
     def blocked_senders(self) -> int:
-        """Processors that wait for room."""
+        """The number of Processors that wait for room."""
         return self._waiting
 
     def wake_handlers(self, count: int) -> None:
-        """Let so many `receive_request` end at once, whatever the queue's bound."""
+        """Ends this many `receive_request` calls at once, regardless of the queue's limit."""
         for _ in range(count):
             self._requests.put(None)
 
     def close(self) -> None:
-        """Nobody waits any more, and no request is taken; those in the queue are dropped."""
+        """Ends all waits and accepts no more requests. Queued ones are dropped."""
         with self._room:
             self._closed = True
             self._room.notify_all()

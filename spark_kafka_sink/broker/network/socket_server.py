@@ -1,4 +1,4 @@
-"""The broker's sockets: listeners, their Acceptors and Processors, and the queue between them and the handlers."""
+"""The broker's sockets: listeners, their Acceptors and Processors, and the queue to the handlers."""
 
 from __future__ import annotations
 
@@ -24,8 +24,11 @@ JOIN_TIMEOUT_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class NetworkSnapshot:
-    """`by_processor`: connections of each Processor. `bad_connections`: how many were closed so far for what they sent.
-    `blocked_processors`: those that wait for room in the request queue."""
+    """The current state of the network.
+
+    `by_processor`: the connections of each Processor. `bad_connections`: the number closed so far because of what they sent.
+    `blocked_processors`: the number that waits for room in the request queue.
+    """
 
     by_processor: tuple[int, ...]
     bad_connections: int
@@ -38,9 +41,9 @@ class NetworkSnapshot:
 
 
 class SocketServer:
-    """Kafka's SocketServer: made, it has its ports; started, it serves; stopped, it is done with.
+    """The sockets of a broker (Kafka's SocketServer). The constructor binds ports, `start` serves, `stop` ends it for good.
 
-    `start` and `stop` are called by one thread, the one that owns the broker; `snapshot` by any.
+    Only the thread that owns the broker calls `start` and `stop`; any thread calls `snapshot`.
     """
 
     def __init__(
@@ -51,8 +54,10 @@ class SocketServer:
         listeners: Sequence[Listener] = (Listener(),),
         node_id: int = 0,
     ) -> None:
-        """`served`: APIs by key; a request for another one closes its connection. Raises OSError where no port is free,
-        OptionError where the settings of TLS are wrong.
+        """Binds the ports of all listeners.
+
+        `served`: APIs by key; a request for another one closes its connection. Raises OSError if a port is taken, OptionError if
+        the TLS settings are wrong.
         """
         self.request_channel = RequestChannel(config.queued_max_requests)
         self.connection_quotas = ConnectionQuotas(
@@ -86,11 +91,11 @@ class SocketServer:
             raise
 
     def bound_port(self, listener_name: str | None = None) -> int:
-        """The port of a listener, of the first if no name is given; from before `start` on."""
+        """Returns the port of a listener, by default the first. It is known before `start`."""
         return next(acceptor.port for acceptor in self._acceptors if listener_name in (None, acceptor.listener.name))
 
     def start(self) -> None:
-        """Raises OSError, with nothing left open, where it cannot listen."""
+        """Serves connections. Raises OSError if it cannot listen, and leaves nothing open."""
         try:
             for acceptor in self._acceptors:
                 acceptor.start()
@@ -99,22 +104,22 @@ class SocketServer:
             raise
 
     def stop(self, timeout_s: float = JOIN_TIMEOUT_S) -> bool:
-        """Closes listeners and connections and drops what is in the queues; whether all threads ended in time.
+        """Closes listeners and connections and drops queued requests. Returns whether all threads stopped in time.
 
-        Handlers may run on: what they answer goes nowhere.
+        Handlers may still run; their responses are dropped.
         """
         for acceptor in self._acceptors:
             acceptor.begin_shutdown()
-        # Before any thread is waited for: these are what it may be waiting for itself.
+        # Before waiting for any thread, because a thread may be waiting for these.
         self.connection_quotas.close()
         self.request_channel.close()
         ended = [acceptor.close(timeout_s) for acceptor in self._acceptors]
         for processor in self._processors:
-            # Of a listener that did not come about, too.
+            # Including those of a listener that failed to start.
             ended.append(processor.close(timeout_s))
         self._bad_connections.summarize(at_once=True)
         if not all(ended):
-            logger.error("Network threads did not end within %s s", timeout_s)
+            logger.error("Network threads did not stop within %s s", timeout_s)
         return all(ended)
 
     def snapshot(self) -> NetworkSnapshot:

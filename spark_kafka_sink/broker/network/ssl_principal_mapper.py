@@ -1,4 +1,4 @@
-"""Who a client is by its certificate: the distinguished name as Java writes it, and the rules that map it to a principal."""
+"""Principals from certificates: the distinguished name as Java writes it, and the rules that map it to a principal."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-# RFC 2253's short names, which `X500Principal.getName()` uses; every other attribute is its number and its DER bytes.
+# RFC 2253's short names, which `X500Principal.getName()` uses. Every other attribute is written as its number and DER bytes.
 _SHORT: Final[Mapping[str, str]] = {
     "commonName": "CN",
     "localityName": "L",
@@ -31,7 +31,7 @@ _SPECIAL: Final = re.compile(r'([,+"\\<>;])')
 
 
 def distinguished_name(certificate: Mapping[str, Any]) -> str:
-    """Returns the subject of a certificate, as `ssl.SSLSocket.getpeercert` tells it, in the form of RFC 2253: last part first."""
+    """Returns the subject of a certificate from `ssl.SSLSocket.getpeercert`, in the form of RFC 2253: last part first."""
     parts = ("+".join(_attribute(name, value) for name, value in part) for part in reversed(certificate.get("subject", ())))
     return ",".join(parts)
 
@@ -53,7 +53,7 @@ def _escaped(value: str) -> str:
 
 
 class NoMatchingRuleError(Exception):
-    """No rule applies to a name: its client cannot be served."""
+    """No rule matches a name, so its client cannot be served."""
 
 
 _RULE: Final = r"(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?).*?|(.*?)"
@@ -63,7 +63,7 @@ _BACK_REFERENCE: Final = re.compile(r"\\(.)|\$(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """`pattern` None: the name as it is (DEFAULT). `case`: L, U or empty."""
+    """A mapping rule. `pattern` None: the name is unchanged (DEFAULT). `case`: L, U or empty."""
 
     pattern: re.Pattern[str] | None = None
     replacement: str = ""
@@ -86,17 +86,17 @@ class _Rule:
             number, rest = reference[2], ""
             while len(number) > 1 and int(number) > groups:
                 number, rest = number[:-1], number[-1] + rest
-            # A reference to a group that is not there is text, as in Kafka.
+            # A reference to a missing group is text, as in Kafka.
             return reference[0] if int(number) > groups else (match[int(number)] or "") + rest
 
         return _BACK_REFERENCE.sub(value, self.replacement)
 
 
 class SslPrincipalMapper:
-    """Kafka's SslPrincipalMapper: `ssl.principal.mapping.rules`, of which the first that matches a name counts."""
+    """Maps names by `ssl.principal.mapping.rules`; the first rule that matches wins (Kafka's SslPrincipalMapper)."""
 
     def __init__(self, rules: str) -> None:
-        """Raises ValueError if a rule cannot be understood."""
+        """Parses the rules. Raises ValueError if one is invalid."""
         self._rules = tuple(_rules(rules.strip()))
 
     def name(self, distinguished: str) -> str:
@@ -105,7 +105,7 @@ class SslPrincipalMapper:
             name = rule.applied(distinguished)
             if name is not None:
                 return name
-        raise NoMatchingRuleError(f"no rule of ssl.principal.mapping.rules applies to {distinguished}")
+        raise NoMatchingRuleError(f"no rule of ssl.principal.mapping.rules matches {distinguished}")
 
 
 def _rules(text: str) -> Sequence[_Rule]:

@@ -1,4 +1,4 @@
-"""The broker's side of TLS: an ssl.SSLContext from Kafka's settings `ssl.*`."""
+"""The broker's ssl.SSLContext, from Kafka's settings `ssl.*`."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion
 
 
 def server_context(config: BrokerConfig) -> ssl.SSLContext:
-    """Returns the context for all TLS connections of a broker. Raises OptionError, which never holds a key."""
+    """Returns the context for all TLS connections of a broker. Raises OptionError, whose text never contains a key."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     versions = [_VERSIONS[name] for name in config.ssl_enabled_protocols if name in _VERSIONS]
     if not versions:
-        raise OptionError(f"ssl.enabled.protocols must have one of {', '.join(_VERSIONS)}", option="ssl.enabled.protocols")
+        raise OptionError(f"ssl.enabled.protocols must include one of {', '.join(_VERSIONS)}", option="ssl.enabled.protocols")
     context.minimum_version, context.maximum_version = min(versions), max(versions)
     _load_key(context, config)
     if config.ssl_client_auth not in _CLIENT_AUTH:
@@ -35,7 +35,7 @@ def server_context(config: BrokerConfig) -> ssl.SSLContext:
 
 
 def _load_key(context: ssl.SSLContext, config: BrokerConfig) -> None:
-    # A callback, because without one OpenSSL would ask for a password on the terminal.
+    # Without a callback, OpenSSL would ask for a password on the terminal.
     password = config.ssl_key_password or ""
     location = config.ssl_keystore_location
     option = "ssl.keystore.key" if location is None else "ssl.keystore.location"
@@ -48,11 +48,11 @@ def _load_key(context: ssl.SSLContext, config: BrokerConfig) -> None:
                 context.load_cert_chain(path, password=lambda: password)
         else:
             text = "a TLS listener needs ssl.keystore.location, or ssl.keystore.certificate.chain and ssl.keystore.key"
-            raise OptionError(f"{text}; EmbeddedBroker(tls=True) makes them", option="ssl.keystore.location")
+            raise OptionError(f"{text}; EmbeddedBroker(tls=True) generates them", option="ssl.keystore.location")
     except ssl.SSLError as error:
         held = Path(location).read_text(errors="replace") if location is not None else config.ssl_keystore_key or ""
         why = "the key needs another ssl.key.password" if "ENCRYPTED" in held else str(error)
-        text = f"{option} does not have a private key in PEM and its certificates: {why}"
+        text = f"{option} is not a private key and its certificates in PEM: {why}"
         raise OptionError(text, option=option) from None
 
 
@@ -68,7 +68,7 @@ def _load_trust(context: ssl.SSLContext, config: BrokerConfig) -> None:
         else:
             context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
     except ssl.SSLError as error:
-        raise OptionError(f"{option} does not have certificates in PEM: {error}", option=option) from None
+        raise OptionError(f"{option} does not contain certificates in PEM: {error}", option=option) from None
 
 
 def _readable(path: str, option: str) -> None:
@@ -81,14 +81,14 @@ def _readable(path: str, option: str) -> None:
 
 @contextmanager
 def _as_file(pem: str) -> Iterator[str]:
-    """Gives the path of a file with the text, for OpenSSL, which reads keys from files only. In memory where the system can."""
+    """Yields the path of a file with the text, because OpenSSL reads keys only from files. In memory where the OS supports it."""
     if hasattr(os, "memfd_create"):
         with open(os.memfd_create("key"), "w", encoding="ascii") as memory:
             memory.write(pem)
             memory.flush()
             yield f"/proc/self/fd/{memory.fileno()}"
         return
-    with tempfile.NamedTemporaryFile("w", encoding="ascii") as file:  # readable by this user only
+    with tempfile.NamedTemporaryFile("w", encoding="ascii") as file:  # readable only by this user
         file.write(pem)
         file.flush()
         yield file.name

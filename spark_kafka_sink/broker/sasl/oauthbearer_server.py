@@ -1,4 +1,4 @@
-"""The server's side of SASL OAUTHBEARER (RFC 7628): a client shows a token."""
+"""The server's side of SASL OAUTHBEARER (RFC 7628), in which a client presents a token."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _HEARD: Final = b"\x01"
 
 
 class OAuthBearerSaslServer:
-    """Kafka's OAuthBearerSaslServer: one exchange with one client. It is not used after an error.
+    """One exchange with one client (Kafka's OAuthBearerSaslServer). It is not used after an error.
 
-    A token that does not count is answered with a JSON of the error. The client says that it has heard it, and only then the
-    login fails. Extensions, such as `logicalCluster`, are accepted whatever they are. authorization_id: the token's principal;
-    None until the exchange is complete. expires_ms: when the token expires, in ms since 1970.
+    A rejected token is answered with the error as JSON. The client acknowledges it, and only then the login fails. All
+    extensions, such as `logicalCluster`, are accepted. authorization_id: the token's principal; None until the exchange is
+    complete. expires_ms: the expiry of the token, in ms since 1970.
     """
 
     def __init__(self, validator: TokenValidator) -> None:
@@ -36,7 +36,7 @@ class OAuthBearerSaslServer:
         self.expires_ms: int | None = None
 
     def evaluate_response(self, response: bytes) -> bytes:
-        """Takes what the client sent; returns what it is sent. Raises SaslError."""
+        """Returns the answer to the client's message. Raises SaslError."""
         if response == _HEARD and self._was_refused:
             raise SaslAuthenticationError(_REFUSED)
         self._was_refused = False
@@ -44,7 +44,7 @@ class OAuthBearerSaslServer:
         try:
             token = self._validator.validate(text)
         except TokenError as error:
-            logger.info("A token is refused: %s", error)
+            logger.info("Rejected a token: %s", error)
             self._was_refused = True
             return _REFUSED.encode()
         self._accept(token, requested)

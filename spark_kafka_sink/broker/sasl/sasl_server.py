@@ -1,4 +1,4 @@
-"""The server's side of each SASL mechanism: PLAIN (RFC 4616), SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677)."""
+"""The server's side of PLAIN (RFC 4616), SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677)."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from spark_kafka_sink.security.sasl.scram_messages import (
 
 
 class SaslError(Exception):
-    """A login failed; the client is not told why, because the reason may say whether a user exists."""
+    """A failed login. The client does not get the reason, because it may reveal whether a user exists."""
 
 
 class SaslAuthenticationError(SaslError):
-    """A login failed, and the client is told the message: it holds nothing that only an authenticated one may know."""
+    """A failed login whose message the client gets. It reveals nothing that only authenticated clients may know."""
 
 
 PLAIN: Final = "PLAIN"
 
 
 class PlainSaslServer:
-    """Kafka's PlainSaslServer: one exchange with one client. It is not used after an error.
+    """One exchange with one client (Kafka's PlainSaslServer). It is not used after an error.
 
-    authorization_id: who the client is; None until the exchange is complete.
+    authorization_id: the authenticated user; None until the exchange is complete.
     """
 
     def __init__(self, credentials: Credentials) -> None:
@@ -47,7 +47,7 @@ class PlainSaslServer:
         self.authorization_id: str | None = None
 
     def evaluate_response(self, response: bytes) -> bytes:
-        """Takes what the client sent; returns what it is sent. Raises SaslError."""
+        """Returns the answer to the client's message. Raises SaslError."""
         tokens = response.decode(errors="replace").split("\0", 3)
         if len(tokens) != 3:
             raise SaslAuthenticationError(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(tokens)}")
@@ -63,7 +63,7 @@ class PlainSaslServer:
 
 
 def check_authorization_id(requested: str, user: str) -> None:
-    """Raises SaslAuthenticationError for a user who wants to act for another."""
+    """Raises SaslAuthenticationError if a user wants to act for another."""
     if requested not in ("", user):
         text = "Authentication failed: Client requested an authorization id that is different from username"
         raise SaslAuthenticationError(text)
@@ -96,7 +96,7 @@ class ClientFinal:
 
 
 def client_first(message: bytes) -> ClientFirst:
-    """Parses a message. Raises SaslError without quoting it: it may be a password in the wrong place."""
+    """Parses a message. Raises SaslError without quoting it, because it may be a password in the wrong place."""
     match = _CLIENT_FIRST.fullmatch(message.decode(errors="replace"))
     if match is None:
         raise SaslError("Invalid SCRAM client first message format")
@@ -121,7 +121,7 @@ class ScramState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
-    """The values that the first message and its answer have settled. `nonce`: the client's and ours, concatenated."""
+    """The result of the first message and its answer. `nonce`: the client's and the server's, concatenated."""
 
     first: ClientFirst
     credential: ScramCredential
@@ -156,7 +156,7 @@ class ScramSaslServer:
         return answer
 
     def _first(self, first: ClientFirst) -> bytes:
-        # The name of a delegation token is not that of a user; this broker has given out none.
+        # The name of a delegation token is not a user's name; this broker issues no such tokens.
         credential = None if ",tokenauth=true" in first.extensions else self._credentials.scram(self._mechanism, first.user)
         if credential is None:
             raise SaslError("Authentication failed: Invalid user credentials")
@@ -175,7 +175,7 @@ class ScramSaslServer:
         return b"v=" + base64.b64encode(signature)
 
     def _verify(self, credential: ScramCredential, proof: bytes, signed: bytes) -> None:
-        """Checks the proof: the client's key, XORed with a signature that takes the stored key to make."""
+        """Checks the proof, which is the client's key XORed with a signature that needs the stored key."""
         signature = hmac.digest(credential.stored_key, signed, self._hash)
         if len(proof) != len(signature):
             raise SaslError("Invalid client credentials")

@@ -1,4 +1,4 @@
-"""The login of a connection: how far it has come, and what may be asked meanwhile (Kafka's SaslServerAuthenticator)."""
+"""The login of a connection: its state and the requests allowed in it (Kafka's SaslServerAuthenticator)."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from spark_kafka_sink.protocol.fields import Message
 logger = logging.getLogger(__name__)
 
 MIN_REAUTH_INTERVAL_MS: Final = 1000
-"""`KafkaChannel.MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS`."""
+"""Kafka's `KafkaChannel.MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS`."""
 
 
 SaslServer: TypeAlias = PlainSaslServer | ScramSaslServer | OAuthBearerSaslServer
 SaslServers: TypeAlias = Mapping[str, Callable[[], SaslServer]]
-"""What begins an exchange, by mechanism, in the order in which clients are told of them."""
+"""Factories of exchanges by mechanism, in the order in which clients see them."""
 
 
 class SaslState(Enum):
-    """BAD_MECHANISM: a re-authentication by another mechanism than the first, which ends with the next request."""
+    """States of a login. BAD_MECHANISM: a re-authentication by another mechanism, which fails at the next request."""
 
     HANDSHAKE = auto()
     AUTHENTICATE = auto()
@@ -42,12 +42,12 @@ class SaslState(Enum):
 
 
 class Admission(Enum):
-    """The decision about a request before it is looked at."""
+    """The decision about a request before it is served."""
 
     SERVE = auto()
     CLOSE = auto()
     ILLEGAL_STATE = auto()
-    """Answer with ILLEGAL_SASL_STATE and close the connection."""
+    """Answers with ILLEGAL_SASL_STATE and closes the connection."""
 
 
 _ADMITTED: Final[Mapping[SaslState, frozenset[ApiKey]]] = {
@@ -62,12 +62,16 @@ _ADMITTED: Final[Mapping[SaslState, frozenset[ApiKey]]] = {
 class SaslServerAuthenticator:
     """The login of one connection, used by one thread at a time. Times are monotonic, in ms.
 
-    A method that raises ApiException has ended the login: the error is the last answer on the connection.
+    A method that raises ApiException has ended the login. The error is the last response on the connection.
     """
 
     def __init__(self, servers: SaslServers, max_reauth_ms: int = 0, wall_ms: Callable[[], int] = lambda: 0) -> None:
-        """`max_reauth_ms`: how long a login is valid (KIP-368); 0: as long as the connection, and not longer than its token.
-        `wall_ms`: the time in which tokens expire, in ms since 1970.
+        """Creates a login that has not started.
+
+        Args:
+            servers: factories of exchanges by mechanism.
+            max_reauth_ms: the time that a login is valid (KIP-368); 0: as long as the connection. A token's expiry limits it too.
+            wall_ms: returns the time that decides about tokens, in ms since 1970.
         """
         self._servers = servers
         self.mechanisms = tuple(servers)
@@ -91,18 +95,18 @@ class SaslServerAuthenticator:
             return Admission.CLOSE if expired and key is not ApiKey.SASL_HANDSHAKE else Admission.SERVE
         if key in _ADMITTED[self.state]:
             return Admission.SERVE
-        # Only there has Kafka an answer ready; before the handshake the client may not speak its protocol at all.
+        # Kafka has a response only for this state; before the handshake the client may not even speak its protocol.
         return Admission.ILLEGAL_STATE if self.state is SaslState.AUTHENTICATE else Admission.CLOSE
 
     def may_reauthenticate(self, now_ms: float) -> bool:
-        """Returns whether a handshake may begin another login (`KafkaChannel.maybeBeginServerReauthentication`)."""
+        """Returns whether a handshake may start another login (`KafkaChannel.maybeBeginServerReauthentication`)."""
         if self._expires_ms is None:
             return False
         began = self._reauthentication_began_ms
         return began is None or now_ms - began >= MIN_REAUTH_INTERVAL_MS
 
     def handshake(self, mechanism: str, now_ms: float) -> None:
-        """Begins a login by a mechanism. Raises UNSUPPORTED_SASL_MECHANISM."""
+        """Starts a login by a mechanism. Raises UNSUPPORTED_SASL_MECHANISM."""
         if self.state is SaslState.COMPLETE:
             self._reauthentication_began_ms = now_ms
         if mechanism not in self.mechanisms:
@@ -116,7 +120,7 @@ class SaslServerAuthenticator:
         self.state = SaslState.AUTHENTICATE
 
     def authenticate(self, response: bytes, now_ms: float) -> bytes:
-        """Takes one step. Raises SASL_AUTHENTICATION_FAILED with the same text for a wrong user and a wrong password."""
+        """Performs one step. Raises SASL_AUTHENTICATION_FAILED with the same text for a wrong user and a wrong password."""
         server = self._server
         assert server is not None
         try:
@@ -131,11 +135,11 @@ class SaslServerAuthenticator:
         return answer
 
     def session_lifetime_ms(self) -> int:
-        """Returns how long the login is valid, for the answer to the last step; 0: no limit."""
+        """Returns the remaining validity of the login for the response to the last step; 0: no limit."""
         return self._lifetime_ms if self.state is SaslState.COMPLETE else 0
 
     def _bound_ms(self, server: SaslServer) -> int | None:
-        """Returns how long the login is valid; None: no limit (`calcCompletionTimesAndReturnSessionLifetimeMs`)."""
+        """Returns the validity of the login; None: no limit (`calcCompletionTimesAndReturnSessionLifetimeMs`)."""
         expires_ms = server.expires_ms if isinstance(server, OAuthBearerSaslServer) else None
         left = [] if expires_ms is None else [expires_ms - self._wall_ms()]
         bounds = [*left, self._max_reauth_ms] if self._max_reauth_ms > 0 else left
@@ -162,7 +166,7 @@ class SaslServerAuthenticator:
 
 
 def sasl_servers(mechanisms: Sequence[str], credentials: Credentials, tokens: TokenValidator | None = None) -> SaslServers:
-    """Returns what begins an exchange by each of the mechanisms."""
+    """Returns factories of exchanges for the mechanisms."""
 
     def begin(mechanism: str) -> SaslServer:
         if mechanism == PLAIN:
@@ -185,13 +189,13 @@ def authenticator_of(services: BrokerServices, request: Request) -> SaslServerAu
 
 
 def is_admitted(services: BrokerServices, request: Request) -> bool:
-    """Returns whether to serve the request. Otherwise it answers, or closes the connection."""
+    """Returns whether to serve the request. Otherwise it answers or closes the connection."""
     if not request.listener.is_sasl:
         return True
     admission = authenticator_of(services, request).admission(request.api.key, services.timer.now_ms())
     if admission is Admission.SERVE:
         return True
-    logger.warning("%s is not served in this state of its connection's authentication", request)
+    logger.warning("%s is not allowed in this state of its connection's authentication", request)
     if admission is Admission.CLOSE:
         request.close_connection()
     else:
@@ -201,6 +205,6 @@ def is_admitted(services: BrokerServices, request: Request) -> bool:
 
 
 def refuse(services: BrokerServices, request: Request, body: Message | None) -> None:
-    """Sends a last answer after a delay that slows down guessing passwords. None: only closes the connection."""
+    """Sends a last response after a delay, which slows down guessing of passwords. None: only closes the connection."""
     end = request.close_connection if body is None else partial(request.answer_last, body)
     services.timer.after(services.config.connection_failed_authentication_delay_ms, end)

@@ -1,4 +1,4 @@
-"""The check of a client's token (JWT): signature, times, issuer, audience; and tokens without signature, as Kafka's default."""
+"""The check of a token (JWT): signature, times, issuer, audience. Unsigned tokens are supported, as in Kafka's default."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
-from spark_kafka_sink.broker.certificates import EXTRA
 from spark_kafka_sink.errors import OptionError, UsageError
+from spark_kafka_sink.installation import not_installed
 
 
 class TokenError(Exception):
-    """A token does not count. The client is told nothing but that; the reason is for the broker's log."""
+    """A rejected token. The client learns only that; the reason goes to the broker's log."""
 
 
 @dataclass(frozen=True, slots=True)
 class ValidToken:
-    """A token that was checked. `expires_ms`: in ms since 1970."""
+    """A token that passed the checks. `expires_ms`: in ms since 1970."""
 
     principal: str
     expires_ms: int
@@ -33,14 +33,14 @@ class ValidToken:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key that tokens may be signed with. `kind`: RSA, EC or oct. `verify`: whether a signature by an algorithm is right."""
+    """A key that verifies tokens. `kind`: RSA, EC or oct. `verify`: checks a signature by an algorithm."""
 
     kind: str
     key_id: str | None
     verify: Callable[[str, bytes, bytes], bool]
 
 
-# The algorithm's kind of key, hash, and for EC the curve with the bytes of each half of a signature.
+# The algorithm's kind of key and hash; for EC also the curve and the number of bytes in each half of a signature.
 _ALGORITHMS: Final[Mapping[str, tuple[str, str, tuple[str, int]]]] = {
     "HS256": ("oct", "sha256", ("", 0)),
     "HS384": ("oct", "sha384", ("", 0)),
@@ -55,24 +55,24 @@ _ALGORITHMS: Final[Mapping[str, tuple[str, str, tuple[str, int]]]] = {
 
 
 class TokenValidator:
-    """Kafka's ValidatorAccessTokenValidator, or its OAuthBearerUnsecuredValidatorCallbackHandler. Any thread may ask."""
+    """Kafka's ValidatorAccessTokenValidator or OAuthBearerUnsecuredValidatorCallbackHandler. Any thread may call it."""
 
     def __init__(self, keys: Sequence[Key], config: BrokerConfig, wall_ms: Callable[[], int]) -> None:
-        """keys: one of them must have signed a token; empty: tokens are not signed."""
+        """Creates a validator. `keys`: one of them must have signed each token; if empty, tokens must be unsigned."""
         self._keys = tuple(keys)
         self._config = config
         self._wall_ms = wall_ms
 
     def validate(self, token: str) -> ValidToken:
-        """Raises TokenError."""
+        """Returns the checked token. Raises TokenError."""
         parts = token.split(".")
         if len(parts) != 3:
-            raise TokenError(f"it has {len(parts)} parts where a JWT has 3")
+            raise TokenError(f"it has {len(parts)} parts, but a JWT has 3")
         header, claims = _object(parts[0], "header"), _object(parts[1], "payload")
         if self._keys:
             self._check_signature(header, f"{parts[0]}.{parts[1]}".encode(), _decoded(parts[2], "signature"))
         elif header.get("alg") != "none" or parts[2]:
-            raise TokenError("it is signed, and this broker has no key for it")
+            raise TokenError("it is signed, but this broker has no key to verify it")
         self._check_times(claims)
         self._check_origin(claims)
         return ValidToken(self._principal(claims), math.floor(_number(claims, "exp") * 1000))
@@ -80,9 +80,9 @@ class TokenValidator:
     def _check_signature(self, header: Mapping[str, Any], signed: bytes, signature: bytes) -> None:
         algorithm, key_id = header.get("alg"), header.get("kid")
         if not isinstance(algorithm, str) or algorithm not in _ALGORITHMS:
-            raise TokenError(f"its algorithm {algorithm!r} is not one of {', '.join(_ALGORITHMS)}")
+            raise TokenError(f"its algorithm {algorithm!r} is not supported; it must be one of {', '.join(_ALGORITHMS)}")
         kind = _ALGORITHMS[algorithm][0]
-        # The kind of the key decides, not the token: a public key must never be taken for the secret of HS256.
+        # The key's kind decides, not the token: a public key must never be used as the secret of HS256.
         candidates = [key for key in self._keys if key.kind == kind and (None in (key.key_id, key_id) or key.key_id == key_id)]
         if not any(key.verify(algorithm, signed, signature) for key in candidates):
             raise TokenError(
@@ -95,7 +95,7 @@ class TokenValidator:
         if now_s - skew_s >= expires_s:
             raise TokenError(f"it expired {now_s - expires_s:,.0f} s ago")
         if "nbf" in claims and now_s + skew_s < _number(claims, "nbf"):
-            raise TokenError("it does not count yet (nbf)")
+            raise TokenError("it is not valid yet (nbf)")
         if self._keys or "iat" in claims:
             issued_s = _number(claims, "iat")
             if not self._keys and now_s + skew_s < issued_s:
@@ -106,27 +106,28 @@ class TokenValidator:
     def _check_origin(self, claims: Mapping[str, Any]) -> None:
         issuer, audiences = self._config.sasl_oauthbearer_expected_issuer, self._config.sasl_oauthbearer_expected_audience
         if issuer is not None and claims.get("iss") != issuer:
-            raise TokenError("it is from another issuer (iss)")
+            raise TokenError("it has another issuer (iss)")
         given = claims.get("aud")
         for_whom = given if isinstance(given, list) else [given]
         if audiences and not any(audience in for_whom for audience in audiences):
-            raise TokenError("it is for another audience (aud)")
+            raise TokenError("it has another audience (aud)")
         scope = claims.get(self._config.sasl_oauthbearer_scope_claim_name, "")
         if not isinstance(scope, str) and not (isinstance(scope, list) and all(isinstance(each, str) for each in scope)):
-            raise TokenError("its scopes are not text")
+            raise TokenError("its scopes are not strings")
 
     def _principal(self, claims: Mapping[str, Any]) -> str:
         name = self._config.sasl_oauthbearer_sub_claim_name
         principal = claims.get(name)
         if not isinstance(principal, str) or not principal.strip():
-            raise TokenError(f"it does not say for whom it is ({name})")
+            raise TokenError(f"its claim {name} must be a non-empty string, the user's name")
         return principal.strip()
 
 
 def token_validator(config: BrokerConfig, wall_ms: Callable[[], int]) -> TokenValidator | None:
-    """Returns the validator of a broker with these settings; None if it does not have OAUTHBEARER.
+    """Returns the validator for these settings; None without OAUTHBEARER.
 
-    Raises OptionError if there is no key in what was given.
+    Raises:
+        OptionError: a key is set but cannot be read.
     """
     if "OAUTHBEARER" not in config.sasl_mechanisms:
         return None
@@ -140,7 +141,7 @@ def token_validator(config: BrokerConfig, wall_ms: Callable[[], int]) -> TokenVa
 def _file(url: str, option: str) -> str:
     parts = urlsplit(url)
     if parts.scheme != "file":
-        raise OptionError(f"{option}={url} must be a file: URL: this broker does not fetch keys", option=option)
+        raise OptionError(f"{option}={url} must be a file: URL, because this broker does not fetch keys", option=option)
     try:
         return Path(unquote(parts.path)).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -149,7 +150,7 @@ def _file(url: str, option: str) -> str:
 
 
 def keys(text: str, option: str) -> list[Key]:
-    """Reads public keys or certificates in PEM, a JWKS or one JWK; any other text is the secret of HS256. Raises OptionError."""
+    """Parses public keys or certificates in PEM, a JWKS or one JWK. Any other text is the secret of HS256. Raises OptionError."""
     try:
         if "-----BEGIN" in text:
             return [_pem_key(text)]
@@ -162,9 +163,9 @@ def keys(text: str, option: str) -> list[Key]:
         if not text.strip():
             raise ValueError("it is empty")
     except (ValueError, TypeError, KeyError, AttributeError, TokenError) as error:
-        # Never with the text: it may be a secret in the wrong place.
+        # Never with the text, which may be a secret in the wrong place.
         why = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-        raise OptionError(f"{option} does not have a key that can be read: {why}", option=option) from None
+        raise OptionError(f"{option} is not a valid key: {why}", option=option) from None
     return [_secret_key(text.encode(), None)]
 
 
@@ -181,7 +182,7 @@ def _jwk(plain: Mapping[str, Any]) -> Key | None:
         return None
     if kind == "oct":
         secret = _decoded(plain["k"], "k")
-        if not secret:  # everybody could sign with it
+        if not secret:  # everyone could sign with it
             raise ValueError("its secret is empty")
         return _secret_key(secret, key_id)
     _needs_cryptography()
@@ -206,7 +207,7 @@ def _pem_key(text: str) -> Key:
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
     if "PRIVATE KEY" in text:
-        raise ValueError("it is a private key; the public one is needed")
+        raise ValueError("it is a private key, but the public key is needed")
     data = text.encode()
     return _public_key(
         x509.load_pem_x509_certificate(data).public_key() if "BEGIN CERTIFICATE" in text else load_pem_public_key(data), None
@@ -246,7 +247,7 @@ def _needs_cryptography() -> None:
     try:
         import cryptography  # noqa: F401
     except ImportError:
-        raise UsageError(f"signatures of tokens cannot be checked without the package cryptography: {EXTRA}") from None
+        raise UsageError(f"token signatures cannot be verified: {not_installed('cryptography')}") from None
 
 
 _BASE64URL: Final = re.compile(r"[A-Za-z0-9_-]*={0,2}")
@@ -274,7 +275,7 @@ def _object(text: str, what: str) -> Mapping[str, Any]:
 def _number(claims: Mapping[str, Any], name: str) -> float:
     value = claims.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not -1e12 < value < 1e12:
-        raise TokenError(f"its claim {name} is not a time")
+        raise TokenError(f"its claim {name} is not a valid time")
     return float(value)
 
 

@@ -1,1 +1,1 @@
-"""Transactions: who may write under a transactional id, and the way of each transaction to its markers."""
+"""Transactions: the owners of transactional ids, and the markers that end each transaction."""

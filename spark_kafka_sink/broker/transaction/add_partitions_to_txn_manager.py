@@ -1,4 +1,4 @@
-"""Questions to the coordinator before a broker stores records of a transaction (Kafka's AddPartitionsToTxnManager, KIP-890)."""
+"""Verification with the coordinator before records of a transaction are stored (Kafka's AddPartitionsToTxnManager, KIP-890)."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 logger = logging.getLogger(__name__)
 
 Failures = Mapping[tuple[str, int], ErrorCode]
-"""Partitions that must not be written, and what their client is told; empty: go on."""
+"""Partitions that must not be written, with the client's error code. Empty: continue."""
 
 
 Guards = Mapping[tuple[str, int], VerificationGuard]
-"""Partitions whose log knows no running transaction of the producer, and what will let its records in."""
+"""Partitions whose log has no open transaction of the producer, with the guards that admit its records."""
 
 
 class TransactionSupportedOperation(Enum):
     """The abilities of a client, by the version of its request."""
 
-    DEFAULT_ERROR = "it adds partitions itself, and does not know TRANSACTION_ABORTABLE"
-    GENERIC_ERROR_SUPPORTED = "it adds partitions itself"
-    ADD_PARTITION = "it leaves that to the broker"
+    DEFAULT_ERROR = "adds partitions itself and does not know TRANSACTION_ABORTABLE"
+    GENERIC_ERROR_SUPPORTED = "adds partitions itself"
+    ADD_PARTITION = "lets the broker add partitions"
 
 
 def operation_of_produce(version: int) -> TransactionSupportedOperation:
@@ -51,7 +51,7 @@ def _operation(version: int, generic_since: int) -> TransactionSupportedOperatio
 
 
 PRODUCE_ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
-    # Errors that a producer does not expect from Produce: this one makes it try again without new metadata (ReplicaManager).
+    # Errors that a producer does not expect from Produce. This one makes it retry without new metadata (ReplicaManager).
     ErrorCode.CONCURRENT_TRANSACTIONS: ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -61,15 +61,18 @@ PRODUCE_ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
 
 
 def produce_error(code: ErrorCode, operation: TransactionSupportedOperation) -> ErrorCode:
-    """Returns what a Produce answers where the coordinator said `code`."""
+    """Returns the Produce error for the coordinator's `code`."""
     if code is ErrorCode.CONCURRENT_TRANSACTIONS and operation is TransactionSupportedOperation.ADD_PARTITION:
         return code
     return PRODUCE_ERRORS.get(code, code)
 
 
 class AddPartitionsToTxnManager:
-    """Has no state but a delay for tests. From any thread, without a lock of a partition's log. All coordinators are in this
-    process, so nothing is sent and nobody waits; `has_coordinator` says whether the id's own broker runs."""
+    """Verifies partitions from any thread, without a lock of a partition's log. It has no state but a delay for tests.
+
+    All coordinators are in this process, so nothing is sent and nothing waits. `has_coordinator` returns whether the id's broker
+    runs.
+    """
 
     def __init__(
         self,
@@ -80,8 +83,8 @@ class AddPartitionsToTxnManager:
         retry_backoff_ms: float = 20.0,
         retry_backoff_max_ms: float = 100.0,
     ) -> None:
-        """The times are Kafka's `add.partitions.to.txn.retry.backoff.ms` and `...max.ms`."""
-        self.delay_ms = 0.0  # a fault: how long the first verification of each request is on its way
+        """Creates the manager. The times are Kafka's `add.partitions.to.txn.retry.backoff.ms` and `...max.ms`."""
+        self.delay_ms = 0.0  # a fault: the delay of each request's first verification
         self._coordinator = coordinator
         self._has_coordinator = has_coordinator
         self._timer = timer
@@ -96,7 +99,10 @@ class AddPartitionsToTxnManager:
         partitions: Collection[tuple[str, int]],
         operation: TransactionSupportedOperation,
     ) -> Failures:
-        """Asks once, at once. Only for partitions whose log knows no running transaction of this producer and epoch."""
+        """Verifies or adds partitions once, without waiting.
+
+        Only for partitions whose log has no open transaction of this producer and epoch.
+        """
         producer = ProducerIdAndEpoch(producer_id, producer_epoch)
         try:
             if not self._has_coordinator(transactional_id):
@@ -120,13 +126,14 @@ class AddPartitionsToTxnManager:
         operation: TransactionSupportedOperation,
         then: Callable[[Failures], None],
     ) -> None:
-        """While the last transaction's markers are being written it asks again, for up to 100 ms, rather than let the client do
-        so. `begin` starts the verification in the logs, and says what needs one: it is called before each verification and after
-        the answer, however late that is, because a marker that comes between ends a guard, and records with that guard would be
-        refused (ReplicaManager begins anew with each retry, too). `then` is called once, on this thread or on another that may
-        wait for disks, with what `begin` has found last still in force.
+        """Verifies or adds partitions, retrying for up to 100 ms while the previous transaction's markers are written.
 
-        Raises what the first `begin` raises; what a later one raises is a failure of all partitions.
+        This saves the client a retry. `begin` starts the verification in the logs and returns what needs one. It is called before
+        each verification and after the answer, however late that is: a marker in between ends a guard, and records with that
+        guard would be refused (ReplicaManager starts over with each retry, too). `then` is called once, on this thread or on one
+        that may wait for disks, with the guards that `begin` has found to be still in force.
+
+        It raises what the first `begin` raises. An exception of a later call fails all partitions.
         """
 
         deadline_ms = self._timer.now_ms() + self._retry_backoff_max_ms
@@ -140,8 +147,8 @@ class AddPartitionsToTxnManager:
                 if ErrorCode.CONCURRENT_TRANSACTIONS in failures.values() and self._timer.now_ms() < deadline_ms:
                     later(guards, self._retry_backoff_ms, lambda: attempt(begin()))
                     return
-                # However late it is: a marker may have ended the guards while the verification was on its way. This comes to an
-                # end, because what is in the transaction now gets no other marker than the one that ends it.
+                # However late it is: a marker may have ended the guards during the verification. This terminates, because the
+                # partitions now in the transaction get no marker other than the one that ends it.
                 renewed = guards if all(each in failures for each in guards) else begin()
                 if renewed == guards:
                     then(failures)
@@ -155,8 +162,8 @@ class AddPartitionsToTxnManager:
                 except ApiException as error:
                     then(dict.fromkeys(guards, error.code))
                 except Exception:
-                    # Nobody is above: a request that nobody answers holds its connection for good.
-                    logger.exception("Unexpected error while asking for partitions of a transaction")
+                    # No caller would handle it: a request without a response blocks its connection forever.
+                    logger.exception("Unexpected error while verifying partitions of a transaction")
                     then(dict.fromkeys(guards, ErrorCode.UNKNOWN_SERVER_ERROR))
 
             self._timer.after(delay_ms, lambda: self._coordinator.submit(answer_in_any_case))

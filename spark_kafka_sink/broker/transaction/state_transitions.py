@@ -26,9 +26,9 @@ def initialized(
     now_ms: int,
     next_producer_id: Callable[[], int],
 ) -> TransactionMetadata | None:
-    """The state to be stored and answered; None: a transaction runs, which must be aborted before.
+    """Returns the state to store and answer; None: an open transaction must be aborted first.
 
-    expected: what the producer has, where it asks for a bump of its own epoch. Raises CONCURRENT_TRANSACTIONS, PRODUCER_FENCED.
+    expected: the producer's id and epoch if it requests a bump of its own epoch. Raises CONCURRENT_TRANSACTIONS, PRODUCER_FENCED.
     """
     if metadata.is_pending:
         raise ApiException(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -40,14 +40,14 @@ def initialized(
     is_current = expected is None or metadata.producer_epoch in {expected.producer_epoch, NO_PRODUCER_EPOCH}
     if metadata.is_epoch_exhausted:
         if expected is not None and expected.producer_epoch != metadata.producer_epoch:
-            # A producer that is fenced twice over; Kafka throws an IllegalStateException.
+            # A producer that is fenced twice; Kafka throws an IllegalStateException.
             text = f"Cannot allocate any more producer epochs for producerId {metadata.producer_id}"
             raise ApiException(ErrorCode.UNKNOWN_SERVER_ERROR, text)
         new = ProducerIdAndEpoch(next_producer_id(), 0)
     elif is_current:
         new = ProducerIdAndEpoch(metadata.producer_id, metadata.producer_epoch + 1)
     elif expected is not None and expected.producer_epoch == metadata.last_producer_epoch:
-        # It was answered before: the same again.
+        # It was answered before and gets the same response.
         new, last_epoch = metadata.producer, metadata.last_producer_epoch
     else:
         raise ApiException(ErrorCode.PRODUCER_FENCED)
@@ -57,13 +57,13 @@ def initialized(
 def _knows_producer(metadata: TransactionMetadata, expected: ProducerIdAndEpoch) -> bool:
     if metadata.producer_epoch == NO_PRODUCER_EPOCH or expected.producer_id == metadata.producer_id:
         return True
-    # It asked before, ran out of epochs by it, and did not hear which id it got.
+    # Its earlier request used up the epochs, and it did not receive its new id.
     return expected.producer_id == metadata.previous_producer_id and expected.producer_epoch >= LAST_EPOCH_GIVEN
 
 
 class Outcome(Enum):
     PREPARE = "the outcome is stored"
-    DONE = "it was done before: the same answer again"
+    DONE = "it is already stored: the same response again"
     INVALID = "INVALID_TXN_STATE"
 
 
@@ -81,7 +81,7 @@ VERSION_1: Final[Mapping[tuple[TransactionState, bool], Outcome]] = {
     (_S.COMPLETE_ABORT, _COMMIT): _O.INVALID,
     (_S.COMPLETE_ABORT, _ABORT): _O.DONE,
 }
-"""By state and commit or abort, for the current epoch. Nothing tells a retry from the end of the next transaction."""
+"""Outcomes by state and commit or abort, for the current epoch. A retry cannot be told from the end of the next transaction."""
 
 VERSION_2: Final[Mapping[tuple[TransactionState, bool, bool], Outcome]] = {
     (_S.ONGOING, _COMMIT, _CURRENT): _O.PREPARE,
@@ -97,7 +97,7 @@ VERSION_2: Final[Mapping[tuple[TransactionState, bool, bool], Outcome]] = {
     (_S.COMPLETE_ABORT, _ABORT, _RETRY): _O.DONE,
     (_S.COMPLETE_ABORT, _ABORT, _CURRENT): _O.PREPARE,
 }
-"""Also by whether the epoch is the one before the bump, a retry; what is not here is PRODUCER_FENCED."""
+"""The same, also by whether the epoch is the one before the bump (a retry). Anything else is PRODUCER_FENCED."""
 
 
 def ended(
@@ -108,7 +108,7 @@ def ended(
     now_ms: int,
     next_producer_id: Callable[[], int],
 ) -> TransactionMetadata | None:
-    """The state to be stored; None: it is there already. Raises what Kafka answers."""
+    """Returns the state to store; None: it is already stored. Raises Kafka's errors."""
     version_2 = client_version >= TRANSACTION_VERSION_2
     outcome = _version_2(metadata, producer, committed) if version_2 else _version_1(metadata, producer, committed)
     if outcome is Outcome.DONE:
@@ -132,9 +132,9 @@ def _version_1(metadata: TransactionMetadata, producer: ProducerIdAndEpoch, comm
 
 def _version_2(metadata: TransactionMetadata, producer: ProducerIdAndEpoch, committed: bool) -> Outcome:
     if metadata.is_pending:
-        # Before anything else: the producer may have been given an id that counts only when the markers are written.
+        # Checked first: the producer may have an id that takes effect only when the markers are written.
         raise ApiException(ErrorCode.CONCURRENT_TRANSACTIONS)
-    # A retry of the end that used up the epochs, so that another producer id follows.
+    # A retry of the end that used up the epochs, so another producer id follows.
     had_last_epoch = metadata.previous_producer_id == producer.producer_id and (
         producer.producer_epoch == LAST_EPOCH_GIVEN and metadata.producer_epoch == 0
     )

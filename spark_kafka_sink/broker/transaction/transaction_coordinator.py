@@ -1,5 +1,4 @@
-"""The coordinator of transactions (Kafka's TransactionCoordinator): what InitProducerId, AddPartitionsToTxn, EndTxn and the
-passing of time do to a transactional id."""
+"""The coordinator of transactions (Kafka's TransactionCoordinator): the effects of requests and time on transactional ids."""
 
 from __future__ import annotations
 
@@ -36,10 +35,10 @@ NOBODY = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
 class TransactionCoordinator:
-    """One for all brokers of the process: who asks says by `is_coordinator` whether the broker that was asked is the id's own.
+    """The transaction coordinator of all brokers. Callers pass `is_coordinator`: whether the broker coordinates the id.
 
-    All methods may be called by any thread, without a lock of a partition's log. They return when what they did is in the
-    transaction log, and raise ApiException with what Kafka answers. Markers are written later, by the executor.
+    Any thread may call its methods, without a lock of a partition's log. They return when their result is in the transaction log,
+    and raise ApiException with Kafka's errors. The executor writes the markers later.
     """
 
     def __init__(
@@ -51,7 +50,7 @@ class TransactionCoordinator:
         next_producer_id: Callable[[], int],
         route: MarkerRoute,
     ) -> None:
-        """`route.submit` runs markers and timeouts."""
+        """Creates the coordinator. `route.submit` runs markers and timeouts."""
         self._config = config
         self._timer = timer
         self._wall_ms = wall_ms
@@ -67,8 +66,10 @@ class TransactionCoordinator:
     # Life
 
     def load(self) -> None:
-        """What the log holds; transactions whose outcome was decided are completed, running ones time out. Before it,
-        everybody is told COORDINATOR_LOAD_IN_PROGRESS."""
+        """Loads the log. Decided transactions are completed, open ones can time out.
+
+        Until then, clients get COORDINATOR_LOAD_IN_PROGRESS.
+        """
         self._states.load()
         self._is_loaded = True
         for metadata in self._states.every():
@@ -79,7 +80,7 @@ class TransactionCoordinator:
         self._repeat(config.transaction_remove_expired_transaction_cleanup_interval_ms, self._states.remove_expired)
 
     def stop(self) -> None:
-        """No further timeouts. What was decided is in the log; the next coordinator's `load` goes on with it."""
+        """Stops the timeouts. Decided outcomes are in the log; the `load` of the next coordinator continues with them."""
         self._is_stopped = True
 
     def _repeat(self, interval_ms: float, run: Callable[[], None]) -> None:
@@ -100,9 +101,10 @@ class TransactionCoordinator:
         *,
         is_coordinator: bool = True,
     ) -> ProducerIdAndEpoch:
-        """None: of an idempotent producer. `expected`: what the producer has, which asks for the next epoch (KIP-360).
+        """Returns a producer id and epoch. The id None is an idempotent producer's.
 
-        A running transaction is aborted, and the caller told CONCURRENT_TRANSACTIONS until that is done.
+        `expected`: the producer's current id and epoch, which requests the next epoch (KIP-360). An open transaction is aborted,
+        and the caller gets CONCURRENT_TRANSACTIONS until that is done.
         """
         if transactional_id is None:
             return ProducerIdAndEpoch(self._next_producer_id(), 0)
@@ -128,14 +130,14 @@ class TransactionCoordinator:
         raise ApiException(ErrorCode.CONCURRENT_TRANSACTIONS)
 
     def _fence(self, slot: TransactionSlot, metadata: TransactionMetadata) -> None:
-        """Abort a running transaction, by an epoch that its producer does not have."""
+        """Aborts an open transaction with an epoch that its producer does not have."""
         self._prepare(slot, metadata.fenced(self._states.transaction_version, self._wall_ms()))
 
     def _prepare(self, slot: TransactionSlot, prepared: TransactionMetadata) -> None:
         self._states.append(slot, prepared)
         self.markers.add_markers_to_send(prepared)
 
-    # AddPartitionsToTxn, AddOffsetsToTxn, and what brokers ask one another
+    # AddPartitionsToTxn, AddOffsetsToTxn, and requests between brokers
 
     def add_partitions(
         self,
@@ -146,14 +148,16 @@ class TransactionCoordinator:
         client_version: int = 0,
         is_coordinator: bool = True,
     ) -> None:
-        """They are in the transaction, which starts with the first. `client_version`: 2 for what a Produce v12 or a
-        TxnOffsetCommit v5 adds by itself, else 0."""
+        """Adds partitions to the transaction, which starts with the first one.
+
+        `client_version`: 2 for partitions added by a Produce v12 or a TxnOffsetCommit v5, otherwise 0.
+        """
         self._check_request(transactional_id, is_coordinator)
         with self._states.locked(transactional_id) as slot:
             _check_writable(slot)
             metadata = _known(slot.metadata)
             if metadata.is_pending:
-                # Before id and epoch, which may be about to change (handleAddPartitionsToTransaction of 4.1).
+                # Checked before id and epoch, which may be about to change (handleAddPartitionsToTransaction of 4.1).
                 raise ApiException(ErrorCode.CONCURRENT_TRANSACTIONS)
             _check_producer(metadata, producer)
             added = frozenset(TopicPartition(*each) for each in partitions)
@@ -169,7 +173,7 @@ class TransactionCoordinator:
         *,
         is_coordinator: bool = True,
     ) -> Mapping[tuple[str, int], ErrorCode]:
-        """Whether they are in the running transaction (KIP-890, part 1): NONE or TRANSACTION_ABORTABLE each."""
+        """Returns whether partitions are in the open transaction (KIP-890, part 1): NONE or TRANSACTION_ABORTABLE each."""
         self._check_request(transactional_id, is_coordinator)
         metadata = _known(self._states.get(transactional_id))
         _check_producer(metadata, producer)
@@ -189,7 +193,7 @@ class TransactionCoordinator:
         client_version: int,
         is_coordinator: bool = True,
     ) -> ProducerIdAndEpoch:
-        """Returns when the outcome is decided; the markers follow. With version 2: id and epoch for the next transaction."""
+        """Decides the outcome; the markers follow. With version 2, returns the id and epoch for the next transaction."""
         self._check_request(transactional_id, is_coordinator)
         with self._states.locked(transactional_id) as slot:
             _check_writable(slot)
@@ -203,7 +207,7 @@ class TransactionCoordinator:
         return metadata.producer if prepared is None else prepared.completed(now_ms).producer
 
     def abort_timed_out_transactions(self) -> None:
-        """Those that run longer than their producer allowed."""
+        """Aborts transactions that exceed their producer's timeout."""
         for metadata in self._states.every():
             if metadata.state is not TransactionState.ONGOING or metadata.start_ms + metadata.timeout_ms >= self._wall_ms():
                 continue
@@ -211,9 +215,9 @@ class TransactionCoordinator:
                 with self._states.locked(metadata.transactional_id) as slot:
                     if slot.metadata is metadata and not slot.is_unwritable:
                         self._fence(slot, metadata)
-                        logger.info("The transaction of %r is aborted: it timed out", metadata.transactional_id)
+                        logger.info("Aborted the transaction of %r, which timed out", metadata.transactional_id)
             except Exception:
-                logger.exception("The transaction of %r timed out and is not aborted", metadata.transactional_id)
+                logger.exception("The transaction of %r timed out but could not be aborted", metadata.transactional_id)
 
     # Queries
 
@@ -225,11 +229,11 @@ class TransactionCoordinator:
         return metadata
 
     def every(self) -> list[TransactionMetadata]:
-        """Of all coordinators in this process."""
+        """Returns the transactions of all coordinators in this process."""
         self._check_loaded()
         return self._states.every()
 
-    # What Kafka checks first
+    # Kafka's first checks
 
     def _check_request(self, transactional_id: str, is_coordinator: bool) -> None:
         if not transactional_id:
@@ -252,11 +256,11 @@ _GLOBS: Final = {".": "?", ".*": "*", ".+": "?*"}
 
 
 def id_filter(pattern: str) -> Callable[[str], object]:
-    """Returns a predicate that is true for whole transactional ids: the pattern of ListTransactions (KIP-1152).
+    """Returns a predicate for whole transactional ids from the pattern of ListTransactions (KIP-1152).
 
-    Kafka takes RE2's syntax, which is matched in linear time. Python's `re` could be kept busy for years by a stranger's
-    pattern. Only characters, `.`, `.*` and `.+` are taken, with or without `^` and `$` around them: as a glob, whose stars
-    `fnmatch` matches without backtracking.
+    Kafka uses RE2, which matches in linear time. Python's `re` could run for years on a hostile pattern. Only characters, `.`,
+    `.*` and `.+` are supported, with or without `^` and `$` around them. They become a glob, whose stars `fnmatch` matches
+    without backtracking.
 
     Raises:
         ApiException: INVALID_REGULAR_EXPRESSION for anything else.

@@ -1,4 +1,4 @@
-"""From a decided outcome to its markers in every partition, and then to Complete* (Kafka's TransactionMarkerChannelManager)."""
+"""Writes the markers of a decided outcome to every partition, then completes it (Kafka's TransactionMarkerChannelManager)."""
 
 from __future__ import annotations
 
@@ -21,18 +21,22 @@ logger = logging.getLogger(__name__)
 
 
 WriteMarkers = Callable[[EndTransactionMarker, Sequence[tuple[str, int]]], None]
-"""Writes the marker to these partitions; raises ApiException where a log takes none now. It may be asked again for what it has
-written already, which must do no harm."""
+"""Writes the marker to these partitions. Raises ApiException if a log accepts none now.
+
+It may be called again for partitions that have the marker, which must be harmless.
+"""
 
 RETRY_BACKOFF_MS: Final = 100.0
 
 GIVEN_UP: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
-"""Somebody with a higher epoch is at work; the transaction stays as it is until the next start. All other errors are retried."""
+"""A producer with a higher epoch is active. The transaction is unchanged until the next start. All other errors are retried."""
 
 
 class MarkerSender:
-    """Runs what is submitted in its order, one after the other (Kafka's TxnMarkerSenderThread). What is submitted before
-    `start` waits; after `stop` it is dropped."""
+    """Runs submitted work in order on one thread (Kafka's TxnMarkerSenderThread).
+
+    Work submitted before `start` waits; after `stop` it is dropped.
+    """
 
     def __init__(self, name: str = "TxnMarkerSenderThread") -> None:
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
@@ -62,19 +66,19 @@ class MarkerSender:
                 try:
                     run()
                 except Exception:
-                    logger.exception("Work of the transaction coordinator failed")
+                    logger.exception("A task of the transaction coordinator failed")
 
 
 Submit = Callable[[Callable[[], None]], None]
-"""Runs work soon, on a thread that may wait for disks (`MarkerSender.submit`). From any thread, also under locks."""
+"""Runs work soon, on a thread that may wait for disks (`MarkerSender.submit`). Called from any thread, even under locks."""
 
 
 @dataclass(frozen=True, slots=True)
 class MarkerRoute:
-    """The way of markers to their partitions.
+    """The route of markers to their partitions.
 
-    write: see WriteMarkers. partition_exists: by topic and index. coordinator_epoch: leader epoch of a transactional id's
-    partition of the transaction log, which markers carry.
+    write: see WriteMarkers. partition_exists: by topic and index. coordinator_epoch: the leader epoch of a transactional id's
+    partition of the transaction log, which is part of markers.
     """
 
     submit: Submit
@@ -84,10 +88,11 @@ class MarkerRoute:
 
 
 class TransactionMarkerChannelManager:
-    """Keeps nothing: what is to be done is in the state manager, and what was done is in the logs.
+    """Sends markers. It keeps no state: pending work is in the state manager, and finished work in the logs.
 
-    delay_ms: how long after the answer to an EndTxn the markers are written; meanwhile everybody gets CONCURRENT_TRANSACTIONS
-    and readers of committed records wait. 0 as soon as can be; in Kafka some milliseconds. May be set at any time.
+    delay_ms: the time from the response to an EndTxn until the markers are written; 0 is as soon as possible, and in Kafka it
+    takes some milliseconds. In the meantime clients get CONCURRENT_TRANSACTIONS, and readers of committed records wait. May be
+    set at any time.
     """
 
     def __init__(self, states: TransactionStateManager, timer: Timer, route: MarkerRoute) -> None:
@@ -97,7 +102,7 @@ class TransactionMarkerChannelManager:
         self._route = route
 
     def add_markers_to_send(self, prepared: TransactionMetadata) -> None:
-        """Once `prepared` is in the log. Returns at once."""
+        """Sends the markers of `prepared`, which must be in the log. Returns at once."""
         self._later(self.delay_ms, prepared, prepared.partitions)
 
     def _later(self, delay_ms: float, prepared: TransactionMetadata, partitions: frozenset[TopicPartition]) -> None:
@@ -111,31 +116,31 @@ class TransactionMarkerChannelManager:
 
     def _send(self, prepared: TransactionMetadata, partitions: frozenset[TopicPartition]) -> None:
         if self._states.get(prepared.transactional_id) is not prepared:
-            return  # it was completed
+            return  # already completed
         failed = self._written(prepared, sorted(partitions))
         if GIVEN_UP.intersection(failed.values()):
-            logger.error("No markers for the transaction of %r: %s", prepared.transactional_id, failed)
+            logger.error("Gave up on the markers of the transaction of %r: %s", prepared.transactional_id, failed)
         elif failed:
-            logger.info("Markers for the transaction of %r come later: %s", prepared.transactional_id, failed)
+            logger.info("Markers of the transaction of %r will be retried: %s", prepared.transactional_id, failed)
             self._later(RETRY_BACKOFF_MS, prepared, frozenset(failed))
         else:
             self._complete(prepared)
 
     def _written(self, prepared: TransactionMetadata, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
-        """Each by itself: a partition that cannot be written keeps no other from its end. Returns those that failed."""
+        """Writes the markers one by one, so a failing partition does not block the others. Returns the failed ones."""
         committed = prepared.state is TransactionState.PREPARE_COMMIT
         epoch = self._route.coordinator_epoch(prepared.transactional_id)
         marker = EndTransactionMarker(prepared.producer_id, prepared.producer_epoch, committed, epoch)
         failed: dict[TopicPartition, ErrorCode] = {}
         for each in partitions:
             if not self._route.partition_exists(*each):
-                continue  # deleted with its topic: nobody reads what the transaction wrote there
+                continue  # deleted with its topic: its records can no longer be read
             try:
                 self._route.write(marker, [each])
             except ApiException as error:
                 failed[each] = error.code
             except Exception:
-                logger.exception("The marker of producer %d for %s-%d", marker.producer_id, *each)
+                logger.exception("Could not write the marker of producer %d to %s-%d", marker.producer_id, *each)
                 failed[each] = ErrorCode.UNKNOWN_SERVER_ERROR
         return failed
 
@@ -145,7 +150,7 @@ class TransactionMarkerChannelManager:
                 if slot.metadata is prepared:
                     completed = prepared.completed(self._states.wall_ms())
                     self._states.append(slot, completed)
-                    logger.debug("The transaction of %r is over: %s", prepared.transactional_id, completed.state.name)
+                    logger.debug("The transaction of %r is complete: %s", prepared.transactional_id, completed.state.name)
         except ApiException as error:
-            logger.info("The end of the transaction of %r is stored later: %s", prepared.transactional_id, error)
+            logger.info("Storing the end of the transaction of %r will be retried: %s", prepared.transactional_id, error)
             self._later(RETRY_BACKOFF_MS, prepared, frozenset())

@@ -1,4 +1,4 @@
-"""The state of a transactional id, and what it becomes (Kafka's TransactionMetadata and TransactionState)."""
+"""The state of a transactional id and its transitions (Kafka's TransactionMetadata and TransactionState)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spark_kafka_sink.broker.log.log_types import TopicPartition
 
 
 class TransactionState(IntEnum):
-    """The values are those of the transaction log."""
+    """The states. The values are those of the transaction log."""
 
     EMPTY = 0
     ONGOING = 1
@@ -25,7 +25,7 @@ class TransactionState(IntEnum):
 
     @property
     def state_name(self) -> str:
-        """As DescribeTransactions and ListTransactions say it: `PrepareCommit`."""
+        """The name in DescribeTransactions and ListTransactions, such as `PrepareCommit`."""
         return "".join(word.capitalize() for word in self.name.split("_"))
 
 
@@ -35,20 +35,20 @@ VALID_PREVIOUS_STATES: Final[Mapping[TransactionState, frozenset[TransactionStat
     _S.EMPTY: frozenset({_S.EMPTY, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT}),
     _S.ONGOING: frozenset({_S.ONGOING, _S.EMPTY, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT}),
     _S.PREPARE_COMMIT: frozenset({_S.ONGOING}),
-    # From those that have no transaction too: with version 2 an abort of nothing bumps the epoch all the same (KIP-890).
+    # Also from states without a transaction: with version 2, an abort of nothing bumps the epoch too (KIP-890).
     _S.PREPARE_ABORT: frozenset({_S.ONGOING, _S.PREPARE_EPOCH_FENCE, _S.EMPTY, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT}),
     _S.COMPLETE_COMMIT: frozenset({_S.PREPARE_COMMIT}),
     _S.COMPLETE_ABORT: frozenset({_S.PREPARE_ABORT}),
     _S.DEAD: frozenset({_S.EMPTY, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT}),
     _S.PREPARE_EPOCH_FENCE: frozenset({_S.ONGOING}),
 }
-"""By the state that is to be reached. PREPARE_EPOCH_FENCE is passed through under a lock and never stored: see `fence`."""
+"""The allowed previous states by new state. PREPARE_EPOCH_FENCE is passed through under a lock and never stored: see `fence`."""
 
 PENDING: Final = frozenset({_S.PREPARE_COMMIT, _S.PREPARE_ABORT})
-"""The outcome is decided and its markers are being written; until they are, everybody waits."""
+"""The outcome is decided and its markers are being written. Clients wait until they are."""
 
 IDLE: Final = frozenset({_S.EMPTY, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT})
-"""No transaction runs. Only these expire."""
+"""No transaction is open. Only these ids expire."""
 
 BY_NAME: Final = {state.state_name: state for state in TransactionState}
 
@@ -57,9 +57,9 @@ NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
 MAX_EPOCH: Final = 2**15 - 1
 LAST_EPOCH_GIVEN: Final = MAX_EPOCH - 1
-"""No producer gets MAX_EPOCH: the coordinator needs it to fence the one before."""
+"""The last epoch. No producer gets it, because the coordinator needs it to fence the previous one."""
 TRANSACTION_VERSION_2: Final = 2
-"""From this feature level on each end of a transaction bumps the epoch (KIP-890, part 2)."""
+"""The first feature level at which each end of a transaction bumps the epoch (KIP-890, part 2)."""
 
 
 class ProducerIdAndEpoch(NamedTuple):
@@ -68,17 +68,17 @@ class ProducerIdAndEpoch(NamedTuple):
 
 
 class IllegalTransitionError(Exception):
-    """A state that no request may lead to; a client is told UNKNOWN_SERVER_ERROR, as by Kafka's IllegalStateException."""
+    """A transition that no request may cause. The client gets UNKNOWN_SERVER_ERROR, as for Kafka's IllegalStateException."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionMetadata:
-    """Times in ms since 1970, -1 for none.
+    """The state of a transactional id. Times are in ms since 1970, or -1 for none.
 
-    previous_producer_id: the one before the last change. next_producer_id: what a producer whose epochs ran out was given, from
-    PrepareCommit or PrepareAbort until the markers of the old one are written. last_producer_epoch: the epoch before the last
-    bump that its producer asked for, which makes a repeated request recognizable. client_version: the transaction version of
-    the client that asked for the last change.
+    previous_producer_id: the one before the last change. next_producer_id: the id given to a producer whose epochs ran out, from
+    PrepareCommit or PrepareAbort until the old one's markers are written. last_producer_epoch: the epoch before the last bump
+    that the producer requested, which identifies a repeated request. client_version: the transaction version of the client that
+    requested the last change.
     """
 
     transactional_id: str
@@ -109,7 +109,7 @@ class TransactionMetadata:
     def initialized(
         self, producer: ProducerIdAndEpoch, last_producer_epoch: int, timeout_ms: int, now_ms: int
     ) -> TransactionMetadata:
-        """The answer to an InitProducerId."""
+        """Returns the state after an InitProducerId."""
         return self._became(
             TransactionState.EMPTY,
             now_ms,
@@ -122,7 +122,7 @@ class TransactionMetadata:
         )
 
     def with_partitions(self, added: frozenset[TopicPartition], client_version: int, now_ms: int) -> TransactionMetadata:
-        """A transaction starts with its first partition."""
+        """Returns the state with more partitions. A transaction starts with its first one."""
         start_ms = now_ms if self.state in IDLE else self.start_ms
         partitions = self.partitions | added
         return self._became(
@@ -130,7 +130,7 @@ class TransactionMetadata:
         )
 
     def prepared(self, state: TransactionState, client_version: int, next_producer_id: int, now_ms: int) -> TransactionMetadata:
-        """The outcome is decided. With version 2 the markers carry the next epoch, so that what comes late is refused."""
+        """Returns the state with a decided outcome. With version 2, markers carry the next epoch, so late records are refused."""
         bumps = client_version >= TRANSACTION_VERSION_2
         return self._became(
             state,
@@ -143,9 +143,10 @@ class TransactionMetadata:
         )
 
     def fenced(self, server_version: int, now_ms: int) -> TransactionMetadata:
-        """To be aborted, by an epoch that its producer does not have (PrepareEpochFence and PrepareAbort in one step).
+        """Returns the state to abort with, by an epoch that its producer does not have.
 
-        With version 2 the last epoch is kept, as Kafka 4.1 does (KAFKA-19367): one bump, the same as of an end.
+        It combines PrepareEpochFence and PrepareAbort. With version 2 the last epoch is kept, as in Kafka 4.1 (KAFKA-19367):
+        there is one bump, as for an end.
         """
         if server_version >= TRANSACTION_VERSION_2:
             return self.prepared(TransactionState.PREPARE_ABORT, server_version, NO_PRODUCER_ID, now_ms)
@@ -153,7 +154,7 @@ class TransactionMetadata:
         return bumped.prepared(TransactionState.PREPARE_ABORT, 0, NO_PRODUCER_ID, now_ms)
 
     def completed(self, now_ms: int) -> TransactionMetadata:
-        """Its markers are written."""
+        """Returns the state after the markers are written."""
         committed = self.state is TransactionState.PREPARE_COMMIT
         moves_on = self.next_producer_id != NO_PRODUCER_ID
         return self._became(
@@ -167,7 +168,7 @@ class TransactionMetadata:
 
     def _became(self, state: TransactionState, now_ms: int, **changes: Any) -> TransactionMetadata:
         if self.state not in VALID_PREVIOUS_STATES[state]:
-            raise IllegalTransitionError(f"{self.transactional_id!r} cannot go from {self.state.name} to {state.name}")
+            raise IllegalTransitionError(f"{self.transactional_id!r} cannot change from {self.state.name} to {state.name}")
         new = dataclasses.replace(self, state=state, last_update_ms=now_ms, previous_producer_id=self.producer_id, **changes)
         if not 0 <= new.producer_epoch <= MAX_EPOCH:
             raise IllegalTransitionError(f"{self.transactional_id!r} has no epoch after {self.producer_epoch}")

@@ -42,7 +42,7 @@ APPEND_ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""What a client is told where the transaction log refuses an append; other codes as they are."""
+"""The client's error code if the transaction log refuses an append; other codes are passed on."""
 
 
 _STORED = IDLE | PENDING | {TransactionState.ONGOING}
@@ -53,10 +53,10 @@ def key_of(transactional_id: str) -> bytes:
 
 
 def value_of(metadata: TransactionMetadata, transaction_version: int) -> bytes:
-    """`transaction_version`: the finalized feature of the cluster; from 1 on the record has tagged fields.
+    """Returns the record. `transaction_version`: the cluster's finalized feature; from 1 on the record has tagged fields.
 
-    Kafka 4.1 reads the previous and the next producer id but does not write them: when it is restarted in the wrong moment it
-    has forgotten the id that it gave to a producer whose epochs ran out. Here they are written.
+    Kafka 4.1 reads the previous and the next producer id but does not write them. A restart at the wrong moment loses the id
+    given to a producer whose epochs ran out. Here both are written.
     """
     by_topic = itertools.groupby(sorted(metadata.partitions), key=lambda each: each.topic)
     value = TransactionLogValue(
@@ -77,12 +77,15 @@ def value_of(metadata: TransactionMetadata, transaction_version: int) -> bytes:
 
 
 def read_key(data: Buffer) -> str:
-    """The transactional id. Raises ProtocolError or UnsupportedVersionError for what is none."""
+    """Returns the transactional id. Raises ProtocolError or UnsupportedVersionError if the key is invalid."""
     return TRANSACTION_LOG_KEY.decode(data).transactional_id
 
 
 def read_value(transactional_id: str, data: Buffer) -> TransactionMetadata:
-    """Raises as read_key. The last epoch is not stored, in Kafka either: after a restart a retry of it is fenced."""
+    """Returns the state. Raises like `read_key`.
+
+    The last epoch is not stored, as in Kafka: after a restart, its retry is fenced.
+    """
     value = TRANSACTION_LOG_VALUE.decode(data)
     if value.transaction_status not in _STORED:
         raise ProtocolError(f"{transactional_id!r} has the state {value.transaction_status}, which is never stored")
@@ -106,9 +109,9 @@ def read_value(transactional_id: str, data: Buffer) -> TransactionMetadata:
 
 
 class TransactionSlot:
-    """A transactional id's slot. `metadata` is replaced whole, under `lock`, and may be read without it.
+    """The slot of a transactional id. `metadata` is replaced as a whole, under `lock`, and may be read without it.
 
-    is_unwritable: Kafka's transition that is pending for ever, see `append`.
+    is_unwritable: Kafka's transition that is pending forever, see `append`.
     """
 
     __slots__ = ("is_unwritable", "lock", "metadata", "was_removed")
@@ -121,8 +124,11 @@ class TransactionSlot:
 
 
 class TransactionStateManager:
-    """From any thread. Order of locks: that of one transactional id, then that of the dictionary or the log's own; never two
-    ids at once, and none while markers are written or a request is answered."""
+    """Stores transactional ids. Any thread may call it.
+
+    The order of locks: that of one transactional id, then that of the dictionary or of the log. No thread holds two ids at once,
+    or any while markers are written or a request is answered.
+    """
 
     def __init__(self, log: CoordinatorLog, wall_ms: Callable[[], int], transaction_version: int, expiration_ms: int) -> None:
         self.wall_ms = wall_ms
@@ -133,7 +139,7 @@ class TransactionStateManager:
         self._ids: dict[str, TransactionSlot] = {}
 
     def load(self) -> None:
-        """Loads the states from the log, in place of what is known."""
+        """Loads the states from the log, in place of the current ones."""
         loaded: dict[str, TransactionSlot] = {}
         for record in self._log.replay():
             if not isinstance(record, ReplayedRecord):
@@ -146,7 +152,7 @@ class TransactionStateManager:
                     loaded[transactional_id] = TransactionSlot(read_value(transactional_id, record.value))
             except (ProtocolError, UnsupportedVersionError) as error:
                 where = f"__transaction_state-{record.partition} at {record.offset}"
-                logger.warning("The record in %s is left out: %s", where, error)
+                logger.warning("Skipped the record in %s: %s", where, error)
         with self._guard:
             self._ids = loaded
 
@@ -162,7 +168,7 @@ class TransactionStateManager:
 
     @contextmanager
     def locked(self, transactional_id: str) -> Iterator[TransactionSlot]:
-        """The id's slot, made if there is none; nobody else changes it meanwhile."""
+        """Holds the lock of the id's slot, which is created if needed."""
         while True:
             with self._guard:
                 slot = self._ids.setdefault(transactional_id, TransactionSlot())
@@ -180,10 +186,10 @@ class TransactionStateManager:
                 return
 
     def append(self, slot: TransactionSlot, metadata: TransactionMetadata) -> None:
-        """To the log, then into memory. Under the slot's lock. Raises ApiException, and nothing has changed."""
+        """Appends to the log, then changes the memory. Call it under the slot's lock. Raises ApiException without a change."""
         if metadata.client_version >= TRANSACTION_VERSION_2 and self.transaction_version == 0:
-            # The log's version 0 has no field for it. Kafka throws while the transition is pending and never ends that: this
-            # id answers CONCURRENT_TRANSACTIONS from then on, until the coordinator moves or starts again.
+            # The log's version 0 has no field for it. Kafka throws while the transition is pending and never ends that: this id
+            # gets CONCURRENT_TRANSACTIONS from then on, until the coordinator moves or restarts.
             slot.is_unwritable = True
             text = "Attempted to write a non-default clientTransactionVersion at version 0"
             raise ApiException(ErrorCode.UNSUPPORTED_VERSION, text)
@@ -192,7 +198,7 @@ class TransactionStateManager:
         slot.metadata = metadata
 
     def remove_expired(self) -> None:
-        """Tombstones for ids that have not been used for `expiration_ms`."""
+        """Appends tombstones for ids that have not been used for `expiration_ms`."""
         for stale in filter(self._is_expired, self.every()):
             with self.locked(stale.transactional_id) as slot:
                 if slot.metadata is None or not self._is_expired(slot.metadata):
@@ -201,7 +207,7 @@ class TransactionStateManager:
                     self._write(stale.transactional_id, None)
                     slot.metadata = None
                 except ApiException as error:
-                    logger.warning("The expired transactional id %r is kept: %s", stale.transactional_id, error)
+                    logger.warning("Could not expire the transactional id %r: %s", stale.transactional_id, error)
 
     def _is_expired(self, metadata: TransactionMetadata) -> bool:
         return metadata.state in IDLE and metadata.last_update_ms <= self.wall_ms() - self._expiration_ms

@@ -1,1 +1,1 @@
-"""`spark-kafka-sink transactions`: what is open, prepared or half committed, and how it is ended."""
+"""`spark-kafka-sink transactions`: lists and ends transactions that are open, prepared or partly committed."""

@@ -1,4 +1,4 @@
-"""`transactions abort`: ends the open transactions of a query or job that does not run, unless they are prepared."""
+"""`transactions abort`: aborts the open transactions of a query or job that no longer runs, unless they are prepared."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from spark_kafka_sink.exactly_once.rules import Done, View
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 
 _WHY_NOT: Final = {
-    Refusal.PREPARED: f"nothing is aborted, as it is prepared, and to be committed: {COMMAND} recover --query {{id}}",
-    Refusal.TO_BE_REPLAYED: "nothing is aborted, as its lost rows are to be written again: start the query, or give them up with"
+    Refusal.PREPARED: f"nothing was aborted, because the batch is prepared; commit it with {COMMAND} recover --query {{id}}",
+    Refusal.TO_BE_REPLAYED: "nothing was aborted, because its lost rows will be written again: start the query or run"
     f" {COMMAND} resolve --query {{id}} --batch {{batch}} --accept-loss",
-    Refusal.COMPLETE: "it was committed meanwhile, by a driver that runs",
-    Refusal.MOVED_ON: "the query is at another batch by now: a driver runs it",
+    Refusal.COMPLETE: "a running driver has committed it in the meantime",
+    Refusal.MOVED_ON: "a running driver has moved the query to another batch",
 }
 
 
 def abort(options: ConnectionOptions, query_id: str, *, yes: bool) -> None:
     """Aborts the open transactions of a query or job.
 
-    Exits with 1 where something is prepared, where something is still open afterwards, where there is no commit log that would
-    tell, or where the question was answered with no.
+    Exits with 1 if the batch is prepared, if transactions are still open afterwards, if there is no commit log, or if the user
+    declines.
     """
     with connected(options) as connection:
         result = _aborted(connection, query_id, yes=yes)
@@ -48,7 +48,7 @@ def _aborted(connection: Connection, query_id: str, *, yes: bool) -> Result:
         return _refused(query_id, last.batch, expected)
     open_now = connection.transactions.open_handles(connection.ids(query_id), connection.deadline())
     if not open_now:
-        return Result(query_id, None, True, f"nothing is open under the prefix {connection.prefix}")
+        return Result(query_id, None, True, f"no transactions are open under the prefix {connection.prefix}")
     if not yes:
         _ask(query_id, last, open_now)
     return _end(connection, query_id, last)
@@ -58,14 +58,10 @@ def _ask(query_id: str, last: CommitRecord | None, handles: tuple[TransactionHan
     known = (
         f"the last batch in the commit log is {last.batch}, {last.state}" if last is not None else "the commit log has no batch"
     )
-    click.echo(f"{query_id}: {len(handles)} transactions are open that nobody has prepared; {known}.", err=True)
+    click.echo(f"{query_id}: {len(handles)} transactions are open and not prepared; {known}.", err=True)
     click.echo(transactions_text([(each, "open") for each in handles]), err=True)
-    click.echo(
-        "Readers with isolation.level=read_committed wait for them in these partitions, whatever else is written.", err=True
-    )
-    click.echo(
-        "If the query or job runs after all, it stops with its next commit, and the rows have to be written again.", err=True
-    )
+    click.echo("Readers with isolation.level=read_committed cannot read past them in these partitions.", err=True)
+    click.echo("If the query or job still runs, it stops at its next commit, and the rows must be written again.", err=True)
     click.confirm("Abort them?", abort=True, err=True)
 
 
@@ -81,23 +77,23 @@ def _end(connection: Connection, query_id: str, last: CommitRecord | None) -> Re
     end = connection.carry_out(query_id, View(batch, ()), resolving.abort, finish)
     if isinstance(end, Refused):
         return _refused(query_id, batch, end)
-    # The answer to an EndTxn(abort) of one that timed out just before proves nothing: what is open now does.
+    # The response to an EndTxn(abort) proves nothing if the transaction timed out just before. What is open now does.
     count = len(end.leftovers)
     described = connection.transactions.describe([each.transactional_id for each in end.leftovers], connection.deadline())
     left = [each for each in end.leftovers if proof_of(each, described.get(each.transactional_id)) is Proof.OPEN]
     if left:
         still = tuple((each, "open") for each in left)
-        return Result(query_id, None, False, f"{len(left)} of {count} transactions are still open: try again", still)
+        return Result(query_id, None, False, f"{len(left)} of {count} transactions are still open: run the command again", still)
     aborted = tuple((each, "aborted") for each in end.leftovers)
     return Result(query_id, None, True, f"{count} transactions aborted{_then(query_id, last)}", aborted)
 
 
 def _then(query_id: str, last: CommitRecord | None) -> str:
-    """Returns what the aborted rows need: none of a job that is complete are missing."""
+    """Returns what to do about the aborted rows. A complete job misses none."""
     if not is_job(query_id):
-        return "; the query, when it is started, writes again what is not committed"
-    if last is None:  # or it was complete, and is forgotten by now
-        return f"; if the job has failed, {written_again(query_id)}"
+        return "; when the query starts again, it writes the uncommitted rows again"
+    if last is None:  # or it was complete and is already forgotten
+        return f"; if the job failed, {written_again(query_id)}"
     return "" if last.state is State.COMPLETE else f"; {written_again(query_id)}"
 
 

@@ -1,4 +1,4 @@
-"""Connects to a cluster and its commit log, and carries out the steps of one query or job there."""
+"""The connection to a cluster and its commit log, which carries out the steps for one query or job."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOptions:
-    """The options of all commands. commit_log_partitions: None for as many as the topic has. timeout_s: for each query or job."""
+    """The options of all commands. commit_log_partitions: None for all of the topic. timeout_s: per query or job."""
 
     bootstrap_servers: str
     prefix: str
@@ -45,14 +45,14 @@ class ConnectionOptions:
 
 
 class Connection:
-    """A cluster and its commit log. Deadlines are on time.monotonic's clock."""
+    """A cluster and its commit log. Deadlines are values of time.monotonic()."""
 
     def __init__(self, options: ConnectionOptions, client: ClusterClient) -> None:
         self.prefix = options.prefix
         self.transactions = TransactionClient(client)
         self._options = options
         self._client = client
-        self._partitions: dict[str, int] = {}  # by query, of its records
+        self._partitions: dict[str, int] = {}  # the partition of each query's records
 
     def deadline(self) -> float:
         return time.monotonic() + self._options.timeout_s
@@ -63,17 +63,20 @@ class Connection:
     def record(self, query_id: str) -> LoggedRecord | None:
         """Returns a query's last record.
 
-        Raises OptionError where its transactional ids do not begin with this prefix, CommitRecordError where it cannot be read.
+        Raises:
+            OptionError: its transactional ids have another prefix.
+            CommitRecordError: it cannot be read.
         """
         found = self.records(self.deadline()).of(query_id)
         if found is not None and (other := foreign_prefix(self.prefix, found.record)) is not None:
-            raise OptionError(f"{query_id} has another transactional.id.prefix: --prefix {other}", query_id=query_id)
+            raise OptionError(f"{query_id} has another transactional.id.prefix: set --prefix {other}", query_id=query_id)
         return found
 
     def records(self, deadline: float) -> LastRecords:
-        """Reads the last record of every query and job, and claims nothing.
+        """Reads the last record of every query and job, without claiming the log.
 
-        Raises OptionError where there is no log: a wrong name must not look like a log without records.
+        Raises:
+            OptionError: there is no log. A wrong name must not look like an empty log.
         """
         if not self.has_log(deadline):
             raise OptionError(self.no_log, topic=self._options.commit_log_topic)
@@ -86,10 +89,10 @@ class Connection:
 
     @property
     def no_log(self) -> str:
-        """The message where there is no log."""
-        return f"there is no commit log, topic {self._options.commit_log_topic} is not there: see --commit-log-topic"
+        """The error message for a missing log."""
+        return f"there is no commit log: topic {self._options.commit_log_topic} does not exist; check --commit-log-topic"
 
-    # What claims the log: a driver that is alive reads it again
+    # Operations that claim the log. A running driver then reads it again.
 
     def carry_out(
         self,
@@ -98,15 +101,15 @@ class Connection:
         decide: Callable[[View], object],
         finish: Callable[[Execution, object], Result],
     ) -> Result:
-        """Carries out the steps that `decide` returns, and returns what `finish` makes of their end.
+        """Carries out the steps that `decide` returns, and returns the result of `finish`.
 
-        It starts over when the claim is lost.
+        It starts over if the claim is lost.
 
         Args:
-            query_id: of the query or job.
-            view: of the batch, with nothing known.
+            query_id: the id of the query or job.
+            view: the view of the batch before anything is known.
             decide: returns the next step.
-            finish: is called with the execution and the end.
+            finish: called with the execution and its end.
         """
         deadline = self.deadline()
         log = self._log(query_id, deadline)
@@ -118,16 +121,16 @@ class Connection:
         return retry_on_claim_lost(attempt, deadline)
 
     def forget(self, record: CommitRecord) -> bool:
-        """Removes what the log has of a job, if this is still its last record; returns whether it was."""
+        """Removes a job from the log if this is still its last record. Returns whether it was."""
         deadline = self.deadline()
         log = self._log(record.query_id, deadline)
         return retry_on_claim_lost(lambda: log.forget_job(self.ids(record.query_id), record, deadline), deadline)
 
     def _log(self, query_id: str, deadline: float) -> CommitLog:
-        """Returns the log of the topic as it is.
+        """Returns the topic's log.
 
-        A topic that does not exist is not created, nor is anything written beside a query's records: with another number of
-        partitions than the sink's it would be of no use.
+        It does not create a missing topic, and does not write to a partition other than that of the query's records: with a
+        partition count other than the sink's, neither would be of use.
         """
         topic = self._options.commit_log_topic
         count = self._options.commit_log_partitions or self._client.topic(topic, deadline)[0]
@@ -135,7 +138,7 @@ class Connection:
             raise OptionError(self.no_log, topic=topic)
         if self._partitions.get(query_id, partition_of(query_id, count)) != partition_of(query_id, count):
             raise OptionError(
-                f"the records of {query_id} are not where they would be with {count} partitions of {topic}: set"
+                f"with {count} partitions of {topic}, the records of {query_id} would be in another partition: set"
                 " --commit-log-partitions to the sink's commit.log.partitions",
                 topic=topic,
             )
@@ -144,7 +147,7 @@ class Connection:
 
 @contextmanager
 def connected(options: ConnectionOptions) -> Iterator[Connection]:
-    """Connects a command; its errors are one line each, without a traceback."""
+    """Connects a command. Each error becomes one line without a traceback."""
     config = client_config(options.bootstrap_servers, options.command_config)
     try:
         with ClusterClient(config) as client:
@@ -153,21 +156,23 @@ def connected(options: ConnectionOptions) -> Iterator[Connection]:
         raise click.ClickException(str(error)) from None
 
 
-# The settings of the client
+# Client settings
 
 LOCAL_BROKER: Final = "localhost:9092"
 """Address of `spark-kafka-sink broker`, and of Kafka on the same machine."""
 
 _FILE: Final = "--command-config"
-# Files are shared with tools that are Java's admin clients.
-_IGNORED: Mapping[str, str] = {**HARMLESS, "default.api.timeout.ms": "--timeout says it"}
+# The same files serve tools that use Java's admin client.
+_IGNORED: Mapping[str, str] = {**HARMLESS, "default.api.timeout.ms": "use --timeout instead"}
 
 
 def client_config(bootstrap_servers: str | None, command_config: Path | None) -> ProducerConfig:
-    """Returns a client's settings from the file of --command-config, as Kafka's own tools take it.
+    """Returns the client settings from the file of --command-config, in the format of Kafka's own tools.
 
-    Without `bootstrap_servers` the file's are used, else LOCAL_BROKER. Raises click.BadParameter, which names the option but
-    never contains a value of the file, because that may be a password.
+    Without `bootstrap_servers` the file's value counts, then LOCAL_BROKER.
+
+    Raises:
+        click.BadParameter: an option is not valid. The message never contains a value from the file, which may be a password.
     """
     settings = {"client.id": "spark-kafka-sink-cli", "bootstrap.servers": LOCAL_BROKER}
     settings |= {} if command_config is None else settings_of(command_config)
@@ -182,7 +187,7 @@ def client_config(bootstrap_servers: str | None, command_config: Path | None) ->
 
 
 def settings_of(path: Path) -> dict[str, str]:
-    """Returns the settings by name. Java's others are ignored, or refused where that would change what is done."""
+    """Returns the settings by name. Java's other settings are ignored, or refused if ignoring them would change the outcome."""
     known = {}
     for name, value in _properties(path).items():
         if name in OPTIONS or is_security_option(name):
@@ -197,7 +202,7 @@ def settings_of(path: Path) -> dict[str, str]:
 
 
 def _properties(path: Path) -> dict[str, str]:
-    """Reads a properties file as Java does, but for lines without a value: Kafka's tools would take them for empty options."""
+    """Reads a properties file like Java, but refuses lines without `=`, which Kafka's tools read as empty options."""
     try:
         text = path.read_text(encoding="utf-8")
         found = parse_properties(text)
@@ -208,7 +213,7 @@ def _properties(path: Path) -> dict[str, str]:
     except ValueError as error:
         raise _wrong(f"{path}: {error}") from None
     for number in lines_without_sign(text):
-        raise _wrong(f"line {number} of {path} is not name=value")
+        raise _wrong(f"line {number} of {path} must have the form name=value")
     return found
 
 

@@ -1,4 +1,4 @@
-"""`transactions list`: what every query and job has open, and what to do about it. Changes nothing."""
+"""`transactions list`: lists open transactions of every query and job, and what to do about them. Changes nothing."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 
 
 def list_transactions(options: ConnectionOptions) -> None:
-    """Prints what every query and job has open.
+    """Prints the open transactions of every query and job.
 
-    Exits with 1 where brokers do not answer, or refuse to, and where not all of the commit log can be read. A note on stderr says
-    that there is no commit log.
+    Exits with 1 if brokers do not answer or refuse to, or if a part of the commit log cannot be read. If there is no commit log,
+    it prints a note to stderr.
     """
     with connected(options) as connection:
         has_log = connection.has_log(connection.deadline())
@@ -57,8 +57,8 @@ def list_transactions(options: ConnectionOptions) -> None:
 
 
 def _lines(connection: Connection, *, has_log: bool) -> tuple[list[QueryLine], list[CommitRecordError]]:
-    """Returns also what of the log cannot be read."""
-    # What is open is asked for before the log is read: what was prepared between the two is then no orphan.
+    """Returns the lines, and the errors of log records that cannot be read."""
+    # Open transactions are listed before the log is read, so that one prepared in between does not look like an orphan.
     deadline = connection.deadline()
     ids = connection.transactions.list_open(f"{connection.prefix}.", deadline)
     by_query = {each: query_id for each in ids if (query_id := query_of(connection.prefix, each)) is not None}
@@ -74,18 +74,18 @@ def _lines(connection: Connection, *, has_log: bool) -> tuple[list[QueryLine], l
             listed[query_id] = (*listed.get(query_id, ()), handle)
     lines = overview(connection.prefix, records, listed, described, time.time_ns() // 1_000_000)
     if has_log:
-        # What is open may be prepared by a record that this version cannot read.
+        # A record that this version cannot read may have prepared the open transactions.
         unread = {error.facts.get("query_id") for error in logged.unreadable}
-        to_do = "its record in the commit log cannot be read: see below"
+        to_do = "its commit log record cannot be read: see the note below"
         return [replace(line, to_do=to_do) if line.query_id in unread else line for line in lines], logged.unreadable
-    # What the log says under another name may be that these are prepared: none of them may be aborted.
-    to_do = f"{connection.no_log}; if there never was one, what is open ends when it times out"
+    # A log with another name may say that these are prepared, so none of them may be aborted.
+    to_do = f"{connection.no_log}; if there never was one, the transactions end when they time out"
     return [replace(line, to_do=to_do) for line in lines], []
 
 
 def _text(lines: list[QueryLine], options: ConnectionOptions, now_ms: int) -> str:
     if not lines:
-        return f"Nothing is open under {options.prefix}, and nothing is in {options.commit_log_topic}."
+        return f"No transactions are open under the prefix {options.prefix}, and {options.commit_log_topic} is empty."
     head = ("QUERY", "BATCH", "STATE", "ROWS", "WRITTEN", "OPEN", "TO DO")
     parts = [text_table(head, [_query_row(line, now_ms) for line in lines])]
     rows = [
@@ -133,16 +133,16 @@ def _iso(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-# The overview: pure
+# The overview (pure functions)
 
 
 class TransactionStatus(StrEnum):
-    """The status of a transaction, as far as it is known.
+    """The known status of a transaction.
 
-    PREPARED: open, and to be committed.
-    COMMITTED, ABORTED: that is proved. UNKNOWN: neither is.
-    CLOSED: open, and to be aborted, because somebody asked for that.
-    ORPHAN: open, and in no record.
+    PREPARED: open, will be committed.
+    COMMITTED, ABORTED: proved to be so. UNKNOWN: neither is proved.
+    CLOSED: open, will be aborted on request.
+    ORPHAN: open, without a record in the log.
     """
 
     PREPARED = "prepared"
@@ -163,7 +163,7 @@ _STATUSES: Final[Mapping[Proof, TransactionStatus]] = {
 
 @dataclass(frozen=True, slots=True)
 class TransactionLine:
-    """A transaction. age_ms: since it began; left_ms: until its coordinator aborts it; both None if it is not open."""
+    """A transaction. age_ms: time since it began. left_ms: time until its coordinator aborts it. None if it is not open."""
 
     handle: TransactionHandle
     status: TransactionStatus
@@ -173,7 +173,7 @@ class TransactionLine:
 
 @dataclass(frozen=True, slots=True)
 class QueryLine:
-    """A query or job. record: None where the log has none. written_ms: when it was, since the epoch. to_do: "" for nothing."""
+    """A query or job. record: None if the log has none. written_ms: its time since the epoch. to_do: "" for nothing."""
 
     query_id: str
     record: CommitRecord | None
@@ -186,13 +186,13 @@ Described = Mapping[str, TransactionDescription]
 
 
 def query_of(prefix: str, transactional_id: str) -> str | None:
-    """Returns the query whose tasks' id it is; None for an id with another prefix, or the commit log's."""
+    """Returns the query that a task's id belongs to; None for another prefix's or the commit log's id."""
     query_id = transactional_id.removeprefix(f"{prefix}.").partition(".")[0]
     return query_id if TransactionalIds(prefix, query_id).owns(transactional_id) else None
 
 
 def asked_about(prefix: str, records: Iterable[CommitRecord]) -> list[str]:
-    """Returns the transactional ids in records whose transactions may still be open."""
+    """Returns the transactional ids of records whose transactions may still be open."""
     own = (record for record in records if foreign_prefix(prefix, record) is None)
     return [each.transactional_id for record in own for each in _unfinished(record)]
 
@@ -204,14 +204,14 @@ def overview(
     described: Described,
     now_ms: int,
 ) -> list[QueryLine]:
-    """Returns a line for each query and job, those with something to do first.
+    """Returns a line for each query and job. Those that need action come first.
 
     Args:
-        prefix: of transactional ids. Of a query with another prefix, the line says only that.
-        records: the last one of each query.
-        listed: what is open of each query.
-        described: all that is open, and all that `asked_about` names.
-        now_ms: since the epoch.
+        prefix: the prefix of transactional ids. The line of a query with another prefix says only that.
+        records: the last record of each query.
+        listed: the open transactions of each query.
+        described: descriptions of all open transactions and of those in `asked_about`.
+        now_ms: the time in ms since the epoch.
     """
     lines = [
         _line(prefix, query_id, records.get(query_id), listed.get(query_id, ()), described, now_ms)
@@ -243,7 +243,7 @@ def _unfinished(record: CommitRecord) -> tuple[TransactionHandle, ...]:
 
 
 def _known(record: CommitRecord, described: Described) -> dict[TransactionHandle, TransactionStatus]:
-    """Returns the transactions of a record that are worth a line: those that are not over, and those that are lost."""
+    """Returns the transactions of a record to show: unfinished and lost ones."""
     if record.state is State.REPLAY:
         return dict.fromkeys(record.aborted_handles, TransactionStatus.ABORTED)
     proofs = {each: proof_of(each, described.get(each.transactional_id)) for each in _unfinished(record)}
@@ -256,17 +256,17 @@ def _transaction(handle: TransactionHandle, status: TransactionStatus, described
     said = described.get(handle.transactional_id)
     if said is None or (said.state, said.producer_id, said.epoch) != ("Ongoing", handle.producer_id, handle.epoch):
         return TransactionLine(handle, status, None, None)
-    age_ms = max(0, now_ms - said.start_time_ms)  # the brokers' clock began it, and ours ends it
+    age_ms = max(0, now_ms - said.start_time_ms)  # the start is by the brokers' clock, now is by ours
     return TransactionLine(handle, status, age_ms, max(0, said.timeout_ms - age_ms))
 
 
-_ORPHANS: Final = "if it does not run: abort --query {id}; if it does, its {next}commit ends what is left over"
-# By the state of its last record, where nothing more is open.
+_ORPHANS: Final = "if it no longer runs: abort --query {id}; if it runs, its {next}commit ends them"
+# By the state of the last record, if no transactions are open.
 _TO_DO: Final[Mapping[State, str]] = {
     State.COMPLETE: "",
     State.ABORTED: "{again}",
     State.CLOSED: "{again}",
-    State.REPLAY: "start the query again, it writes the lost rows again",
+    State.REPLAY: "restart the query to write the lost rows again",
 }
 
 
@@ -284,10 +284,10 @@ def _to_do(query_id: str, record: CommitRecord | None, statuses: set[Transaction
 
 def _of_prepared(query_id: str, batch: int, statuses: set[TransactionStatus]) -> str:
     if statuses <= {TransactionStatus.PREPARED, TransactionStatus.COMMITTED}:
-        return "recover --query {id}" if is_job(query_id) else "start the query again, or: recover --query {id}"
+        return "recover --query {id}" if is_job(query_id) else "restart the query, or: recover --query {id}"
     if statuses == {TransactionStatus.ABORTED}:
         return "{again}"
     to_resolve = how_to_resolve(query_id, batch, is_proved=TransactionStatus.UNKNOWN not in statuses)
     if TransactionStatus.PREPARED in statuses:
-        return f"recover --query {query_id}, before the open ones time out, and then: {to_resolve}"
+        return f"recover --query {query_id} before the open ones time out, then: {to_resolve}"
     return to_resolve

@@ -1,4 +1,4 @@
-"""`transactions recover` and `resolve`: commit what is prepared, and decide on a batch that was committed in part."""
+"""`transactions recover` and `resolve`: commit prepared transactions, and resolve a batch that is only partly committed."""
 
 from __future__ import annotations
 
@@ -26,8 +26,13 @@ from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 
 @dataclass(frozen=True, slots=True)
 class ResolvedBatch:
-    """The outcome of a batch. refusal: why nothing was written, None where something was. record: the query's last one now.
-    lost: what is not committed, with what is proved of it."""
+    """The outcome of a batch.
+
+    Attributes:
+        refusal: why nothing was written; None if something was.
+        record: the query's last record now.
+        lost: the uncommitted transactions, each with its proved outcome.
+    """
 
     refusal: Refusal | None
     record: CommitRecord | None
@@ -39,9 +44,10 @@ class ResolvedBatch:
 
 
 def resolve_batch(connection: Connection, query_id: str, batch: int, resolution: Resolution) -> ResolvedBatch:
-    """Commits what can be committed of a prepared batch, and ends the rest as `resolution` says.
+    """Commits what can be committed of a prepared batch, and ends the rest according to `resolution`.
 
-    It claims the log, as any commit does. What had been written when the claim was lost is no refusal at the next attempt.
+    It claims the log, as any commit does. A record that it wrote before it lost the claim does not count as a refusal at the next
+    attempt.
     """
     written = list[Write]()
 
@@ -71,31 +77,31 @@ def resolve_batch(connection: Connection, query_id: str, batch: int, resolution:
 # By the state that was written.
 _ENDED: Final[Mapping[State, str]] = {
     State.COMPLETE: "committed, with {rows:,} rows",
-    State.ABORTED: "the brokers have aborted all of its transactions, nothing of it is visible: {again}",
-    State.REPLAY: "the brokers have aborted what was written again, too: {again}",
+    State.ABORTED: "the brokers aborted all of its transactions, so none of its rows are visible: {again}",
+    State.REPLAY: "the brokers aborted the rewritten rows too: {again}",
 }
-# By the last state, where nothing is prepared.
+# By the last state, if nothing is prepared.
 _OVER: Final[Mapping[State, str]] = {
     State.COMPLETE: "all {rows:,} rows of the batch are visible{do_not}",
-    State.ABORTED: "nothing of the batch is visible, {again}",
-    State.CLOSED: "nothing of it is visible, {again}",
-    State.REPLAY: "lost rows are to be written again, {again}",
+    State.ABORTED: "no rows of the batch are visible; {again}",
+    State.CLOSED: "none of its rows are visible; {again}",
+    State.REPLAY: "lost rows must be written again; {again}",
 }
-# The query's driver, or another command, has ended it.
+# The query's driver or another command has ended it.
 _NOTHING_TO_COMMIT: Final = frozenset({*NOTHING_TO_RESOLVE.values(), Refusal.MOVED_ON})
 
 
 def recover(options: ConnectionOptions, query_id: str | None) -> None:
-    """Commits what is prepared of one query or job, or of all for None.
+    """Commits the prepared transactions of one query or job, or of all if `query_id` is None.
 
-    Exits with 1 where one of them could not be committed, after all others were, and where there is no commit log.
+    Exits with 1 if there is no commit log, or if one of them could not be committed. The others are committed first.
     """
     with connected(options) as connection:
         results = _all(connection) if query_id is None else [_one(connection, query_id)]
     for result in results:
         result.show(as_json=options.as_json)
     if not results and not options.as_json:
-        # It says what was looked at: another prefix may have something.
+        # The message names the prefix, because another prefix may have something.
         click.echo(f"Nothing is prepared under the prefix {options.prefix}.")
     if not all(result.done for result in results):
         raise click.exceptions.Exit(1)
@@ -114,14 +120,14 @@ def _all(connection: Connection) -> list[Result]:
 
 
 def _one(connection: Connection, query_id: str) -> Result:
-    """Says in any case what became of a query or job, because somebody asks."""
-    # What is open is asked for before the log is read: what was prepared and committed between the two would be in neither.
+    """Returns the state of a query or job in any case, because the user asked about it."""
+    # Open transactions are listed before the log is read. One prepared and committed in between would be in neither.
     is_open = is_job(query_id) and bool(connection.transactions.open_handles(connection.ids(query_id), connection.deadline()))
     logged = connection.record(query_id)
     if logged is None:
         hours = COMPLETE_FOR_MS // 3_600_000
-        first = f"{COMMAND} abort --query {query_id}, as it has open transactions, and then " if is_open else ""
-        advice = f"; if it failed less than {hours} hours ago, nothing of it is visible: {first}{written_again(query_id)}"
+        first = f"run {COMMAND} abort --query {query_id}, because it has open transactions, and then " if is_open else ""
+        advice = f"; if it failed less than {hours} hours ago, none of its rows are visible: {first}{written_again(query_id)}"
         raise click.ClickException(f"{query_id}: {Refusal.NO_RECORD.value}{advice if is_job(query_id) else ''}")
     if logged.record.state is State.PREPARED:
         return _recovered(connection, logged.record)
@@ -131,17 +137,17 @@ def _one(connection: Connection, query_id: str) -> Result:
 def _over(record: CommitRecord) -> str:
     lost = sum(each.records for each in record.aborted_handles)
     if record.state is State.COMPLETE and lost:
-        return f"{record.rows - lost:,} rows of the batch are visible; {lost:,} are lost, which somebody has accepted"
+        return f"{record.rows - lost:,} rows of the batch are visible; {lost:,} are lost, and the loss was accepted"
     again = written_again(record.query_id)
     do_not = f"; do not {again}" if is_job(record.query_id) else ""
     return _OVER[record.state].format(rows=record.rows, do_not=do_not, again=again)
 
 
 def _recovered(connection: Connection, record: CommitRecord) -> Result:
-    """Returns an error of one query as its result, so that all others are still committed."""
+    """Commits one query. It returns errors as the result, so that the others are still committed."""
     if not record.transactions:
-        # Nobody can tell that its driver has this prefix, and would be kept from writing; nor does anybody wait for it.
-        return Result(record.query_id, record.batch, True, "there is nothing to commit: it has no rows")
+        # Its driver may have another prefix, so claiming would not fence it. Nothing waits for this batch either.
+        return Result(record.query_id, record.batch, True, "there is nothing to commit, because it has no rows")
     try:
         found = resolve_batch(connection, record.query_id, record.batch, Resolution.RECOVER)
     except KafkaSinkError as error:
@@ -150,7 +156,7 @@ def _recovered(connection: Connection, record: CommitRecord) -> Result:
 
 
 def recovery(query_id: str, batch: int, found: ResolvedBatch) -> Result:
-    """Returns what came of committing all that is prepared."""
+    """Returns the result of committing everything that is prepared."""
     last = found.record
     if found.refusal is None:
         assert last is not None
@@ -169,29 +175,31 @@ def _forgotten(connection: Connection, record: CommitRecord) -> Result:
         is_gone = connection.forget(record)
     except KafkaSinkError as error:
         return Result(record.query_id, record.batch, False, str(error))
-    return Result(record.query_id, record.batch, True, "the job is over, and forgotten" if is_gone else "the job is not over")
+    return Result(
+        record.query_id, record.batch, True, "the job has ended and is forgotten" if is_gone else "the job has not ended"
+    )
 
 
 # resolve
 
 _STATES: Final = {Resolution.ACCEPT_LOSS: State.COMPLETE, Resolution.REPLAY: State.REPLAY}
 _QUESTIONS: Final = {
-    Resolution.ACCEPT_LOSS: "Go on without them?",
-    Resolution.REPLAY: "Have the query write them again?",
+    Resolution.ACCEPT_LOSS: "Continue without these rows?",
+    Resolution.REPLAY: "Have the query write these rows again?",
 }
 _DONE: Final = {
-    Resolution.ACCEPT_LOSS: "complete, without {rows:,} rows that are lost; the query goes on with the next batch",
-    Resolution.REPLAY: "{rows:,} rows are to be written again: start the query, it commits them if they are proved the same",
+    Resolution.ACCEPT_LOSS: "complete, without {rows:,} lost rows; the query continues with the next batch",
+    Resolution.REPLAY: "{rows:,} rows will be written again: start the query, which commits them if they are unchanged",
 }
 
 
 def resolve(options: ConnectionOptions, query_id: str, batch: int, *, replay: bool, yes: bool) -> None:
-    """Decides on a batch that was committed in part.
+    """Resolves a batch that is only partly committed.
 
-    Exits with 1 where there is nothing to resolve, it cannot be done, or the question was answered with no.
+    Exits with 1 if there is nothing to resolve, if it cannot be done, or if the user declines.
     """
     if replay and is_job(query_id):
-        raise click.UsageError("a job is not run again under its id, so nothing is replayed: --accept-loss")
+        raise click.UsageError("a job cannot be replayed, because it never runs again under the same id: use --accept-loss")
     with connected(options) as connection:
         result = _resolved(connection, query_id, batch, Resolution.REPLAY if replay else Resolution.ACCEPT_LOSS, yes=yes)
     result.show(as_json=options.as_json)
@@ -200,10 +208,10 @@ def resolve(options: ConnectionOptions, query_id: str, batch: int, *, replay: bo
 
 
 def _resolved(connection: Connection, query_id: str, batch: int, resolution: Resolution, *, yes: bool) -> Result:
-    """Commits first everything that can be, whatever is decided on the rest: `prepared` has promised it."""
+    """First commits everything that can be committed, as `prepared` promises, whatever is decided about the rest."""
     logged = connection.record(query_id)
     if logged is None or not logged.record.transactions:
-        why = Refusal.NO_RECORD.value if logged is None else "it has no rows"
+        why = Refusal.NO_RECORD.value if logged is None else "the batch has no rows"
         return Result(query_id, batch, False, f"there is nothing to resolve: {why}")
     found = resolve_batch(connection, query_id, batch, Resolution.RECOVER)
     if found.refusal is None:
@@ -219,13 +227,13 @@ def _resolved(connection: Connection, query_id: str, batch: int, resolution: Res
     if found.refusal is not None:
         return Result(query_id, batch, False, _why(found), found.lost)
     assert found.record is not None
-    if found.record.state is not _STATES[resolution]:  # what was in doubt is proved by now
+    if found.record.state is not _STATES[resolution]:  # the outcome in doubt is proved by now
         return recovery(query_id, batch, found)
     return Result(query_id, batch, True, _DONE[resolution].format(rows=found.lost_rows), found.lost)
 
 
 def _show(query_id: str, batch: int, found: ResolvedBatch) -> None:
-    """Prints what is at stake, before anything is decided."""
+    """Prints the committed, lost and unknown rows before the decision."""
     assert found.record is not None
     visible = found.record.rows - found.lost_rows
     unknown = sum(each.records for each, word in found.lost if word == Outcome.UNKNOWN)
@@ -234,11 +242,11 @@ def _show(query_id: str, batch: int, found: ResolvedBatch) -> None:
     click.echo(f"{query_id}, batch {batch}: {said}, in these transactions:", err=True)
     click.echo(transactions_text(found.lost), err=True)
     if any(word == Outcome.UNKNOWN for _, word in found.lost):
-        click.echo("What is `unknown` may be visible all the same: nobody can tell any more.", err=True)
+        click.echo("Transactions in state `unknown` may be visible: their outcome can no longer be found out.", err=True)
 
 
 def _why(found: ResolvedBatch) -> str:
-    """Returns the reason of a refusal."""
+    """Returns the reason for a refusal."""
     assert found.refusal is not None
     if found.refusal is Refusal.MOVED_ON and found.record is not None:
         return f"the commit log is at batch {found.record.batch}, {found.record.state}"

@@ -16,17 +16,17 @@ COMMAND: Final = "spark-kafka-sink transactions"
 
 
 def written_again(query_id: str) -> str:
-    """Returns what to do where nothing of a batch is visible."""
-    return "run the job again" if is_job(query_id) else "start the query again, it writes the batch again"
+    """Returns what to do if no row of a batch is visible."""
+    return "run the job again" if is_job(query_id) else "restart the query to write the batch again"
 
 
 def how_to_resolve(query_id: str, batch: int, *, is_proved: bool) -> str:
-    """Returns the options of `resolve`, those that lose nothing first.
+    """Returns the options of `resolve`. Those that lose nothing come first.
 
     Args:
-        query_id: of the query or job.
-        batch: the one to resolve.
-        is_proved: whether all that is not committed is proved to be aborted; what is unknown is never written again.
+        query_id: the id of the query or job.
+        batch: the batch to resolve.
+        is_proved: whether all uncommitted transactions are proved to be aborted. Unknown ones are never written again.
     """
     means = "--replay (or --accept-loss)" if is_proved and not is_job(query_id) else "--accept-loss"
     return f"resolve --query {query_id} --batch {batch} {means}"
@@ -37,9 +37,9 @@ class Result:
     """The result of a command for one query or job.
 
     Attributes:
-        batch: None where it is not known.
-        done: whether what was asked for is done.
-        transactions: those that the text speaks of, each with a word.
+        batch: the batch, or None if it is not known.
+        done: whether the command succeeded.
+        transactions: the transactions that the text is about, each with its state.
     """
 
     query_id: str
@@ -49,7 +49,7 @@ class Result:
     transactions: tuple[tuple[TransactionHandle, str], ...] = ()
 
     def show(self, *, as_json: bool) -> None:
-        """Writes to stdout what is done, to stderr what is not; as JSON it writes all to stdout."""
+        """Prints a success to stdout and a failure to stderr. JSON always goes to stdout."""
         if as_json:
             click.echo(json.dumps(self._json()))
             return
@@ -77,7 +77,7 @@ def transactions_text(transactions: Iterable[tuple[TransactionHandle, str]]) -> 
 
 
 def rows_of(handle: TransactionHandle) -> int | None:
-    """Returns None where only coordinators know of the transaction, which count no rows. One without rows is never left open."""
+    """Returns None if only coordinators know the transaction, because they do not count rows. No transaction has 0 rows."""
     return handle.records or None
 
 
@@ -99,7 +99,7 @@ def handle_json(handle: TransactionHandle) -> dict[str, object]:
 
 
 def text_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Returns columns of text with two blanks between them, and none at the ends of lines."""
+    """Returns text in columns separated by two spaces, without trailing spaces."""
     lines = [tuple(head), *map(tuple, rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines)

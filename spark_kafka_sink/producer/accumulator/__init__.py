@@ -1,1 +1,1 @@
-"""The batches in which records wait: rows are dealt, given memory, encoded, queued by partition, numbered."""
+"""Batches of waiting records: assigns rows to batches, allocates memory, encodes, queues by partition, and numbers batches."""

@@ -1,4 +1,4 @@
-"""Which batch each row of an Arrow batch goes to: rows in partition order, dealt to open batches and new ones."""
+"""Assigns the rows of an Arrow batch, in partition order, to open and new batches."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ Sizes = NDArray[np.int64]
 Partitions = NDArray[np.int32]
 
 
-# Bytes. Larger rows are always copied together: blocks of them, freed by another thread than the one that made them, stayed with
-# Arrow's allocator, which took 45 MB more than the chunks.
+# Bytes. Larger rows are always copied: blocks of them, freed by a thread other than the one that made them, stayed with Arrow's
+# allocator, which took 45 MB more than the chunks.
 LARGE_ROW = 8 * 1024
 
 
 @dataclass(slots=True)
 class Plan:
-    """Pieces: consecutive rows, in partition order, that go to one batch each; parallel lists, one entry a piece.
+    """Pieces: consecutive rows in partition order, each for one batch; parallel lists with one entry per piece.
 
-    A batch is None until the memory for a new one is there. full: no more rows come to it. Piece i ends where the next begins,
-    the last one at `stop`. chunks: what it all takes at most; no more than max_chunks, but for a first piece that needs more.
-    stay: the pieces are sent from where they are encoded. With 1,000 partitions there are 1,000 pieces an append, so each list
-    costs 30 ns a piece where an object a piece took 300.
+    A batch is None until memory for a new one is allocated. full: whether the batch takes no more rows. Piece i ends where the
+    next begins, the last one at `stop`. chunks: upper bound for all pieces; at most max_chunks, unless the first piece needs
+    more. stay: the pieces are sent from where they are encoded. With 1,000 partitions an append has 1,000 pieces, so each list
+    costs 30 ns per piece where an object per piece took 300.
     """
 
     stop: int
@@ -58,9 +58,9 @@ class Plan:
 class Groups:
     """Rows in partition order.
 
-    order: position j of that order holds input row order[j], shape (n,); None: the rows already stand in it.
-    partition_ids: each partition that has rows, once. starts: len(partition_ids) + 1 positions; partition_ids[i] has those from
-        starts[i] to starts[i + 1]. Both are Python lists, because what follows loops over partitions.
+    order: position j holds input row order[j], shape (n,); None if the rows are already in order. partition_ids: each partition
+    that has rows, once. starts: len(partition_ids) + 1 positions; partition_ids[i] has rows starts[i] to starts[i + 1]. Both are
+    Python lists, because later steps loop over partitions.
     """
 
     order: NDArray[np.intp] | None
@@ -69,9 +69,9 @@ class Groups:
 
 
 def group(partitions: NDArray[np.int32], n_partitions: int) -> Groups:
-    """Groups rows of 0 <= partition < n_partitions; rows of one partition keep their order.
+    """Groups rows by partition, 0 <= partition < n_partitions, keeping their order within a partition.
 
-    Rows whose partitions each stand together already are left as they are, in whatever order the partitions come.
+    Rows that are already contiguous by partition are not moved, whatever the order of partitions.
     """
     if len(partitions) == 0:
         return Groups(None, [], [0])
@@ -82,7 +82,7 @@ def group(partitions: NDArray[np.int32], n_partitions: int) -> Groups:
         partition_ids = partitions[[0, *inner]].tolist()
         if len(set(partition_ids)) == len(partition_ids):
             return Groups(None, partition_ids, [0, *inner, len(partitions)])
-    # Up to 16 bits numpy's stable sort is a radix sort: 2 to 4 ns a row against 20 to 50.
+    # Up to 16 bits numpy's stable sort is a radix sort: 2 to 4 ns per row instead of 20 to 50.
     ids = partitions.astype(np.uint8 if n_partitions <= 1 << 8 else np.uint16 if n_partitions <= 1 << 16 else np.uint32)
     counts = np.bincount(ids)
     present = np.flatnonzero(counts)
@@ -93,8 +93,8 @@ def group(partitions: NDArray[np.int32], n_partitions: int) -> Groups:
 class GroupedRows:
     """Rows of one topic in partition order: run i, of partition partition_ids[i], is rows starts[i] to starts[i + 1].
 
-    ends[j] is the number of bytes of the rows before j at most, shape (n + 1,). timestamps is in partition order too.
-    long_runs: the runs are long enough, of small enough rows, to be sent from where they are encoded; others are better copied.
+    ends[j] is an upper bound for the bytes of all rows before j, shape (n + 1,). timestamps is in partition order too. long_runs:
+    whether the runs are long enough, with small enough rows, to be sent from where they are encoded; others are cheaper to copy.
     """
 
     topic: str
@@ -111,9 +111,9 @@ class GroupedRows:
     def of(
         cls, topic: str, columns: RecordColumns, sizes: Sizes, partitions: Partitions, count: int, long_from: int
     ) -> GroupedRows:
-        """Rows in the order of their partitions, of which there are `count`; those without a timestamp get the time of now.
+        """Groups rows by partition, of which there are `count`. Rows without a timestamp get the current time.
 
-        A long run has `long_from` bytes, as the average goes.
+        A run is long if it has `long_from` bytes on average.
         """
         groups = group(partitions, count)
         now = time.time_ns() // 1_000_000
@@ -136,7 +136,7 @@ class GroupedRows:
 
 
 class Planner:
-    """Deals rows to batches, for an append that holds the accumulator's lock.
+    """Assigns rows to batches, for an append that holds the accumulator's lock.
 
     batch_size, chunk_size: bytes.
     """
@@ -147,10 +147,10 @@ class Planner:
         self._chunk_size = chunk_size
 
     def plan(self, start: int, tally: Tally, rows: GroupedRows, max_chunks: int, *, stay: bool) -> Plan:
-        """The rows from `start` on, in at most `max_chunks`, but for a first piece that needs more.
+        """Plans the rows from `start` on, in at most `max_chunks`, unless the first piece needs more.
 
-        Runs that fit into an open batch are the common case: its lines stand here and not in a call, for the sake of the runs
-        of 1,000 partitions."""
+        Runs that fit into an open batch are the common case. Their code is inlined here for the runs of 1,000 partitions.
+        """
         queues = self._accumulator.queues(rows.topic)
         batch_size, chunk_size = self._accumulator.batch_limit(rows.topic, self._batch_size), self._chunk_size
         plan = Plan(start, max_chunks, stay)
@@ -191,9 +191,9 @@ class Planner:
         stop: int,
         batch_size: int,
     ) -> bool:
-        """Deal a run that does not fit into one open batch. False when the memory of this round is dealt."""
+        """Plans a run that does not fit into one open batch. Returns False if the memory of this round is used up."""
         while start < stop:
-            room = max(batch_size - (batch.size if batch else 0), 0)  # below 0: the topic's limit has come down
+            room = max(batch_size - (batch.size if batch else 0), 0)  # negative if the topic's limit was lowered
             end = int(np.searchsorted(rows.ends, rows.bytes_before(start) + room, side="right")) - 1
             if batch is None:
                 end = max(end, start + 1)

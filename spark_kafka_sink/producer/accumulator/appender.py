@@ -1,7 +1,7 @@
 """Turns columns into batches: size, partition, group, plan, allocate, encode once for all partitions, copy.
 
-RecordAccumulator.append of Java, for a whole Arrow batch: under the lock the rows are dealt to batches, the lock is let go to
-wait for memory, and if that took a wait the rows are dealt again, because the sender may have taken a batch meanwhile.
+Like Java's RecordAccumulator.append, for a whole Arrow batch: rows are assigned to batches under the lock, which is released to
+wait for memory. After a wait the rows are assigned again, because the sender may have taken a batch meanwhile.
 """
 
 from __future__ import annotations
@@ -30,43 +30,44 @@ from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.encoder import encode_records
 from spark_kafka_sink.records.sizes import size_upper_bounds
 
-# Rows encoded at once: above 10,000 page faults take over (60 to 100 ns a row), below 5,000 the fixed cost of a call does.
+# Rows encoded at once: above 10,000 page faults dominate (60 to 100 ns per row), below 5,000 the fixed cost of a call.
 MAX_ROWS = 10_000
-# But where there are many partitions: a piece of a partition costs 4 to 5 us, however few rows it has. 40,000 rows at once over
-# 1,000 partitions take 0.43 us a row, 10,000 take 0.73.
+# More rows with many partitions: a partition's piece costs 4 to 5 us, however few rows it has. 40,000 rows at once over 1,000
+# partitions take 0.43 us per row, 10,000 take 0.73.
 ROWS_PER_PARTITION = 40
 # Bytes encoded at once, so that large rows do not double the memory of an Arrow batch. A call has a fixed cost of some 0.5 ms
-# (its Python, cold in the processor's caches), so 10,000 rows of 1 KB in three calls of 4 MB took 0.78 us a row and in one 0.50.
+# (its Python code, with cold processor caches): 10,000 rows of 1 KB took 0.78 us each in three calls of 4 MB, and 0.50 in one.
 MAX_BYTES = 12 * 1024 * 1024
-# Of large rows a call has few anyway.
+# With large rows a call has few of them anyway.
 MAX_BYTES_OF_LARGE_ROWS = 4 * 1024 * 1024
-# Chunks that a partition's rows of one append must fill on average to be sent from where they were encoded, which takes a
-# seventh (100 bytes) to a quarter (1 KB) less CPU than to copy them.
+# Chunks that a partition's rows of one append must fill on average to be sent from where they were encoded, which takes a seventh
+# (100 bytes) to a quarter (1 KB) less CPU than copying them.
 STAY_CHUNKS = 2
-# A block that was encoded is held by the slowest of its partitions, so what was not acked for so long (its leader is away) must
-# not come to hold more of them: rows are copied then. And this part of the pool is never blocks; an append that has waited for
-# a while asks for no more than half of it. With a quarter of the pool 1 KB rows took 1.5 us, with a sixteenth 1.2, without 1.1.
+# The slowest partition holds an encoded block. Rows are copied if a block was not acknowledged for this long (its leader is
+# away), so that such partitions hold no more blocks. This part of the pool is never used for blocks; an append that has waited
+# for a while requests at most half of it. With a quarter of the pool, rows of 1 KB took 1.5 us, with a sixteenth 1.2, without
+# 1.1.
 STUCK_MS = 2000
 KEPT_FROM_BLOCKS = 16
 PATIENCE_S = 0.1
 # A record without key, value and headers: length, attributes, both deltas, key length, value length, header count.
 MIN_RECORD_SIZE = 7
-# Makes what is completed with some of an append's rows, which are given by their places in its columns.
+# Makes a completion for some of an append's rows, given by their positions in its columns.
 CompletionFactory = Callable[[Sequence[int]], Thunk]
-# More than any open batch's age: its records expire before (delivery.timeout.ms is at most 25 days).
+# More than any open batch's age: its records expire first (delivery.timeout.ms is at most 25 days).
 MAX_AGE_MS = 2**33
 
 
 class Appender:
-    """Encodes in the calling task's thread. Holds no state of its own but the settings, so threads do not meet here."""
+    """Encodes rows in the calling thread. It has no state but the settings, so threads do not contend here."""
 
     def __init__(self, config: ProducerConfig, accumulator: RecordAccumulator, wakeup: Callable[[], None]) -> None:
-        """wakeup: makes the sender's thread look at what is ready."""
+        """`wakeup` wakes the sender thread to look at what is ready."""
         pool = accumulator.pool
-        # An append never asks for more than half of the memory at once, so that two can always make progress in turn.
+        # An append never requests more than half of the memory at once, so that two can always make progress.
         self._max_chunks = max(pool.capacity // 2, 1)
         self._batch_size = min(batch_limit(config), self._max_chunks * pool.chunk_size)
-        # Room for two batches at least, so that there is always a next one.
+        # Room for at least two batches, so that there is always a next one.
         self._kept_from_blocks = max(pool.capacity // KEPT_FROM_BLOCKS, 2 * pool.chunks_for(self._batch_size))
         self._planner = Planner(accumulator, self._batch_size, pool.chunk_size)
         self._max_record_size = min(config.max_request_size, pool.capacity * pool.chunk_size)
@@ -76,9 +77,11 @@ class Appender:
         self._wakeup = wakeup
 
     def sizes(self, tally: Tally, topic: str, columns: RecordColumns) -> Sizes:
-        """Bytes of each row at most. RecordTooLargeError names the first row that could never be sent."""
-        # The time of append is never far from a batch's first; timestamps that were given can be anywhere, and so can the rows
-        # without one that come after them into the same batch.
+        """Returns an upper bound for the bytes of each row. Raises RecordTooLargeError for the first row that can never be
+        sent.
+        """
+        # The current time is close to a batch's first timestamp. Given timestamps can be anywhere, and so can the current time
+        # relative to them, for later rows in the same batch.
         tally.has_timestamps = tally.has_timestamps or columns.timestamp is not None
         timestamp_range = None if tally.has_timestamps else MAX_AGE_MS
         sizes = size_upper_bounds(columns, timestamp_range=timestamp_range, max_offset_delta=self._batch_size // MIN_RECORD_SIZE)
@@ -86,8 +89,9 @@ class Appender:
         if largest > self._max_record_size:
             row = int(np.argmax(sizes + HEADER_SIZE > self._max_record_size))
             raise RecordTooLargeError(
-                f"topic {topic}: row {row} of {columns.num_records} takes {int(sizes[row]) + HEADER_SIZE} bytes, more than"
-                f" max.request.size or buffer.memory allow ({self._max_record_size}); nothing of these rows was buffered",
+                f"topic {topic}: row {row} of {columns.num_records} takes {int(sizes[row]) + HEADER_SIZE} bytes, more"
+                f" than max.request.size or buffer.memory allow ({self._max_record_size}); none of these rows was"
+                " buffered",
                 topic=topic,
                 row=row,
             )
@@ -105,12 +109,12 @@ class Appender:
         deadline: float | None = None,
         completion_for: CompletionFactory | None = None,
     ) -> None:
-        """Put each row into an open batch of its partition, of which the topic has `count`.
+        """Puts each row into an open batch of its partition, of which the topic has `count`.
 
-        sizes, partitions: shape (num_records,). BufferExhaustedError when memory for the next part of the rows stays out until
-        `deadline`; without one for max.block.ms: a slow broker that does take rows may be waited for longer in all. With NO_WAIT
-        a little is borrowed at once instead. completion_for is asked once for each batch that rows go to. An error's fact
-        `buffered` is how many rows went into batches all the same.
+        sizes, partitions: shape (num_records,). completion_for is called once for each batch that receives rows. Raises
+        BufferExhaustedError if memory for the next rows is not available at `deadline`; without a deadline each wait lasts at
+        most max.block.ms, so a slow broker that does accept rows may be waited for longer in total. With NO_WAIT some memory is
+        borrowed at once instead. An error's fact `buffered` is the number of rows that did get into batches.
         """
         buffered = 0
         try:
@@ -136,7 +140,7 @@ class Appender:
         deadline: float,
         attach: Callable[[OpenBatch, int, int], None] | None,
     ) -> int:
-        """One round: as many rows from `start` on as half of the memory holds. Returns the row to go on with."""
+        """Runs one round: appends as many rows from `start` on as half of the memory holds. Returns the next row."""
         memory: list[Chunk] = []
         claimed: list[OpenBatch] = []
         batches: list[OpenBatch] = []
@@ -156,7 +160,7 @@ class Appender:
             with self._accumulator.lock:
                 try:
                     wake = self._publish(tally, claimed, batches, full)
-                except BaseException:  # an interrupt: a batch that stays claimed would never be sent, and never expire
+                except BaseException:  # an interrupt: a batch that stays claimed would never be sent nor expire
                     self._publish(tally, claimed, batches, full)
                     self._wakeup()
                     raise
@@ -166,7 +170,7 @@ class Appender:
             self._pool.deallocate(memory)
             if aborted:
                 error = UsageError(f"topic {rows.topic}: the producer was closed or failed during the append", topic=rows.topic)
-                for batch in batches or claimed:  # the sender's thread has left them to this one (Delivery.fail_all)
+                for batch in batches or claimed:  # the sender thread left them to this one (Delivery.fail_all)
                     batch.failed(error)
         if aborted:
             raise error
@@ -181,13 +185,15 @@ class Appender:
         memory: list[Chunk],
         claimed: list[OpenBatch],
     ) -> Plan:
-        """Deals the rows to batches, and claims those that are open already for writing. Each claim and chunk is put into the two
-        lists as soon as it is acquired, so an interrupt cannot leak it."""
+        """Assigns rows to batches and claims the open ones for writing.
+
+        Each claim and chunk is added to the two lists as soon as it is acquired, so an interrupt cannot leak it.
+        """
         patient, begun = True, time.monotonic()
         while True:
             with self._accumulator.lock:
                 free = self._pool.free_chunks + len(memory)
-                # After a wait what was waited for is what there is: to ask for more might be to wait for ever.
+                # After a wait only the awaited memory is used: requesting more could wait forever.
                 maximum = len(memory) or (self._max_chunks if patient else self._few_chunks(free))
                 plan = self._planner.plan(start, tally, rows, maximum, stay=self._may_stay(rows, start, free))
                 if len(memory) < plan.chunks:
@@ -200,7 +206,7 @@ class Appender:
                     for batch in claimed:
                         batch.writing = True  # the sender must not take it now
                     return plan
-            # What is held is given back first: two appends that each hold a part of what the other needs would wait for ever.
+            # Releases its memory before it waits: two appends that each hold what the other needs would wait forever.
             held = memory.copy()
             memory.clear()
             self._pool.deallocate(held)
@@ -234,7 +240,7 @@ class Appender:
         return rows.long_runs and enough and self._accumulator.oldest_age_ms(monotonic_ms()) <= STUCK_MS
 
     def _batches(self, tally: Tally, rows: GroupedRows, plan: Plan) -> list[OpenBatch]:
-        """The batch of each piece; the new ones are nobody's yet."""
+        """Returns the batch of each piece. New batches are not shared yet."""
         created_ms = monotonic_ms()
         return [
             batch or OpenBatch(queue, tally, created_ms, rows.timestamp(start))
@@ -279,7 +285,7 @@ class Appender:
                 first += count
 
     def _share(self, pieces: list[memoryview], batches: list[OpenBatch], memory: list[Chunk]) -> None:
-        """The batches share the block that was encoded, which takes the place of as many chunks."""
+        """Shares the encoded block among the batches; it replaces as many chunks."""
         block = SharedChunks()
         for batch, piece in zip(batches, pieces, strict=True):
             batch.memory.share(piece, block)
@@ -288,8 +294,11 @@ class Appender:
         del memory[-needed:]
 
     def _publish(self, tally: Tally, claimed: list[OpenBatch], batches: list[OpenBatch], full: list[bool]) -> bool:
-        """Let the sender have what was written; whether there is something for it to do. The accumulator's lock is held. Once
-        more does nothing. New batches that got nothing, because encoding failed, are not added."""
+        """Publishes what was written to the sender. Returns whether the sender has something to do.
+
+        Requires the accumulator's lock. Calling it again has no effect. New batches that are empty because encoding failed are
+        not added.
+        """
         accumulator = self._accumulator
         wake = False
         for batch in claimed:
@@ -307,7 +316,7 @@ class Appender:
 
 
 def parts(sizes: Sizes, max_rows: int) -> Iterator[tuple[int, int]]:
-    """First and last row of parts of at most so many rows and, but for a single larger row, so many bytes."""
+    """Yields the first and last row of parts with at most `max_rows` rows and a byte limit, except for a single larger row."""
     total = int(sizes.sum())
     max_bytes = MAX_BYTES if total <= LARGE_ROW * len(sizes) else MAX_BYTES_OF_LARGE_ROWS
     if len(sizes) <= max_rows and total <= max_bytes:
@@ -323,7 +332,7 @@ def parts(sizes: Sizes, max_rows: int) -> Iterator[tuple[int, int]]:
 
 
 def _attach(rows: GroupedRows, offset: int, completion_for: CompletionFactory, batch: OpenBatch, start: int, stop: int) -> None:
-    """Rows `start` to `stop`, in partition order, are the last that were added to the batch."""
+    """Attaches rows `start` to `stop`, in partition order, which are the last rows added to the batch."""
     places = range(start, stop) if rows.order is None else rows.order[start:stop].tolist()
     thunk = completion_for([place + offset for place in places] if offset else places)
     batch.attach(thunk, batch.record_count - (stop - start))
@@ -331,7 +340,7 @@ def _attach(rows: GroupedRows, offset: int, completion_for: CompletionFactory, b
 
 def _copy(pieces: list[memoryview], batches: list[OpenBatch], memory: list[Chunk]) -> None:
     for chunk in memory:
-        _ = chunk.memory  # made before anything is written, so that no batch is left with half of a piece
+        _ = chunk.memory  # allocated before anything is written, so that no batch has half a piece
     for batch, piece in zip(batches, pieces, strict=True):
         batch.memory.copy(piece, memory)
 
@@ -339,7 +348,7 @@ def _copy(pieces: list[memoryview], batches: list[OpenBatch], memory: list[Chunk
 def _timestamp_deltas(
     rows: GroupedRows, first: int, last: int, starts: NDArray[np.intp], counts: NDArray[np.intp], bases: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64] | None, list[int]]:
-    """Each row's distance from its batch's first timestamp (None: all 0), and the largest timestamp of each piece."""
+    """Returns each row's distance from its batch's first timestamp (None: all 0), and the largest timestamp of each piece."""
     if rows.timestamps is None:
         largest = [rows.now] * len(bases)
         if (bases == rows.now).all():

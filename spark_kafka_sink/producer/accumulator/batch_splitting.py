@@ -1,4 +1,4 @@
-"""Some of a sealed batch's records, or all of them, as batches of their own: ProducerBatch.split of Java, for any rows."""
+"""Splits a sealed batch: all or some of its records become new batches. Java's ProducerBatch.split, for any rows."""
 
 from __future__ import annotations
 
@@ -17,24 +17,26 @@ Rows = NDArray[np.intp]
 
 
 def split(batch: SealedBatch, limit: int, pool: BufferPool) -> list[SealedBatch]:
-    """All records of a batch of more than one, in order, in two batches or more.
+    """Splits a batch of more than one record into two or more batches, keeping the order.
 
-    limit: bytes of records, before compression, that none has more of, but for a single larger record; less than the batch has.
-        A record counts as it is now: behind another first timestamp it may take some bytes more.
+    limit: maximum bytes of records per new batch, before compression, except for a single larger record; less than the batch has.
+    Records count at their current size: after another first timestamp one may take a few bytes more.
     """
     records = _records(batch)
     return _rebuilt(batch, records, runs(records.sizes, limit), pool)
 
 
 def rebuild(batch: SealedBatch, parts: Sequence[Rows], pool: BufferPool) -> list[SealedBatch]:
-    """The rows of each part (numbers from 0 on, in order, at least one) as a batch: sealed and not numbered, of the batch's
-    queue, tally and age, as if it had never been sent. The batch keeps its own memory: free it when the parts are in its place.
+    """Returns the rows of each part as a new batch, sealed but not numbered, as if it had never been sent.
+
+    The parts are ascending row numbers from 0, at least one each. They keep the batch's queue, tally and age. The batch keeps its
+    own memory: free it when the parts have replaced it.
     """
     return _rebuilt(batch, _records(batch), parts, pool)
 
 
 def runs(sizes: NDArray[np.int64], limit: int) -> list[Rows]:
-    """Rows of these sizes in runs of at most `limit` bytes, but for a single larger row."""
+    """Groups rows of these sizes into runs of at most `limit` bytes, except for a single larger row."""
     ends = np.cumsum(sizes)
     found, start, done = [], 0, 0
     while start < len(sizes):
@@ -49,7 +51,7 @@ def _records(batch: SealedBatch) -> WrittenRecords:
 
 
 def _rebuilt(batch: SealedBatch, records: WrittenRecords, parts: Sequence[Rows], pool: BufferPool) -> list[SealedBatch]:
-    """Encoded in one go, as an append is; the parts share that block until they are compressed or done."""
+    """Encodes all parts at once, as an append does. They share that block until they are compressed or done."""
     rows = np.concatenate(parts)
     counts = np.array([len(part) for part in parts])
     ends = np.cumsum(counts)
@@ -78,6 +80,6 @@ def _sealed(opened: OpenBatch, batch: SealedBatch, pool: BufferPool) -> SealedBa
     part.tally = batch.tally
     part.first_sent_ms = batch.first_sent_ms
     part.last_error = batch.last_error
-    part.known_not_stored = True  # not stored, for certain
+    part.known_not_stored = True  # certainly not stored
     part.free_raw(pool)
     return part

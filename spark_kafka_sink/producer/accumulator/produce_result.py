@@ -1,4 +1,4 @@
-"""The outcome of a batch, for those who wait for single records of it (Java's ProduceRequestResult and ProducerBatch.Thunk)."""
+"""The outcome of a batch, for those who wait for its single records (Java's ProduceRequestResult and ProducerBatch.Thunk)."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ logger = logging.getLogger(__name__)
 
 
 class Thunk(Protocol):
-    """Records, one after the other in a batch, and whoever wants to know what becomes of them."""
+    """Consecutive records of a batch, whose outcome somebody wants to know."""
 
     count: int
 
     def assigned(self, result: ProduceResult, first: int) -> None:
-        """They lie in `result`'s batch now, from its record `first` on."""
+        """Called when the records are in `result`'s batch, from its record `first` on."""
         ...
 
     def completed(self, result: ProduceResult, first: int) -> None:
-        """The batch was acked or failed, as `result` says."""
+        """Called when the batch was acknowledged or failed, as `result` says."""
         ...
 
     def split(self, count: int) -> tuple[Thunk, Thunk]:
-        """The first `count` of them, and the others."""
+        """Returns the first `count` records, and the others."""
         ...
 
 
 class ProduceResult:
-    """The outcome of one batch, shared by all of its records.
+    """The outcome of one batch, shared by all its records.
 
     The batch's owner (see OpenBatch, SealedBatch) attaches and completes. Any thread may read `done`, and the rest after it.
     """
@@ -46,22 +46,22 @@ class ProduceResult:
         self.base_offset = NO_OFFSET
         self.log_append_time = NO_TIMESTAMP
         self.error: KafkaSinkError | None = None
-        self._thunks: list[tuple[int, Thunk]] = []  # each with the place of its first record, in order
-        self._parts: list[ProduceResult] = []  # what its batch was split into
+        self._thunks: list[tuple[int, Thunk]] = []  # each with the index of its first record, in order
+        self._parts: list[ProduceResult] = []  # results of the batches that its batch was split into
         self._done = False
 
     @property
     def done(self) -> bool:
-        """Whether it was acked or failed, and everybody was told; after a split, whether all parts were."""
+        """Whether the batch was acknowledged or failed and everyone was notified; after a split, whether all parts were."""
         return self._done or (bool(self._parts) and all(part.done for part in self._parts))
 
     def attach(self, thunk: Thunk, first: int) -> None:
-        """Tell `thunk`, whose records begin at record `first` of the batch."""
-        self._thunks.append((first, thunk))  # first: an interrupt must not leave anybody assigned and never told
+        """Attaches `thunk`, whose records begin at record `first` of the batch."""
+        self._thunks.append((first, thunk))  # first: an interrupt must not leave an assigned thunk without a result
         thunk.assigned(self, first)
 
     def acked(self, base_offset: int, log_append_time: int) -> None:
-        """base_offset: of the batch's first record, negative if not known. log_append_time: ms, negative for CreateTime."""
+        """Completes an acknowledged batch. base_offset: negative if not known. log_append_time: ms, negative for CreateTime."""
         self.base_offset = max(base_offset, NO_OFFSET)
         self.log_append_time = max(log_append_time, NO_TIMESTAMP)
         self._complete()
@@ -71,7 +71,7 @@ class ProduceResult:
         self._complete()
 
     def split(self, counts: Iterable[int]) -> list[ProduceResult]:
-        """The results of the batches that this one's records go to instead: so many in each, in order; all of them in the end."""
+        """Returns the results of the batches that replace this one, each with that many of its records in order."""
         left = self._thunks
         self._thunks = []
         start = 0
@@ -83,7 +83,7 @@ class ProduceResult:
         return list(self._parts)
 
     def without(self, errors: Mapping[int, KafkaSinkError], record_count: int) -> ProduceResult:
-        """Records with these errors fail now; returned is the result of the batch that the others of `record_count` go to."""
+        """Fails the records with errors, and returns the result of the batch with the remaining ones of `record_count`."""
         left, self._thunks = self._thunks, []
         others = ProduceResult(self.topic, self.partition)
         failed = [ProduceResult(self.topic, self.partition) for _ in errors]
@@ -100,7 +100,7 @@ class ProduceResult:
         return others
 
     def _complete(self) -> None:
-        """Callbacks run before anybody who waits goes on, as in ProducerBatch.completeFutureAndFireCallbacks."""
+        """Runs callbacks before waiting threads continue, like ProducerBatch.completeFutureAndFireCallbacks."""
         thunks, self._thunks = self._thunks, []
         try:
             with callbacks:
@@ -113,13 +113,13 @@ class ProduceResult:
         try:
             thunk.completed(self, first)
         except Exception:
-            logger.exception("topic %s partition %d: a delivery callback failed", self.topic, self.partition)
+            logger.exception("topic %s partition %d: a delivery callback raised an exception", self.topic, self.partition)
 
 
 def _move(
     thunks: list[tuple[int, Thunk]], start: int, stop: int, part: ProduceResult, at_place: int = 0
 ) -> list[tuple[int, Thunk]]:
-    """Attach to `part`, from its record `at_place` on, what belongs to records `start` to `stop`; returned is what is left."""
+    """Attaches thunks of records `start` to `stop` to `part`, from its record `at_place` on. Returns the remaining thunks."""
     left = []
     for at, thunk in thunks:
         first, rest = at, thunk

@@ -1,4 +1,4 @@
-"""A batch of one partition in its two states: open while records still come, sealed from its first send on; and their queue."""
+"""A batch of one partition: open while records are added, sealed from its first send on; and the partition's queue."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Buffer = bytes | bytearray | memoryview
 
 
 class PartitionQueue:
-    """Retries first, in the order of their numbers, then the batches that were never sent, the newest last.
+    """Batches of one partition: retries in the order of their numbers, then unsent batches, the newest last.
 
-    Guarded by the accumulator's lock, but for `sequences`, which the sender's thread owns.
+    Guarded by the accumulator's lock, except `sequences`, which the sender thread owns.
     """
 
     __slots__ = (
@@ -54,14 +54,14 @@ class PartitionQueue:
         self.sequences: PartitionSequences | None = None
 
     def add_retry(self, batch: SealedBatch) -> None:
-        """Keep the order of the numbers: answers of several brokers may come back in any order."""
+        """Adds a retry in the order of the numbers, because responses of several brokers may arrive in any order."""
         position = 0
         while position < len(self.retries) and self.retries[position].first_record < batch.first_record:
             position += 1
         self.retries.insert(position, batch)
 
     def head(self) -> OpenBatch | SealedBatch | None:
-        """The batch that is next in line."""
+        """The next batch to send."""
         return self.retries[0] if self.retries else self.batches[0] if self.batches else None
 
     def clear(self) -> None:
@@ -74,9 +74,9 @@ class PartitionQueue:
 
 
 class OpenBatch:
-    """Encoded records that may still grow in number.
+    """Encoded records to which more may be added.
 
-    It belongs to one scope's tally. While `writing` is set that scope's thread owns every field and the memory; otherwise the
+    Belongs to one scope's tally. While `writing` is set, that scope's thread owns every field and the memory; otherwise the
     accumulator's lock guards them.
     """
 
@@ -108,12 +108,12 @@ class OpenBatch:
         self.largest_record = 0  # bytes
         self.queued = False
         self.writing = False
-        self.result: ProduceResult | None = None  # where somebody wants to know of single records
-        # Compressed, but not numbered: it was drained and found no room in a request. No more records come to it then.
+        self.result: ProduceResult | None = None  # set if somebody wants to know about single records
+        # Compressed but not numbered: it was drained but did not fit into a request. No more records are added then.
         self.sealed: SealedBatch | None = None
 
     def attach(self, thunk: Thunk, first: int) -> None:
-        """Tell `thunk`, whose records begin at record `first`, what becomes of the batch."""
+        """Attaches `thunk`, whose records begin at record `first`."""
         if self.result is None:
             self.result = ProduceResult(self.queue.topic, self.queue.partition)
         self.result.attach(thunk, first)
@@ -123,23 +123,23 @@ class OpenBatch:
             self.result.failed(error)
 
     def added(self, size: int, count: int, max_timestamp: int, largest_record: int) -> None:
-        """Counts so many bytes of whole records that lie in the memory now."""
-        # Once for each of 1,000 partitions an append: calls of max() took 0.1 us more.
+        """Counts whole records that are now in the memory."""
+        # Called for each of 1,000 partitions per append: calls of max() took 0.1 us more.
         latest = max_timestamp if max_timestamp > self.max_timestamp else self.max_timestamp
         self.largest_record = largest_record if largest_record > self.largest_record else self.largest_record
-        # In one go, without a call in between in which a signal's handler could raise.
+        # Assigned together, without a call in between in which a signal handler could raise.
         self.size, self.record_count, self.max_timestamp = self.size + size, self.record_count + count, latest
 
     def drop_unfinished(self) -> None:
-        """An append failed: what it had written and not `added` goes."""
+        """Drops what a failed append wrote without calling `added`."""
         self.memory.cut(self.size)
 
 
 class SealedBatch(NumberedBatch):
-    """A batch as it goes over the wire, until it is acked or failed. Owned by the sender's thread.
+    """A batch as it is sent, until it is acknowledged or failed. Owned by the sender thread.
 
-    Its memory goes back to the pool only after the request that carries it was answered or its connection closed, also when
-    the batch expired meanwhile: KAFKA-19012, where a reused buffer went out under another batch's header.
+    Its memory returns to the pool only after its request was answered or the connection closed, even if the batch expired
+    meanwhile: in KAFKA-19012 a reused buffer was sent under another batch's header.
     """
 
     __slots__ = (
@@ -189,14 +189,14 @@ class SealedBatch(NumberedBatch):
         self.last_error = ""
         self.on_wire = False
         self.known_not_stored = False
-        self.done = False  # its tally has been told the outcome
+        self.done = False  # whether its tally knows the outcome
 
     def failed(self, error: KafkaSinkError) -> None:
         if self.result is not None:
             self.result.failed(error)
 
     def free_raw(self, pool: BufferPool) -> None:
-        """Frees the raw bytes of a compressed batch: the pool counts the compressed ones instead, which alone are needed now."""
+        """Frees the raw bytes of a compressed batch. The pool then counts only the compressed ones, which suffice from now on."""
         if self.codec is Codec.NONE:
             return
         compressed = pool.overdraw(pool.chunks_for(self.size))
@@ -206,12 +206,12 @@ class SealedBatch(NumberedBatch):
         self.memory = BatchMemory(compressed)
 
     def free(self, pool: BufferPool) -> None:
-        """The batch is finished, and nothing of it on the wire."""
+        """Frees the memory of a finished batch that is not in flight."""
         self.payload = ()
         self.memory.give_back(pool)
 
     def number(self, producer: ProducerIdAndEpoch, first_record: int) -> None:
-        """Write the header for this producer. The base sequence wraps to 0 after 2**31 - 1, as Java's incrementSequence does."""
+        """Writes the header for this producer. The base sequence wraps to 0 after 2**31 - 1, like Java's incrementSequence."""
         self.first_record = first_record
         self.header = batch_header(
             record_count=self.record_count,

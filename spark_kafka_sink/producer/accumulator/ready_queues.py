@@ -1,4 +1,4 @@
-"""Which partitions' queues may be sent, by the node that leads them, when others will be, and which nodes take nothing."""
+"""Tracks which partitions' queues may be sent, by leader, when others become ready, and which nodes accept nothing."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from spark_kafka_sink.producer.lifecycle import FOREVER_MS
 
 
 class ReadyQueues:
-    """Three places a queue can be in: ready, lingering with its open batch, or backing off. Guarded by the accumulator's lock.
+    """Queues by state: ready, lingering with an open batch, or backing off. Guarded by the accumulator's lock.
 
-    Java looks at every partition in each round of its sender. With a thousand partitions that is more than Python can afford,
-    so a queue is moved when something happens to it. The conditions are Java's (RecordAccumulator.batchReady).
+    Java looks at every partition in each round of its sender. With a thousand partitions that is too slow in Python, so a queue
+    is moved when something happens to it. The conditions are Java's (RecordAccumulator.batchReady).
     """
 
     def __init__(self, linger_ms: int) -> None:
         self.cluster: Cluster | None = None
         self._linger_ms = linger_ms
-        self._ready: dict[int | None, dict[PartitionQueue, None]] = {}  # by leader; dicts as sets that keep their order
-        self.lingering: dict[OpenBatch, None] = {}  # a set that keeps the order of creation
+        self._ready: dict[int | None, dict[PartitionQueue, None]] = {}  # by leader; dicts as ordered sets
+        self.lingering: dict[OpenBatch, None] = {}  # an ordered set, in order of creation
         self._backing_off: list[tuple[int, int, PartitionQueue]] = []
         self._ticket = itertools.count()
 
     def mark(self, queue: PartitionQueue) -> None:
-        """Something of the queue may be sent, unless it is muted or backs off."""
+        """Marks a queue as ready, unless it is muted or backs off."""
         if not queue.muted and not queue.backing_off:
             self._ready.setdefault(queue.leader, {})[queue] = None
 
     def mark_if_due(self, queue: PartitionQueue) -> None:
-        """Ready again, unless all that waits is an open batch that may still linger."""
+        """Marks a queue as ready, unless it has only an open batch that may still linger."""
         if queue.retries or (queue.batches and queue.batches[0] not in self.lingering):
             self.mark(queue)
 
@@ -43,7 +43,7 @@ class ReadyQueues:
         return self._ready.get(node, {})
 
     def back_off(self, queue: PartitionQueue, until_ms: int) -> None:
-        """Makes a queue wait. Of two batches that were refused the longer wait counts: they go one after the other."""
+        """Makes a queue wait. If two batches were rejected the longer wait counts, because they are sent one after the other."""
         if queue.backing_off:
             until_ms = max(until_ms, queue.back_off_until_ms)
         queue.backing_off, queue.back_off_until_ms = True, until_ms
@@ -56,7 +56,7 @@ class ReadyQueues:
         self._backing_off.clear()
 
     def update(self, cluster: Cluster, queues: Iterable[PartitionQueue], now_ms: int, *, at_once: bool) -> None:
-        """Move what time, new metadata or (`at_once`) want of memory has made ready."""
+        """Moves queues that became ready by time, new metadata or (`at_once`) lack of memory."""
         if cluster is not self.cluster:
             self._regroup(cluster, queues)
         self._end_back_off(now_ms)
@@ -69,7 +69,7 @@ class ReadyQueues:
         return {queue.topic for queue in self._ready.get(None, ())}
 
     def next_due_ms(self) -> int:
-        """When the next batch has lingered or the next back-off ends."""
+        """Returns when the next linger or back-off ends."""
         due = FOREVER_MS
         for batch in self.lingering:
             due = batch.created_ms + self._linger_ms
@@ -77,8 +77,10 @@ class ReadyQueues:
         return min(due, self._backing_off[0][0]) if self._backing_off else due
 
     def _regroup(self, cluster: Cluster, queues: Iterable[PartitionQueue]) -> None:
-        """New metadata: queues go to their leader of today. A new leader ends a back-off, as in Java's ongoing-retry rule, and
-        what was held back until the one before had answered may go where that leads again."""
+        """Moves queues to their current leaders after new metadata.
+
+        As in Java, a new leader ends a back-off, and batches held back until earlier ones were answered may be sent to it.
+        """
         self.cluster = cluster
         ready = {queue: None for marked in self._ready.values() for queue in marked}
         self._ready = {}
@@ -99,7 +101,7 @@ class ReadyQueues:
     def _end_back_off(self, now_ms: int) -> None:
         while self._backing_off and self._backing_off[0][0] <= now_ms:
             until_ms, _, queue = heapq.heappop(self._backing_off)
-            if queue.backing_off and queue.back_off_until_ms == until_ms:  # else it has ended, or another one began
+            if queue.backing_off and queue.back_off_until_ms == until_ms:  # otherwise it has ended, or another one began
                 queue.backing_off = False
                 self.mark_if_due(queue)
 
@@ -111,10 +113,10 @@ class ReadyQueues:
 
 
 class NodeLatencies:
-    """When something was last drained for each node. Guarded by the accumulator's lock. Without a timeout nothing is kept.
+    """When batches were last drained for each node. Guarded by the accumulator's lock. Without a timeout nothing is stored.
 
     Java compares that with when its sender last found something ready for the node (RecordAccumulator.NodeLatencyStats). Here a
-    queue that waits for an answer is not ready, so the age of what waits is looked at instead.
+    queue that waits for a response is not ready, so the age of waiting batches is used instead.
     """
 
     def __init__(self, timeout_ms: int, linger_ms: int) -> None:
@@ -128,7 +130,7 @@ class NodeLatencies:
             self._drained_ms[node] = now_ms
 
     def slow_nodes(self, queues: Iterable[PartitionQueue], now_ms: int) -> set[int]:
-        """The leaders of these queues for which a batch has been due, and nothing was drained, for longer than the timeout."""
+        """Returns the leaders of these queues that have had a due batch, but none drained, for longer than the timeout."""
         if not self.enabled:
             return set()
         drained_before = now_ms - self._timeout_ms

@@ -1,4 +1,4 @@
-"""The meeting point of the task's thread and the sender's: the batches of every topic-partition, until they are finished."""
+"""Connects task threads and the sender thread: holds the batches of all partitions until they are finished."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from spark_kafka_sink.producer.accumulator.ready_queues import NodeLatencies, Re
 from spark_kafka_sink.producer.accumulator.tally import Tally
 
 Batch = OpenBatch | SealedBatch
-# Queues that a drain finds being written to before it gives up. While an append writes to 1,000 partitions they all are, and
-# to move each of them out of the ready set and back in cost more than the sending.
+# Queues under write that a drain skips before it gives up. While an append writes to 1,000 partitions all of them are, and moving
+# each out of the ready set and back cost more than sending.
 MAX_DEFERRED = 16
 
 
 class ReadyCheck(NamedTuple):
-    """The nodes that have something to be sent, the topics whose leader is unknown, and when to look again at the latest."""
+    """The nodes for which something is ready, the topics without a known leader, and when to check again at the latest."""
 
     nodes: list[int]
     unknown_leader_topics: set[str]
@@ -33,29 +33,29 @@ class ReadyCheck(NamedTuple):
 
 
 class RecordAccumulator:
-    """Queues of batches by topic-partition, and the set of those not finished.
+    """Queues of batches by partition, and the set of unfinished batches.
 
-    `lock` guards everything here, and each open batch that is not being written to. Task threads hold it twice per Arrow
-    batch, before and after the allocation (appender.py); the sender's thread to find and take what is ready. What the task's
-    side calls in between (queues to undefer) expects it to be held. The pool has a lock of its own.
+    `lock` guards everything here, and each open batch that is not being written to. Task threads hold it twice per Arrow batch,
+    before and after the allocation (appender.py); the sender thread holds it to find and take what is ready. Methods called by
+    tasks in between (queues to undefer) require it. The pool has its own lock.
     """
 
     def __init__(self, config: ProducerConfig, pool: BufferPool) -> None:
         self.pool = pool
         self.lock = RLock()
-        self.closed = False  # no more appends; what lingers goes out at once
-        self.aborted = False  # everything was failed; nothing may be added any more
-        self.memory_waiters = 0  # appends that wait for memory: every partition is ready then
+        self.closed = False  # no more appends; lingering batches are sent at once
+        self.aborted = False  # everything has failed; nothing may be added
+        self.memory_waiters = 0  # appends that wait for memory: then every partition is ready
         self._delivery_timeout_ms = config.delivery_timeout_ms
         self._queues: dict[str, dict[int, PartitionQueue]] = {}
         self._ready = ReadyQueues(config.linger_ms)
-        # Each batch as it was added, and what it is now; in the order of creation, so the first is the first to expire.
+        # Each batch as it was added and as it is now, in order of creation, so the first one expires first.
         self._incomplete: dict[OpenBatch, Batch] = {}
-        self._limits: dict[str, int] = {}  # topic: bytes of records, before compression, that its brokers may take in one batch
-        self._deferred: defaultdict[Tally, list[PartitionQueue]] = defaultdict(list)  # by whose append writes to them
+        self._limits: dict[str, int] = {}  # maximum bytes of records per batch, before compression, that a topic's brokers accept
+        self._deferred: defaultdict[Tally, list[PartitionQueue]] = defaultdict(list)  # by the append that writes to them
         self._latencies = NodeLatencies(config.partitioner_availability_timeout_ms, config.linger_ms)
 
-    # The task's side
+    # For task threads
 
     def queues(self, topic: str) -> dict[int, PartitionQueue]:
         return self._queues.setdefault(topic, {})
@@ -67,21 +67,20 @@ class RecordAccumulator:
         return queue
 
     def oldest_age_ms(self, now_ms: int) -> int:
-        """Returns how long ago the first batch that is not finished was begun; 0 without any."""
+        """Returns the age of the oldest unfinished batch; 0 if there is none."""
         for batch in self._incomplete.values():
             return now_ms - batch.created_ms
         return 0
 
     def batch_limit(self, topic: str, default: int) -> int:
-        """Bytes of records that a batch of this topic may have: `default`, or fewer where a broker refused so many."""
+        """Returns the maximum bytes of records per batch of this topic: `default`, or less if a broker rejected that size."""
         return min(self._limits.get(topic, default), default)
 
     def queue_sizes(self, topic: str, count: int) -> tuple[list[int], list[int]] | None:
-        """Returns the partitions that can be sent to, and how many batches wait for each: a choice may go by that.
+        """Returns the available partitions and the number of batches that wait for each, as a basis for choosing a partition.
 
-        None before each of the `count` partitions has had a batch, as in RecordAccumulator.partitionReady. A partition of a slow
-        broker is left out while something waits for it: once nothing does, only another record will tell whether the broker is
-        well again.
+        Returns None until each of the `count` partitions has had a batch, like RecordAccumulator.partitionReady. A partition of a
+        slow broker is left out while batches wait for it; after that only another record shows whether the broker has recovered.
         """
         partitions, sizes = list[int](), list[int]()
         with self.lock:
@@ -97,19 +96,19 @@ class RecordAccumulator:
         return partitions, sizes
 
     def open_size(self, topic: str, partition: int) -> int | None:
-        """Bytes in the partition's open batch; None without one."""
+        """Returns the bytes in the partition's open batch; None if there is none."""
         with self.lock:
             queue = self._queues.get(topic, {}).get(partition)
             return None if queue is None or queue.open is None else queue.open.size
 
     def open_sizes(self, topic: str) -> dict[int, int]:
-        """Bytes in each open batch of the topic, by partition."""
+        """Returns the bytes in each open batch of the topic, by partition."""
         with self.lock:
             queues = self._queues.get(topic, {})
             return {partition: queue.open.size for partition, queue in queues.items() if queue.open is not None}
 
     def close_open(self, queue: PartitionQueue) -> None:
-        """No more records for the queue's open batch: it is full, or another scope's records come next."""
+        """Closes the queue's open batch to further records: it is full, or another scope's records come next."""
         batch = queue.open
         queue.open = None
         if batch is not None:
@@ -117,7 +116,7 @@ class RecordAccumulator:
             self._ready.mark(queue)
 
     def add(self, batch: OpenBatch, *, full: bool) -> None:
-        """A new batch at the end of its queue. Once more, after an interrupt, does nothing that was done already."""
+        """Adds a new batch at the end of its queue. A repeated call, after an interrupt, skips what is already done."""
         queue = batch.queue
         if queue.open is not None and queue.open is not batch:  # another scope's, added while this one was encoded
             self.close_open(queue)
@@ -133,22 +132,22 @@ class RecordAccumulator:
             self._ready.lingering[batch] = None
 
     def undefer(self, tally: Tally) -> bool:
-        """An append is over: what the sender wanted to take meanwhile is ready again. Returns whether there is something."""
+        """Marks queues that the sender skipped during an append as ready. Returns whether there are any."""
         deferred = self._deferred.get(tally, ())
         for queue in deferred:
             self._ready.mark(queue)
-        self._deferred.pop(tally, None)  # last: after an interrupt this is called again
+        self._deferred.pop(tally, None)  # last: after an interrupt this method is called again
         return bool(deferred)
 
     def flush(self, tally: Tally | None) -> None:
-        """Make what a scope (None: every scope) has waiting ready to be sent, its open batches too."""
+        """Makes all waiting batches of a scope (None: of all scopes) ready, including open ones."""
         with self.lock:
             for batch in list(self._ready.lingering):
                 if tally is None or batch.tally is tally:
                     self._flush_open(batch)
 
     def flush_all(self, tallies: Set[Tally]) -> dict[Tally, list[ProduceResult]]:
-        """The same for many. Returned are the results of their batches that are not finished, as far as anybody wants to know."""
+        """Flushes several scopes. Returns the results of their unfinished batches that somebody wants to know."""
         results: dict[Tally, list[ProduceResult]] = {}
         with self.lock:
             for batch in list(self._ready.lingering):
@@ -165,9 +164,9 @@ class RecordAccumulator:
         self._ready.mark(batch.queue)
 
     def discard(self, tally: Tally, error: KafkaSinkError, on_loss: Callable[[], None]) -> None:
-        """Fails what a scope has not sent; what is in flight goes on and reports to nobody.
+        """Fails a scope's unsent records. Batches in flight continue but report to nobody.
 
-        on_loss: called if there is something, while it is still counted as incomplete.
+        on_loss: called if records fail, while they still count as incomplete.
         """
         dropped: list[OpenBatch] = []
         with tally.appending:
@@ -183,13 +182,13 @@ class RecordAccumulator:
                     del self._incomplete[batch]
             for batch in dropped:
                 batch.memory.give_back(self.pool)
-        for batch in dropped:  # without the lock: an interceptor hears of it
+        for batch in dropped:  # without the lock, because interceptors are called
             batch.failed(error)
 
-    # The sender's side
+    # For the sender thread
 
     def ready(self, cluster: Cluster, now_ms: int) -> ReadyCheck:
-        """Move what has become ready and tell which nodes have something to be sent."""
+        """Moves queues that have become ready, and returns which nodes have something to send."""
         with self.lock:
             at_once = self.closed or self.memory_waiters > 0
             self._ready.update(cluster, self._all_queues(), now_ms, at_once=at_once)
@@ -206,12 +205,13 @@ class RecordAccumulator:
         size_of: Callable[[Batch], float] = lambda batch: batch.size,
         may_drain: Callable[[PartitionQueue], bool] = lambda queue: True,
     ) -> list[Batch]:
-        """One batch per partition led by `node`, up to `max_size` bytes in all, as `size_of` counts them, but at least one batch.
+        """Takes one batch per partition led by `node`, up to `max_size` bytes in total by `size_of`, but at least one batch.
 
-        may_drain: asked of each queue with the lock held; who says no calls `answered` when it may.
+        may_drain: called for each queue with the lock held; if it returns False, it calls `answered` once the queue may be
+        drained.
 
-        A queue that cannot be drained now leaves the ready set; what holds it back puts it in again: the end of the append
-        that writes to the batch, an answer for the batches before it.
+        A queue that cannot be drained now leaves the ready set. It is added again by what holds it back: the end of the append
+        that writes to it, or a response for its earlier batches.
         """
         taken: list[Batch] = []
         size = 0.0
@@ -239,7 +239,7 @@ class RecordAccumulator:
         return taken
 
     def _take(self, queue: PartitionQueue) -> Batch | None:
-        """Returns what may be sent of a queue now: a retry, if there are any, or its first batch."""
+        """Returns what a queue may send now: a retry if there is one, else its first batch."""
         sequences = queue.sequences
         if queue.retries:
             for batch in queue.retries:
@@ -249,7 +249,7 @@ class RecordAccumulator:
             return None
         if sequences is not None and not sequences.may_send_new():
             return None
-        # Behind batches that the old leader has yet to refuse, a new one would reach the new leader out of order.
+        # A new batch behind batches that the old leader has yet to reject would reach the new leader out of order.
         if sequences is not None and any(batch.sent_to not in (None, queue.leader) for batch in sequences.in_flight):
             return None
         first = queue.batches[0]
@@ -262,7 +262,7 @@ class RecordAccumulator:
         return queue.batches.popleft()
 
     def put_back(self, batches: Iterable[Batch]) -> None:
-        """Puts batches of one drain back that do not go after all: each is the next of its queue again."""
+        """Puts back batches of one drain that are not sent after all, each as the next of its queue."""
         with self.lock:
             for batch in batches:
                 queue = batch.queue
@@ -273,14 +273,16 @@ class RecordAccumulator:
                 self._ready.mark(queue)
 
     def sealed(self, batch: OpenBatch, sealed: SealedBatch) -> None:
-        """The drained batch goes on as another object, of the same age."""
+        """Replaces a drained batch with its sealed form of the same age."""
         with self.lock:
             self._incomplete[batch] = sealed
             if batch.tally.discarded:
                 sealed.tally = None
 
     def reenqueue(self, batch: SealedBatch, until_ms: int) -> None:
-        """Queue a batch for a retry, not before `until_ms`; at once if the partition has another leader than refused it."""
+        """Queues a batch for a retry at `until_ms`, or at once if the partition has a leader other than the one that rejected
+        it.
+        """
         queue = batch.queue
         with self.lock:
             queue.add_retry(batch)
@@ -290,16 +292,18 @@ class RecordAccumulator:
                 self._ready.mark(queue)
 
     def too_large(self, batch: SealedBatch) -> int:
-        """A broker refused a batch for its size. Returned is how many bytes of records this topic's batches have at most from now
-        on, for as long as this producer lives: not all are to be sent, refused and split. It is never below half of what the
-        topic takes."""
+        """Lowers the batch size limit of a topic after a broker rejected a batch as too large. Returns the new limit in bytes.
+
+        The limit lasts as long as the producer, so that not every batch is sent, rejected and split. It is at least half of what
+        the topic accepts.
+        """
         with self.lock:
             topic = batch.queue.topic
             limit = self._limits[topic] = self.batch_limit(topic, max(batch.raw_size // 2, 1))
             return limit
 
     def replace(self, batch: SealedBatch, parts: Sequence[SealedBatch]) -> None:
-        """The parts of a batch go on in its place: in its queue, among its retries, and in the order in which batches expire."""
+        """Replaces a batch with its parts: in its queue, among its retries, and in the order of expiry."""
         queue = batch.queue
         with self.lock:
             in_its_place = [(part.opened, part) for part in parts]
@@ -309,12 +313,12 @@ class RecordAccumulator:
                 part.tally = batch.tally  # a discard may have been faster
             if batch.tally is not None:
                 batch.tally.batches_added(len(parts) - 1)
-            for part in reversed(parts):  # without sequence numbers the last one in is the first
+            for part in reversed(parts):  # without sequence numbers the last one inserted comes first
                 queue.add_retry(part)
             self._ready.mark(queue)
 
     def answered(self, queue: PartitionQueue) -> None:
-        """Something in flight for the queue is over: what it held back may go on."""
+        """Releases what a finished request of the queue held back."""
         with self.lock:
             self._ready.mark_if_due(queue)
 
@@ -329,19 +333,19 @@ class RecordAccumulator:
             self._ready.mark_if_due(queue)
 
     def remove(self, batch: Batch) -> None:
-        """The batch is finished."""
+        """Removes a finished batch."""
         with self.lock:
             self._incomplete.pop(batch if isinstance(batch, OpenBatch) else batch.opened, None)
 
     def acked(self, batches: Iterable[SealedBatch]) -> None:
-        """These are finished, and what they held back may go on: `remove` and `answered` for each, under one lock."""
+        """Calls `remove` and `answered` for each batch under one lock."""
         with self.lock:
             for batch in batches:
                 self._incomplete.pop(batch.opened, None)
                 self._ready.mark_if_due(batch.queue)
 
     def expired(self, now_ms: int) -> list[Batch]:
-        """Batches older than delivery.timeout.ms, taken out of their queues; those on the wire stay where they are."""
+        """Takes batches older than delivery.timeout.ms out of their queues. Those in flight stay."""
         gone: list[Batch] = []
         with self.lock:
             for batch in self._incomplete.values():
@@ -352,28 +356,28 @@ class RecordAccumulator:
         return gone
 
     def unsent(self) -> list[Batch]:
-        """Batches that are not on the wire, taken out of their queues; those that an append writes to stay."""
+        """Takes batches that are not in flight out of their queues. Those that an append writes to stay."""
         with self.lock:
             return self._taken_out(self._incomplete.values())
 
     def beyond(self, topic: str, partitions: int) -> list[Batch]:
-        """Batches of a topic's partitions from number `partitions` on, as `unsent`."""
+        """Takes unsent batches of a topic's partitions from number `partitions` on out of their queues."""
         with self.lock:
             gone = [b for b in self._incomplete.values() if b.queue.topic == topic and b.queue.partition >= partitions]
             return self._taken_out(gone)
 
     def unsent_for(self, goes_there: Callable[[PartitionQueue], bool]) -> list[Batch]:
-        """Batches of such partitions that no broker can have stored, as `unsent`."""
+        """Takes batches of such partitions that no broker can have stored out of their queues."""
         with self.lock:
             return self._taken_out(b for b in list(self._incomplete.values()) if goes_there(b.queue) and not _may_be_stored(b))
 
     def _taken_out(self, batches: Iterable[Batch]) -> list[Batch]:
-        """Takes those that are not on the wire out of their queues; not what an append writes to."""
+        """Takes those that are not in flight out of their queues, except those that an append writes to."""
         unsent = [batch for batch in batches if isinstance(batch, OpenBatch) or not batch.on_wire]
         return [batch for batch in unsent if self._take_out(batch)]
 
     def _take_out(self, batch: Batch) -> bool:
-        """Takes a batch out of its queue; False where an append writes to it."""
+        """Takes a batch out of its queue. Returns False if an append writes to it."""
         if isinstance(batch, OpenBatch):
             if batch.writing:
                 return False
@@ -384,7 +388,7 @@ class RecordAccumulator:
         return True
 
     def abort_all(self) -> list[Batch]:
-        """Everything not finished, taken out of the queues: for a close that cannot wait and for a fatal error."""
+        """Takes all unfinished batches out of the queues, for a close that cannot wait and for a fatal error."""
         with self.lock:
             self.aborted = True
             batches = list(self._incomplete.values())
@@ -398,10 +402,10 @@ class RecordAccumulator:
         return bool(self._incomplete)
 
     def held_up(self) -> dict[int | str, int]:
-        """Counts the records that wait, by the broker that they are for, or by topic where there is no leader.
+        """Returns the number of waiting records by broker, or by topic if there is no leader.
 
-        Leaves out batches that an append writes to, and those that may still linger. A batch that is not full counts as soon as
-        it is due: while its broker is away nothing closes it.
+        Excludes batches that an append writes to and those that may still linger. A batch that is not full counts as soon as it
+        is due: while its broker is away nothing closes it.
         """
         waiting: dict[int | str, int] = {}
         with self.lock:
@@ -419,7 +423,7 @@ class RecordAccumulator:
             return sum(batch.record_count for batch in self._incomplete.values())
 
     def _unqueue(self, batch: OpenBatch) -> bool:
-        """Take a batch out of its queue; False when the sender's thread has taken it already."""
+        """Takes a batch out of its queue. Returns False if the sender thread has already taken it."""
         queue = batch.queue
         if batch not in queue.batches:
             return False
@@ -431,7 +435,7 @@ class RecordAccumulator:
         return True
 
     def _unmark_empty(self, queue: PartitionQueue) -> None:
-        """Nothing is connected to, or logged in to, for a queue whose batches were all taken out."""
+        """Unmarks an empty queue, so that no connection or login is made for it."""
         if queue.head() is None:
             self._ready.unmark(queue)
 

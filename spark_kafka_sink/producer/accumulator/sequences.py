@@ -1,8 +1,8 @@
-"""Sequence numbers of one partition: what may be sent, and when a new epoch is needed. Pure: no clock, no socket, no lock.
+"""Sequence numbers of one partition: what may be sent, and when a new epoch is needed. Has no clock, socket or lock.
 
-Kafka's TransactionManager and TxnPartitionEntry do this for Java. Two differences, both for the sake of never storing a
-record twice: an epoch is bumped for one partition only (the broker checks it per partition), and a batch is renumbered only
-once the broker has said that it did not store it. A batch whose answer was lost keeps its numbers until it is answered.
+In Java this is in TransactionManager and TxnPartitionEntry. Two differences ensure that no record is ever stored twice: an epoch
+is bumped for one partition only (brokers check it per partition), and a batch is renumbered only once the broker has said that it
+did not store it. A batch whose response was lost keeps its numbers until it is answered.
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ from dataclasses import dataclass
 # A broker remembers the last 5 batches of a producer in a partition (ProducerStateEntry.NUM_BATCHES_TO_RETAIN).
 MAX_IN_FLIGHT = 5
 MAX_EPOCH = 2**15 - 1
-# A broker forgets a producer that sent nothing to a partition for producer.id.expiration.ms, by default a day. To be sent alone
-# costs a batch one round trip, so long before that nobody relies on its memory.
+# A broker forgets a producer that sent nothing to a partition for producer.id.expiration.ms, by default a day. Sending a batch
+# alone costs one round trip, so well before that the broker's memory is no longer relied on.
 FORGOTTEN_MS = 60_000
 NO_SEQUENCE = -1
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdAndEpoch:
-    """Who sends, as InitProducerId gave it; without idempotence NO_PRODUCER. transactional: in transactions."""
+    """The producer id and epoch from InitProducerId; NO_PRODUCER without idempotence. transactional: whether batches are
+    transactional.
+    """
 
     producer_id: int
     epoch: int
@@ -33,11 +35,10 @@ NO_PRODUCER = ProducerIdAndEpoch(-1, -1)
 
 
 class NumberedBatch(ABC):
-    """The part of a batch, which is a SealedBatch, that numbering has to know.
+    """The part of a SealedBatch that numbering uses.
 
-    first_record: records sent to the partition under its producer id and epoch before this batch.
-    ordinal: batches numbered before it. known_not_stored: the broker said that it did not store the last attempt.
-    sent_to: the node of that.
+    first_record: records sent to the partition under its producer id and epoch before this batch. ordinal: batches numbered
+    before it. known_not_stored: the broker said that it did not store the last attempt. sent_to: that attempt's node.
     """
 
     __slots__ = ("created_ms", "first_record", "known_not_stored", "on_wire", "ordinal", "record_count", "sent_to")
@@ -52,14 +53,14 @@ class NumberedBatch(ABC):
 
     @abstractmethod
     def number(self, producer: ProducerIdAndEpoch, first_record: int) -> None:
-        """Gives it its numbers."""
+        """Assigns its numbers."""
 
 
 class PartitionSequences:
-    """The numbering of one partition. Owned by the sender's thread.
+    """The numbering of one partition. Owned by the sender thread.
 
-    Records are counted without bound here; the wire's 31-bit sequence is the count modulo 2**31 (SealedBatch.number), so
-    nothing here has to think of the wrap.
+    Records are counted without bound here. The wire's 31-bit sequence is the count modulo 2**31 (SealedBatch.number), so this
+    class ignores the wrap.
     """
 
     __slots__ = (
@@ -79,36 +80,39 @@ class PartitionSequences:
         self.next_record = 0
         self.acked_through = 0
         self.assigned = 0  # batches numbered under this producer id and epoch
-        self.known = False  # the broker has stored a batch of this one, and so refuses numbers that are not the next
+        self.known = False  # the broker has stored a batch of this producer, so it rejects numbers other than the next
         self.last_created_ms = 0  # of the last batch that was numbered
         self.in_flight: list[NumberedBatch] = []  # sent at least once and not finished, in the order of their numbers
-        self.gap = False  # a batch that was sent is gone: the broker may wait for numbers that will never come
-        self.lost_count = False  # the broker refused the very batch it should expect: only a new epoch helps
+        self.gap = False  # a sent batch is gone: the broker may wait for numbers that will never come
+        self.lost_count = False  # the broker rejected the very batch it should expect: only a new epoch helps
 
     def may_send_new(self) -> bool:
-        """A batch that was never sent: not behind a gap, nor ahead of a retry, which the queue sees to. Nor a sixth, counted
-        from the oldest that is not finished, acked ones between included: a broker that has taken five since then would have
-        forgotten that one, and take it for new when it is sent again.
+        """Returns whether a new batch may be sent: not behind a gap or, as the queue ensures, ahead of a retry.
 
-        What a broker does not know the producer for goes alone: it takes any number then (ProducerAppendInfo.checkSequence), so a
-        second batch would be stored where the first was refused and sent again.
+        At most five may be sent counting from the oldest unfinished one, including acknowledged batches in between. After five
+        more, a broker would have forgotten that one and store it again on a retry.
+
+        If the broker does not know the producer the batch goes alone: the broker then accepts any number
+        (ProducerAppendInfo.checkSequence), so a second batch would be stored where the first was rejected and sent again.
         """
         if self.gap:
             return False
         return not self.in_flight or (self.known and self.assigned - self.in_flight[0].ordinal < MAX_IN_FLIGHT)
 
     def may_resend(self, batch: NumberedBatch) -> bool:
-        """Retries go one by one, the lowest number first; behind a gap only those whose fate is unknown, to learn it."""
+        """Returns whether a batch may be sent again: lowest number first, and behind a gap only those whose outcome is
+        unknown.
+        """
         if self.gap:
             return not batch.known_not_stored
         return self.in_flight[0] is batch
 
     def is_first(self, batch: NumberedBatch) -> bool:
-        """Whether all before it are finished, so that its numbers are the next that the broker should expect."""
+        """Returns whether all earlier batches are finished, so that the broker should expect its numbers next."""
         return bool(self.in_flight) and self.in_flight[0] is batch
 
     def assign(self, batch: NumberedBatch) -> None:
-        """Give a batch its numbers, at its first send."""
+        """Assigns a batch its numbers at its first send."""
         if not self.in_flight and batch.created_ms - self.last_created_ms >= FORGOTTEN_MS:
             self.known = False
         self.last_created_ms = batch.created_ms
@@ -121,29 +125,31 @@ class PartitionSequences:
         self._forget(batch)
 
     def out_of_order(self, batch: NumberedBatch) -> None:
-        """OUT_OF_ORDER_SEQUENCE: not stored. If nothing before it is open, its turn will never come: a gap."""
+        """Handles OUT_OF_ORDER_SEQUENCE: not stored. If no earlier batch is open, its turn will never come, so there is a gap."""
         batch.known_not_stored = True
         if batch is self.in_flight[0]:
             self.gap = True
             self.lost_count = self.lost_count or batch.first_record == self.acked_through
 
     def topic_unknown(self) -> None:
-        """UNKNOWN_TOPIC_OR_PARTITION and its like: the topic may come back as a new one that knows nobody."""
+        """Handles UNKNOWN_TOPIC_OR_PARTITION and the like: the topic may be recreated, without memory of producers."""
         self.known = False
 
     def lost(self, batch: NumberedBatch) -> None:
-        """UNKNOWN_PRODUCER_ID: not stored, and the broker has forgotten this producer."""
+        """Handles UNKNOWN_PRODUCER_ID: not stored, and the broker has forgotten this producer."""
         batch.known_not_stored = True
         self.gap = self.lost_count = True
 
     def dropped(self, batch: NumberedBatch) -> None:
-        """Failed for good after it was sent, or expired: its numbers are never used again under this producer id and epoch."""
+        """Handles a sent batch that failed for good or expired: its numbers are never reused under this producer id and epoch."""
         self._forget(batch)
         self.gap = True
 
     def replaced(self, batch: NumberedBatch, parts: Sequence[NumberedBatch]) -> None:
-        """Other batches take the place and the numbers of one that was not stored. Where they have fewer records than it had,
-        what was numbered behind it has to be numbered again, or the next batch goes on where they end."""
+        """Gives the numbers of a batch that was not stored to the batches that replace it.
+
+        If they have fewer records, later batches are renumbered, or the next batch continues where they end.
+        """
         place = self.in_flight.index(batch)
         self.in_flight[place : place + 1] = parts
         first_record, end = batch.first_record, batch.first_record + batch.record_count
@@ -160,10 +166,10 @@ class PartitionSequences:
             self.gap = self.lost_count = True
 
     def resolve(self, current: ProducerIdAndEpoch) -> bool:
-        """Close the gap once every batch in flight is known to be unstored; `current` is the producer's own id and epoch.
+        """Closes the gap once every batch in flight is known not to be stored. `current` is the producer's own id and epoch.
 
-        True when it is closed or there was none. False when it has to wait: for an answer, or for a fresh producer id
-        because the epoch is used up (`needs_producer_id`).
+        Returns True if there is no gap any more. Returns False if it must wait for a response, or for a new producer id because
+        the epochs are used up (`needs_producer_id`).
         """
         if not self.gap:
             return True

@@ -1,4 +1,4 @@
-"""The outcome of one scope's records: its counts and its first error, told by the sender's thread and waited for by others."""
+"""The outcome of one scope's records: counts and first error, written by the sender thread and awaited by others."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from spark_kafka_sink.producer.report import DeliveryReport
 
 
 class Tally:
-    """One for each scope. A batch belongs to one tally, so one scope's errors and counts never mix with another's.
+    """Counts and first error of one scope. A batch belongs to one tally, so scopes never mix.
 
-    Threads: the scope's threads append and wait, and `appending` lets one append run at a time. The sender's thread tells the
-    outcomes. `_changed` guards the counts and the first error.
+    The scope's threads append and wait, and `appending` lets one append run at a time. The sender thread reports outcomes.
+    `_changed` guards the counts and the first error.
     """
 
     def __init__(self, *, keeps_error: bool = True) -> None:
-        """keeps_error: a failed batch fails the flush and each later append; otherwise nobody but its records hears of it."""
+        """`keeps_error`: whether a failed batch fails the flush and each later append; otherwise only its own records learn of
+        it.
+        """
         self._keeps_error = keeps_error
         self._changed = Condition(Lock())
         self._report = DeliveryReport()
@@ -28,44 +30,48 @@ class Tally:
         self._failed_records = 0
         self._unfinished = 0
         self.appending = Lock()
-        self.has_timestamps = False  # some of its rows came with timestamps of their own
+        self.has_timestamps = False  # some rows had their own timestamps
         self.discarded = False
 
     @property
     def unfinished(self) -> int:
-        """The number of batches that are neither acked nor failed."""
+        """Number of batches that are neither acknowledged nor failed."""
         with self._changed:
             return self._unfinished
 
     @property
     def failed_records(self) -> int:
-        """The number of records that failed."""
+        """Number of failed records."""
         with self._changed:
             return self._failed_records
 
     def report(self) -> DeliveryReport:
-        """Returns a copy of the counts as they are now."""
+        """Returns a copy of the current counts."""
         with self._changed:
             return deepcopy(self._report)
 
     def raise_error(self) -> None:
-        """Raises DeliveryError if something of this scope has failed."""
+        """Raises DeliveryError if a record of this scope has failed."""
         with self._changed:
             error, failed, acked = self._error, self._failed_records, self._report.records
         if error is not None:
-            raise DeliveryError(f"{failed} records failed, {acked} were acked: {error}", failed=failed, acked=acked) from error
+            raise DeliveryError(
+                f"{failed} records failed, {acked} were acknowledged: {error}", failed=failed, acked=acked
+            ) from error
 
     def wait_for_acks(
         self, timeout_s: float | None, check_alive: Callable[[], None], outages: Callable[[], str] = lambda: ""
     ) -> None:
-        """Returns when no batch is unfinished. Raises DeliveryError at the first that failed; FlushTimeoutError.
+        """Returns when no batch is unfinished. Raises DeliveryError at the first failure, or FlushTimeoutError.
 
-        outages: says why brokers are not connected.
+        `outages` returns why brokers are not connected.
         """
 
         def late(waited_s: float) -> FlushTimeoutError:
             why = outages()
-            return FlushTimeoutError(f"flush: {self._unfinished} batches not acked within {timeout_s} s{why and f'; {why}'}")
+            return FlushTimeoutError(
+                f"flush: {self._unfinished} batches were not acknowledged within {timeout_s} s{why and f'; {why}'}"
+            )
 
         self.wait_until(lambda: not self._unfinished or self._error is not None, timeout_s, late, check_alive)
         self.raise_error()
@@ -77,17 +83,19 @@ class Tally:
         late: Callable[[float], KafkaSinkError],
         check_alive: Callable[[], None],
     ) -> None:
-        """Returns once `done()`. Raises `late(seconds)` after `timeout_s`, or what `check_alive` raises if that never comes."""
+        """Returns once `done()`. Raises `late(seconds)` after `timeout_s`, or what `check_alive` raises if that can never
+        happen.
+        """
         begun = time.monotonic()
         deadline = begun + (TIMEOUT_MAX if timeout_s is None else timeout_s)
         wait_until(self._changed, done, deadline, lambda: late(time.monotonic() - begun), check_alive)
 
     def told(self) -> None:
-        """The outcome of some record is known: whoever waits looks again."""
+        """Wakes waiting threads, because the outcome of some record is known."""
         with self._changed:
             self._changed.notify_all()
 
-    # Told by the accumulator and by the sender's thread
+    # Called by the accumulator and the sender thread
 
     def batches_added(self, count: int) -> None:
         with self._changed:
@@ -103,7 +111,7 @@ class Tally:
             self._report.retries += again
 
     def batches_acked(self, batches: int, count: Callable[[DeliveryReport], None]) -> None:
-        """One answer acked so many batches; `count` adds them to the report."""
+        """Records that one response acknowledged this many batches; `count` adds them to the report."""
         with self._changed:
             count(self._report)
             self._unfinished -= batches
@@ -115,7 +123,7 @@ class Tally:
             self._fail(record_count, error)
 
     def records_failed(self, count: int, error: KafkaSinkError) -> None:
-        """`count` records of a batch failed with `error`; its others go on."""
+        """Records that `count` records of a batch failed with `error`; its other records continue."""
         with self._changed:
             self._fail(count, error)
 

@@ -1,1 +1,1 @@
-"""Who the brokers think the producer is: nobody, an idempotent producer, or a transactional one (transactions/)."""
+"""The producer's identity at the brokers: none, idempotent, or transactional (transactions/)."""

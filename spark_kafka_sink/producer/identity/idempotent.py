@@ -1,4 +1,4 @@
-"""The producer id and epoch that idempotent batches carry: asked for when it is first needed, and again when it is used up."""
+"""The producer id and epoch of idempotent batches: requested when first needed, and again when the epochs are used up."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from spark_kafka_sink.security.acls import rights_of
 
 logger = logging.getLogger(__name__)
 
-WARN_EVERY_MS = 5000  # a broker that has just started refuses for a moment: COORDINATOR_LOAD_IN_PROGRESS
+WARN_EVERY_MS = 5000  # a broker that has just started may reject requests for a moment: COORDINATOR_LOAD_IN_PROGRESS
 
 
 class IdempotentIdentity(NumberedIdentity):
-    """enable.idempotence without transactions: a producer id of any broker's, and an epoch for each partition.
+    """enable.idempotence without transactions: a producer id from any broker, and an epoch per partition.
 
-    Passing errors are asked again after retry.backoff.ms, for as long as there are records that need it: they end with
-    delivery.timeout.ms. Those that last are warned of. A broker that does not have the API ends the producer at once.
+    Transient errors are retried after retry.backoff.ms while records need the id; those expire with delivery.timeout.ms. Lasting
+    errors are logged. A broker without the API ends the producer at once.
     """
 
     def __init__(self, config: ProducerConfig, client: NetworkClient, accumulator: RecordAccumulator) -> None:
@@ -41,7 +41,7 @@ class IdempotentIdentity(NumberedIdentity):
         self._gaps: set[PartitionQueue] = set()
         self._asked = False
         self._not_before_ms = 0
-        self._quiet_until_ms: int | None = None  # None: the last answer was none that refused
+        self._quiet_until_ms: int | None = None  # None: the last response was not a rejection
         self._last_error = "no broker could be asked"
 
     @property
@@ -50,14 +50,14 @@ class IdempotentIdentity(NumberedIdentity):
 
     @property
     def blocked_reason(self) -> str:
-        return f"no producer id yet; {self._last_error}"
+        return f"there is no producer id yet; {self._last_error}"
 
     def settled(self, queue: PartitionQueue) -> None:
         if queue.sequences is not None and queue.sequences.gap:
             self._gaps.add(queue)
 
     def resolve_gaps(self) -> None:
-        """Starts new epochs where nothing is in flight any more; asks for another producer id where the epochs are used up."""
+        """Starts new epochs where nothing is in flight any more, or requests another producer id if the epochs are used up."""
         producer = self._current
         if producer is None:
             return
@@ -70,7 +70,7 @@ class IdempotentIdentity(NumberedIdentity):
                 self._current = None
 
     def step(self, now_ms: int, is_flushed: Callable[[], bool]) -> int:
-        """Asks for an identity if there is none and records need it."""
+        """Requests a producer id if there is none and records need it."""
         if self._current is not None or self._asked or not self._accumulator.has_incomplete():
             return FOREVER_MS
         if now_ms < self._not_before_ms:
@@ -88,8 +88,10 @@ class IdempotentIdentity(NumberedIdentity):
         self._asked = False
         self._not_before_ms = now_ms + self._back_off_ms
         if isinstance(response.error, UnsupportedVersionError):
-            # Time does not change that. As Java's producer, which ends with it (TxnRequestHandler.onComplete).
-            text = f"{response.error.message}: it gives out no producer ids, which idempotence needs; {WITHOUT_IDEMPOTENCE}"
+            # Time does not cure this. Java's producer ends too (TxnRequestHandler.onComplete).
+            text = (
+                f"{response.error.message}: it does not provide producer ids, which idempotence requires; {WITHOUT_IDEMPOTENCE}"
+            )
             return UnsupportedVersionError(text, **response.error.facts)
         if response.error is not None:
             self._ask_again(response, str(response.error), now_ms)
@@ -105,9 +107,11 @@ class IdempotentIdentity(NumberedIdentity):
             self._ask_again(response, name, now_ms)
             return None
         is_denied = body.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        since_2_8 = "; from Kafka 2.8 on Write on any topic is enough; or" if is_denied else ";"
+        since_2_8 = "; from Kafka 2.8 on, Write permission on any topic is enough; or" if is_denied else ";"
         more = f"{since_2_8} {WITHOUT_IDEMPOTENCE}"
-        return self._rights().error(f"InitProducerId refused: {name}", ApiKey.INIT_PRODUCER_ID, body.error_code, more=more)
+        return self._rights().error(
+            f"the broker rejected InitProducerId: {name}", ApiKey.INIT_PRODUCER_ID, body.error_code, more=more
+        )
 
     def _ask_again(self, response: ClientResponse, error: str, now_ms: int) -> None:
         self._last_error = f"InitProducerId at broker {response.node_id}: {error}"

@@ -1,4 +1,4 @@
-"""Who the brokers think a producer is, and what follows from it for its batches: one interface, asked by all who send."""
+"""A producer's identity at the brokers and its effect on batches: the interface that all senders use."""
 
 from __future__ import annotations
 
@@ -12,145 +12,147 @@ from spark_kafka_sink.producer.error_policy import Action
 from spark_kafka_sink.producer.lifecycle import FOREVER_MS
 from spark_kafka_sink.protocol.produce import PartitionProduceResponse
 
-# From v13 on topics go by id; names do until every broker that we meet knows ids.
+# From v13 on topics are identified by id. Names are used until all supported brokers know ids.
 MAX_PRODUCE_VERSION = 12
 
 
 class Identity:
-    """As it stands here nobody's: with enable.idempotence=false batches carry no numbers, and a retry may store them twice.
-    IdempotentIdentity and TransactionalIdentity say what is different for them.
+    """No identity: with enable.idempotence=false batches have no numbers, and a retry may store them twice.
 
-    Threads: the sender's, but for `check_may_send`, `append_failed` and `missed`, which any thread may call.
+    IdempotentIdentity and TransactionalIdentity override what differs. Only the sender thread calls, except for `check_may_send`,
+    `append_failed` and `missed`, which any thread may call.
     """
 
     ends_with_fatal_errors = True
-    """Whether an error that the broker calls final ends the producer; a transaction ends with it, and another may follow."""
+    """Whether a fatal error from a broker ends the producer. In a transactional producer it ends the transaction only."""
 
     awaits_appends = False
-    """Whether the sender's thread waits for the end of every append."""
+    """Whether the sender thread waits for the end of every append."""
 
     # What may be sent
 
     @property
     def current(self) -> ProducerIdAndEpoch | None:
-        """Who batches are from; None: none may be sent now."""
+        """The producer of batches; None if none may be sent now."""
         return NO_PRODUCER
 
     @property
     def blocked_reason(self) -> str:
-        """The reason why no batches are sent while there is no `current`, for error texts."""
+        """Why no batches are sent while `current` is None, for error messages."""
         return ""
 
     @property
     def transactional_id(self) -> str | None:
-        """The transaction that batches belong to; None without one."""
+        """The transactional id of batches; None without transactions."""
         return None
 
     @property
     def max_produce_version(self) -> int:
-        """The last version of Produce that may carry them."""
+        """The last version of Produce that may carry the batches."""
         return MAX_PRODUCE_VERSION
 
     def may_drain(self, queue: PartitionQueue) -> bool:
-        """Whether a partition's batches may be sent. Asked with the accumulator's lock; who says no marks the queue later."""
+        """Returns whether a partition's batches may be sent. Called with the accumulator's lock; after False the queue is marked
+        later.
+        """
         return True
 
     def may_send_to(self, node: int) -> bool:
-        """Whether a broker that is ready may get batches."""
+        """Returns whether a connected broker may receive batches."""
         return True
 
     def sending(self) -> None:
-        """A request with batches goes out."""
+        """Called when a request with batches is sent."""
 
     def stamp(self, batch: SealedBatch, producer: ProducerIdAndEpoch) -> None:
-        """Gives a batch its numbers, at its first send. producer: `current`, as it was when its request was begun."""
+        """Numbers a batch at its first send. `producer`: the value of `current` when its request was begun."""
         batch.number(NO_PRODUCER, 0)
 
-    # What became of batches
+    # Outcome of batches
 
     def decide(self, action: Action, batch: SealedBatch, answer: PartitionProduceResponse) -> Action:
-        """Returns what to do about an answer for which the table of codes has this action."""
+        """Returns the action for a response, given the action from the table of codes."""
         return action
 
     def acked(self, batches: Iterable[SealedBatch]) -> None:
-        """Batches are stored."""
+        """Called when batches are stored."""
 
     def will_retry(self, batch: SealedBatch, action: Action) -> None:
-        """Is told that a batch will be sent again."""
+        """Called when a batch will be sent again."""
 
     def replaced(self, batch: SealedBatch, parts: Sequence[SealedBatch]) -> None:
-        """Others have the records of a batch that was not stored."""
+        """Called when other batches replace one that was not stored."""
         for part in parts:
             part.number(NO_PRODUCER, 0)
 
     def dropped(self, batch: SealedBatch) -> None:
-        """A batch that was sent failed for good."""
+        """Called when a sent batch failed for good."""
 
     def given_up(self, batch: SealedBatch) -> None:
-        """A batch that has its numbers is not sent any more."""
+        """Called when a numbered batch will not be sent any more."""
         self.dropped(batch)
 
     def settled(self, queue: PartitionQueue) -> None:
-        """Something in flight for the partition is over."""
+        """Called when a request with batches of the partition is finished."""
 
     def failed(self, error: KafkaSinkError) -> None:
-        """Records failed, whose scope or futures are told next."""
+        """Called when records failed, before their scope or futures are notified."""
 
     def fatal(self, error: BrokerError) -> None:
-        """A leader says of the producer, not of a batch, that it cannot go on."""
+        """Called when a leader reports that the producer cannot continue."""
 
     def rejected(self, node: int, error: AuthenticationError) -> None:
-        """A broker rejected the login."""
+        """Called when a broker rejected the login."""
 
-    # Requests of its own
+    # Own requests
 
     def resolve_gaps(self) -> None:
-        """Begins another epoch where the numbering broke, before batches are drained."""
+        """Begins a new epoch where the numbering broke, before batches are drained."""
 
     def unsent_error(self) -> KafkaSinkError | None:
-        """Why what was not sent never will be; None if it will."""
+        """Returns why unsent records will never be sent; None if they will."""
         return None
 
     @property
     def is_committing(self) -> bool:
-        """Whether all that waits has to be sent at once."""
+        """Whether all waiting records must be sent at once."""
         return False
 
     @property
     def waits_for(self) -> tuple[str, int] | None:
-        """The request that nothing goes on without, by transactional id and number; None without one."""
+        """The request that blocks all others, by transactional id and number; None if there is none."""
         return None
 
     def step(self, now_ms: int, is_flushed: Callable[[], bool]) -> int:
-        """Sends what is to be asked now. Returns in how many ms there will be more, if nothing happens before.
+        """Sends the next request, if any. Returns the time until another is due, in ms.
 
-        is_flushed: tells whether no record waits or is on its way.
+        `is_flushed` returns whether no record waits or is in flight.
         """
         return FOREVER_MS
 
     def answered(self, response: ClientResponse, now_ms: int) -> KafkaSinkError | None:
-        """Takes the answer to a request of its own. Returns why the producer cannot go on, if that is so."""
+        """Handles the response to an own request. Returns why the producer cannot continue, if it cannot."""
         return None
 
     # A program's calls, from any thread
 
     def check_may_send(self, *, in_own_scope: bool = False) -> None:
-        """Raises UsageError where records would be outside of a transaction."""
+        """Raises UsageError if records would be outside a transaction."""
 
     def append_failed(self, error: BaseException) -> None:
-        """An append of columns raised this."""
+        """Called when an append of columns raised this error."""
 
     def missed(self, error: KafkaSinkError) -> None:
-        """A record got into no batch, or was dropped from one before that was sent."""
+        """Called when a record got into no batch, or was dropped from one before it was sent."""
 
-    # The end
+    # End
 
     def close(self, now_ms: int) -> bool:
-        """The producer is closing. Returns whether nothing is left to be done."""
+        """Called when the producer is closing. Returns whether nothing is left to do."""
         return True
 
     def fail(self, error: KafkaSinkError) -> None:
-        """The sender's thread is at its end."""
+        """Called when the sender thread ends."""
 
 
 class NumberedIdentity(Identity):

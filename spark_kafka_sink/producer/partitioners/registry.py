@@ -116,16 +116,16 @@ def _chosen(parts: Parts) -> Partitioner:
 
 
 def _check_name(name: str) -> None:
-    """OptionError for a name that can be neither a partitioner's nor a Python class's."""
+    """Raises OptionError for a name that is neither a partitioner nor a dotted name of a Python class."""
     if name.startswith("org.apache.kafka."):
-        why = "a Java class cannot run here, and nothing here stands for it"
+        why = "this Java class has no equivalent here"
     elif "." not in name:
-        why = f"there is no such partitioner{nearest(name, NAMES)}"
+        why = f"unknown partitioner{nearest(name, NAMES)}"
     else:
         return
     short = ", ".join(known for known in NAMES if "." not in known)
     raise OptionError(
-        f"option {OPTION}: {name}: {why}: leave the option out for Java's default, or use one of {short},"
-        " or the dotted name of a Python class",
+        f"option {OPTION}: {name}: {why}: omit the option for Java's default, or set it to one of {short},"
+        " or to the dotted name of a Python class",
         option=OPTION,
     )

@@ -1,1 +1,1 @@
-"""Who speaks for a group of records: a task, single records of a topic, a transaction."""
+"""Scopes that group records: of a task, of the single records of a topic, or of a transaction."""

@@ -1,4 +1,4 @@
-"""A share of a producer for one task, with errors and counts of its own."""
+"""A share of a producer for one task, with its own errors and counts."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from spark_kafka_sink.records.columns import RecordColumns
 
 
 class SendScope:
-    """A share of a producer for one task: what it appends, its first error, its counts. Batches are never shared with others.
+    """A share of a producer for one task, with its own first error and counts. Batches are never shared with other scopes.
 
-    Use it in a `with`: leaving it flushes; leaving on an exception discards what was not sent. `Producer.scope()` makes one.
+    Made by `Producer.scope()`. Use it as a context manager: leaving it flushes; leaving it on an exception discards unsent
+    records.
 
-    Threads: those of its task append, flush and discard. What the sender's thread tells is in the `tally`.
+    The task's threads append, flush and discard. The sender thread reports outcomes to `tally`.
     """
 
     is_transaction = False
@@ -44,16 +45,37 @@ class SendScope:
         self._metrics = metrics
         self._closed = False
 
+    def __repr__(self) -> str:
+        # In a forked child the parent's threads may have held the lock of the counts.
+        if self._lifecycle.is_forked:
+            return f"<{type(self).__name__} of another process>"
+        counts = f"{self.report().records:,} records acknowledged, {self.tally.failed_records:,} failed"
+        if self.discarded:
+            return f"<{type(self).__name__} {counts}, discarded>"
+        state = "closed" if self._closed else "open"
+        return f"<{type(self).__name__} {counts}, {self.tally.unfinished:,} batches unfinished, {state}>"
+
     def append(self, topic: str, columns: RecordColumns) -> None:
-        """Take records of one topic. They are copied: the columns may go.
+        """Appends records of one topic. They are copied, so the columns may be released.
 
-        Waits at most max.block.ms for the topic's metadata and at most as long for memory. Raises SchemaError for a column,
-        RecordError or SerializationError for a row, with nothing of these columns sent; MetadataTimeoutError or BrokerError for
-        the topic; BufferExhaustedError for memory, which may come when some rows have been taken; DeliveryError when something
-        that this scope sent before has failed meanwhile; UsageError when the scope or the producer is closed.
+        Waits at most max.block.ms for the topic's metadata, and as long again for memory.
 
-        In a transaction RecordError, what is about the topic and what is about memory let it only be aborted, and so does
-        anything that is raised when some rows have been taken.
+        In a transaction, an error of a row, the topic or memory means that the transaction can only be aborted. So does any error
+        raised after some rows were buffered.
+
+        Args:
+            topic: name of the topic.
+            columns: keys, values and other columns of the records.
+
+        Raises:
+            SchemaError: A column has the wrong type or length. Nothing is sent.
+            RecordError: A row is invalid. Nothing is sent.
+            SerializationError: A serializer rejected a row. Nothing is sent.
+            MetadataTimeoutError: Timed out waiting for the topic's metadata.
+            BrokerError: The brokers will never return the topic.
+            BufferExhaustedError: Timed out waiting for memory. Some rows may have been buffered.
+            DeliveryError: Earlier records of this scope have failed.
+            UsageError: The scope or the producer is closed.
         """
         self.tally.raise_error()
         if self.discarded or self._closed:
@@ -67,14 +89,18 @@ class SendScope:
             raise
 
     def rows_per_append(self, topic: str) -> int:
-        """Returns from how many rows on an append to this topic costs little a row: 40 a partition; 0: the topic is not known."""
+        """Returns the number of rows per append above which the per-row cost is low: 40 per partition; 0 for an unknown topic."""
         return self._columns.rows_per_append(topic)
 
     def flush(self, timeout_s: float | None = None) -> None:
-        """Send what is waiting and return once all of it is acked. DeliveryError at the first that failed.
+        """Sends waiting records and returns once all are acknowledged.
 
-        timeout_s: in seconds; FlushTimeoutError after it. None: delivery.timeout.ms is the bound, as no batch stays unfinished
-        longer than that.
+        Args:
+            timeout_s: maximum wait in seconds; None waits for at most delivery.timeout.ms.
+
+        Raises:
+            DeliveryError: A record failed. Raised at the first failure.
+            FlushTimeoutError: The flush timed out.
         """
         if not self.tally.unfinished:
             self.tally.raise_error()
@@ -90,29 +116,29 @@ class SendScope:
             self._metrics.flushed(time.monotonic_ns() - begun_ns)
 
     def raise_error(self) -> None:
-        """DeliveryError if something that this scope sent has failed."""
+        """Raises DeliveryError if records of this scope have failed."""
         self.tally.raise_error()
 
     def report(self) -> DeliveryReport:
-        """A copy of the counts as they are now."""
+        """Returns a copy of the current counts."""
         return self.tally.report()
 
     @property
     def discarded(self) -> bool:
-        """Whether what was not sent has been dropped."""
+        """Whether unsent records were dropped."""
         return self.tally.discarded
 
     def discard(self) -> None:
-        """Drop what was not sent and report nothing more. Batches in flight go on retrying, for nobody."""
+        """Drops unsent records and reports nothing more. Batches in flight are still retried."""
         if self.discarded:
             return
         self.tally.discarded = True
         if not self._lifecycle.is_forked:  # a fork may have copied a lock that a thread of the parent held
-            error = UsageError("the records were discarded with their send scope before they were sent")
+            error = UsageError("the send scope was discarded before these records were sent")
             self._accumulator.discard(self.tally, error, partial(self._identity.missed, error))
 
     def close(self) -> None:
-        """Flush, and end the scope. Raises what flush raises; what was not sent is discarded then. A second call does nothing."""
+        """Flushes and ends the scope. If the flush raises, unsent records are discarded. Further calls do nothing."""
         if self._closed:
             return
         self._closed = True

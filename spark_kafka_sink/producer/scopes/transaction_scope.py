@@ -1,4 +1,4 @@
-"""One transaction of a task: a send scope that ends open at the broker, for somebody else to commit, or aborted."""
+"""One transaction of a task: a send scope that either stays open at the broker for another process to commit, or is aborted."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from spark_kafka_sink.producer.transactions.transactional_identity import Transa
 
 
 class TransactionScope(SendScope):
-    """`Producer.transaction(id)` makes one, to be used in a `with`. Leaving it without `prepare` aborts the transaction, and
-    never raises: whatever was on its way stays the error.
+    """A transaction made by `Producer.transaction(id)`. Use it as a context manager.
 
-    Threads as in SendScope.
+    Leaving it without `prepare` aborts the transaction. The abort never raises, so the original exception is kept. Threads as in
+    SendScope.
     """
 
     is_transaction = True
@@ -33,21 +33,28 @@ class TransactionScope(SendScope):
         metrics: SenderMetrics,
         transactions: TransactionCalls,
     ) -> None:
-        """transactions: has just opened this one."""
+        """`transactions` has just opened this transaction."""
         super().__init__(lifecycle, columns, accumulator, identity, metrics)
         self._transactions = transactions
         self._manager = identity.latest
         self._prepared = False
 
     def prepare(self, timeout_s: float | None = None) -> TransactionHandle | None:
-        """Wait until all records are acked, and leave the transaction open: whoever has the handle is to commit or to abort it.
-        None when nothing was appended, and so nothing is open.
+        """Waits until all records are acknowledged and leaves the transaction open, to be ended by the holder of the handle.
 
-        timeout_s: of the flush, in seconds. Raises as `flush` does; UsageError for a second call.
+        Args:
+            timeout_s: maximum wait of the flush, in seconds; None waits for at most delivery.timeout.ms.
+
+        Returns:
+            The handle, or None if nothing was appended and so no transaction is open.
+
+        Raises:
+            DeliveryError, FlushTimeoutError: As in `flush`.
+            UsageError: The transaction has already ended.
         """
         if self.discarded or self._closed:
-            raise UsageError("prepare() of a transaction that has ended")
-        self._lifecycle.check_alive()  # in a forked child the transaction is the parent's to prepare
+            raise UsageError("prepare() was called on a transaction that has ended")
+        self._lifecycle.check_alive()  # in a forked child the transaction belongs to the parent
         self.flush(timeout_s)
         report = self.report()
         manager = self._manager
@@ -66,14 +73,14 @@ class TransactionScope(SendScope):
 
     @property
     def first_sent(self) -> float | None:
-        """The time at which the first records went out, on time.monotonic's clock; None before.
+        """The time at which the first records were sent, on time.monotonic's clock; None before that.
 
-        The transaction's time is counted from about then: records that wait for more, or for a broker, have begun nothing.
+        The transaction's timeout starts about then: records that wait for more records or for a broker have not begun it.
         """
         return self._manager.first_sent
 
     def close(self) -> None:
-        """End the scope; a transaction that was not prepared is aborted. A second call does nothing."""
+        """Ends the scope, and aborts a transaction that was not prepared. Further calls do nothing."""
         if self._closed:
             return
         self._closed = True

@@ -1,1 +1,1 @@
-"""The sender's thread: what is ready goes out, and each answer is acted on."""
+"""The sender thread: sends what is ready and handles each response."""

@@ -1,4 +1,4 @@
-"""The end of a batch once its answer, or the end of its time, is there."""
+"""Completes batches when their response arrives or their time is up."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _AGAIN = (Action.RETRY, Action.TOPIC_UNKNOWN, Action.OUT_OF_ORDER, Action.PRODUC
 
 
 class Delivery:
-    """Ends a batch's journey: acked, failed, expired, or back into its queue. Used by the sender's thread only."""
+    """Acknowledges, fails, expires or requeues batches. Used only by the sender thread."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Delivery:
         metrics: SenderMetrics,
         unsent_reason: Callable[[PartitionQueue], str],
     ) -> None:
-        """unsent_reason: what keeps a partition's batches from being sent, for error texts."""
+        """`unsent_reason` returns what keeps a partition's batches from being sent, for error messages."""
         self._config = config
         self._accumulator = accumulator
         self._pool = accumulator.pool
@@ -56,7 +56,7 @@ class Delivery:
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
 
     def answered(self, answers: Iterable[BatchAnswer], now_ms: int) -> list[tuple[SealedBatch, PartitionProduceResponse, Action]]:
-        """Do what each answer's code asks for; returned is what was not delivered, for what concerns more than the batch."""
+        """Applies the action of each response's error code. Returns failures that concern more than their batch."""
         acks: list[tuple[SealedBatch, PartitionProduceResponse]] = []
         not_delivered = []
         for batch, answer in answers:
@@ -66,9 +66,9 @@ class Delivery:
                 acks.append((batch, answer))
             else:
                 not_delivered.append((batch, answer, action))
-        self._acked(acks, now_ms)  # first: a failure wakes the task, and its error says how much was acked
+        self._acked(acks, now_ms)  # first: a failure wakes the task, and its error says how much was acknowledged
         for batch, answer, action in not_delivered:
-            if batch.done:  # it expired while in flight; only the sequence numbers still care
+            if batch.done:  # it expired in flight; only the sequence numbers still matter
                 self._settle_expired(batch, action)
             else:
                 self._not_acked(batch, answer, action, now_ms)
@@ -79,7 +79,7 @@ class Delivery:
         action = action_for(answer.error_code, idempotent=self._config.enable_idempotence)
         action = self._identity.decide(action, batch, answer)
         if action is Action.PRODUCER_LOST and answer.log_start_offset < 0:
-            return Action.RETRY  # the partition has just moved: ask until the broker knows (TransactionManager.canRetry)
+            return Action.RETRY  # the partition has just moved: retry until the broker knows (TransactionManager.canRetry)
         if action is Action.SPLIT and batch.record_count == 1:
             return Action.FAIL
         if action is Action.REJECTED and not rejected(batch, answer):
@@ -87,28 +87,30 @@ class Delivery:
         return action
 
     def expire(self, now_ms: int) -> None:
-        """Fail what is older than delivery.timeout.ms, sent or not."""
+        """Fails batches older than delivery.timeout.ms, sent or not."""
         for batch in self._accumulator.expired(now_ms):
             self._accumulator.remove(batch)
             self._fail(batch, self._timeout_error(batch, now_ms))
 
     def fail_beyond(self, topic: str, partitions: int) -> None:
-        """The topic was made again with so many partitions: what waits for others will never be sent."""
+        """Fails batches of partitions that no longer exist, because the topic was recreated with `partitions` partitions."""
         for batch in self._accumulator.beyond(topic, partitions):
             self._accumulator.remove(batch)
             self._fail(batch, self._partition_gone(batch, partitions))
 
     def fail_unauthorized(self, topic: str) -> None:
-        """The client may not describe the topic any more, so nobody tells it where to send what waits. Java waits for
-        delivery.timeout.ms."""
+        """Fails waiting batches of a topic that the client may no longer describe, because their leader is unknown.
+
+        Java waits for delivery.timeout.ms.
+        """
         for batch in self._accumulator.beyond(topic, 0):
             self._accumulator.remove(batch)
             self._fail(batch, self._not_described(batch))
 
     def fail_rejected(self, goes_there: Callable[[PartitionQueue], bool], error: AuthenticationError) -> None:
-        """A broker rejected the login: fails what goes there and was not sent.
+        """Fails unsent batches whose broker rejected the login.
 
-        A batch that was sent before may have been stored, and goes on as after any lost connection.
+        A batch that was sent before may have been stored, and is retried as after a lost connection.
         """
         for batch in self._accumulator.unsent_for(goes_there):
             self._accumulator.remove(batch)
@@ -118,7 +120,7 @@ class Delivery:
             self._fail(batch, AuthenticationError(text, **facts))
 
     def _fail(self, batch: Batch, error: KafkaSinkError) -> None:
-        """A batch that was taken out of its queue, sent or not."""
+        """Fails a batch that was taken out of its queue, sent or not."""
         if isinstance(batch, OpenBatch):
             self._report_failure(batch, error)
             batch.memory.give_back(self._pool)
@@ -130,7 +132,7 @@ class Delivery:
         self._settled(batch.queue)
 
     def fail_unsent(self, error: KafkaSinkError) -> None:
-        """Fail all that is not on the wire: its transaction is aborted, or can only be."""
+        """Fails everything that is not in flight, because its transaction is or must be aborted."""
         for batch in self._accumulator.unsent():
             self._accumulator.remove(batch)
             batch.failed(error)
@@ -145,21 +147,23 @@ class Delivery:
                 batch.free(self._pool)
 
     def _settled(self, queue: PartitionQueue) -> None:
-        """Something in flight is over: let go what it held back."""
+        """Releases what the finished request of a queue held back."""
         self._identity.settled(queue)
         self._accumulator.answered(queue)
 
     def fail_all(self, error: KafkaSinkError) -> None:
-        """The producer is at its end, and its connections are closed: fail everything and give the memory back."""
+        """Fails everything and returns the memory, because the producer has ended and its connections are closed."""
         for batch in self._accumulator.abort_all():
-            writing = isinstance(batch, OpenBatch) and batch.writing  # the append's thread ends it (Appender._append_from)
+            writing = isinstance(batch, OpenBatch) and batch.writing  # the appending thread ends it (Appender._append_from)
             if isinstance(batch, OpenBatch) or not batch.done:
                 self._report_failure(batch, error, tell=not writing)
             if not writing:
                 batch.memory.give_back(self._pool)
 
     def _acked(self, acks: Sequence[tuple[SealedBatch, PartitionProduceResponse]], now_ms: int) -> None:
-        """All at once: with 1,000 partitions an answer has some 40 of them, and a lock or two for each was most of the cost."""
+        """Completes all acknowledged batches of a response together: with 1,000 partitions it has some 40, and a lock or two for
+        each was most of the cost.
+        """
         by_tally: dict[Tally, list[tuple[SealedBatch, int]]] = {}
         for batch, answer in acks:
             batch.done = True
@@ -193,7 +197,7 @@ class Delivery:
             late = "; delivery.timeout.ms has passed" if action in _AGAIN and self._is_late(batch, now_ms) else ""
             unknown = f"; {CREATE_IT}" if action is Action.TOPIC_UNKNOWN else ""
             error = self._failure(batch, answer, batch.record_count, unknown + late)
-            if action is Action.FATAL:  # first, as more than the batch has failed
+            if action is Action.FATAL:  # first, because more than this batch has failed
                 self._identity.fatal(error)
             self._drop(batch, error)
             return
@@ -206,11 +210,11 @@ class Delivery:
         self._accumulator.reenqueue(batch, now_ms + back_off_ms)
 
     def _split(self, batch: SealedBatch) -> None:
-        """Sender.completeBatch and RecordAccumulator.splitAndReenqueue of Java: what was too large goes on in parts, whose age is
-        its own but whose attempts are none.
+        """Splits a batch that was too large (Java's Sender.completeBatch and RecordAccumulator.splitAndReenqueue).
 
-        As in Java that is taken to be true of earlier attempts too: a batch that was stored although its answer was lost would
-        be stored again if the topic's max.message.bytes were lowered before its retry.
+        The parts keep its age and start with no attempts. Like Java, this assumes that earlier attempts were not stored either.
+        If one was, its response was lost, and the topic's max.message.bytes was lowered before the retry, the records are stored
+        twice.
         """
         parts = split(batch, self._accumulator.too_large(batch), self._pool)
         if batch.result is not None:
@@ -219,11 +223,15 @@ class Delivery:
                 part.result = result
         self._replace(batch, parts)
         self._metrics.batch_split()
-        logger.info("%s: %d records in one batch were refused, they go on in %d", batch.queue, batch.record_count, len(parts))
+        logger.info(
+            "%s: a batch of %d records was too large and is sent again as %d batches", batch.queue, batch.record_count, len(parts)
+        )
 
     def _reject(self, batch: SealedBatch, answer: PartitionProduceResponse) -> None:
-        """The records that the answer names fail. The others go on without them, in their place, with the batch's age and no
-        attempts: it was not stored. (As in `_split` that is taken to be true of earlier attempts too.)"""
+        """Fails the records that the response names and sends the others again as a new batch, without attempts but with its age.
+
+        The batch was not stored. As in `_split`, earlier attempts are assumed not to be stored either.
+        """
         errors = rejected(batch, answer)
         if len(errors) == batch.record_count:
             if batch.result is not None:
@@ -242,7 +250,7 @@ class Delivery:
         self._identity.failed(error)
 
     def _replace(self, batch: SealedBatch, parts: Sequence[SealedBatch]) -> None:
-        """Others have its records now, in its place."""
+        """Replaces a batch with others that have its records."""
         self._identity.replaced(batch, parts)
         self._accumulator.replace(batch, parts)
         batch.free(self._pool)
@@ -268,22 +276,22 @@ class Delivery:
         batch.free(self._pool)
 
     def _report_failure(self, batch: Batch, error: KafkaSinkError, *, tell: bool = True) -> None:
-        # Counted first, as Java's Sender.failBatch does: a program that hears of the failure may look at the metrics at once.
+        # Counted first, as in Java's Sender.failBatch: a program that learns of the failure may read the metrics at once.
         self._metrics.failed(batch.queue.topic, batch.record_count)
         if tell:
             batch.failed(error)
         logger.error("%s: %d records failed: %s", batch.queue, batch.record_count, error)
-        self._identity.failed(error)  # first: who hears of it next finds a transaction that can only be aborted
+        self._identity.failed(error)  # first: the notified thread finds a transaction that can only be aborted
         tally = batch.tally
         if tally is not None:
             tally.batch_failed(batch.record_count, error)
 
     def _failure(self, batch: SealedBatch, answer: PartitionProduceResponse, count: int, more: str = "") -> BrokerError:
-        """Returns the error of `count` of its records; `more` is the text's end."""
+        """Returns the error of `count` records of a batch; `more` is appended to the text."""
         queue, code = batch.queue, answer.error_code
         refused = [f"record {e.batch_index}: {e.batch_index_error_message}" for e in answer.record_errors[:3]]
         of = f" of {batch.record_count}" if count < batch.record_count else ""
-        what = f"topic {queue.topic} partition {queue.partition}: {count}{of} records refused: {batch.last_error}"
+        what = f"topic {queue.topic} partition {queue.partition}: the broker rejected {count}{of} records: {batch.last_error}"
         parts = [what, *refused]
         if code in ADVICE:
             parts.append(ADVICE[code])
@@ -292,7 +300,7 @@ class Delivery:
         return self._error("; ".join(parts) + more, queue, code)
 
     def _error(self, text: str, queue: PartitionQueue, code: int) -> BrokerError:
-        """Returns the error of an answer to Produce; where the client lacks a right the text goes on with what to grant."""
+        """Returns the error of a Produce response, with the permission to grant if one is missing."""
         identifier = self._identity.transactional_id or ""
         name = identifier if code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED else queue.topic
         may_do_without = code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED and not identifier
@@ -300,26 +308,26 @@ class Delivery:
         return self._rights().error(text, ApiKey.PRODUCE, code, name, more=more, topic=queue.topic, partition=queue.partition)
 
     def producer_error(self, answer: PartitionProduceResponse) -> BrokerError:
-        """Returns why the producer cannot go on, by an answer that says so."""
+        """Returns why the producer cannot continue, from a response that says so."""
         name = error_facts(answer.error_code).name
-        text = f"the producer cannot go on: {name}: {answer.error_message or 'the broker gave no reason'}"
+        text = f"the producer cannot continue: {name}: {answer.error_message or 'the broker gave no reason'}"
         return self._rights().error(text, ApiKey.PRODUCE, answer.error_code)
 
     def _not_described(self, batch: Batch) -> BrokerError:
         queue, code = batch.queue, ErrorCode.TOPIC_AUTHORIZATION_FAILED
         text = (
-            f"topic {queue.topic} partition {queue.partition}: {batch.record_count} records failed, because its leader is not"
-            f" known and the brokers do not name it: {code.name}"
+            f"topic {queue.topic} partition {queue.partition}: {batch.record_count} records failed, because the leader is"
+            f" unknown and the brokers do not name it: {code.name}"
         )
         if isinstance(batch, SealedBatch) and batch.attempts > 0:
-            text += f"; sent {batch.attempts} times, they may have been stored"
+            text += f"; they were sent {batch.attempts} times and may have been stored"
         return self._rights().error(text, ApiKey.METADATA, int(code), queue.topic, topic=queue.topic, partition=queue.partition)
 
     def _timeout_error(self, batch: Batch, now_ms: int) -> DeliveryTimeoutError:
         queue = batch.queue
         tried = self._what_was_tried(batch)
         return DeliveryTimeoutError(
-            f"topic {queue.topic} partition {queue.partition}: {batch.record_count} records not acked within"
+            f"topic {queue.topic} partition {queue.partition}: {batch.record_count} records were not acknowledged within"
             f" delivery.timeout.ms ({now_ms - batch.created_ms} ms passed); {tried}",
             topic=queue.topic,
             partition=queue.partition,
@@ -330,9 +338,9 @@ class Delivery:
         sent = isinstance(batch, SealedBatch) and batch.attempts > 0
         count = f"{partitions} partition{'' if partitions == 1 else 's'}"
         text = (
-            f"topic {queue.topic} partition {queue.partition}: {batch.record_count} records failed: the topic was deleted, and"
-            f" created again with {count}; send them again, or add partitions to the topic first"
-            f"{'. They may have been stored in the deleted topic' if sent else ''}"
+            f"topic {queue.topic} partition {queue.partition}: {batch.record_count} records failed, because the topic was"
+            f" deleted and recreated with {count}; send them again, or add partitions to the topic"
+            f" first{'. They may have been stored in the deleted topic' if sent else ''}"
         )
         return BrokerError(text, topic=queue.topic, partition=queue.partition, error_code=int(code), error=code.name)
 
@@ -342,13 +350,13 @@ class Delivery:
             if isinstance(batch, SealedBatch) and batch.last_error:
                 never = f"split after {batch.last_error} and not sent since"
             return f"{never}: {self._unsent_reason(batch.queue)}"
-        last = batch.last_error or "no answer yet"
+        last = batch.last_error or "no response yet"
         why = f"; {self._unsent_reason(batch.queue)}" if batch.queue.leader is None else ""
-        return f"sent {batch.attempts} times, it may have been stored; last error: {last}{why}"
+        return f"sent {batch.attempts} times, may have been stored; last error: {last}{why}"
 
 
 def _report_acked(acks: Sequence[tuple[SealedBatch, int]], now_ms: int, report: DeliveryReport) -> None:
-    """Adds batches that one answer acked, each with its base offset (negative: not known)."""
+    """Adds batches that one response acknowledged, each with its base offset (negative: not known)."""
     for batch, base_offset in acks:
         queue = batch.queue
         report.records += batch.record_count
@@ -363,15 +371,16 @@ def _report_acked(acks: Sequence[tuple[SealedBatch, int]], now_ms: int, report: 
 
 
 def rejected(batch: SealedBatch, answer: PartitionProduceResponse) -> Mapping[int, BrokerError]:
-    """The records of the batch (counted from 0, ascending) that the answer names, each with its own error; those that are not
-    in the batch are passed over."""
+    """Returns the batch's records that the response rejects, by ascending index with their errors. Indexes outside the batch are
+    ignored.
+    """
     said = {named.batch_index: named.batch_index_error_message for named in answer.record_errors}
     rows = sorted(row for row in said if 0 <= row < batch.record_count)
     return {row: _error(batch, answer, said[row]) for row in rows}
 
 
 def others(batch: SealedBatch, rows: Mapping[int, BrokerError]) -> NDArray[np.intp]:
-    """The records of the batch but for these."""
+    """Returns the indexes of the batch's other records."""
     return np.setdiff1d(np.arange(batch.record_count), list(rows), assume_unique=True)
 
 
@@ -379,6 +388,6 @@ def _error(batch: SealedBatch, answer: PartitionProduceResponse, message: str | 
     queue, code = batch.queue, answer.error_code
     name = error_facts(code).name
     why = message or answer.error_message or "the broker gave no reason"
-    text = f"topic {queue.topic} partition {queue.partition}: the record was refused: {name}: {why}"
+    text = f"topic {queue.topic} partition {queue.partition}: the broker rejected the record: {name}: {why}"
     advice = f"; {ADVICE[code]}" if code in ADVICE else ""
     return BrokerError(text + advice, topic=queue.topic, partition=queue.partition, error_code=code, error=name)

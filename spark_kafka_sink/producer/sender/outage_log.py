@@ -1,4 +1,4 @@
-"""Log lines about brokers that do not answer and topics without leaders, while records or transactions wait for them."""
+"""Log lines about unresponsive brokers and topics without leaders, while records or transactions wait for them."""
 
 from __future__ import annotations
 
@@ -19,18 +19,21 @@ logger = logging.getLogger(__name__)
 LOOK_EVERY_MS = 1000
 
 WARN_AFTER_MS = 5_000
-"""A leader that fails is replaced within some seconds, and a broker that restarts in order is replaced at once. What lasts longer
-is worth a line, long before delivery.timeout.ms (120 s) ends it."""
+"""A failed leader is replaced within seconds, and a broker that restarts cleanly at once. A longer outage deserves a line, long
+before delivery.timeout.ms (120 s) ends it.
+"""
 
 WARN_EVERY_MS = 30_000
 """Four lines before delivery.timeout.ms, and 120 an hour from a broker that stays away."""
 
 Subject: TypeAlias = int | str | tuple[str, int]
-"""The subject of a wait: a broker by its id, a topic by its name, or a transaction's request by transactional id and number."""
+"""What a wait is for: a broker by id, a topic by name, or a transaction's request by transactional id and number."""
 
 
 class News(Enum):
-    """`WAITING`: still, or for long enough now. `OVER`: it answers again. `LEFT`: nothing waits for it any more."""
+    """`WAITING`: the wait has reached the threshold or goes on. `OVER`: the subject responds again. `LEFT`: nothing waits for it
+    any more.
+    """
 
     WAITING = auto()
     OVER = auto()
@@ -44,23 +47,23 @@ class _Silence:
 
 
 class SilenceWatch:
-    """One silence for each subject: it begins when something waits first, and begins again with every sign of life."""
+    """The current silence of each subject. It starts when something begins to wait, and restarts with every sign of life."""
 
     def __init__(self) -> None:
         self._silences: dict[Subject, _Silence] = {}
         self._heard: set[Subject] = set()
 
     def heard(self, subject: Subject) -> None:
-        """It has answered something."""
+        """Records that the subject responded."""
         self._heard.add(subject)
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing was waited for at the last look."""
+        """Whether nothing was waiting at the last look."""
         return not self._silences
 
     def look(self, waiting: Collection[Subject], now_ms: int) -> list[tuple[Subject, News, int]]:
-        """Returns what to tell now, and of a silence of how many ms. `waiting`: what is waited for now."""
+        """Returns the news to log, with the length of each silence in ms. `waiting` is what is waited for now."""
         news: list[tuple[Subject, News, int]] = []
         for subject, silence in list(self._silences.items()):
             if subject in self._heard or subject not in waiting:
@@ -78,9 +81,9 @@ class SilenceWatch:
 
 
 class OutageLog:
-    """Tells the log of brokers that do not answer and of topics without leaders, while records or a transaction wait for them.
+    """Logs unresponsive brokers and topics without leaders, while records or a transaction wait for them.
 
-    Used by the sender's thread only. Costs a look at each unfinished batch once a second.
+    Used only by the sender thread. Once a second it inspects each unfinished batch.
     """
 
     def __init__(
@@ -91,7 +94,7 @@ class OutageLog:
         identity: Identity,
         blocked_reason: Callable[[int], str],
     ) -> None:
-        """blocked_reason: what keeps a broker from taking requests."""
+        """`blocked_reason` returns what keeps a broker from accepting requests."""
         self._client = client
         self._metadata = metadata
         self._accumulator = accumulator
@@ -102,7 +105,7 @@ class OutageLog:
         self.heard = self._watch.heard
 
     def look(self, now_ms: int) -> int:
-        """Tells what is to be told now. Returns in how many ms to look again."""
+        """Logs what is due. Returns the time until the next look, in ms."""
         if now_ms < self._look_ms:
             return self._look_ms - now_ms
         others: set[Subject] = {*self._metadata.waiting_topics()}
@@ -114,12 +117,12 @@ class OutageLog:
         records: dict[Subject, int] = dict(self._accumulator.held_up().items())
         for leader in records:
             if isinstance(leader, int) and self._client.is_throttled(leader, now_ms):
-                self._watch.heard(leader)  # it has asked for this silence
+                self._watch.heard(leader)  # it requested this pause
         for subject, news, ms in self._watch.look(records.keys() | others, now_ms):
             if news is News.WAITING:
                 logger.warning("%s", self._waiting(subject, records.get(subject, 0), ms // 1000))
             elif news is News.OVER:
-                logger.info("%s answers again, after %d s", self._name(subject), ms // 1000)
+                logger.info("%s responds again, after %d s", self._name(subject), ms // 1000)
             else:
                 logger.info("%s: nothing waits for it any more, after %d s", self._name(subject), ms // 1000)
         return LOOK_EVERY_MS
@@ -127,16 +130,20 @@ class OutageLog:
     def _waiting(self, subject: Subject, records: int, seconds: int) -> str:
         name = self._name(subject)
         if isinstance(subject, tuple):
-            return f"{name}: a transaction has waited {seconds} s; {self._identity.blocked_reason}"
+            return f"{name}: a transaction has been waiting for {seconds} s; {self._identity.blocked_reason}"
         if isinstance(subject, str):
-            who = f"{records:,} records have waited {seconds} s for a leader" if records else f"an append has waited {seconds} s"
+            who = (
+                f"{records:,} records have been waiting for a leader for {seconds} s"
+                if records
+                else f"an append has been waiting for {seconds} s"
+            )
             return f"{name}: {who}; {self._metadata.why_no_leader(subject)}"
         unanswered = self._client.in_flight_count(subject)
-        why = f"{unanswered} requests to it are unanswered" if unanswered else self._blocked_reason(subject)
+        why = f"{unanswered} requests to it have no response" if unanswered else self._blocked_reason(subject)
         if unanswered or self._client.why_not_ready(subject):
-            return f"{name} has not answered for {seconds} s, and {records:,} records wait for it; {why}"
-        # Nothing was asked of it: there is no producer id, or a retry backs off.
-        return f"{records:,} records have waited {seconds} s for {name}; {why}"
+            return f"{name} has not responded for {seconds} s, and {records:,} records are waiting for it; {why}"
+        # Nothing was requested: there is no producer id, or a retry is in back-off.
+        return f"{records:,} records have been waiting for {name} for {seconds} s; {why}"
 
     def _name(self, subject: Subject) -> str:
         if isinstance(subject, tuple):

@@ -1,4 +1,4 @@
-"""Produce requests: which batches go into one, and what its answer says of each, whatever came back."""
+"""Builds Produce requests and interprets their responses, including lost connections."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ REFUSALS_EVERY_MS = 1000
 
 
 class ProduceRequests:
-    """Takes what is ready from the accumulator, one request for each broker, and hands each answer on.
+    """Takes ready batches from the accumulator, one request per broker, and passes on each response.
 
-    Used by the sender's thread only.
+    Used only by the sender thread.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class ProduceRequests:
         self.in_flight = 0
 
     def send_ready(self, now_ms: int) -> int:
-        """One request to each node that can take one. Returns how long a poll may wait afterwards, in ms."""
+        """Sends one request to each node that can accept one. Returns how long a poll may wait afterwards, in ms."""
         check = self._accumulator.ready(self._metadata.fetch(), now_ms)
         timeout = check.next_check_ms
         if check.unknown_leader_topics:
@@ -95,19 +95,19 @@ class ProduceRequests:
         return timeout
 
     def _unsent_reason(self, queue: PartitionQueue) -> str:
-        """Returns what keeps a partition's batches from being sent, for error texts."""
+        """Returns what keeps a partition's batches from being sent, for error messages."""
         return self._metadata.why_no_leader(queue.topic) if queue.leader is None else self._blocked_reason(queue.leader)
 
     def _blocked_reason(self, node: int) -> str:
-        """Returns what keeps a broker from taking requests."""
+        """Returns what keeps a broker from accepting requests."""
         blocked = self._identity.blocked_reason if self._identity.current is None else ""
         failure = self._client.why_not_ready(node) or ""
         if failure in blocked:
-            return blocked or f"broker {node} took no request"
+            return blocked or f"broker {node} accepted no request"
         return "; ".join(filter(None, [blocked, failure]))
 
     def _send(self, node: int, producer: ProducerIdAndEpoch, now_ms: int) -> bool:
-        """One request; False when all that is ready is held back, by an append that writes to it or by what is in flight."""
+        """Sends one request. Returns False if everything that is ready is held back by an append or by requests in flight."""
         config, identity = self._config, self._identity
         room = config.max_request_size - request_overhead(config.client_id, identity.transactional_id)
         batches = self._fitting(self._accumulator.drain(node, room, self._ratios.size, identity.may_drain), producer, room)
@@ -141,9 +141,9 @@ class ProduceRequests:
         return True
 
     def _fitting(self, drained: Sequence[Batch], producer: ProducerIdAndEpoch, room: int) -> list[SealedBatch]:
-        """Batches ready for the wire, of `room` bytes in all, or one that is larger.
+        """Returns the batches to send: `room` bytes in total, or a single larger batch.
 
-        How large they are is known only once they are compressed. What does not fit is put back, and goes with the next request.
+        The size is known only after compression. Batches that do not fit are put back for the next request.
         """
         batches: list[SealedBatch] = []
         for place, batch in enumerate(drained):
@@ -152,7 +152,7 @@ class ProduceRequests:
             if room < 0 and batches:
                 self._accumulator.put_back(drained[place:])
                 break
-            if isinstance(batch, OpenBatch):  # it goes, for the first time
+            if isinstance(batch, OpenBatch):  # it is sent for the first time
                 batch.sealed = None
                 self._identity.stamp(sealed, producer)
                 self._accumulator.sealed(batch, sealed)
@@ -167,9 +167,9 @@ class ProduceRequests:
         return batch.sealed
 
     def poll(self, timeout_ms: int, now_ms: int) -> list[ClientResponse]:
-        """Waits for what happens on the network. Returns the answers that have come, to requests of any kind."""
+        """Waits for network events. Returns the responses that arrived, to requests of any kind."""
         responses = self._client.poll(timeout_ms, now_ms)
-        self._count_network()  # before anybody is told that records are acked
+        self._count_network()  # before anyone is told that records are acknowledged
         if self._client.rejections:
             self._fail_rejected()
         for response in responses:
@@ -178,9 +178,9 @@ class ProduceRequests:
         return responses
 
     def _fail_rejected(self) -> None:
-        """Fails what no broker will take, because it rejected the login: nobody tries again until somebody sends again.
+        """Fails batches for a broker that rejected the login, and others that need it for a leader or a producer id.
 
-        That is what goes to the broker, and all else that needs one first: a leader or a producer id.
+        Nothing is retried until records are sent again.
         """
         for node, (error, ends_metadata) in self._client.take_rejections().items():
             self._identity.rejected(node, error)
@@ -197,15 +197,15 @@ class ProduceRequests:
         self._metrics.polled(self._client.take_counts(), monotonic_ms())
 
     def close(self) -> None:
-        """The sender's thread is at its end: connections end, and nobody waits for metadata or memory any more."""
-        with ExitStack() as ends:  # each of them, whatever the others say; the last one named is the first to run
+        """Ends the connections, and all waits for metadata and memory, when the sender thread ends."""
+        with ExitStack() as ends:  # runs each of them, whatever the others raise; the last one registered runs first
             ends.callback(self._accumulator.pool.close)
             ends.callback(self._metadata.close)
             ends.callback(self._count_network)
             ends.callback(self._client.close)
 
     def answered(self, response: ClientResponse, now_ms: int) -> KafkaSinkError | None:
-        """Acts on an answer. Returns why the producer cannot go on, if it says that."""
+        """Handles a response. Returns why the producer cannot continue, if it says so."""
         self.in_flight -= 1
         batches: list[SealedBatch] = response.tag  # type: ignore[assignment]  # a tag is whatever send() was given
         if response.body is not None:
@@ -234,11 +234,14 @@ def _level(config: ProducerConfig) -> int:
 
 
 def answers(response: ClientResponse, batches: Sequence[SealedBatch]) -> Iterator[BatchAnswer]:
-    """Each batch of the request with its answer, in the words of one: a lost connection is a NETWORK_EXCEPTION (as in Java's
-    Sender.handleProduceResponse), and so is a partition that the broker says nothing of. What was not asked is passed over."""
+    """Returns each batch of a request with its own response.
+
+    A lost connection counts as NETWORK_EXCEPTION (as in Java's Sender.handleProduceResponse), and so does a partition that is
+    missing from the response. Partitions that were not requested are ignored.
+    """
     if isinstance(response.body, ProduceResponse):
         yield from _answered(response.body, batches)
-    elif response.error is None:  # acks=0: sent is all there is to know
+    elif response.error is None:  # acks=0: the broker sends no response
         yield from _same(batches, ErrorCode.NONE, None)
     elif isinstance(response.error, UnsupportedVersionError):
         yield from _same(batches, ErrorCode.UNSUPPORTED_VERSION, response.error.message)
@@ -247,7 +250,7 @@ def answers(response: ClientResponse, batches: Sequence[SealedBatch]) -> Iterato
 
 
 def leader_hints(body: ProduceResponse) -> Mapping[tuple[str, int], LeaderIdAndEpoch]:
-    """KIP-951: an answer that refuses may name the new leader, which saves asking for metadata."""
+    """Returns the new leaders that a rejection names, which saves a metadata request (KIP-951)."""
     return {
         (topic.name, partition.index): partition.current_leader
         for topic in body.responses
@@ -263,7 +266,10 @@ def _answered(body: ProduceResponse, batches: Sequence[SealedBatch]) -> Iterator
             said.setdefault((topic.name, partition.index), partition)
     for batch in batches:
         answer = said.get((batch.queue.topic, batch.queue.partition))
-        yield batch, answer or _answer(batch, ErrorCode.NETWORK_EXCEPTION, "the broker's answer says nothing of this partition")
+        yield (
+            batch,
+            answer or _answer(batch, ErrorCode.NETWORK_EXCEPTION, "the broker's response does not include this partition"),
+        )
 
 
 def _same(batches: Sequence[SealedBatch], code: ErrorCode, message: str | None) -> Iterator[BatchAnswer]:
@@ -276,19 +282,20 @@ def _answer(batch: SealedBatch, code: ErrorCode, message: str | None) -> Partiti
 
 @dataclass(slots=True)
 class RefusalLog:
-    """Warns of what brokers refuse, at once and then once a second for each broker and error. Used by the sender's thread only.
+    """Warns about batches that brokers reject: at once, then once a second for each broker and error. Used only by the sender
+    thread.
 
-    What comes in between is in the next line; all of it is in the delivery reports.
+    The next line counts what happened in between; the delivery reports count everything.
     """
 
     _counts: Counter[tuple[int, str]] = field(default_factory=Counter)
     _logged_ms: dict[tuple[int, str], int] = field(default_factory=dict)
 
     def add(self, node: int, errors: Counter[str], now_ms: int) -> None:
-        """`errors`: how many batches of one answer were refused, by error, which is a name and may have the broker's words."""
+        """Counts the rejected batches of one response by error, which is a name and possibly the broker's message."""
         for error, count in errors.items():
             key = (node, error.partition(":")[0])
             self._counts[key] += count
             if now_ms - self._logged_ms.get(key, -REFUSALS_EVERY_MS) >= REFUSALS_EVERY_MS:
                 self._logged_ms[key] = now_ms
-                logger.warning("broker %d refused %d batches: %s", node, self._counts.pop(key), error)
+                logger.warning("broker %d rejected %d batches: %s", node, self._counts.pop(key), error)

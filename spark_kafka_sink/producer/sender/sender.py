@@ -1,4 +1,4 @@
-"""The loop of the sender's thread: what is ready goes out, what is answered is acted on, until the producer is closed."""
+"""The loop of the sender thread: sends what is ready and handles responses until the producer is closed."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ MAX_POLL_MS = 60_000
 
 
 class Sender:
-    """One thread that owns the client, the sequence numbers and every sealed batch of a producer.
+    """One thread that owns a producer's client, sequence numbers and sealed batches.
 
-    Other threads only call `close` and `force_close`.
+    Other threads call only `close` and `force_close`.
     """
 
     def __init__(
@@ -34,7 +34,12 @@ class Sender:
         requests: ProduceRequests,
         user_classes: UserClasses,
     ) -> None:
-        """records: those sent one by one that are in no batch yet. user_classes: closed at the thread's end."""
+        """Makes a sender.
+
+        Args:
+            records: single records that are in no batch yet.
+            user_classes: closed when the thread ends.
+        """
         self._lifecycle = lifecycle
         self._accumulator = accumulator
         self._records = records
@@ -47,35 +52,35 @@ class Sender:
     # Any thread
 
     def close(self) -> None:
-        """Send what is there, then end."""
+        """Sends what is waiting, then ends."""
         self._accumulator.closed = True
         self._closing = True
         self._lifecycle.wake_sender()
 
     def force_close(self) -> None:
-        """End now; whatever is not finished fails."""
+        """Ends now. Unfinished records fail."""
         self._force = True
         self.close()
 
-    # The sender's thread
+    # Sender thread
 
     def run(self) -> None:
-        """Runs until the producer is closed, fails, or has had no open scope for too long."""
+        """Runs until the producer is closed, fails, or has been idle for too long."""
         try:
             while not self.has_ended():
                 self.run_once(monotonic_ms())
-        except Exception as error:  # whatever it is, nobody may wait for an answer that will not come
-            logger.exception("the sender's thread failed")
-            self._lifecycle.fail(KafkaSinkError(f"the sender's thread failed: {type(error).__name__}: {error}"))
+        except Exception as error:  # whatever the error is, nobody may wait for a response that will never arrive
+            logger.exception("the sender thread failed")
+            self._lifecycle.fail(KafkaSinkError(f"the sender thread failed: {type(error).__name__}: {error}"))
         finally:
             self._accumulator.closed = True
-            with ExitStack() as ends:  # each of them, whatever the others say; the last one named is the first to run
+            with ExitStack() as ends:  # runs each of them, whatever the others raise; the last one registered runs first
                 ends.callback(self._user_classes.close)
                 ends.callback(self._fail_what_is_left)
                 ends.callback(self._requests.close)
 
     def _fail_what_is_left(self) -> None:
-        error = self._lifecycle.failure or UsageError("the producer was closed before these records were acked")
+        error = self._lifecycle.failure or UsageError("the producer was closed before these records were acknowledged")
         try:
             self._identity.fail(error)
             self._requests.delivery.fail_all(error)
@@ -83,7 +88,7 @@ class Sender:
             self._records.fail(error)
 
     def has_ended(self) -> bool:
-        """Whether nothing is left to be done, or nothing can be."""
+        """Whether nothing is left to do, or nothing can be done."""
         if self._force or self._lifecycle.failure is not None:
             return True
         if not self._closing and self._ms_until_idle_close(monotonic_ms()) > 0:
@@ -93,13 +98,13 @@ class Sender:
         return not self._closing or self._identity.close(monotonic_ms())
 
     def run_once(self, now_ms: int) -> None:
-        """One round: send what may be sent now, and wait for what happens next."""
+        """Runs one round: sends what may be sent now, and waits for the next event."""
         self._requests.delivery.expire(now_ms)
         self._identity.resolve_gaps()
         timeout = self._records.drain_due(now_ms)
         timeout = min(timeout, self._requests.send_ready(now_ms), self._ms_until_idle_close(now_ms))
         self._hurry()
-        if self._closing and self.has_ended():  # the last that it waits for may just have expired: no answer will end the poll
+        if self._closing and self.has_ended():  # the last batch may just have expired: no response will end the poll
             return
         timeout = min(timeout, self._identity.step(now_ms, self._is_flushed), self._requests.outages.look(now_ms))
         for response in self._requests.poll(max(0, min(timeout, MAX_POLL_MS)), now_ms):
@@ -109,8 +114,11 @@ class Sender:
                 self._lifecycle.fail(failure)
 
     def _hurry(self) -> None:
-        """A transaction cannot end before nothing of it is waiting or on its way: what came after its end would be part
-        of the next one, or of none. So what waits is sent at once, or fails."""
+        """Sends or fails waiting records at once if a transaction is ending.
+
+        The transaction can end only when none of its records wait or are in flight; later ones would belong to the next
+        transaction.
+        """
         error = self._identity.unsent_error()
         if error is not None:
             self._records.drop(error)
@@ -119,8 +127,11 @@ class Sender:
             self._accumulator.flush(None)
 
     def _is_flushed(self) -> bool:
-        """Whether no record waits or is on its way. Asked in the order of that way: between two looks another thread may move
-        records on, and what was looked at in their new place before they were in the old one would be seen in neither."""
+        """Returns whether no record waits or is in flight.
+
+        Checks the places in the order in which records pass them; otherwise a record moved by another thread could be missed in
+        both.
+        """
         return not (self._records.has_rows() or self._accumulator.has_incomplete() or self._requests.in_flight)
 
     def _ms_until_idle_close(self, now_ms: int) -> int:

@@ -1,1 +1,1 @@
-"""Bytes of keys and values: Kafka's own serializers over Arrow columns and single values, JSON, and what a program brings."""
+"""Serializers for keys and values: Kafka's own, JSON, and user-supplied ones, for Arrow columns and single values."""

@@ -1,6 +1,6 @@
-"""Arrow arrays taken apart and put together: binary arrays out of numpy's, lists, and what type a column has.
+"""Helpers that take Arrow arrays apart and build them: binary arrays from numpy arrays, lists, and column types.
 
-Buffers are handed over; nothing is copied twice.
+Buffers are passed on without needless copies.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def null_column(rows: int) -> pa.Array:
 
 
 def binary_array(data: Any, offsets: NDArray[Any], valid: Valid = None) -> pa.Array:
-    """Row i is `data[offsets[i]:offsets[i + 1]]`, or null. data: a buffer; it is not copied."""
+    """Returns an array whose row i is `data[offsets[i]:offsets[i + 1]]`, or null. `data` is a buffer and is not copied."""
     large = int(offsets[-1]) > INT32_MAX
     offsets = np.ascontiguousarray(offsets, np.int64 if large else np.int32)
     bits = None if valid is None else bitmap(valid)
@@ -33,29 +33,29 @@ def binary_array(data: Any, offsets: NDArray[Any], valid: Valid = None) -> pa.Ar
 
 
 def fixed_width_array(values: NDArray[Any], valid: Valid) -> pa.Array:
-    """Each row's bytes as they lie in memory. values: shape (rows,) or (rows, width), contiguous."""
+    """Returns each row's bytes as they are in memory. values: shape (rows,) or (rows, width), contiguous."""
     width = values.nbytes // max(len(values), 1)
     return binary_array(values, np.arange(len(values) + 1, dtype=np.int64) * width, valid)
 
 
 def as_binary(column: pa.Array) -> pa.Array:
-    """The same rows as binary, whose memory is shared if it was binary or string."""
+    """Returns the same rows as binary. The memory is shared if they were binary or string."""
     return byte_column(column).cast(pa.binary())
 
 
 def joined(*parts: Any) -> pa.Array:
-    """Each row's parts one after the other; null where one is. parts: arrays or scalars of one type, binary or string."""
+    """Returns each row's parts concatenated; null if any part is null. parts: arrays or scalars of one type, binary or string."""
     kind = next(part.type for part in parts if isinstance(part, pa.Array))
     return pc.binary_join_element_wise(*parts, scalar_of_bytes(b"", kind))
 
 
 def text_array(column: pa.Array) -> pa.Array:
-    """Binary of text that was made here, as string."""
+    """Returns binary that is known to be valid UTF-8 as string."""
     return pa.Array.from_buffers(pa.string(), len(column), column.buffers(), offset=column.offset)
 
 
 def checked_text(column: pa.Array) -> pa.Array:
-    """Text with nothing in the place of nulls, or SerializationError with the first row that is no UTF-8, which Spark allows."""
+    """Returns text with empty nulls. Raises SerializationError for the first row that is not valid UTF-8, which Spark allows."""
     try:
         column.validate(full=True)
     except pa.ArrowInvalid:
@@ -72,20 +72,20 @@ def _not_utf8(column: pa.Array) -> SerializationError:
             first = middle
         except pa.ArrowInvalid:
             last = middle
-    return SerializationError(f"row {first}: text that is no UTF-8", row=first)
+    return SerializationError(f"row {first}: text is not valid UTF-8", row=first)
 
 
 def first_row(mask: NDArray[np.bool_]) -> int | None:
-    """The first row that is true."""
+    """Returns the index of the first true row."""
     row = int(mask.argmax()) if len(mask) else 0
     return row if len(mask) and mask[row] else None
 
 
-# Lists, of whichever of Arrow's list types
+# Lists of all Arrow list types
 
 
 def list_parts(column: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
-    """All elements of a list column, and where each row begins among them (and the last ends); a null list has none."""
+    """Returns all elements of a list column, and the n + 1 offsets of its rows among them. A null list has no elements."""
     lengths = filled_numbers(pc.list_value_length(column).cast(pa.int64()), np.int64, 0)
     starts = np.zeros(len(column) + 1, np.int64)
     np.cumsum(lengths, out=starts[1:])
@@ -93,19 +93,19 @@ def list_parts(column: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
 
 
 def place_in_list(starts: NDArray[np.int64], at: int) -> tuple[int, int]:
-    """The row of element `at` of all, and its place there."""
+    """Returns the row of element `at`, and its position in that row."""
     row = int(np.searchsorted(starts, at, "right")) - 1
     return row, at - int(starts[row])
 
 
 def joined_lists(elements: pa.Array, starts: NDArray[np.int64]) -> pa.Array:
-    """Each row's elements, one after the other: their memory, seen in longer pieces. elements: binary without nulls."""
+    """Returns each row's elements concatenated, sharing their memory. elements: binary without nulls."""
     return pa.Array.from_buffers(
         pa.binary(), len(starts) - 1, [None, pa.py_buffer(offsets_of(elements)[starts]), elements.buffers()[2]]
     )
 
 
-# Types of columns
+# Column types
 
 
 def is_text(kind: pa.DataType) -> bool:

@@ -1,8 +1,8 @@
-"""Encodings by the names that Java has for them, and text as Java's String.getBytes writes it in each.
+"""Encodings under Java's names, with text encoded as Java's String.getBytes does.
 
-A column is decoded and encoded as a whole; where each row begins is counted. What an encoding has no bytes for becomes its
-replacement, as in Java: half of a surrogate pair too, which Arrow's text cannot hold. Code pages are not here: most of them
-differ between Java and Python, or from one Java to the next, and a wrong byte that nobody notices is worse than an error.
+A column is decoded and encoded as a whole, and row boundaries are counted. As in Java, characters that an encoding lacks become
+its replacement, including lone surrogates, which Arrow text cannot hold. Code pages are not supported: most differ between Java
+and Python or between Java versions, and an unnoticed wrong byte is worse than an error.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class TextEncoder:
     """One encoding.
 
     Attributes:
-        name: Java's.
-        codec: Python's, which writes the same bytes.
-        unit: bytes that a character takes; in UTF-16 one above U+FFFF takes two units, and columns of UTF-8 are not looked at.
-        bom: text that is not empty begins with U+FEFF.
+        name: Java's name.
+        codec: Python's codec, which writes the same bytes.
+        unit: bytes per character; in UTF-16 a character above U+FFFF takes two units. UTF-8 columns are passed through.
+        bom: whether non-empty text begins with U+FEFF.
     """
 
     name: str
@@ -47,7 +47,7 @@ class TextEncoder:
             return whole_pairs(text, "\ufffd" if self.unit > 1 else "?").encode(self.codec, "replace")
 
     def encode_column(self, column: pa.Array) -> pa.Array:
-        """column: string or large_string. SerializationError names a row."""
+        """Returns the encoded column. `column` is string or large_string. Raises SerializationError that names a row."""
         if self.codec == "utf-8":
             return column
         points, starts = _code_points(column)
@@ -62,7 +62,7 @@ class TextEncoder:
 
 UTF_8 = TextEncoder("UTF-8", "utf-8", 1)
 
-# Each with Java's other names of it, as _plain makes them.
+# Java's other names for each, in the form that _plain returns.
 _ENCODERS: Sequence[tuple[TextEncoder, str]] = (
     (UTF_8, "utf8 unicode-1-1-utf-8"),
     (TextEncoder("UTF-16", "utf-16-be", 2, bom=True), "utf16 unicode unicodebig"),
@@ -93,20 +93,20 @@ _BY_NAME: Mapping[str, TextEncoder] = {
 
 
 def encoder(name: str, option: str) -> TextEncoder:
-    """Returns what writes text in the encoding that Java calls `name`, in any case.
+    """Returns the encoder for Java's name of an encoding, in any case.
 
     Raises:
-        OptionError: there is no such encoding here. It names `option`.
+        OptionError: The encoding is not supported. The error names `option`.
     """
     found = _BY_NAME.get(_plain(name))
     if found is None:
         names = ", ".join(one.name for one, _ in _ENCODERS)
-        raise OptionError(f"option {option}: encoding {name!r} is not supported: use one of {names}", option=option)
+        raise OptionError(f"option {option}: encoding {name!r} is not supported: must be one of {names}", option=option)
     return found
 
 
 def whole_pairs(text: str, replacement: str) -> str:
-    """Returns two halves of a surrogate pair as the character that they are for Java; a half alone as the replacement."""
+    """Joins surrogate pairs into characters, as Java does, and replaces lone surrogates."""
     if text.isascii() or not _HALF_PAIR.search(text):
         return text
     paired = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
@@ -114,7 +114,7 @@ def whole_pairs(text: str, replacement: str) -> str:
 
 
 def _code_points(column: pa.Array) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-    """Returns all characters of a text column, and where each row begins among them (and the last ends); nulls have none."""
+    """Returns all characters of a text column, and the n + 1 offsets of its rows among them. Nulls have none."""
     column = checked_text(column)
     offsets = offsets_of(column).astype(np.int64)
     first, last = int(offsets[0]), int(offsets[-1])

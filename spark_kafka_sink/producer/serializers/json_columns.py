@@ -154,7 +154,7 @@ def _strings(column: pa.Array) -> pa.Array:
     try:
         checked_text(column)
     except SerializationError as error:
-        raise BadRowError(error.facts["row"], "text that is no UTF-8") from None
+        raise BadRowError(error.facts["row"], "text is not valid UTF-8") from None
     return _quoted(column)
 
 

@@ -1,6 +1,6 @@
-"""JSON of whole columns (json_columns.py) and of single values: a convenience that Kafka itself does not have.
+"""JSON serializer for whole columns (json_columns.py) and single values. Kafka itself has none.
 
-A single value is written as json.dumps writes it without spaces, and so is what json.dumps does not know.
+A single value is written like json.dumps without spaces; this also holds for types that json.dumps does not support.
 """
 
 from __future__ import annotations
@@ -26,15 +26,19 @@ from spark_kafka_sink.producer.serializers.serializer import Serializer, refused
 
 
 class JsonSerializer(Serializer):
-    """JSON without spaces, as UTF-8. A null row stays null, so that a tombstone is one.
+    """Writes JSON without spaces, as UTF-8. A null row stays null, so that it can be a tombstone.
 
-    Columns: struct (fields that are null are left out, as Spark's to_json does), list, map with string keys (both keep nulls),
-    text, numbers (decimals with all their digits), bool, binary as base64, dates and timestamps as ISO 8601 (those with a zone in
-    UTC, with Z), UUIDs as text. Single values: dict (keeps None), named tuple or Row (as a struct), list, tuple, and Python's
-    classes for the same; a datetime without a zone is local time. NaN and infinity are SerializationErrors: JSON has neither.
+    Columns: struct (null fields are omitted, like Spark's to_json), list, map with string keys (both keep nulls), text, numbers
+    (decimals with all digits), bool, binary as base64, dates and timestamps as ISO 8601 (those with a zone in UTC, with Z), and
+    UUIDs as text.
+
+    Single values: dict (keeps None), named tuple or Row (like a struct), list, tuple, and the Python classes for the types above.
+    A datetime without a zone is local time.
+
+    NaN and infinity raise SerializationError, because JSON has neither.
     """
 
-    wanted = "what JSON can hold"
+    wanted = "a type that JSON can represent"
 
     def accepts(self, kind: pa.DataType) -> None:
         problem = why_not_json(kind)
@@ -55,7 +59,7 @@ class JsonSerializer(Serializer):
 
 
 def _json_text(value: Any) -> str:
-    """SerializationError for NaN, infinity, keys that are no text, and classes that JSON has nothing for."""
+    """Returns a value's JSON. Raises SerializationError for NaN, infinity, keys that are not text, and unsupported classes."""
     writer = _OF_CLASS.get(type(value)) or _writer(value)
     return writer(value)
 
@@ -64,7 +68,7 @@ def _writer(value: Any) -> Callable[[Any], str]:
     for kinds, writer in _WRITERS:
         if isinstance(value, kinds):
             return writer
-    raise refused_value(value, "what JSON can hold")
+    raise refused_value(value, "a type that JSON can represent")
 
 
 def _string(value: str) -> str:
@@ -77,12 +81,14 @@ def _object(pairs: Mapping[Any, Any]) -> str:
 
 def _key(key: Any) -> str:
     if not isinstance(key, str):
-        raise refused_value(key, "text for a key of JSON")
+        raise refused_value(key, "text for a JSON key")
     return _string(key)
 
 
 def _sequence(values: Sequence[Any]) -> str:
-    """A tuple whose fields have names (Spark's Row, Python's namedtuple) is a struct: fields that are None are left out."""
+    """Returns a sequence's JSON. A tuple with field names (Spark's Row, namedtuple) is a struct: fields that are None are
+    omitted.
+    """
     names = getattr(values, "__fields__", None) or getattr(values, "_fields", None)
     if names is None:
         return "[" + ",".join(map(_json_text, values)) + "]"
@@ -91,13 +97,13 @@ def _sequence(values: Sequence[Any]) -> str:
 
 def _float(value: float) -> str:
     if not isfinite(value):
-        raise SerializationError(f"{value}, which JSON cannot hold")
+        raise SerializationError(f"{value}, which JSON cannot represent")
     return repr(float(value))
 
 
 def _decimal(value: Decimal) -> str:
     if not value.is_finite():
-        raise SerializationError(f"{value}, which JSON cannot hold")
+        raise SerializationError(f"{value}, which JSON cannot represent")
     return str(value)
 
 
@@ -114,13 +120,13 @@ def _blob(value: bytes | bytearray | memoryview) -> str:
     return f'"{base64.b64encode(value).decode()}"'
 
 
-# The first that fits: bool is an int, datetime a date.
+# The first match counts: bool is a subclass of int, datetime of date.
 _WRITERS: Sequence[tuple[Any, Callable[[Any], str]]] = (
     (str, _string),
     (type(None), lambda _: "null"),
     ((bool, np.bool_), lambda value: "true" if value else "false"),
     ((int, np.integer), lambda value: str(int(value))),
-    (np.float32, lambda value: _float(float(str(value)))),  # the shortest digits, as in a column of float
+    (np.float32, lambda value: _float(float(str(value)))),  # the shortest digits, as in a float column
     ((float, np.floating), _float),
     (Mapping, _object),
     ((list, tuple), _sequence),
@@ -132,7 +138,7 @@ _WRITERS: Sequence[tuple[Any, Callable[[Any], str]]] = (
     (UUID, lambda value: f'"{value}"'),
 )
 
-# Most values, found without asking in turn: half the time.
+# Looks up most values without testing each class in turn, in half the time.
 _OF_CLASS: Mapping[type, Callable[[Any], str]] = {
     kind: _writer(example)
     for kind, example in ((str, ""), (int, 0), (float, 0.0), (bool, True), (dict, {}), (list, []), (type(None), None))

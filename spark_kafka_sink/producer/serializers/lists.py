@@ -1,6 +1,6 @@
-"""Kafka's ListSerializer: elements of one inner serializer, in one of two strategies.
+"""Kafka's ListSerializer: elements serialized by an inner serializer, with one of two strategies.
 
-CONSTANT_SIZE (numbers and UUIDs): byte 0 | int32 count of nulls | int32 index of each | int32 size | the elements' bytes.
+CONSTANT_SIZE (numbers and UUIDs): byte 0 | int32 number of nulls | int32 index of each | int32 size | the elements' bytes.
 VARIABLE_SIZE (all others): byte 1 | int32 size | int32 length, -1 for null, and bytes of each element.
 """
 
@@ -38,14 +38,15 @@ from spark_kafka_sink.producer.serializers.serializer import Serializer, refused
 from spark_kafka_sink.producer.serializers.text import UUIDSerializer
 from spark_kafka_sink.records.arrow_arrays import byte_lengths, scalar_of_bytes, valid_mask
 
-# ListSerializer.FIXED_LENGTH_SERIALIZERS: of these very classes, and not of BooleanSerializer.
+# ListSerializer.FIXED_LENGTH_SERIALIZERS: exactly these classes, without BooleanSerializer.
 _CONSTANT_SIZE = (ShortSerializer, IntegerSerializer, FloatSerializer, LongSerializer, DoubleSerializer, UUIDSerializer)
 
 
 class ListSerializer(Serializer):
-    """Takes lists and tuples; columns of list, large_list and fixed_size_list. An empty list is no null.
+    """Accepts lists and tuples, and columns of list, large_list and fixed_size_list. An empty list is not null.
 
-    inner: for the elements; None: default.list.key.serde.inner or default.list.value.serde.inner names it.
+    Args:
+        inner: serializer of the elements; None takes it from default.list.key.serde.inner or default.list.value.serde.inner.
     """
 
     wanted = "a list"
@@ -54,14 +55,14 @@ class ListSerializer(Serializer):
         self._inner = inner
 
     def complete(self, inner: Callable[[], Serializer]) -> None:
-        """Take `inner()` for the elements, if there is none."""
+        """Sets the inner serializer to `inner()` if there is none."""
         if self._inner is None:
             self._inner = inner()
 
     @property
     def inner(self) -> Serializer:
         if self._inner is None:
-            raise OptionError("a ListSerializer needs an inner serializer", option="default.list.value.serde.inner")
+            raise OptionError("a ListSerializer requires an inner serializer", option="default.list.value.serde.inner")
         return self._inner
 
     @property
@@ -100,7 +101,7 @@ class ListSerializer(Serializer):
         except SerializationError as error:
             raise SerializationError(f"element {place}: {error.message}", **error.facts) from None
         if found is None:
-            raise SerializationError(f"element {place}: became null, which a list has no place for")
+            raise SerializationError(f"element {place}: serialized to null, which this list format cannot represent")
         return found
 
     @staticmethod
@@ -141,7 +142,7 @@ class ListSerializer(Serializer):
             problem = error.message.removeprefix(f"row {at}: ")
             raise SerializationError(f"row {row}: element {place}: {problem}", **{**error.facts, "row": row}) from None
         if found.null_count != elements.null_count:
-            raise SerializationError("an element became null, which a list has no place for")
+            raise SerializationError("an element was serialized to null, which this list format cannot represent")
         return found
 
 
@@ -168,7 +169,7 @@ def _variable_column(elements: pa.Array, starts: NDArray[np.int64], valid: NDArr
 
 
 def _head(strategy: int, numbers: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """The strategy's byte and an int32 for each row, shape (rows, 5)."""
+    """Returns the strategy's byte and an int32 for each row, shape (rows, 5)."""
     head = np.full((len(numbers), 5), strategy, np.uint8)
     head[:, 1:] = numbers.astype(">i4").view(np.uint8).reshape(-1, 4)
     return head

@@ -1,4 +1,4 @@
-"""Kafka's serializers of numbers (big endian, of one width), of booleans, of bytes that stay as they are, and of nulls."""
+"""Kafka's serializers for numbers (big endian, fixed width), booleans, bytes that stay as they are, and nulls."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NAN = bytes.fromhex("7ff8000000000000")
 
 
 class _FixedWidth(Serializer):
-    """A column of the type itself, or of a narrower one that loses nothing: a wider one is the caller's to cast."""
+    """Accepts a column of its own type, or of a narrower one without loss. Wider columns must be cast by the caller."""
 
     _arrow: ClassVar[pa.DataType]
     _narrower: ClassVar[tuple[pa.DataType, ...]] = ()
@@ -52,13 +52,13 @@ class _WholeNumber(_FixedWidth):
         try:
             return int(value).to_bytes(self._bits // 8, "big", signed=True)
         except OverflowError:
-            raise SerializationError(f"{value} is out of range: {self.wanted} is wanted") from None
+            raise SerializationError(f"{value} is out of range: must be {self.wanted}") from None
 
 
 class ShortSerializer(_WholeNumber):
-    """16 bits, two's complement, big endian. Takes int; columns of int16, int8, uint8."""
+    """Writes 16 bits, two's complement, big endian. Accepts int, and columns of int16, int8 and uint8."""
 
-    wanted = "a whole number of 16 bits"
+    wanted = "a 16-bit integer"
     _bits = 16
     _dtype = "i2"
     _arrow = pa.int16()
@@ -66,9 +66,9 @@ class ShortSerializer(_WholeNumber):
 
 
 class IntegerSerializer(_WholeNumber):
-    """32 bits, two's complement, big endian. Takes int; columns of int32 and of what fits into it."""
+    """Writes 32 bits, two's complement, big endian. Accepts int, and columns of int32 and narrower types."""
 
-    wanted = "a whole number of 32 bits"
+    wanted = "a 32-bit integer"
     _bits = 32
     _dtype = "i4"
     _arrow = pa.int32()
@@ -76,9 +76,9 @@ class IntegerSerializer(_WholeNumber):
 
 
 class LongSerializer(_WholeNumber):
-    """64 bits, two's complement, big endian. Takes int; columns of int64 and of what fits into it."""
+    """Writes 64 bits, two's complement, big endian. Accepts int, and columns of int64 and narrower types."""
 
-    wanted = "a whole number of 64 bits"
+    wanted = "a 64-bit integer"
     _bits = 64
     _dtype = "i8"
     _arrow = pa.int64()
@@ -96,13 +96,13 @@ class _Floating(_FixedWidth):
         try:
             return struct.pack(self._format, value)
         except OverflowError:
-            raise SerializationError(f"{value} is out of range: {self.wanted} is wanted") from None
+            raise SerializationError(f"{value} is out of range: must be {self.wanted}") from None
 
 
 class FloatSerializer(_Floating):
-    """IEEE 754, 32 bits, big endian. Takes float, which is rounded as a cast in Java does; columns of float and halffloat."""
+    """Writes IEEE 754, 32 bits, big endian. Accepts float, rounded like a cast in Java, and columns of float and halffloat."""
 
-    wanted = "a float that 32 bits hold"
+    wanted = "a float that fits 32 bits"
     _format = ">f"
     _dtype = "f4"
     _arrow = pa.float32()
@@ -110,7 +110,9 @@ class FloatSerializer(_Floating):
 
 
 class DoubleSerializer(_Floating):
-    """IEEE 754, 64 bits, big endian; every NaN as the same bits. Takes float; columns of double, float and halffloat."""
+    """Writes IEEE 754, 64 bits, big endian; all NaNs have the same bits. Accepts float, and columns of double, float and
+    halffloat.
+    """
 
     wanted = "a float"
     _format = ">d"
@@ -118,7 +120,7 @@ class DoubleSerializer(_Floating):
     _arrow = pa.float64()
     _narrower = (pa.float32(), pa.float16())
 
-    # Java's calls Double.doubleToLongBits, where FloatSerializer calls Float.floatToRawIntBits.
+    # Java's class calls Double.doubleToLongBits, but FloatSerializer calls Float.floatToRawIntBits.
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes | None:
         packed = super().serialize(topic, value, headers)
         return _NAN if packed is not None and isnan(value) else packed
@@ -130,7 +132,7 @@ class DoubleSerializer(_Floating):
 
 
 class BooleanSerializer(_FixedWidth):
-    """One byte, 0 or 1. Takes bool; columns of bool."""
+    """Writes one byte, 0 or 1. Accepts bool, and columns of bool."""
 
     wanted = "a bool"
     _arrow = pa.bool_()
@@ -147,7 +149,9 @@ class BooleanSerializer(_FixedWidth):
 
 
 class ByteArraySerializer(Serializer):
-    """Takes bytes, bytearray and memoryview; columns of binary, large_binary, fixed_size_binary and binary_view. No text."""
+    """Passes bytes through. Accepts bytes, bytearray and memoryview, and columns of binary, large_binary, fixed_size_binary and
+    binary_view, but no text.
+    """
 
     wanted = "bytes"
 
@@ -170,13 +174,13 @@ class ByteArraySerializer(Serializer):
 
 
 class BytesSerializer(ByteArraySerializer):
-    """Kafka's class Bytes is an array of bytes: the same as ByteArraySerializer."""
+    """Same as ByteArraySerializer, because Kafka's class Bytes wraps a byte array."""
 
 
 class ByteBufferSerializer(ByteArraySerializer):
-    """Takes whatever has the buffer protocol (bytes, array.array, a numpy array): all of it, in its order in memory.
+    """Accepts any object with the buffer protocol (bytes, array.array, a numpy array), and writes all of it in memory order.
 
-    Java's ByteBuffer has a position, which its serializer sets back to 0 first; a memoryview has only its limits.
+    Java's ByteBuffer has a position, which its serializer resets to 0; a memoryview has only limits.
     """
 
     wanted = "an object with the buffer protocol"
@@ -191,7 +195,7 @@ class ByteBufferSerializer(ByteArraySerializer):
 
 
 class VoidSerializer(Serializer):
-    """Takes None alone; columns of any type in which every row is null. All become null."""
+    """Accepts only None, and columns of any type in which every row is null. The result is null."""
 
     wanted = "None"
 
@@ -203,5 +207,5 @@ class VoidSerializer(Serializer):
     def serialize_column(self, topic: str, column: pa.Array) -> pa.Array:
         if column.null_count != len(column):
             row = column.is_valid().index(True).as_py()
-            raise SerializationError(f"row {row}: is not null, where the serializer of nulls is set", row=row)
+            raise SerializationError(f"row {row}: is not null, but the void serializer is set", row=row)
         return null_column(len(column))

@@ -1,4 +1,6 @@
-"""Finds the serializer an option names: by Java's class name, a short name, a dotted name, a class, a function, an object."""
+"""Finds the serializer that an option names: by Java's class name, a short name, a dotted name, a class, a function or an
+object.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ from spark_kafka_sink.producer.serializers.text import StringSerializer, UUIDSer
 
 JAVA_PACKAGE = "org.apache.kafka.common.serialization."
 
-# Java's name without `Serializer`, or `Serde` behind `Serdes$`.
+# Java's name without `Serializer`; `Serdes$` comes before, and `Serde` after, the names of serdes.
 _KAFKAS: Mapping[str, type[Serializer]] = {
     "ByteArray": ByteArraySerializer,
     "ByteBuffer": ByteBufferSerializer,
@@ -57,7 +59,7 @@ JAVA_SERDES: Mapping[str, type[Serializer]] = {f"{JAVA_PACKAGE}Serdes${name}Serd
 
 
 class FunctionSerializer(Serializer):
-    """A function of one value that returns bytes. It is not called for None."""
+    """Wraps a function of one value that returns bytes. It is not called for None."""
 
     def __init__(self, function: Callable[[Any], bytes | None]) -> None:
         self._function = function
@@ -67,7 +69,7 @@ class FunctionSerializer(Serializer):
 
 
 def serializers_of(config: ProducerConfig) -> tuple[Serializer, Serializer]:
-    """A producer's serializers of keys and of values, configured. OptionError for one that cannot be had."""
+    """Returns a producer's configured serializers of keys and of values. Raises OptionError if one cannot be made."""
     settings = config.settings()
     return (
         _configured("key.serializer", config.key_serializer, settings, is_key=True),
@@ -76,14 +78,14 @@ def serializers_of(config: ProducerConfig) -> tuple[Serializer, Serializer]:
 
 
 def inner_serializer(option: str, settings: Mapping[str, object], is_key: bool) -> Serializer:
-    """Returns what default.list.*.serde.inner names; there Java's serdes are known too."""
+    """Returns the serializer named by default.list.*.serde.inner, which may also name one of Java's serdes."""
     value = settings.get(option)
     if value is None:
-        raise OptionError(f"option {option}: the list serializer needs it: name the serializer of the elements", option=option)
+        raise OptionError(f"option {option}: required by the list serializer: name the serializer of the elements", option=option)
     if _named_class(value, JAVA_SERDES) is ListSerializer or value is ListSerializer:
-        # Java's would look for its own inner serializer under the same option, for ever.
+        # Java's would look up its own inner serializer under the same option, forever.
         raise OptionError(
-            f"option {option}: lists of lists cannot be written: each would need an option of its own", option=option
+            f"option {option}: lists of lists are not supported: each level would need its own option", option=option
         )
     return _configured(option, value, settings, is_key, known=JAVA_SERDES)
 
@@ -117,7 +119,7 @@ def _made(option: str, value: object, known: Mapping[str, type[Serializer]]) -> 
     except OptionError as error:
         if not isinstance(error.__cause__, ModuleNotFoundError):
             raise
-        raise OptionError(f"{error.message}; a Java class cannot run here", option=option) from error.__cause__
+        raise OptionError(f"{error.message}; Java classes are not supported", option=option) from error.__cause__
     kind = type(made)
     if isinstance(made, Serializer):
         if kind.serialize is Serializer.serialize and kind.serialize_column is Serializer.serialize_column:
@@ -126,7 +128,7 @@ def _made(option: str, value: object, known: Mapping[str, type[Serializer]]) -> 
         return made
     if callable(made) and not isinstance(value, type | str):
         return FunctionSerializer(made)
-    raise OptionError(f"option {option}: {full_name(kind)} must inherit Serializer", option=option)
+    raise OptionError(f"option {option}: {full_name(kind)} must inherit from Serializer", option=option)
 
 
 def _named_class(value: object, known: Mapping[str, type[Serializer]]) -> type[Serializer] | None:
@@ -136,10 +138,10 @@ def _named_class(value: object, known: Mapping[str, type[Serializer]]) -> type[S
 
 
 def _refuse_unknown(option: str, name: str, known: Mapping[str, type[Serializer]]) -> None:
-    """A name that no Python class can have."""
+    """Raises OptionError for a name that cannot be a Python class."""
     if name.startswith("org.apache.kafka."):
         names = [*JAVA_NAMES, *known]
-        raise OptionError(f"option {option}: no Java class {name} has a counterpart here{nearest(name, names)}", option=option)
+        raise OptionError(f"option {option}: Java class {name} has no equivalent here{nearest(name, names)}", option=option)
     if "." not in name:
-        text = f"option {option}: no serializer {name!r}{nearest(name.lower(), SHORT_NAMES)}"
-        raise OptionError(f"{text} (there are {', '.join(SHORT_NAMES)}; or package.module.Class)", option=option)
+        text = f"option {option}: {name!r} is not a known serializer{nearest(name.lower(), SHORT_NAMES)}"
+        raise OptionError(f"{text}; must be one of {', '.join(SHORT_NAMES)}, or package.module.Class", option=option)

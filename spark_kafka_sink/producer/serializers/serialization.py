@@ -1,4 +1,4 @@
-"""A producer's two serializers at work: on columns, on single values, and who is named when one of them refuses."""
+"""Runs a producer's two serializers on columns and single values, and names the one that fails."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class Serialization:
-    """Any thread may call, several at once; it has no state but whether it was closed."""
+    """Runs the serializers. Any thread may call, several at once; the only state is whether it was closed."""
 
     def __init__(self, key: Serializer, value: Serializer) -> None:
         self._key = key
@@ -27,7 +27,7 @@ class Serialization:
         self._closed = False
 
     def columns(self, topic: str, columns: RecordColumns) -> RecordColumns:
-        """The columns with bytes for keys and values. SerializationError names the topic, key or value, and the row."""
+        """Returns the columns with serialized keys and values. SerializationError names the topic, key or value, and the row."""
         if self._nothing_to_do or columns.num_records == 0:
             return columns
         return replace(
@@ -37,7 +37,7 @@ class Serialization:
         )
 
     def close(self) -> None:
-        """Close both, once; what one raises is logged and harms nothing."""
+        """Closes both serializers once. Errors are logged and ignored."""
         if self._closed:
             return
         self._closed = True
@@ -49,7 +49,7 @@ class Serialization:
 
 
 def serialized_value(serializer: Serializer, part: str, topic: str, value: Any, headers: Headers = ()) -> bytes | None:
-    """One key or value, as `part` says, as bytes. SerializationError names it and the topic."""
+    """Returns one key or value as bytes. SerializationError names the topic and `part`."""
     try:
         found: Any = serializer.serialize(topic, value, headers)
     except Exception as error:
@@ -73,7 +73,7 @@ def _serialized_column(serializer: Serializer, part: str, topic: str, column: pa
 
 
 def _check(found: Any, rows: int) -> None:
-    """Checks what a program's own serializer returned."""
+    """Checks the result of a user's serializer."""
     if not isinstance(found, pa.Array) or not holds_bytes(found.type):
         kind = found.type if isinstance(found, pa.Array) else type(found).__name__
         raise TypeError(f"returned {kind}, not an Arrow array of binary or string")

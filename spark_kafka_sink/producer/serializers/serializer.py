@@ -1,4 +1,4 @@
-"""Serializers make bytes of keys or values. Programs inherit `Serializer`; Kafka's own are beside this file."""
+"""The serializer interface. Programs inherit from `Serializer`; Kafka's own serializers are next to this file."""
 
 from __future__ import annotations
 
@@ -13,50 +13,66 @@ from spark_kafka_sink.records.arrow_arrays import array_of_bytes, holds_bytes
 
 
 class Serializer:
-    """Makes bytes of keys or values. Java's Serializer.
+    """Turns keys or values into bytes. Java's Serializer.
 
-    Inherit, and override `serialize`, `serialize_column` or both: each one does for the other when only one is there. `wanted`
-    says in error texts what it takes.
+    Inherit and override `serialize`, `serialize_column` or both; each is implemented by the other. With only `serialize`, columns
+    work too, with Python per row (some 1 us plus the call). With only `serialize_column`, a single value becomes a column of one
+    row, with the type that Arrow infers.
 
-    Only `serialize`: columns work too, with Python for each row (some 1 us and what the call itself costs). Only
-    `serialize_column`: single values become columns of one row, of the type that Arrow sees in them.
+    Any thread may call, several at once. Exceptions reach the caller of send() or append() as SerializationError, and none of
+    those rows is sent.
 
-    Any thread may call, several at once. Whatever is raised reaches the caller of send() or append() as a SerializationError,
-    and nothing of those rows is sent. A serializer that the options name is made without arguments and configured; an object
-    that a program hands over is taken as it is, as Java does. In Spark such an object, or a function, is pickled to the tasks.
-    Tasks of a worker share a producer and the object if the object was pickled to the same bytes.
+    A serializer named in the options is instantiated without arguments and configured. An object is used as it is, as in Java. In
+    Spark an object or a function is pickled to the tasks. Tasks of a worker share a producer and the object if the object pickles
+    to the same bytes.
+
+    Attributes:
+        wanted: description of the accepted values, for error messages.
     """
 
-    wanted: ClassVar[str] = "any value"  # what it takes, for error texts
+    wanted: ClassVar[str] = "any value"  # accepted values, for error messages
 
     def configure(self, settings: Mapping[str, object], is_key: bool) -> None:
-        """Called once, before anything else. settings: the value of each of the producer's options by its name.
+        """Configures the serializer. Called once, before any other method.
 
-        is_key: whether it is for keys.
+        Args:
+            settings: values of all producer options by name.
+            is_key: whether it serializes keys.
         """
 
     def accepts(self, kind: pa.DataType) -> None:
-        """SerializationError when columns of the Arrow type `kind` cannot be serialized; asked before there are any rows."""
+        """Raises SerializationError if columns of the Arrow type `kind` are not supported. Called before there are any rows."""
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes | None:
-        """The bytes of one value; None for None, or to make a null of something else. topic, headers: of its record."""
+        """Returns the bytes of one value; None is sent as a null.
+
+        Args:
+            topic: topic of the record.
+            value: value to serialize; None for a null.
+            headers: headers of the record.
+        """
         column = self.serialize_column(topic, pa.array([value]))
         found = column[0].as_py()
         return found.encode() if isinstance(found, str) else found
 
     def serialize_column(self, topic: str, column: pa.Array) -> pa.Array:
-        """The bytes of each row of `column`, as binary, large_binary, string or large_string, as many rows; null for null.
+        """Returns the bytes of each row, null for null.
 
-        topic: of all of them.
+        Args:
+            topic: topic of all rows.
+            column: array of n rows.
+
+        Returns:
+            An array of n rows of binary, large_binary, string or large_string.
         """
         rows = [self._row(topic, row, value) for row, value in enumerate(column.to_pylist())]
         try:
             return array_of_bytes(rows)
         except TypeError:
-            return pa.array(rows, pa.binary())  # takes text too, and names the class of what it does not take
+            return pa.array(rows, pa.binary())  # accepts text too, and names the class of an unsupported value
 
     def close(self) -> None:
-        """The producer is closed. Called once."""
+        """Releases resources. Called once, when the producer is closed."""
 
     def _row(self, topic: str, row: int, value: Any) -> bytes | None:
         try:
@@ -69,18 +85,20 @@ class Serializer:
 
 
 def refused_type(kind: pa.DataType, expected: str, cast: str | None = None) -> SerializationError:
-    """The error for a column of a type that a serializer does not take; `cast`: the type to cast it to."""
+    """Returns the error for a column of an unsupported type. `cast` is the type to cast it to."""
     hint = "" if cast is None else f"; cast it to {cast}"
-    return SerializationError(f"a column of type {kind}, where {expected} is wanted{hint}", type=str(kind))
+    return SerializationError(f"a column of type {kind} is not supported, must be {expected}{hint}", type=str(kind))
 
 
 def refused_value(value: object, expected: str) -> SerializationError:
-    """The error for a single value of a class that a serializer does not take. Values may be secret: only the class is told."""
-    return SerializationError(f"a value of type {type(value).__name__}, where {expected} is wanted", type=type(value).__name__)
+    """Returns the error for a single value of an unsupported class. It does not show the value, which may be secret."""
+    return SerializationError(
+        f"a value of type {type(value).__name__} is not supported, must be {expected}", type=type(value).__name__
+    )
 
 
 class DefaultSerializer(Serializer):
-    """Without the option: bytes stay as they are, text becomes UTF-8. Byte and text columns are not even looked at."""
+    """The default: bytes stay as they are, text becomes UTF-8. Byte and text columns are passed through unchecked."""
 
     wanted = "bytes or text"
 
@@ -103,7 +121,7 @@ class DefaultSerializer(Serializer):
 
 
 def is_default(serializer: Serializer) -> bool:
-    """Whether columns are sent as they are."""
+    """Returns whether columns are sent as they are."""
     return type(serializer) is DefaultSerializer
 
 
@@ -111,4 +129,4 @@ def _utf8(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise SerializationError(f"text with half of a surrogate pair at {error.start}, which UTF-8 cannot hold") from None
+        raise SerializationError(f"text with a lone surrogate at {error.start} cannot be encoded as UTF-8") from None

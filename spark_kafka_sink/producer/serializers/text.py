@@ -1,4 +1,4 @@
-"""Text and UUIDs: Kafka's StringSerializer and UUIDSerializer, with their encoding settings."""
+"""Serializers for text and UUIDs: Kafka's StringSerializer and UUIDSerializer, with their encoding options."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from spark_kafka_sink.records.arrow_arrays import numbers, valid_mask, validity
 
 UUID_TEXT = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
 _IS_UUID = re.compile(UUID_TEXT)
-_DASHES = (8, 13, 18, 23)  # where they stand in 36 characters
+_DASHES = (8, 13, 18, 23)  # their positions in 36 characters
 _DIGIT_PLACES = [place for place in range(36) if place not in _DASHES]
 
 
 class _Encoded(Serializer):
-    """Ends in text, which is written in `key.serializer.encoding` or `value.serializer.encoding`, else `serializer.encoding`."""
+    """Writes text in `key.serializer.encoding` or `value.serializer.encoding`, which default to `serializer.encoding`."""
 
     def __init__(self) -> None:
         self._encoder = UTF_8
@@ -47,7 +47,9 @@ class _Encoded(Serializer):
 
 
 class StringSerializer(_Encoded):
-    """Takes str; columns of string, large_string and string_view. What the encoding cannot hold becomes '?', as in Java."""
+    """Accepts str, and columns of string, large_string and string_view. Characters that the encoding lacks become '?', as in
+    Java.
+    """
 
     wanted = "str"
 
@@ -70,7 +72,9 @@ class StringSerializer(_Encoded):
 
 
 class UUIDSerializer(_Encoded):
-    """The 36 characters of Java's UUID.toString. Takes UUID, its text, or its 16 bytes; columns of text or 16 bytes too."""
+    """Writes the 36 characters of Java's UUID.toString. Accepts UUID, its text or its 16 bytes, and columns of text or 16
+    bytes.
+    """
 
     wanted = "a UUID"
 
@@ -86,7 +90,7 @@ class UUIDSerializer(_Encoded):
         if isinstance(value, bytes | bytearray) and len(value) == 16:
             value = UUID(bytes=bytes(value))
         if not isinstance(value, UUID):
-            raise refused_value(value, "a UUID, its text of 36 characters or its 16 bytes")
+            raise refused_value(value, "a UUID, its text of 36 characters, or its 16 bytes")
         return self._encoder.encode(str(value))
 
     def serialize_column(self, topic: str, column: pa.Array) -> pa.Array:
@@ -101,7 +105,7 @@ class UUIDSerializer(_Encoded):
 
 
 def uuid_text(column: pa.Array) -> pa.Array:
-    """fixed_size_binary[16] as text of 36 characters."""
+    """Returns fixed_size_binary[16] as text of 36 characters."""
     bits = np.frombuffer(column.buffers()[1], np.uint8, len(column) * 16, column.offset * 16) if len(column) else _NOTHING
     text = np.full((len(column), 36), ord("-"), np.uint8)
     text[:, _DIGIT_PLACES] = _hex_digits()[bits].reshape(-1, 32)
@@ -112,13 +116,13 @@ def _checked_uuids(column: pa.Array) -> pa.Array:
     fits = pc.match_substring_regex(checked_text(column), UUID_TEXT)
     wrong = first_row(validity(column) & ~numbers(fits.cast(pa.uint8()), np.bool_))
     if wrong is not None:
-        raise SerializationError(f"row {wrong}: text that is no UUID (36 characters with dashes)", row=wrong)
+        raise SerializationError(f"row {wrong}: text is not a valid UUID (36 characters with dashes)", row=wrong)
     return pc.ascii_lower(column)
 
 
 @cache
 def _hex_digits() -> NDArray[np.uint8]:
-    """The two digits of each byte, shape (256, 2)."""
+    """Returns the two hexadecimal digits of each byte, shape (256, 2)."""
     return np.frombuffer(b"".join(b"%02x" % byte for byte in range(256)), np.uint8).reshape(256, 2)
 
 

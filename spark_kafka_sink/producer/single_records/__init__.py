@@ -1,1 +1,1 @@
-"""Records sent one by one: checked, buffered, appended as columns, and told what became of them."""
+"""Records sent one by one: check, buffer, append as columns, and report the outcome."""

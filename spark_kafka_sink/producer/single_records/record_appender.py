@@ -1,4 +1,4 @@
-"""Records one by one (KafkaProducer.doSend): intercepted, serialized, checked, and buffered to go on as rows of columns."""
+"""Sends single records (KafkaProducer.doSend): intercept, serialize, check, and buffer as rows of columns."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from spark_kafka_sink.records.batch_header import HEADER_SIZE
 from spark_kafka_sink.records.columns import NO_PARTITION
 from spark_kafka_sink.records.sizes import MAX_RECORD_OVERHEAD, record_size_upper_bound
 
-# More than record_size_upper_bound and a batch's header add to key and value.
+# More than record_size_upper_bound and a batch header add to key and value.
 _MORE_THAN_OVERHEAD = 128
 
 AnyHeaders = Headers | Mapping[str, bytes | None] | None
@@ -38,11 +38,11 @@ Record = tuple[str, Any, Any, int | None, int | None, AnyHeaders]
 """The arguments of Producer.send: topic, value, key, partition, timestamp, headers."""
 
 Send = Callable[[Record, OnDelivery | None], RecordFuture]
-"""The function that Producer.send hands a record to, with the callback."""
+"""The function to which Producer.send passes a record and its callback."""
 
 
 class RecordAppender:
-    """Any thread may send; it has no state of its own."""
+    """Sends single records. Any thread may send; the appender has no state of its own."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class RecordAppender:
         metadata: ProducerMetadata,
         metrics: SenderMetrics,
     ) -> None:
-        """serializers: of key and value."""
+        """`serializers` are those of keys and of values."""
         self._key, self._value = serializers
         self._key_is_made, self._value_is_made = (not is_default(serializer) for serializer in serializers)
         self._record_buffer = record_buffer
@@ -65,7 +65,7 @@ class RecordAppender:
         self._surely_small = self._max_record_size - _MORE_THAN_OVERHEAD
 
     def send(self, record: Record, on_delivery: OnDelivery | None) -> RecordFuture:
-        """As Producer.send says. Takes 1.5 us, so its lines stand here and not in calls."""
+        """Sends a record; see Producer.send. Takes 1.5 us, so its code is inlined here."""
         topic, value, key, partition, timestamp, headers = record
         pairs = header_pairs(topic, headers) if headers else ()
         if self._key_is_made or (type(key) is not bytes and key is not None):
@@ -90,7 +90,7 @@ class RecordAppender:
             if pairs or size > self._surely_small:
                 size = self._checked_size(topic, key_size, value_size, pairs)
         except KafkaSinkError as error:
-            self._lifecycle.check_usable()  # where the producer has ended, that is why
+            self._lifecycle.check_usable()  # if the producer has failed, that is the cause
             self._metrics.append_refused(topic, 1, error)
             future = RecordFuture(buffer.waiter, timestamp, key_size, value_size, on_delivery)
             future.fail(error)
@@ -100,20 +100,24 @@ class RecordAppender:
             first, full = buffer.add(value, key, partition, timestamp, pairs, future, size, on_delivery is not None)
             if first or full:
                 self._record_buffer.added(buffer, first=first, full=full)
-        except BaseException:  # an interrupt between the two: the sender's thread must hear of the row, if there is one
+        except BaseException:  # an interrupt between the two: the sender thread must learn of the row if it was added
             self._record_buffer.interrupted(buffer)
             raise
         return future
 
     def _known(self, buffer: TopicBuffer, topic: str, partition: int) -> TopicBuffer:
-        """Waits until the topic is known, and its partition. Only then its buffer is kept: there is no end of wrong names."""
+        """Waits for the topic and the partition. Only then is the buffer kept, because the number of misspelled names is
+        unbounded.
+        """
         cluster = self._cluster_with(topic, partition)
         buffer = self._record_buffer.keep(buffer)
         buffer.known_in = cluster
         return buffer
 
     def _cluster_with(self, topic: str, partition: int) -> Cluster | None:
-        """None where nothing is known of the topic yet and a callback sends, which must not wait: the record will, by itself."""
+        """Returns the cluster; None in a callback, which must not wait, if the topic is unknown: the record then waits in the
+        background.
+        """
         if in_callback():
             self._metadata.add(topic, monotonic_ms())
             if self._metadata.fetch().partition_count(topic) is None:
@@ -124,15 +128,15 @@ class RecordAppender:
         if partition < count:
             return cluster
         raise RecordError(
-            f"topic {topic}: partition is {partition}, but there are {count} partitions, 0 to {count - 1};"
-            " None lets the partitioner decide",
+            f"topic {topic}: partition is {partition}, but there are {count} partitions, 0 to {count - 1}; None lets the"
+            " partitioner choose",
             topic=topic,
             partition=partition,
             partition_count=count,
         )
 
     def _checked_size(self, topic: str, key_size: int, value_size: int, headers: Headers) -> int:
-        """Bytes that it takes in a batch, about."""
+        """Returns the approximate number of bytes that a record takes in a batch."""
         size = record_size_upper_bound(key_size, value_size, headers) + HEADER_SIZE
         if size > self._max_record_size:
             raise RecordTooLargeError(
@@ -144,7 +148,7 @@ class RecordAppender:
 
 
 def intercepted(send: Send, interceptors: ProducerInterceptors, lifecycle: Lifecycle) -> Send:
-    """The same behind interceptors: they see each record first, and hear of its end before its callback."""
+    """Wraps `send` with interceptors: they see each record first, and learn its outcome before its callback."""
 
     def intercepted_send(record: Record, on_delivery: OnDelivery | None) -> RecordFuture:
         topic, value, key, partition, timestamp, headers = record
@@ -162,7 +166,7 @@ def intercepted(send: Send, interceptors: ProducerInterceptors, lifecycle: Lifec
 
 
 def in_transaction(send: Send, identity: Identity) -> Send:
-    """The same for records that may be sent inside of a transaction only."""
+    """Wraps `send` for records that may be sent only inside a transaction."""
 
     def send_in_transaction(record: Record, on_delivery: OnDelivery | None) -> RecordFuture:
         identity.check_may_send()
@@ -177,20 +181,20 @@ def in_transaction(send: Send, identity: Identity) -> Send:
 def _checked_partition(topic: str, partition: Any) -> int:
     number = _whole(partition)
     if number is None or number < 0:
-        raise RecordError(f"topic {topic}: partition is {partition!r}, must be a number from 0 on, or None", topic=topic)
+        raise RecordError(f"topic {topic}: partition is {partition!r}, must be a non-negative integer or None", topic=topic)
     return number
 
 
 def _checked_timestamp(topic: str, timestamp: Any) -> int:
     number = _whole(timestamp)
     if number is None or not 0 <= number <= INT64_MAX:
-        text = f"topic {topic}: timestamp is {timestamp!r}, must be milliseconds since the epoch, not negative, or None"
+        text = f"topic {topic}: timestamp is {timestamp!r}, must be non-negative milliseconds since the epoch, or None"
         raise RecordError(text, topic=topic)
     return number
 
 
 def _whole(value: Any) -> int | None:
-    """A whole number, numpy's too, but no bool."""
+    """Returns whether a value is an integer, including numpy's, but not a bool."""
     try:
         return None if isinstance(value, bool) else operator.index(value)
     except TypeError:
@@ -198,7 +202,7 @@ def _whole(value: Any) -> int | None:
 
 
 def header_pairs(topic: str, headers: AnyHeaders) -> Headers:
-    """(key, value) pairs of str and bytes or None; a header needs a key (Java's RecordHeader)."""
+    """Returns headers as (key, value) pairs of str and bytes or None. A header needs a key (Java's RecordHeader)."""
     if not headers:
         return ()
     try:
@@ -208,10 +212,10 @@ def header_pairs(topic: str, headers: AnyHeaders) -> Headers:
         raise RecordError(f"topic {topic}: headers is {kind}, must be (key, value) pairs or a mapping", topic=topic) from None
     for pair in pairs:
         if not isinstance(pair, tuple) or len(pair) != 2 or not isinstance(pair[0], str):
-            raise RecordError(f"topic {topic}: headers must be pairs of a str key and a value, there is {pair!r}", topic=topic)
+            raise RecordError(f"topic {topic}: headers must be pairs of a str key and a value, not {pair!r}", topic=topic)
         if not pair[0].isascii() and not is_text(pair[0]):
-            raise RecordError(f"topic {topic}: header key {pair[0]!r} has no UTF-8 form", topic=topic)
+            raise RecordError(f"topic {topic}: header key {pair[0]!r} cannot be encoded as UTF-8", topic=topic)
         if pair[1] is not None and not isinstance(pair[1], bytes):
             kind = type(pair[1]).__name__
-            raise RecordError(f"topic {topic}: header {pair[0]!r} has a {kind} value, must be bytes or None", topic=topic)
+            raise RecordError(f"topic {topic}: header {pair[0]!r} has a value of type {kind}, must be bytes or None", topic=topic)
     return pairs

@@ -1,4 +1,4 @@
-"""Makes columns of single records: what was buffered is appended when there is enough of it, or when it has lingered."""
+"""Collects single records into columns, and appends them when there are enough or when they have lingered."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.single_records.record_future import RecordThunk, TopicWaiter
 from spark_kafka_sink.producer.single_records.topic_buffer import BufferedRows, BufferLimits, TopicBuffer
 
-# When the sender's thread looks again for memory, if no answer comes before.
+# Interval at which the sender thread checks for memory again if no response arrives before.
 RETRY_MS = 100
-# How long a flush waits for memory before it looks whether its records have expired, if max.block.ms is less. With 0 it went
-# round and round, and took the time of the thread that frees memory: records expired although their broker was well.
+# How long a flush waits for memory before it checks whether its records have expired, if max.block.ms is less. With 0 it spun and
+# starved the thread that frees memory: records expired although their broker was healthy.
 MIN_ROUND_S = 1.0
 
-# Rows that are in no batch, and why.
+# Rows that are in no batch, and the reason.
 Late = tuple[BufferedRows, DeadlineError]
 
 
 class RecordBuffer:
     """Records of all topics that are not in batches yet.
 
-    When there are enough of a topic they are appended in the thread that added the last one; when the first has waited for
-    linger.ms, in the sender's thread, which never waits for memory. Any thread may add and flush. `_lock` guards the making of
-    buffers and `_closed_by`; the rest is each buffer's own. `_waiting` has those that the sender's thread must look at: who
-    adds a first row puts its buffer in after that, and the sender's thread takes it out before it finds it idle.
+    When a topic has enough records, the thread that added the last one appends them. When the first has waited for linger.ms, the
+    sender thread does, without ever waiting for memory. Any thread may add and flush. `_lock` guards the creation of buffers and
+    `_closed_by`; each buffer has its own lock. `_waiting` has the buffers that the sender thread must check: a thread that adds a
+    first row inserts the buffer afterwards, and the sender thread removes it before it finds it idle.
     """
 
     def __init__(
@@ -73,13 +73,13 @@ class RecordBuffer:
         self._closed_by: KafkaSinkError | None = None
 
     def topic_buffer(self, topic: str) -> TopicBuffer:
-        """The topic's own, or a new one, which is nobody else's before it is kept (`keep`)."""
+        """Returns the topic's buffer, or a new one that is private to the caller until it is kept (`keep`)."""
         if not isinstance(topic, str):
             raise RecordError(f"topic is {topic!r}, must be a str")
         return self._buffers.get(topic) or TopicBuffer(TopicWaiter(self._lifecycle, topic), self._limits)
 
     def keep(self, buffer: TopicBuffer) -> TopicBuffer:
-        """The topic's own from now on and for good: this one, unless another thread was faster."""
+        """Makes this the topic's buffer for good, unless another thread was faster. Returns the topic's buffer."""
         topic = buffer.waiter.topic
         with self._lock:
             if topic not in self._buffers:
@@ -90,7 +90,7 @@ class RecordBuffer:
             return self._buffers[topic]
 
     def added(self, buffer: TopicBuffer, *, first: bool, full: bool) -> None:
-        """A record was added: the first that waits there, or the last that there is room for. Waits at most max.block.ms."""
+        """Called after a record was added that is the first in the buffer or fills it. Waits at most max.block.ms."""
         if first:
             self._waiting[buffer] = None
         if full and not in_callback():
@@ -99,18 +99,18 @@ class RecordBuffer:
             self._wakeup()
 
     def interrupted(self, buffer: TopicBuffer) -> None:
-        """A record was added, or was not."""
+        """Called if an interrupt leaves unclear whether a record was added."""
         self._waiting[buffer] = None
         self._wakeup()
 
     # From rows to batches
 
     def _drain(self, buffer: TopicBuffer, deadline: float) -> None:
-        """Append what was buffered, in the caller's thread. If another thread does so until the deadline it is left to that."""
+        """Appends the buffered rows in the caller's thread. If another thread does so until the deadline, leaves them to it."""
         if not buffer.draining.acquire(timeout=_left(deadline)):
             return
         try:
-            if buffer.is_full():  # else another thread was faster
+            if buffer.is_full():  # otherwise another thread was faster
                 late = self._append(buffer, buffer.take(), deadline)
                 if late is not None:
                     self._fail_for_good(buffer, *late)
@@ -120,12 +120,12 @@ class RecordBuffer:
             self._wake_for_rest(buffer)
 
     def _wake_for_rest(self, buffer: TopicBuffer) -> None:
-        """The sender's thread may have found it draining, and waits for the rest, or for the end of it."""
+        """Wakes the sender thread, which may have found the buffer draining and so waits for the rest."""
         if buffer.rows or buffer.taken is not None or self._accumulator.closed or self._identity.awaits_appends:
             self._wakeup()
 
     def _append(self, buffer: TopicBuffer, rows: BufferedRows, deadline: float) -> Late | None:
-        """Appends rows. Fails one that is wrong; returns those that there was no memory for, or no metadata."""
+        """Appends rows. Fails an invalid row; returns the rows for which there was no memory or no metadata."""
         if not rows:
             return None
         waiter, futures = buffer.waiter, rows.futures
@@ -149,14 +149,14 @@ class RecordBuffer:
         except KafkaSinkError as error:
             self._fail_for_good(buffer, rows.pending(), error)
         except BaseException as error:
-            text = f"topic {waiter.topic}: the append ended with {type(error).__name__}: {error}; it may have been sent"
+            text = f"topic {waiter.topic}: the append failed with {type(error).__name__}: {error}; it may have been sent"
             self._fail_for_good(buffer, rows.pending(), KafkaSinkError(text, topic=waiter.topic))
             if not isinstance(error, Exception):
                 raise
         return None
 
     def _append_others(self, buffer: TopicBuffer, rows: BufferedRows, deadline: float, error: RecordError) -> Late | None:
-        """One of the rows was refused, by the partitioner, before any was in a batch: the others go on without it."""
+        """Appends the other rows after the partitioner rejected one, before any was in a batch."""
         if len(rows) == 1:
             self._fail_for_good(buffer, rows, error)
             return None
@@ -169,7 +169,7 @@ class RecordBuffer:
         return late
 
     def _fail_for_good(self, buffer: TopicBuffer, rows: BufferedRows, error: KafkaSinkError) -> None:
-        """They will not be sent: a transaction hears of it while they still keep it from ending."""
+        """Fails rows that will not be sent. The transaction is told while they still keep it from ending."""
         if rows:
             self._identity.missed(error)
         self._fail(buffer, rows, error)
@@ -184,7 +184,7 @@ class RecordBuffer:
             buffer.waiter.told()
 
     def _put_back(self, buffer: TopicBuffer, late: BufferedRows, cause: DeadlineError) -> None:
-        """Puts rows back for another try, unless it is too late for one."""
+        """Puts rows back for another try, or fails those that have expired."""
         error = self._too_late(buffer, late, cause) or buffer.put_back(late)
         if error is not None:
             self._fail_for_good(buffer, late, error)
@@ -192,19 +192,23 @@ class RecordBuffer:
 
     def _too_late(self, buffer: TopicBuffer, late: BufferedRows, cause: DeadlineError) -> DeadlineError | None:
         topic, age_ms = buffer.waiter.topic, monotonic_ms() - late.since_ms
-        if buffer.known_in is None and isinstance(cause, MetadataTimeoutError):  # sent in a callback, which could not wait for it
+        if buffer.known_in is None and isinstance(
+            cause, MetadataTimeoutError
+        ):  # sent in a callback, which could not wait for the metadata
             if age_ms < self._max_block_ms:
                 return None
-            return MetadataTimeoutError(f"topic {topic}: not known within max.block.ms: {cause.message}", **cause.facts)
+            return MetadataTimeoutError(
+                f"topic {topic}: timed out waiting for metadata (max.block.ms): {cause.message}", **cause.facts
+            )
         if age_ms < self._delivery_timeout_ms:
             return None
-        text = f"topic {topic}: the record was never sent within delivery.timeout.ms ({age_ms} ms passed): {cause.message}"
+        text = f"topic {topic}: the record was not sent within delivery.timeout.ms ({age_ms} ms passed): {cause.message}"
         return DeliveryTimeoutError(text, topic=topic)
 
-    # The sender's thread
+    # Sender thread
 
     def drain_due(self, now_ms: int) -> int:
-        """Append what has lingered, as far as there is memory; in how many ms there will be more."""
+        """Appends rows that have lingered, as far as there is memory. Returns the time until more are due, in ms."""
         next_ms = FOREVER_MS
         lingered: set[Tally] = set()
         for buffer in list(self._waiting):
@@ -212,7 +216,7 @@ class RecordBuffer:
             if left <= 0:
                 left, late = self._try_drain(buffer, lingered)
                 if isinstance(late, BufferExhaustedError):
-                    self._accumulator.flush(None)  # what holds the memory had better go
+                    self._accumulator.flush(None)  # sends the batches that hold the memory
                     return RETRY_MS
             next_ms = min(next_ms, left)
         if lingered:
@@ -220,7 +224,7 @@ class RecordBuffer:
         return next_ms
 
     def has_rows(self) -> bool:
-        """Whether any buffer has rows: who adds a first row may not have said yet that it waits, and another may be behind it."""
+        """Returns whether any buffer has rows, including rows whose buffer is not in `_waiting` yet."""
         return not all(buffer.is_idle() for buffer in list(self._buffers.values()))
 
     def _until_due(self, buffer: TopicBuffer, now_ms: int) -> int:
@@ -228,15 +232,15 @@ class RecordBuffer:
             del self._waiting[buffer]
             if buffer.is_idle():
                 return FOREVER_MS
-            self._waiting[buffer] = None  # a row came before it was out
+            self._waiting[buffer] = None  # a row was added before the buffer was removed
         if self._accumulator.closed or buffer.is_full():
             return 0
         return buffer.rows.since_ms + self._linger_ms - now_ms
 
     def _try_drain(self, buffer: TopicBuffer, lingered: set[Tally]) -> tuple[int, DeadlineError | None]:
-        """Returns in how many ms to look again, and what was missing."""
+        """Appends a buffer if possible. Returns the time until the next check in ms, and what was missing."""
         if not buffer.draining.acquire(blocking=False):
-            return FOREVER_MS, None  # who holds it wakes this thread at the end
+            return FOREVER_MS, None  # the holder wakes this thread when it finishes
         try:
             late = self._append(buffer, buffer.take(), NO_WAIT)
             lingered.add(buffer.waiter.tally)
@@ -251,7 +255,7 @@ class RecordBuffer:
     # Flush and close
 
     def flush(self, timeout_s: float | None) -> None:
-        """Return when what was sent before is acked or failed, which its futures tell. FlushTimeoutError after `timeout_s`."""
+        """Returns once all records sent before are acknowledged or failed. Raises FlushTimeoutError after `timeout_s`."""
         deadline = time.monotonic() + (TIMEOUT_MAX if timeout_s is None else timeout_s)
         buffers = list(self._buffers.values())
         for buffer in buffers:
@@ -268,11 +272,11 @@ class RecordBuffer:
             )
 
     def _drain_for_flush(self, buffer: TopicBuffer, deadline: float, timeout_s: float | None) -> None:
-        """Append what was buffered, however long memory takes; at the deadline it is left to the sender's thread."""
-        mine: BufferedRows | None = None  # not what others add meanwhile: that could go on for ever
+        """Appends the buffered rows, waiting for memory until the deadline, after which the sender thread takes over."""
+        mine: BufferedRows | None = None  # only the rows present now: others may keep adding
         while True:
             if not buffer.draining.acquire(timeout=_left(deadline)):
-                raise _flush_timeout("records are in no batch, which another thread waits for", timeout_s)
+                raise _flush_timeout("records are in no batch and another thread is appending them", timeout_s)
             try:
                 taken = buffer.take()
                 mine = mine or taken
@@ -291,18 +295,18 @@ class RecordBuffer:
                 raise _flush_timeout(f"records are in no batch ({late[1].message})", timeout_s)
 
     def unsent(self) -> int:
-        """The number of records that are in no batch."""
+        """Number of records that are in no batch."""
         return sum(buffer.unsent() for buffer in list(self._waiting))
 
     def close(self) -> None:
-        """No more records; those that are here are appended in the sender's thread."""
+        """Rejects further records. The sender thread appends those that are buffered."""
         self._close(UsageError("the producer is closed"))
         for buffer in self._buffers.values():
-            if not buffer.is_idle():  # who added its first row may not have come to say so
+            if not buffer.is_idle():  # the thread that added its first row may not have inserted it yet
                 self._waiting[buffer] = None
 
     def drop(self, error: KafkaSinkError) -> None:
-        """Fail what is in no batch; others may come. What a thread is just appending is left to that."""
+        """Fails rows that are in no batch, except those being appended right now. More may be added."""
         for buffer in list(self._waiting):
             if buffer.draining.acquire(blocking=False):
                 try:
@@ -312,11 +316,11 @@ class RecordBuffer:
                     buffer.draining.release()
 
     def fail(self, error: KafkaSinkError) -> None:
-        """The sender's thread is at its end: what is in no batch never will be."""
+        """Fails all rows that are in no batch, because the sender thread has ended."""
         self._close(error)
         for buffer in self._buffers.values():
             self._fail(buffer, buffer.end(error), error)
-            if buffer.draining.acquire(blocking=False):  # else who drains it finds that there is no memory any more
+            if buffer.draining.acquire(blocking=False):  # otherwise the draining thread finds the pool closed
                 try:
                     self._fail(buffer, buffer.take(), error)
                     buffer.settled()
@@ -335,7 +339,7 @@ def _left(deadline: float) -> float:
 
 
 def _all_done(results: list[ProduceResult]) -> bool:
-    """Forgets those that are."""
+    """Removes completed results and returns whether none is left."""
     while results and results[-1].done:
         results.pop()
     return not results
@@ -345,8 +349,8 @@ def _late_acks(
     unfinished: list[ProduceResult], timeout_s: float | None, outages: Callable[[], str], _waited_s: float
 ) -> FlushTimeoutError:
     why = outages()
-    return _flush_timeout(f"{len(unfinished)} batches are not acked{why and f' ({why})'}", timeout_s)
+    return _flush_timeout(f"{len(unfinished)} batches are not acknowledged{why and f' ({why})'}", timeout_s)
 
 
 def _flush_timeout(left: str, timeout_s: float | None) -> FlushTimeoutError:
-    return FlushTimeoutError(f"flush: after {timeout_s} s {left}; they may still be delivered, their futures will tell")
+    return FlushTimeoutError(f"flush: timed out after {timeout_s} s; {left}; they may still be delivered: check their futures")

@@ -1,4 +1,4 @@
-"""The future that `Producer.send` returns, and the thunk that completes a batch's share of them."""
+"""The future that `Producer.send` returns, and the thunk that completes the futures of one batch."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ logger = logging.getLogger(__name__)
 
 
 class TopicWaiter:
-    """Waits for the single records of one topic; each producer has one per topic. Any thread may wait.
+    """Waits for single records of one topic; each producer has one per topic. Any thread may wait.
 
-    A failed batch is told to its records' futures, and harms nobody else.
+    A failed batch is reported to the futures of its records only.
     """
 
     def __init__(self, lifecycle: Lifecycle, topic: str) -> None:
@@ -33,17 +33,13 @@ class TopicWaiter:
         self.told = self.tally.told
 
     def wait_until(self, done: Callable[[], bool], timeout_s: float | None, late: Callable[[float], KafkaSinkError]) -> None:
-        """Returns once `done()`; raises `late(seconds)` after `timeout_s`, or what keeps the producer from ever getting there."""
+        """Returns once `done()`. Raises `late(seconds)` after `timeout_s`, or the producer's error if it cannot get there."""
         self._lifecycle.check_may_wait()
         self.tally.wait_until(done, timeout_s, late, self._lifecycle.check_alive)
 
 
 class RecordFuture:
-    """The outcome of one record. Any thread may ask. Java's Future<RecordMetadata>, FutureRecordMetadata.
-
-    Written by who sends: the thread that appends the record to a batch sets `_result` and `_index` once, before the batch can be
-    sent. A record that never got into a batch has an `error` of its own instead.
-    """
+    """The outcome of one record. Any thread may ask. Java's Future<RecordMetadata>, FutureRecordMetadata."""
 
     __slots__ = ("_callback", "_error", "_index", "_key_size", "_result", "_timestamp", "_value_size", "_waiter")
 
@@ -57,28 +53,57 @@ class RecordFuture:
         self._index = 0
         self._error: KafkaSinkError | None = None
 
+    def __repr__(self) -> str:
+        # Read once: the sender thread may complete the record meanwhile.
+        result, error = self._result, self._error
+        where = f"topic={self._waiter.topic!r}" + ("" if result is None else f" partition={result.partition}")
+        if error is None and result is not None and result.done:
+            error = result.error
+            if error is None:
+                where += f" offset={self._metadata().offset}"
+        elif error is None:
+            return f"<RecordFuture {where}, {'waiting for a batch' if result is None else 'in a batch'}>"
+        return f"<RecordFuture {where}, {'acknowledged' if error is None else f'failed with [{error.code}]'}>"
+
     def done(self) -> bool:
-        """Whether the record was acked or failed (and its callback has run). UsageError where that will never be known: in a
-        forked child."""
+        """Returns whether the record was acknowledged or failed, and its callback has run.
+
+        Raises:
+            UsageError: Called in a forked child, which cannot learn the outcome.
+        """
         if self._finished():
             return True
         self._waiter.check_process()
         return False
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
-        """Returns where the record was stored; waits for that at most `timeout` seconds.
+        """Returns the record's location, waiting if it is not known yet.
 
-        Raises what the record failed with; ResultTimeoutError when nothing is known in time; UsageError, where it is not known
-        yet, in a forked child and in a delivery callback, because waiting would be for ever. Without a timeout
-        delivery.timeout.ms is the bound.
+        Args:
+            timeout: maximum wait in seconds; None waits for at most delivery.timeout.ms.
+
+        Returns:
+            The metadata of the stored record.
+
+        Raises:
+            KafkaSinkError: The record failed; this is its error.
+            ResultTimeoutError: Timed out waiting for the outcome.
+            UsageError: The outcome is not known yet, and this is a forked child or a delivery callback, where the wait would not
+                end.
         """
         error = self.exception(timeout)
         if error is not None:
-            raise error.with_traceback(None)  # shared by all records of a batch: each raise would make its traceback longer
+            raise error.with_traceback(
+                None
+            )  # shared by all records of a batch; otherwise the traceback would grow with each raise
         return self._metadata()
 
     def exception(self, timeout: float | None = None) -> KafkaSinkError | None:
-        """Why the record failed, None if it was acked. Waits at most `timeout` seconds, and raises, as `result` does."""
+        """Returns the record's error, or None if it was acknowledged. Waits and raises like `result`.
+
+        Args:
+            timeout: maximum wait in seconds; None waits for at most delivery.timeout.ms.
+        """
         if not self._finished():
             self._waiter.wait_until(self._finished, timeout, self._late)
         return self._error or (None if self._result is None else self._result.error)
@@ -89,8 +114,8 @@ class RecordFuture:
     def _late(self, waited_s: float) -> ResultTimeoutError:
         where = "not yet in a batch" if self._result is None else f"in a batch for partition {self._result.partition}"
         return ResultTimeoutError(
-            f"topic {self._waiter.topic}: nothing is known of the record after {waited_s:.1f} s, {where};"
-            " it may yet be delivered",
+            f"topic {self._waiter.topic}: timed out after {waited_s:.1f} s waiting for the record, {where}; it may still"
+            " be delivered",
             topic=self._waiter.topic,
         )
 
@@ -104,7 +129,7 @@ class RecordFuture:
         timestamp = self._timestamp if result.log_append_time == NO_TIMESTAMP else result.log_append_time
         return RecordMetadata(self._waiter.topic, result.partition, offset, timestamp, self._key_size, self._value_size)
 
-    # Who sends
+    # For the sending threads
 
     @property
     def pending(self) -> bool:
@@ -112,7 +137,7 @@ class RecordFuture:
         return self._result is None and self._error is None
 
     def fail(self, error: KafkaSinkError) -> None:
-        """The record gets into no batch. Its callback runs in this thread, before anybody who waits goes on."""
+        """Fails a record that gets into no batch. Its callback runs in this thread, before waiting threads continue."""
         try:
             with callbacks:
                 self._call(error)
@@ -120,8 +145,8 @@ class RecordFuture:
             self._error = error
 
     def complete(self) -> None:
-        """The batch has its outcome."""
-        if self._result is not None:  # else an interrupt came between its batch and it, and it has failed by itself
+        """Called when the batch has its outcome."""
+        if self._result is not None:  # otherwise an interrupt came before the batch was set, and the future failed by itself
             self._call(self._result.error)
 
     def _call(self, error: KafkaSinkError | None) -> None:
@@ -130,14 +155,14 @@ class RecordFuture:
             return
         try:
             callback(self._metadata(), error)
-        except KeyboardInterrupt:  # of the program that sends: it fails here what gets into no batch
+        except KeyboardInterrupt:  # of the sending program, whose thread fails rows that get into no batch
             raise
-        except BaseException:  # also sys.exit(): in the sender's thread it would end the producer
-            logger.exception("topic %s: on_delivery failed for a record; others go on", self._waiter.topic)
+        except BaseException:  # also sys.exit(), which would end the producer in the sender thread
+            logger.exception("topic %s: on_delivery raised an exception, which is ignored", self._waiter.topic)
 
 
 class RecordThunk:
-    """Futures of records that lie one after the other in a batch. `callbacks`: whether any of them has one."""
+    """Futures of consecutive records in a batch. `callbacks`: whether any of them has a callback."""
 
     __slots__ = ("_callbacks", "_futures", "count")
 

@@ -1,4 +1,4 @@
-"""Single records of one topic, put together until there are enough of them to be worth columns."""
+"""Single records of one topic, collected until there are enough for columns."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from spark_kafka_sink.records.sizes import MAX_RECORD_OVERHEAD
 if TYPE_CHECKING:
     from spark_kafka_sink.client.cluster import Cluster
 
-# Rows that make an append worth its fixed cost of some 0.5 ms.
+# Number of rows that justify an append's fixed cost of some 0.5 ms.
 MAX_ROWS = 2_000
 MAX_BYTES = 512 * 1024
-# Fewer where many topics have records. A row takes some 300 bytes beside its own.
+# Fewer if many topics have records. A row takes some 300 bytes besides its data.
 ALL_ROWS = 100_000
 MIN_ROWS = 100
 MIN_BYTES = 16 * 1024
@@ -32,8 +32,11 @@ HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]
 
 
 class BufferLimits:
-    """How many rows or bytes of a topic are appended at once. One for all of a producer's topics: what is buffered is not counted
-    in buffer.memory, and shall not be more than that again. Written under the lock of RecordBuffer."""
+    """Number of rows or bytes of a topic that are appended at once.
+
+    All topics of a producer share it: buffered rows are not counted in buffer.memory, and must not exceed that again in total.
+    Written under RecordBuffer's lock.
+    """
 
     __slots__ = ("_memory", "rows", "size")
 
@@ -47,17 +50,20 @@ class BufferLimits:
 
 
 class TopicBuffer:
-    """Threads: any may add. `lock` guards the attributes below `draining`. Whoever takes rows out holds `draining` until they are
-    in batches, which keeps their order, and takes `lock` only after it."""
+    """The rows of one topic. Any thread may add.
+
+    `lock` guards the attributes below `draining`. A thread that takes rows out holds `draining` until they are in batches, which
+    keeps their order, and takes `lock` only after it.
+    """
 
     def __init__(self, waiter: TopicWaiter, limits: BufferLimits) -> None:
         self.waiter = waiter
         self.lock = Lock()
         self.draining = Lock()
         self.rows = BufferedRows()
-        self.taken: BufferedRows | None = None  # by who holds `draining`; what an interrupt left there is taken again
-        self.closed_by: KafkaSinkError | None = None  # no more rows are added, and why
-        self.ended_by: KafkaSinkError | None = None  # no more batches are made, and why
+        self.taken: BufferedRows | None = None  # by the holder of `draining`; rows left there by an interrupt are taken again
+        self.closed_by: KafkaSinkError | None = None  # why no more rows are accepted
+        self.ended_by: KafkaSinkError | None = None  # why no more batches are made
         self.known_in: Cluster | None = None  # the metadata in which the topic was last found; any thread may set it
         self._limits = limits
 
@@ -72,7 +78,7 @@ class TopicBuffer:
         size: int,
         callback: bool,
     ) -> tuple[bool, bool]:
-        """One more row, of `size` bytes, about. Whether it is the first that waits here, and whether there are enough now."""
+        """Adds a row of about `size` bytes. Returns whether it is the first one and whether the buffer is full."""
         with self.lock:
             if self.closed_by is not None:
                 raise self.closed_by.with_traceback(None)
@@ -90,7 +96,7 @@ class TopicBuffer:
                 rows.keys.append(key)
                 rows.timestamps.append(timestamp)
                 futures.append(future)
-            except BaseException:  # an interrupt must not leave half of a row, which would shift all that come after it
+            except BaseException:  # an interrupt must not leave half a row, which would shift all later rows
                 rows.cut(len(futures))
                 raise
             rows.size = total = rows.size + size
@@ -101,17 +107,17 @@ class TopicBuffer:
         return len(rows.futures) >= self._limits.rows or rows.size >= self._limits.size
 
     def is_idle(self) -> bool:
-        """Whether no row is here or on its way from here into a batch."""
-        with self.lock:  # else `put_back` between two looks: the rows would be seen in neither place
+        """Returns whether no row is here or on its way into a batch."""
+        with self.lock:  # otherwise `put_back` could move rows between the two checks
             return not self.rows.futures and self.taken is None and not self.draining.locked()
 
     def unsent(self) -> int:
-        """The number of rows that are in no batch."""
+        """Number of rows that are in no batch."""
         with self.lock:
             return len(self.rows) + (0 if self.taken is None else len(self.taken.pending()))
 
     def take(self) -> BufferedRows:
-        """All that was buffered. `draining` is held; `put_back` or `settled` comes next."""
+        """Takes all buffered rows. Requires `draining`; `put_back` or `settled` must follow."""
         with self.lock:
             if self.taken is not None:
                 left = self.taken.pending()
@@ -121,11 +127,11 @@ class TopicBuffer:
             return self.taken
 
     def settled(self) -> None:
-        """Forgets what was taken: it is in batches, or failed. `draining` is held."""
+        """Forgets the taken rows, which are in batches or have failed. Requires `draining`."""
         self.taken = None
 
     def put_back(self, rows: BufferedRows) -> KafkaSinkError | None:
-        """Puts rows in front of what came meanwhile; returns why, if nobody will ever take them again. `draining` is held."""
+        """Puts rows in front of newer ones. Returns the error if no more batches are made. Requires `draining`."""
         with self.lock:
             if self.ended_by is None:
                 rows.extend(self.rows)
@@ -133,12 +139,12 @@ class TopicBuffer:
             return self.ended_by
 
     def close(self, error: KafkaSinkError) -> None:
-        """Take no more rows."""
+        """Rejects further rows."""
         with self.lock:
             self.closed_by = self.closed_by or error
 
     def end(self, error: KafkaSinkError) -> BufferedRows:
-        """Nobody makes batches any more. Returned are the rows that nobody has taken."""
+        """Ends the making of batches. Returns the rows that nobody has taken."""
         with self.lock:
             self.closed_by = self.closed_by or error
             self.ended_by = error
@@ -147,10 +153,12 @@ class TopicBuffer:
 
 
 class BufferedRows:
-    """Rows in the order they were sent, column by column. since_ms: monotonic, when the first of them came. size: bytes, about.
+    """Rows in sending order, column by column.
 
-    partitions, headers: empty where no row has any; shorter than the others before a row that has is placed. A row is five
-    entries in lists: as an object of its own it took 0.3 us more.
+    since_ms: monotonic time of the first row. size: approximate bytes.
+
+    partitions and headers are empty if no row has any, and shorter than the other columns until the next row that has one. A row
+    is five list entries: an object per row took 0.3 us more.
     """
 
     __slots__ = ("callbacks", "chosen", "futures", "headers", "keys", "partitions", "since_ms", "size", "timestamps", "values")
@@ -158,14 +166,14 @@ class BufferedRows:
     def __init__(self) -> None:
         self.since_ms = 0
         self.size = 0
-        self.callbacks = False  # some future has one
+        self.callbacks = False  # whether any future has a callback
         self.values: list[bytes | None] = []
         self.keys: list[bytes | None] = []
         self.timestamps: list[int] = []
         self.futures: list[RecordFuture] = []
         self.partitions: list[int] = []
         self.headers: list[Headers] = []
-        self.chosen: NDArray[np.int32] | None = None  # by the partitioner, for each row
+        self.chosen: NDArray[np.int32] | None = None  # chosen by the partitioner for each row
 
     def __len__(self) -> int:
         return len(self.futures)
@@ -181,12 +189,15 @@ class BufferedRows:
         )
 
     def keep_partitions(self, partitions: NDArray[np.int32]) -> None:
-        """Rows that find no memory keep the partition they were given: with another one at the next try they could come to stand
-        behind later ones of this try. (Java's partition a record once, and wait.)"""
+        """Keeps the chosen partitions of rows that found no memory.
+
+        With another partition at the next try they could end up behind later rows of this try. (Java partitions a record once,
+        and waits.)
+        """
         self.chosen = partitions
 
     def place(self, partition: int | None, headers: Headers) -> None:
-        """Keeps what few rows have, of the row that comes next."""
+        """Stores the partition and headers of the next row, which few rows have."""
         if partition is not None or self.partitions:
             self.partitions += [NO_PARTITION] * (len(self) - len(self.partitions))
             self.partitions.append(NO_PARTITION if partition is None else partition)
@@ -195,12 +206,12 @@ class BufferedRows:
             self.headers.append(headers)
 
     def cut(self, count: int) -> None:
-        """Keep the first `count` rows; the columns may be of different lengths behind them."""
+        """Keeps the first `count` rows; the columns may have different lengths after that."""
         for column in (self.values, self.keys, self.timestamps, self.futures, self.partitions, self.headers):
             del column[count:]
 
     def pending(self) -> BufferedRows:
-        """The rows that are neither in a batch nor failed."""
+        """Returns the rows that are neither in a batch nor failed."""
         return self._picked(row for row, future in enumerate(self.futures) if future.pending)
 
     def slice(self, start: int, stop: int) -> BufferedRows:
@@ -213,7 +224,7 @@ class BufferedRows:
         return picked
 
     def extend(self, later: BufferedRows) -> None:
-        """The rows of `later` behind these."""
+        """Appends the rows of `later`."""
         if not self:
             self.since_ms = later.since_ms
         self._add(later, range(len(later)))
@@ -231,7 +242,7 @@ class BufferedRows:
             self.size += len(value or b"") + len(key or b"") + MAX_RECORD_OVERHEAD
 
     def fail(self, error: KafkaSinkError) -> None:
-        """Fails each row, with its callback; also those behind one whose callback was interrupted."""
+        """Fails each row and calls its callback, continuing after an interrupted callback."""
         left = iter(self.futures)
         try:
             for future in left:
@@ -242,7 +253,7 @@ class BufferedRows:
 
 
 def _header_column(headers: Sequence[Headers]) -> pa.Array:
-    """Each row's (key, value) pairs as a list column, made of three flat arrays."""
+    """Returns each row's (key, value) pairs as a list column, built from three flat arrays."""
     offsets = np.zeros(len(headers) + 1, np.int32)
     np.cumsum([len(own) for own in headers], out=offsets[1:])
     pairs = [pair for own in headers for pair in own]

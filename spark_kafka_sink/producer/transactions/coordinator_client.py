@@ -1,4 +1,4 @@
-"""Sends a transaction's requests to their coordinators, one at a time, in the sender's thread, and says what answers mean."""
+"""Sends a transaction's requests to their coordinators in the sender thread, one at a time, and interprets the responses."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from spark_kafka_sink.security.acls import RESOURCE_OF, Resource, rights_of
 
 logger = logging.getLogger(__name__)
 
-# The ids of a query come back with each micro-batch, those of batch jobs never.
+# The ids of a query recur with each micro-batch, those of batch jobs never do.
 MAX_COORDINATORS = 1000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InFlight:
-    """The tag of a request. finds: the coordinator that is looked for."""
+    """The tag of a request. `finds`: the coordinator that is searched for."""
 
     manager: TransactionManager
     request: TransactionRequest
@@ -44,7 +44,9 @@ class InFlight:
 
 
 class TransactionCoordinatorClient:
-    """Owned by the sender's thread. One request is in flight at a time, as in Java: their order matters."""
+    """Sends requests of a transaction. Owned by the sender thread. As in Java one request is in flight at a time, because order
+    matters.
+    """
 
     def __init__(
         self, config: ProducerConfig, client: NetworkClient, metadata: ProducerMetadata, accumulator: RecordAccumulator
@@ -61,21 +63,21 @@ class TransactionCoordinatorClient:
         self._not_before_ms = 0
         self._done_requests = 0
         self._is_asking = False
-        self.waits_to_connect_to: int | None = None  # the broker that a request waits for, while it is being connected to
+        self.waits_to_connect_to: int | None = None  # the broker that a request waits for while it is being connected to
 
     @property
     def waits_for(self) -> int | None:
-        """The number of the request that the transaction cannot go on without; None without one."""
+        """The number of the request without which the transaction cannot continue; None if there is none."""
         return self._done_requests if self._is_asking else None
 
     def too_old(self, manager: TransactionManager, node: int) -> UnsupportedVersionError | None:
-        """Why a broker, which is ready, cannot have a part in the transaction."""
+        """Returns why a connected broker is too old for the transaction; None if it is not."""
         return too_old(self._client.versions(node)) if manager.is_for_others else None
 
     # Requests
 
     def start_over(self) -> None:
-        """Another manager's requests come next; the answer to the last one's is not waited for."""
+        """Drops the pending request, because another manager's requests come next."""
         self._in_flight = None
         if len(self._coordinators) >= MAX_COORDINATORS:
             self._coordinators.clear()
@@ -83,7 +85,7 @@ class TransactionCoordinatorClient:
         self._is_asking = False
 
     def step(self, manager: TransactionManager, now_ms: int, is_flushed: Callable[[], bool]) -> int:
-        """As Identity.step says."""
+        """Sends the next request; see Identity.step."""
         self.waits_to_connect_to = None
         if self._in_flight is not None:
             return FOREVER_MS
@@ -109,7 +111,7 @@ class TransactionCoordinatorClient:
             manager.fatal(error)
             return FOREVER_MS
         self._in_flight = InFlight(manager, request, finds)
-        manager.blocked_reason = f"{_name(request)} at broker {node} is not answered yet"
+        manager.blocked_reason = f"broker {node} has not responded to {_name(request)} yet"
         self._client.send(node, request.api, request.body, now_ms, tag=self._in_flight, max_version=request.max_version)
         return FOREVER_MS
 
@@ -118,9 +120,9 @@ class TransactionCoordinatorClient:
         self.waits_to_connect_to = node
         is_known = node in self._metadata.fetch().nodes
         if key in self._coordinators and (not is_known or self._client.is_unavailable(node)):
-            if not is_known:  # it is newer than the metadata, or it is gone
+            if not is_known:  # the broker is newer than the metadata, or gone
                 self._metadata.request_update()
-            del self._coordinators[key]  # somebody else may have taken its place
+            del self._coordinators[key]  # another broker may be the coordinator now
             return self._wait(now_ms)
         return self._client.poll_delay_ms(node, now_ms)
 
@@ -131,10 +133,10 @@ class TransactionCoordinatorClient:
         self._not_before_ms = now_ms + wait_ms
         return wait_ms
 
-    # Answers
+    # Responses
 
     def answered(self, response: ClientResponse, now_ms: int) -> None:
-        """Takes the outcome of a request; that of one that nobody waits for any more is passed over."""
+        """Handles the result of a request. Results that nobody waits for any more are ignored."""
         in_flight = response.tag
         if in_flight is not self._in_flight or not isinstance(in_flight, InFlight):
             return
@@ -163,15 +165,15 @@ class TransactionCoordinatorClient:
             logger.warning("%s", error)
             before = manager.state
             manager.refused(request, decided, error)
-            if manager.state is before:  # the same is asked again
+            if manager.state is before:  # the same request is sent again
                 self._wait(now_ms)
             return
         manager.partly_done(request, response.body)
-        text = f"broker {response.node_id} said {error_facts(code).name} to {_name(request)}"
+        text = f"broker {response.node_id} responded to {_name(request)} with {error_facts(code).name}"
         self._again(in_flight, text, now_ms, find=decided is Reaction.FIND_COORDINATOR, soon=decided is Reaction.RETRY_SOON)
 
     def _error(self, in_flight: InFlight, what: str, code: int, decided: Reaction) -> TransactionError:
-        """what: the partition or group of the answer that the code is about; empty if it is about all of it."""
+        """Returns the error of a rejected request. `what`: the partition or group that the code concerns; empty for all of it."""
         request, transactional_id = in_flight.request, in_flight.manager.transactional_id
         match RESOURCE_OF.get(code):
             case Resource.TOPIC:
@@ -181,8 +183,8 @@ class TransactionCoordinatorClient:
             case _:
                 name = transactional_id
         denial = self._rights().denied(request.api.key, code, name)
-        about = f" of {what}" if what else ""
-        text = f"transactional id {transactional_id}: {_name(request)}{about} refused: {error_facts(code).name}"
+        about = f" for {what}" if what else ""
+        text = f"transactional id {transactional_id}: the broker rejected {_name(request)}{about}: {error_facts(code).name}"
         facts = {"transactional_id": transactional_id, "error_code": code, "error": error_facts(code).name}
         if denial is not None:
             return TransactionAuthorizationError(f"{text}; {denial}", **facts, **denial.facts)
@@ -201,7 +203,7 @@ class TransactionCoordinatorClient:
             self._coordinators[in_flight.finds] = node
 
     def _again(self, in_flight: InFlight, reason: str, now_ms: int, *, find: bool, soon: bool = False) -> None:
-        logger.info("transactional id %s: %s; it is asked again", in_flight.manager.transactional_id, reason)
+        logger.info("transactional id %s: %s; retrying", in_flight.manager.transactional_id, reason)
         in_flight.manager.blocked_reason = reason
         if find and in_flight.request.coordinator is not None:
             self._coordinators.pop(in_flight.request.coordinator, None)
@@ -209,11 +211,11 @@ class TransactionCoordinatorClient:
 
 
 def _name(request: TransactionRequest) -> str:
-    """Returns the request's name as Kafka has it: EndTxn."""
+    """Returns Kafka's name of the request, such as EndTxn."""
     return request.api.request.__name__.removesuffix("Request")
 
 
 def _without_transactions(manager: TransactionManager, error: UnsupportedVersionError) -> TransactionError:
-    needed = "transactions need Kafka 3.0 or newer, exactly-once 3.8 or newer"
+    needed = "transactions require Kafka 3.0 or newer, and exactly-once 3.8 or newer"
     text = f"transactional id {manager.transactional_id}: {needed}: {error.message}"
     return TransactionError(text, **error.facts | {"transactional_id": manager.transactional_id})

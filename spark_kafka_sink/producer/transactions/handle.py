@@ -1,4 +1,4 @@
-"""An open transaction as plain values: what another process needs to end it."""
+"""An open transaction as plain values that another process needs to end it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from itertools import groupby
 
 @dataclass(frozen=True, slots=True)
 class TransactionHandle:
-    """Whoever has it can commit or abort the transaction; it pickles.
+    """An open transaction. Whoever holds the handle can commit or abort it. Handles pickle.
 
-    transactional_id, producer_id, epoch: what the coordinator knows the transaction by. Exactly one transaction has this epoch.
-    transaction_version: 1, or 2 (KIP-890). It decides how every attempt to end the transaction is made: with EndTxn v5 for
-        version 2, with v4 or lower for version 1. EndTxn v5 answers INVALID_TXN_STATE for a transaction that v4 has committed,
-        as if it had been aborted.
-    records: how many were acked. partitions: for each topic the partitions written to, as in ("events", "0-7,9").
+    Attributes:
+        transactional_id, producer_id, epoch: identify the transaction at its coordinator. Exactly one transaction has this epoch.
+        transaction_version: 1, or 2 (KIP-890). It selects the EndTxn version for every attempt to end the transaction: v5 for
+            version 2, v4 or lower for version 1. EndTxn v5 returns INVALID_TXN_STATE for a transaction that v4 has committed, as
+            if it had been aborted.
+        records: number of acknowledged records.
+        partitions: partitions written to, by topic, as in ("events", "0-7,9").
     """
 
     transactional_id: str
@@ -30,13 +32,13 @@ class TransactionHandle:
 
 
 def partition_ranges(partitions: Iterable[tuple[str, int]]) -> tuple[tuple[str, str], ...]:
-    """(topic, partition) pairs, shortened: 1,000 partitions of 200 tasks have to fit a record of 1 MB."""
+    """Returns (topic, partition) pairs in short form: 1,000 partitions of 200 tasks must fit a record of 1 MB."""
     by_topic = groupby(sorted(set(partitions)), key=lambda each: each[0])
     return tuple((topic, ",".join(_ranges([number for _, number in group]))) for topic, group in by_topic)
 
 
 def covers(partitions: tuple[tuple[str, str], ...], others: tuple[tuple[str, str], ...]) -> bool:
-    """Whether all of `others` are among `partitions`; both as `partition_ranges` makes them."""
+    """Returns whether all of `others` are among `partitions`, both as made by `partition_ranges`."""
     if partitions == others:
         return True
     known = {topic: _numbers(text) for topic, text in partitions}

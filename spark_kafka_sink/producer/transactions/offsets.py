@@ -1,4 +1,4 @@
-"""A consumer group's offsets that a transaction commits with its records (KIP-447)."""
+"""A consumer group's offsets that are committed with a transaction (KIP-447)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from spark_kafka_sink.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndMetadata:
-    """offset: of the next record to be read. metadata: any text. leader_epoch: of the last record read, -1 if not known.
+    """An offset to commit. Java's OffsetAndMetadata.
 
-    Java's OffsetAndMetadata.
+    Attributes:
+        offset: next offset to read.
+        metadata: any text.
+        leader_epoch: epoch of the last record read; -1 if not known.
     """
 
     offset: int
@@ -23,11 +26,13 @@ class OffsetAndMetadata:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupMetadata:
-    """A group, and the consumer of it that read the records: the coordinator refuses one that has been put out of the group.
+    """A consumer group and the member that read the records. Java's ConsumerGroupMetadata.
 
-    group_id: the group's. generation_id, member_id, group_instance_id: the consumer's; with group_id alone nothing is checked.
+    The coordinator rejects a member that was removed from the group. With group_id alone nothing is checked.
 
-    Java's ConsumerGroupMetadata.
+    Attributes:
+        group_id: id of the group.
+        generation_id, member_id, group_instance_id: the consumer's.
     """
 
     group_id: str
@@ -41,17 +46,17 @@ Offsets: TypeAlias = Mapping[TopicPartition, int | tuple[int, str] | OffsetAndMe
 
 
 def checked_offsets(offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Each as an OffsetAndMetadata. UsageError for what is no offset or no partition."""
+    """Returns the offsets as OffsetAndMetadata. Raises UsageError for an invalid partition or offset."""
     return {_partition(partition): _offset(partition, offset) for partition, offset in offsets.items()}
 
 
 def checked_group(group: str | ConsumerGroupMetadata) -> ConsumerGroupMetadata:
-    """Returns the group as ConsumerGroupMetadata. UsageError for what is no group."""
+    """Returns the group as ConsumerGroupMetadata. Raises UsageError for an invalid group."""
     made = group if isinstance(group, ConsumerGroupMetadata) else ConsumerGroupMetadata(group)
     if not made.group_id:
-        raise UsageError(f"send_offsets: group is {group!r}, must be a group's id or a ConsumerGroupMetadata")
+        raise UsageError(f"send_offsets: group is {group!r}, must be a group id or a ConsumerGroupMetadata")
     if made.generation_id > 0 and not made.member_id:
-        raise UsageError(f"send_offsets: group {made.group_id} has the generation {made.generation_id} and no member_id")
+        raise UsageError(f"send_offsets: group {made.group_id} has generation {made.generation_id} but no member_id")
     return made
 
 
@@ -59,7 +64,7 @@ def _partition(partition: object) -> TopicPartition:
     match partition:
         case (str() as topic, int() as number) if number >= 0:
             return topic, number
-    raise UsageError(f"send_offsets: {partition!r} is no (topic, partition)")
+    raise UsageError(f"send_offsets: {partition!r} is not a (topic, partition) pair")
 
 
 def _offset(partition: object, offset: object) -> OffsetAndMetadata:

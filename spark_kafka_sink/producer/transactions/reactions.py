@@ -1,7 +1,7 @@
-"""The reaction to each error code of the APIs of transactions: one table for each API.
+"""The reaction to each error code of the transaction APIs, in one table per API.
 
-Java has it in the handleResponse of each handler in TransactionManager. Codes that a table does not name are retried where Java's
-class for them is a RetriableException, and otherwise fatal, but for AddPartitionsToTxn: those are about the partitions.
+Java has this in the handleResponse of each handler in TransactionManager. Codes outside a table are retried if Java's exception
+is a RetriableException and otherwise fatal, except for AddPartitionsToTxn, whose codes concern partitions.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 
 
 class Reaction(IntEnum):
-    """The fate of the request; of several in one answer the gravest counts, which is the largest."""
+    """What happens to the request. Of several in one response, the largest (most severe) counts."""
 
     DONE = 0
     RETRY = 1  # after retry.backoff.ms
-    RETRY_SOON = 2  # what is in the way takes some ms
-    FIND_COORDINATOR = 3  # ask who the coordinator is, then again
+    RETRY_SOON = 2  # the obstacle lasts a few ms
+    FIND_COORDINATOR = 3  # look the coordinator up, then retry
     ABORTABLE = 4  # the transaction can only be aborted
-    NOT_ALLOWED = 5  # nothing has begun; the call can be repeated once it is granted
-    ABORTABLE_WITHOUT_END = 6  # the same, and EndTxn would not be understood: another epoch at once
+    NOT_ALLOWED = 5  # nothing has begun; repeat the call once permission is granted
+    ABORTABLE_WITHOUT_END = 6  # like ABORTABLE, but EndTxn would not be understood: get another epoch at once
     FATAL = 7
     FENCED = 8
 
 
 E, R = ErrorCode, Reaction
 
-# Of all of them. An old coordinator says INVALID_PRODUCER_EPOCH for PRODUCER_FENCED.
+# Codes of all APIs. An old coordinator returns INVALID_PRODUCER_EPOCH for PRODUCER_FENCED.
 _ALL: Final[dict[int, Reaction]] = {
     E.NONE: R.DONE,
     E.CONCURRENT_TRANSACTIONS: R.RETRY_SOON,
@@ -69,7 +69,7 @@ TABLES: Final[Mapping[ApiKey, Mapping[int, Reaction]]] = {
     | {
         E.REQUEST_TIMED_OUT: R.FIND_COORDINATOR,
         E.GROUP_AUTHORIZATION_FAILED: R.ABORTABLE,
-        E.TOPIC_AUTHORIZATION_FAILED: R.ABORTABLE,  # fatal in Java, as is the next: both are about these offsets only
+        E.TOPIC_AUTHORIZATION_FAILED: R.ABORTABLE,  # fatal in Java, like the next: both concern these offsets only
         E.OFFSET_METADATA_TOO_LARGE: R.ABORTABLE,
         E.FENCED_INSTANCE_ID: R.ABORTABLE,
         E.UNKNOWN_MEMBER_ID: R.ABORTABLE,
@@ -79,27 +79,29 @@ TABLES: Final[Mapping[ApiKey, Mapping[int, Reaction]]] = {
     ApiKey.END_TXN: _ALL | _UNKNOWN_PRODUCER | {E.INVALID_TXN_STATE: R.FATAL},
 }
 
-# What was not tried because of another partition's error in the same answer: that one decides, also where it passes.
+# Not attempted because of another partition's error in the same response: that error decides, even if it is transient.
 _NO_CAUSE: Final = frozenset({E.OPERATION_NOT_ATTEMPTED})
 
 ADVICE: Final[Mapping[int, str]] = {
-    E.INVALID_TRANSACTION_TIMEOUT: "transaction.timeout.ms is over the brokers' transaction.max.timeout.ms, which is 15 minutes"
-    " (900000) unless they set it: set it to that at most",
-    E.PRODUCER_FENCED: "another producer has this transactional id now, or the transaction was open for longer than"
+    E.INVALID_TRANSACTION_TIMEOUT: "transaction.timeout.ms exceeds the brokers' transaction.max.timeout.ms, which defaults to"
+    " 15 minutes (900000): lower"
+    " it to at most that",
+    E.PRODUCER_FENCED: "another producer uses this transactional id now, or the transaction was open for longer than"
     " transaction.timeout.ms",
-    E.INVALID_PRODUCER_EPOCH: "another producer has this transactional id now, or the transaction was open for longer than"
+    E.INVALID_PRODUCER_EPOCH: "another producer uses this transactional id now, or the transaction was open for longer than"
     " transaction.timeout.ms",
-    E.INVALID_TXN_STATE: "the coordinator has no such open transaction: it was open for longer than transaction.timeout.ms, or"
-    " somebody else has ended it",
-    E.UNKNOWN_MEMBER_ID: "the consumer that read these offsets has left its group, or was put out of it",
-    E.ILLEGAL_GENERATION: "the consumer's group has been balanced again since",
-    E.FENCED_INSTANCE_ID: "another consumer has this group.instance.id now",
+    E.INVALID_TXN_STATE: "the coordinator has no such open transaction: it was open for longer than"
+    " transaction.timeout.ms, or another process"
+    " has ended it",
+    E.UNKNOWN_MEMBER_ID: "the consumer that read these offsets has left its group, or was removed from it",
+    E.ILLEGAL_GENERATION: "the consumer group has rebalanced since",
+    E.FENCED_INSTANCE_ID: "another consumer uses this group.instance.id now",
 }
-"""Advice to a user, where the name does not say it; for missing rights see security/acls.py."""
+"""Advice to the user if the error's name is not enough. security/acls.py covers missing permissions."""
 
 
 def reaction(api: ApiKey, code: int) -> Reaction:
-    """The table."""
+    """Returns the reaction to an error code."""
     found = TABLES[api].get(code)
     if found is not None:
         return found
@@ -109,7 +111,7 @@ def reaction(api: ApiKey, code: int) -> Reaction:
 
 
 def gravest(api: ApiKey, codes: Mapping[str, int]) -> tuple[str, int]:
-    """Returns which of the things an answer is about (topics, groups), by their names, decides, and its code."""
+    """Returns the topic or group, by name, whose error in a response is the most severe, and that code."""
     causes = {what: code for what, code in codes.items() if code not in _NO_CAUSE}
     deciding = causes if any(causes.values()) else codes
     return max(deciding.items(), key=lambda of: reaction(api, of[1]), default=("", int(E.NONE)))

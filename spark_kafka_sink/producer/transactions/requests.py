@@ -1,4 +1,4 @@
-"""Requests to coordinators, each as a value, and what of the open transaction they still have to be told."""
+"""Requests to coordinators as values, and the parts of an open transaction that coordinators must still be told about."""
 
 from __future__ import annotations
 
@@ -39,17 +39,20 @@ CoordinatorKey: TypeAlias = tuple[int, str]
 """GROUP or TRANSACTION, and the id."""
 
 Codes: TypeAlias = Mapping[str, int]
-"""Error codes by what they are about; one that is about all of it has no name ("")."""
+"""Error codes by subject; the empty name is for a code that concerns the whole request."""
 
-# What producers use: later ones are between brokers, or for transaction version 2.
+# The versions for producers: later ones are for brokers, or for transaction version 2.
 LAST_ADD_PARTITIONS_VERSION = 3
 LAST_VERSION_1 = {END_TXN.key: 4, TXN_OFFSET_COMMIT.key: 4}
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionRequest:
-    """`coordinator` None: any broker. max_version: of the API, None for the latest. codes: reads an answer's. group: the consumer
-    group that it is about, if it is about one."""
+    """A request to a coordinator.
+
+    coordinator: None for any broker. max_version: of the API, None for the latest. codes: returns a response's error codes.
+    group: consumer group concerned, if any.
+    """
 
     api: AnyApi
     body: Body
@@ -78,14 +81,14 @@ def find_coordinator(key: CoordinatorKey) -> TransactionRequest:
 
 
 def found_coordinator(answer: FindCoordinatorResponse) -> Coordinator:
-    """Returns what any version of the answer says of the one coordinator that was asked for."""
+    """Returns the coordinator from any version of the response."""
     for coordinator in answer.coordinators:
         return coordinator
     return Coordinator("", answer.node_id, answer.host, answer.port, answer.error_code, answer.error_message)
 
 
 def init_producer_id(transactional_id: str, timeout_ms: int, current: ProducerIdAndEpoch = NO_PRODUCER) -> TransactionRequest:
-    """`current`: who asks for the next epoch (KIP-360)."""
+    """Makes InitProducerId. `current`: the producer that requests its next epoch (KIP-360)."""
     body = InitProducerIdRequest(transactional_id, timeout_ms, current.producer_id, current.epoch)
     return TransactionRequest(INIT_PRODUCER_ID, body, _of_all, (TRANSACTION, transactional_id))
 
@@ -129,7 +132,7 @@ def txn_offset_commit(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     version: int,
 ) -> TransactionRequest:
-    """`version`: the transaction's, 1 or 2."""
+    """Makes TxnOffsetCommit. `version`: of the transaction, 1 or 2."""
 
     def topic(name: str, numbers: Iterable[int]) -> TxnOffsetCommitRequestTopic:
         parts = ((number, offsets[name, number]) for number in numbers)
@@ -157,7 +160,7 @@ def _offset_codes(body: TxnOffsetCommitResponse) -> Codes:
 
 
 def committed_offsets(body: TxnOffsetCommitResponse) -> dict[TopicPartition, int]:
-    """The error code of each partition."""
+    """Returns the error code of each partition."""
     return {(topic.name, each.partition_index): each.error_code for topic in body.topics for each in topic.partitions}
 
 
@@ -175,10 +178,10 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 class Contents:
-    """The partitions and consumer groups of one transaction after the other. No lock, no socket, no clock.
+    """The partitions and consumer groups of successive transactions. Has no lock, socket or clock.
 
-    With version 1 each has to be added at the transaction's coordinator before anything is sent to it; with version 2 (KIP-890)
-    leaders and group coordinators do that.
+    With version 1 the producer must add each to the transaction's coordinator before it sends anything to it. With version 2
+    (KIP-890) leaders and group coordinators do that.
     """
 
     def __init__(self, transactional_id: str) -> None:
@@ -191,25 +194,25 @@ class Contents:
 
     @property
     def is_known(self) -> bool:
-        """Whether the coordinator has said that it added something (version 1)."""
+        """Whether the coordinator has confirmed an addition (version 1)."""
         return bool(self._partitions or self._groups)
 
     def clear(self) -> None:
-        """The transaction has ended."""
+        """Clears the contents, because the transaction has ended."""
         self.begun = False
         self._partitions.clear()
         self._groups.clear()
         self.forget_waiting()
 
     def forget_waiting(self) -> None:
-        """Forgets what was not added yet: it never will be."""
+        """Forgets partitions that were not added yet and never will be."""
         self._waiting.clear()
         self._offsets.clear()
 
-    # What comes in
+    # Additions
 
     def may_drain(self, queue: PartitionQueue, version: int) -> bool:
-        """Whether records of the queue's partition may be sent; otherwise it is added."""
+        """Returns whether records of the queue's partition may be sent. If not, the partition will be added."""
         partition = (queue.topic, queue.partition)
         if version >= 2 or partition in self._partitions:
             return True
@@ -217,22 +220,22 @@ class Contents:
         return False
 
     def add_offsets(self, group: ConsumerGroupMetadata, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
-        """Adds offsets; those that were added before, of other partitions, stay."""
+        """Adds offsets. Earlier offsets of other partitions stay."""
         before = self._offsets.get(group.group_id, (group, {}))[1]
         self._offsets[group.group_id] = group, before | offsets
 
-    # What is to be asked
+    # Requests to send
 
     def is_waiting(self) -> bool:
-        """Whether partitions are to be added."""
+        """Whether partitions wait to be added."""
         return bool(self._waiting)
 
     def has_offsets(self, group_id: str | None = None) -> bool:
-        """Whether offsets (None: of any group) are to be sent."""
+        """Returns whether offsets of a group (None: any group) wait to be sent."""
         return bool(self._offsets) if group_id is None else group_id in self._offsets
 
     def next_request(self, producer: ProducerIdAndEpoch, version: int) -> TransactionRequest | None:
-        """Returns what comes next: partitions, which records wait for, before offsets."""
+        """Returns the next request: partitions, which records wait for, come before offsets."""
         transactional_id = self._transactional_id
         if not (self._waiting or self._offsets):
             return None
@@ -244,10 +247,10 @@ class Contents:
             return add_offsets(transactional_id, producer, group.group_id)
         return txn_offset_commit(transactional_id, producer, group, offsets, version)
 
-    # What was answered
+    # Responses
 
     def done(self, request: TransactionRequest, body: Any) -> list[PartitionQueue]:
-        """Take what the answer says is done; returned are the queues that may be sent now."""
+        """Takes what a response completed. Returns the queues that may be sent now."""
         match request.api.key:
             case ApiKey.ADD_PARTITIONS_TO_TXN:
                 return self._partitions_added(request.body)

@@ -1,4 +1,4 @@
-"""The states of a transactional producer, which may follow which, and which calls each allows: tables (Java's State)."""
+"""The states of a transactional producer, the transitions between them, and the calls that each allows (Java's State)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ class State(Enum):
     """Java's TransactionManager.State."""
 
     UNINITIALIZED = auto()
-    INITIALIZING = auto()  # InitProducerId is asked for: at first, or for another epoch
+    INITIALIZING = auto()  # InitProducerId is pending: for the first or for another epoch
     READY = auto()
     IN_TRANSACTION = auto()
-    PREPARED_TRANSACTION = auto()  # somebody else ends it; nothing follows here
+    PREPARED_TRANSACTION = auto()  # another process ends it; this is a final state
     COMMITTING_TRANSACTION = auto()
     ABORTING_TRANSACTION = auto()
     ABORTABLE_ERROR = auto()
@@ -27,24 +27,24 @@ S = State
 
 NEXT: Final[Mapping[State, frozenset[State]]] = {
     S.UNINITIALIZED: frozenset({S.INITIALIZING, S.FATAL_ERROR}),
-    # Back where an id may not be used: it may be granted later (KIP-1050's application-recoverable errors).
+    # Returns here if the id may not be used: permission may be granted later (KIP-1050's application-recoverable errors).
     S.INITIALIZING: frozenset({S.READY, S.UNINITIALIZED, S.FATAL_ERROR}),
     S.READY: frozenset({S.IN_TRANSACTION, S.FATAL_ERROR}),
     S.IN_TRANSACTION: frozenset(
         {S.PREPARED_TRANSACTION, S.COMMITTING_TRANSACTION, S.ABORTING_TRANSACTION, S.ABORTABLE_ERROR, S.FATAL_ERROR}
     ),
     S.PREPARED_TRANSACTION: frozenset(),
-    # ABORTABLE_ERROR for a record that is missed until EndTxn is asked for (TransactionManager.missed), then for its answer only.
+    # ABORTABLE_ERROR for a missed record until EndTxn is sent (TransactionManager.missed), afterwards for its response only.
     S.COMMITTING_TRANSACTION: frozenset({S.READY, S.INITIALIZING, S.ABORTABLE_ERROR, S.FATAL_ERROR}),
     S.ABORTING_TRANSACTION: frozenset({S.READY, S.INITIALIZING, S.FATAL_ERROR}),
     S.ABORTABLE_ERROR: frozenset({S.ABORTING_TRANSACTION, S.FATAL_ERROR}),
     S.FATAL_ERROR: frozenset(),
 }
-"""Which state may follow which. An error while aborting is no news; the first error of a transaction is the one that counts."""
+"""The allowed transitions. An error while aborting is ignored; the first error of a transaction counts."""
 
 
 class Call(Enum):
-    """The calls of a program, by the name of the producer's method."""
+    """Calls of a program, by the name of the producer's method."""
 
     INIT = "init_transactions"
     BEGIN = "begin"
@@ -70,33 +70,33 @@ UNDER_WAY: Final[Mapping[Call, frozenset[State]]] = {
     Call.COMMIT: frozenset({S.COMMITTING_TRANSACTION, S.INITIALIZING}),
     Call.ABORT: frozenset({S.ABORTING_TRANSACTION, S.INITIALIZING}),
 }
-"""The states that a call leads to and waits to see the end of."""
+"""The states in which a call is in progress."""
 
 INSTEAD: Final[Mapping[State, str]] = {
     S.UNINITIALIZED: "call init_transactions() first",
-    S.INITIALIZING: "call again what has not ended yet (init_transactions(), commit() or abort())",
-    S.READY: "call begin(), which opens a transaction",
-    S.IN_TRANSACTION: "end the open transaction first, with commit() or abort()",
-    S.PREPARED_TRANSACTION: "the transaction is not this producer's any more",
+    S.INITIALIZING: "repeat the call that has not finished yet (init_transactions(), commit() or abort())",
+    S.READY: "call begin() to open a transaction",
+    S.IN_TRANSACTION: "end the open transaction first with commit() or abort()",
+    S.PREPARED_TRANSACTION: "the transaction no longer belongs to this producer",
     S.COMMITTING_TRANSACTION: "call commit() again to wait for its end",
     S.ABORTING_TRANSACTION: "call abort() again to wait for its end",
     S.ABORTABLE_ERROR: "call abort()",
     S.FATAL_ERROR: "close the producer",
 }
-"""Advice on what to do instead of a call that is not allowed."""
+"""What to do instead of a call that is not allowed."""
 
 
 def check_move(state: State, following: State) -> None:
-    """UsageError for what the table does not have."""
+    """Raises UsageError for a transition that is not in the table."""
     if following not in NEXT[state]:
         raise UsageError(f"a transaction that is {state.name} cannot become {following.name}")
 
 
 def check_call(call: Call, state: State, transactional_id: str) -> None:
-    """UsageError for a call that the state does not allow; it says what to call instead."""
+    """Raises UsageError for a call that the state does not allow. The message says what to call instead."""
     if state not in ALLOWED_IN[call]:
         raise UsageError(
-            f"transactional id {transactional_id}: {call.value}() is not allowed in the state {state.name}: {INSTEAD[state]}",
+            f"transactional id {transactional_id}: {call.value}() is not allowed in state {state.name}: {INSTEAD[state]}",
             transactional_id=transactional_id,
             state=state.name,
         )

@@ -1,4 +1,4 @@
-"""The calls of a transactional producer: begun in the program's thread, done in the sender's, waited for with a deadline."""
+"""Calls of a transactional producer: started in the program's thread, executed in the sender thread, awaited with a deadline."""
 
 from __future__ import annotations
 
@@ -17,13 +17,16 @@ from spark_kafka_sink.producer.transactions.transactional_identity import Transa
 
 logger = logging.getLogger(__name__)
 
-# An abort that nobody waits for the outcome of: what is left open ends with transaction.timeout.ms.
+# Time limit of an abort whose result nobody waits for. Otherwise the transaction ends with transaction.timeout.ms.
 QUIET_ABORT_S = 10.0
 
 
 class TransactionCalls:
-    """Calls from any thread, one at a time. With transactional.id there is one TransactionManager for good; without it each
-    transaction has one of its own (`open`)."""
+    """Transaction calls from any thread, one at a time.
+
+    With transactional.id there is one TransactionManager for the producer's life; without it each transaction has its own
+    (`open`).
+    """
 
     def __init__(self, config: ProducerConfig, lifecycle: Lifecycle, identity: TransactionalIdentity) -> None:
         self._lifecycle = lifecycle
@@ -49,29 +52,31 @@ class TransactionCalls:
         manager.wait_for_offsets(of.group_id, self._max_block_s, self._lifecycle.check_alive)
 
     def commit(self, timeout: float | None, flush: Callable[[float], None]) -> None:
-        """flush: waits until all single records are acked or failed; FlushTimeoutError after so many seconds."""
+        """Commits. `flush` waits until all single records are acknowledged or failed, and raises FlushTimeoutError after the
+        given seconds.
+        """
         self._call(Call.COMMIT, self._record_manager(), timeout, flush)
 
     def abort(self, timeout: float | None) -> None:
         self._call(Call.ABORT, self._record_manager(), timeout)
 
     def open(self, transactional_id: str) -> None:
-        """A transaction of its own, begun, under this id: whoever had that before is fenced."""
+        """Begins a transaction under its own id. A previous producer with the id is fenced."""
         if self._config.transactional_id is not None:
-            raise UsageError("the producer has a transactional.id: its transactions begin with begin()")
+            raise UsageError("the producer has a transactional.id: use begin(), not transaction()")
         manager = self.identity.open(transactional_id)
         self._call(Call.INIT, manager, None)
         manager.begin()
 
     def abort_quietly(self) -> None:
-        """Abort what is open, if anything is; what stands against that is only told in the log."""
+        """Aborts an open transaction. Errors are only logged."""
         manager = self.identity.latest
         if not manager.is_open:
             return
         try:
             self._call(Call.ABORT, manager, min(QUIET_ABORT_S, self._max_block_s))
         except KafkaSinkError as error:
-            logger.warning("the transaction could not be aborted, and stays open until transaction.timeout.ms: %s", error)
+            logger.warning("the transaction could not be aborted and stays open until transaction.timeout.ms: %s", error)
 
     def _call(
         self, call: Call, manager: TransactionManager, timeout: float | None, flush: Callable[[float], None] | None = None
@@ -84,14 +89,14 @@ class TransactionCalls:
         if flush is not None:
             try:
                 flush(timeout)
-            except FlushTimeoutError:  # `wait` says so, unless they came too late
+            except FlushTimeoutError:  # `wait` reports it, unless the records came too late
                 is_late = True
         self._lifecycle.wake_sender()
         manager.wait(call, timeout, self._lifecycle.check_alive, begun=begun)
         if is_late:
             logger.warning(
-                "transactional id %s: the transaction is committed, without records that another thread has sent meanwhile, if it"
-                " has: they belong to the next one; call commit() when no send() is running",
+                "transactional id %s: the transaction is committed if its records are; records that another thread sent"
+                " meanwhile belong to the next transaction. Call commit() only while no send() is running",
                 manager.transactional_id,
             )
 
@@ -101,5 +106,5 @@ class TransactionCalls:
 
     def _record_manager(self) -> TransactionManager:
         if self._config.transactional_id is None:
-            raise UsageError("the producer has no transactional.id: set it, and call init_transactions()")
+            raise UsageError("the producer has no transactional.id: set it and call init_transactions()")
         return self.identity.latest

@@ -1,4 +1,4 @@
-"""One transactional id as its producer sees it: its state, what belongs to the open transaction, and what is to be asked next."""
+"""One transactional id as its producer sees it: its state, its open transaction and the next request."""
 
 from __future__ import annotations
 
@@ -34,35 +34,39 @@ _SENDING = frozenset({State.IN_TRANSACTION, State.COMMITTING_TRANSACTION})
 
 
 class TransactionManager:
-    """Java's TransactionManager, without the sequence numbers.
+    """The state of one transactional id. Java's TransactionManager without the sequence numbers.
 
-    Threads: the program's make calls and wait for their end; the sender's thread asks for the next request and tells the answers.
-    `_changed` guards the state, what calls are waited for, and the offsets. What the transaction consists of belongs to the
-    sender's thread.
+    Program threads make calls and wait for them; the sender thread gets the next request and reports responses. `_changed` guards
+    the state, the pending calls and the offsets. The transaction's contents belong to the sender thread.
     """
 
     def __init__(
         self, transactional_id: str, timeout_ms: int, finalized_feature: Callable[[str], int], *, single: bool = False
     ) -> None:
-        """timeout_ms: transaction.timeout.ms. single: there will be one transaction only, so no epoch is asked for after it."""
+        """Makes the state of an id that is not initialized.
+
+        Args:
+            timeout_ms: transaction.timeout.ms.
+            single: whether there is only one transaction, so that no epoch is requested after it.
+        """
         self.transactional_id = transactional_id
         self._timeout_ms = timeout_ms
         self._finalized_feature = finalized_feature
         self._single = single
         self._changed = Condition(Lock())
         self._state = State.UNINITIALIZED
-        self._error: KafkaSinkError | None = None  # the first, where the state is one of an error
-        self._pending: Call | None = None  # whose end nobody has seen yet
-        self._commit_is_asked = False  # EndTxn may be on its way: nothing more can keep the transaction from being committed
-        self._is_committed = False  # what is called has done that, whatever comes of the epoch for the next transaction
+        self._error: KafkaSinkError | None = None  # the first error, in an error state
+        self._pending: Call | None = None  # whose end no caller has seen yet
+        self._commit_is_asked = False  # EndTxn may be in flight: nothing can prevent the commit any more
+        self._is_committed = False  # the pending call has committed, whatever becomes of the next epoch
         self._closing = False
-        self._deadline_ms = 0  # when what was called is asked for no more; monotonic
+        self._deadline_ms = 0  # end of the pending call; monotonic
         self.producer = NO_PRODUCER
-        self.version = 1  # of transactions: 2 is KIP-890
-        self.first_sent: float | None = None  # when the first records of the transaction went out, on time.monotonic's clock
-        self.blocked_reason = "the sender's thread has not come to it yet"  # that a call takes so long
+        self.version = 1  # transaction version; 2 is KIP-890
+        self.first_sent: float | None = None  # when the transaction's first records were sent, on time.monotonic's clock
+        self.blocked_reason = "the sender thread has not started it yet"  # why a call takes so long
         self._contents = Contents(transactional_id)
-        # The sender's thread's
+        # Owned by the sender thread
         self._new_epoch = False  # needed before the next transaction
         self._without_end = False  # the coordinator would not understand EndTxn
 
@@ -72,7 +76,7 @@ class TransactionManager:
 
     @property
     def is_for_others(self) -> bool:
-        """Whether another process may end the transaction, which takes newer brokers (verification.py)."""
+        """Whether another process may end the transaction, which requires newer brokers (verification.py)."""
         return self._single
 
     @property
@@ -83,7 +87,9 @@ class TransactionManager:
     # Calls
 
     def start(self, call: Call, deadline_ms: int) -> None:
-        """Begin init_transactions, commit or abort, or go on with it until a later deadline. Raises why it cannot be done."""
+        """Starts init_transactions, commit or abort, or continues it until a later deadline. Raises an error if that is not
+        possible.
+        """
         with self._changed:
             self._deadline_ms = deadline_ms
             if self._pending is call:
@@ -103,35 +109,38 @@ class TransactionManager:
     def add_offsets(
         self, group: ConsumerGroupMetadata, offsets: dict[TopicPartition, OffsetAndMetadata], deadline_ms: int
     ) -> None:
-        """Adds offsets to be committed with the transaction."""
+        """Adds offsets to commit with the transaction."""
         with self._changed:
             self._check(Call.SEND_OFFSETS)
             self._deadline_ms = deadline_ms
             self._contents.add_offsets(group, offsets)
 
     def prepare(self) -> None:
-        """The transaction stays open for somebody else to end; all of it is acked."""
+        """Leaves the transaction open for another process to end. All of it is acknowledged."""
         with self._changed:
             self._check(Call.PREPARE)
             self._move(State.PREPARED_TRANSACTION)
 
     def check_may_send(self) -> None:
-        """Raise why no record belongs to this transaction, unless one is open."""
+        """Raises an error unless a transaction is open."""
         if self._state is not State.IN_TRANSACTION:
             with self._changed:
                 self._check(Call.SEND)
 
     def wait(self, call: Call, timeout_s: float, check_alive: Callable[[], None], *, begun: float | None = None) -> None:
-        """Return at the end of a call that was started. Raises the error the transaction has come to; TransactionTimeoutError
-        timeout_s after `begun` (monotonic; None: now), and then the same call, made again, goes on."""
+        """Waits for the end of a started call.
+
+        Raises the transaction's error, or TransactionTimeoutError timeout_s after `begun` (monotonic; None: now). After that the
+        same call can be repeated.
+        """
         self._wait(lambda: self._state not in UNDER_WAY[call], call, timeout_s, check_alive, begun)
         with self._changed:
             self._pending = None
-            if self._error is not None and not self._is_committed:  # else the next call says so: this one was done
+            if self._error is not None and not self._is_committed:  # otherwise the next call raises it: this one has succeeded
                 self._raise_error()
 
     def wait_for_offsets(self, group_id: str, timeout_s: float, check_alive: Callable[[], None]) -> None:
-        """Return when the group's offsets are part of the transaction; otherwise as `wait`."""
+        """Waits until the group's offsets are part of the transaction. Raises as `wait` does."""
         self._wait(
             lambda: self._error is not None or not self._contents.has_offsets(group_id), Call.SEND_OFFSETS, timeout_s, check_alive
         )
@@ -152,7 +161,7 @@ class TransactionManager:
 
     def _late(self, call: Call, timeout_s: float) -> TransactionTimeoutError:
         return TransactionTimeoutError(
-            f"transactional id {self.transactional_id}: {call.value}() has not ended within {timeout_s * 1000:,.0f} ms:"
+            f"transactional id {self.transactional_id}: {call.value}() timed out after {timeout_s * 1000:,.0f} ms:"
             f" {self.blocked_reason}; call it again to wait for its end",
             transactional_id=self.transactional_id,
         )
@@ -162,8 +171,8 @@ class TransactionManager:
             self._raise_error()
         if self._pending not in (None, call) and self._state is not State.ABORTABLE_ERROR:
             raise UsageError(
-                f"transactional id {self.transactional_id}: {call.value}() is not allowed yet: {self._pending.value}() has ended"
-                " before its outcome was known; call that again",
+                f"transactional id {self.transactional_id}: {call.value}() is not allowed yet: an earlier"
+                f" {self._pending.value}() ended before its outcome was known; repeat that call first",
                 transactional_id=self.transactional_id,
                 state=self._state.name,
             )
@@ -173,36 +182,36 @@ class TransactionManager:
         error = self._error
         assert error is not None
         if self._state is not State.ABORTABLE_ERROR:
-            raise error.with_traceback(None)  # raised again and again: each time it would become longer
+            raise error.with_traceback(None)  # raised repeatedly; otherwise the traceback would grow each time
         raise TransactionAbortableError(
             f"transactional id {self.transactional_id}: the transaction can only be aborted: {error}",
             **error.facts | {"transactional_id": self.transactional_id},
         ) from error
 
-    # The sender's thread: what may be sent
+    # Sender thread: what may be sent
 
     @property
     def sends_as(self) -> ProducerIdAndEpoch | None:
-        """Who batches are from; None when none may be sent."""
+        """Returns the producer id of batches; None if none may be sent."""
         return self.producer if self._state in _SENDING else None
 
     def may_drain(self, queue: PartitionQueue) -> bool:
-        """Whether the queue's partition is part of the transaction; otherwise it will be asked for.
+        """Returns whether the queue's partition is part of the transaction. If not, it will be added.
 
-        The numbers of another epoch end here: nothing of it is on its way any more.
+        Sequence numbers of an earlier epoch end here, because nothing of it is in flight any more.
         """
         if queue.sequences is not None and queue.sequences.producer != self.producer:
             queue.sequences = None
         return self._contents.may_drain(queue, self.version)
 
     def sending(self) -> None:
-        """Records go out: with version 2 the leaders add their partitions to the transaction."""
+        """Called when records are sent: with version 2 the leaders add their partitions to the transaction."""
         self._contents.begun = True
         if self.first_sent is None:
             self.first_sent = time.monotonic()
 
     def unsent_error(self) -> KafkaSinkError | None:
-        """Why what was not sent never will be."""
+        """Returns why unsent records will never be sent; None if they will."""
         with self._changed:
             if self._state in (State.ABORTABLE_ERROR, State.FATAL_ERROR):
                 return self._error
@@ -211,17 +220,17 @@ class TransactionManager:
                 return TransactionAbortedError(text, transactional_id=self.transactional_id)
         return None
 
-    # The sender's thread: what is to be asked
+    # Sender thread: what to request
 
     def next_request(self, now_ms: int, is_flushed: Callable[[], bool]) -> TransactionRequest | None:
-        """Returns what the state asks for.
+        """Returns the request that the state requires.
 
-        is_flushed: tells whether no record is waiting or on its way, so that the transaction may end. It is asked when the
-            transaction takes no more records, and with the lock held, so that this stays so: an answer from before a commit()
-            would know nothing of what was sent just before that.
+        `is_flushed` returns whether no record waits or is in flight, so that the transaction may end. It is called with the lock
+        held once the transaction accepts no more records. A result from before a commit() would miss records sent just before
+        that call.
         """
         with self._changed:
-            adds = self._state in _SENDING and self._contents.is_waiting()  # records wait for that, whoever else does
+            adds = self._state in _SENDING and self._contents.is_waiting()  # records wait for that, whatever else waits
             if now_ms >= self._deadline_ms and not adds:
                 return None
             ends = self._state in _ENDING and is_flushed()
@@ -231,7 +240,7 @@ class TransactionManager:
             return self._request(ends=ends)
 
     def _is_at_coordinator(self) -> bool:
-        """Whether there is something to be ended there."""
+        """Whether the coordinator has something to end."""
         return not self._without_end and (self._contents.begun or self._contents.has_offsets())
 
     def _request(self, *, ends: bool) -> TransactionRequest | None:
@@ -245,10 +254,10 @@ class TransactionManager:
             return requests.end_txn(transactional_id, self.producer, committed=committed, version=self.version)
         return None
 
-    # The sender's thread: what has happened
+    # Sender thread: results
 
     def done(self, request: TransactionRequest, body: Any) -> list[PartitionQueue]:
-        """The coordinator did what was asked. Returned are the queues that may be sent now."""
+        """Handles a successful request. Returns the queues that may be sent now."""
         with self._changed:
             match request.api.key:
                 case ApiKey.INIT_PRODUCER_ID:
@@ -260,13 +269,13 @@ class TransactionManager:
             return may_drain
 
     def partly_done(self, request: TransactionRequest, body: Any) -> None:
-        """Some of the offsets are in; the others are to be asked for again."""
+        """Handles a response that accepted some of the offsets; the others are requested again."""
         if request.api.key is ApiKey.TXN_OFFSET_COMMIT:
             with self._changed:
                 self._contents.done(request, body)
 
     def refused(self, request: TransactionRequest, reaction: Reaction, error: KafkaSinkError) -> None:
-        """An answer that no repetition betters."""
+        """Handles a rejection that no retry can cure."""
         with self._changed:
             if self._is_aborted_by(request, reaction, error):
                 self._complete()
@@ -281,7 +290,9 @@ class TransactionManager:
             self._changed.notify_all()
 
     def _is_aborted_by(self, request: TransactionRequest, reaction: Reaction, error: KafkaSinkError) -> bool:
-        """Whether there is nothing to be aborted: the id's mapping is gone, or the transaction never came to the coordinator."""
+        """Returns whether there is nothing to abort: the id's mapping is gone, or the transaction never reached the
+        coordinator.
+        """
         if request.api.key is not ApiKey.END_TXN or self._state is not State.ABORTING_TRANSACTION:
             return False
         if reaction in _ABORTABLE:
@@ -290,16 +301,16 @@ class TransactionManager:
         return reaction in _ABORTABLE or (self.version < 2 and unknown)
 
     def failed(self, error: KafkaSinkError) -> None:
-        """A batch of the transaction failed or expired: it can only be aborted."""
+        """Called when a batch of the transaction failed or expired: the transaction can only be aborted."""
         with self._changed:
             self._abortable(error)
             self._changed.notify_all()
 
     def missed(self, error: KafkaSinkError) -> None:
-        """A record of the open transaction will not be sent: it can only be aborted. From any thread.
+        """Called when a record of the open transaction will not be sent: the transaction can only be aborted. From any thread.
 
-        Not once the coordinator is asked to commit: that was when no record of it was waiting or on its way, so this is none of
-        its records, and what is said of it then is the coordinator's to say.
+        Has no effect once the coordinator was asked to commit: at that time no record of the transaction waited or was in flight,
+        so this record is not one of them.
         """
         with self._changed:
             if self._state in _SENDING and not self._commit_is_asked:
@@ -307,30 +318,30 @@ class TransactionManager:
                 self._changed.notify_all()
 
     def dropped(self) -> None:
-        """A batch that has its numbers is given up by an abort: with version 1 the next transaction cannot go on from them."""
+        """Called when an abort drops a numbered batch: with version 1 the next transaction cannot continue its numbers."""
         self._new_epoch = True
 
     def unanswered(self, request: TransactionRequest) -> None:
-        """Nobody knows whether a broker has got the request; it is asked again, and the broker may come to the first one later.
+        """Called when a request got no response, so a broker may still carry it out after it was sent again.
 
-        With version 1 all transactions of an epoch are one to it: that EndTxn would end the next one, that AddPartitionsToTxn
-        open one that nobody ends (what KIP-890 is about). So the next has an epoch of its own; with version 2 it has anyway.
+        With version 1 all transactions of an epoch look the same to the broker: a late EndTxn would end the next one, a late
+        AddPartitionsToTxn open one that nobody ends (the problem of KIP-890). So the next transaction gets its own epoch, as it
+        always does with version 2.
         """
         if request.api.key is not ApiKey.INIT_PRODUCER_ID:
             self._new_epoch = True
 
     def fatal(self, error: KafkaSinkError) -> None:
-        """Nothing more can be done under this id, by this manager."""
+        """Called when this manager can do nothing more under its id."""
         with self._changed:
             self._fatal(error)
             self._changed.notify_all()
 
     def rejected(self, error: AuthenticationError) -> None:
-        """The coordinator, or whoever is to name it, rejected the login. Java's TransactionManager.authenticationFailed, which
-        ends the producer in each of these cases.
+        """Called when a coordinator, or the broker that names it, rejected the login.
 
-        Before the transaction the call can be repeated. A transaction that is open can only be aborted. One that is being ended
-        cannot be ended from here.
+        Before a transaction the call can be repeated. An open transaction can only be aborted. One that is being ended cannot be
+        ended by this producer. Java's TransactionManager.authenticationFailed ends the producer in each of these cases.
         """
         with self._changed:
             if self._state is State.INITIALIZING:
@@ -346,17 +357,17 @@ class TransactionManager:
         outcome = (
             "it is not known whether the transaction was committed"
             if self._state is State.COMMITTING_TRANSACTION
-            else "the transaction could not be aborted, and stays open until transaction.timeout.ms"
+            else "the transaction could not be aborted and stays open until transaction.timeout.ms"
         )
         text = f"transactional id {self.transactional_id}: {outcome}: {error.message}"
         return AuthenticationError(text, **error.facts | {"transactional_id": self.transactional_id})
 
     def close(self, now_ms: int, timeout_ms: int) -> bool:
-        """The producer is closing: begin to abort an open transaction, once. True when nothing is left to be done."""
+        """Begins to abort an open transaction, once, because the producer is closing. Returns whether nothing is left to do."""
         with self._changed:
             if self._state in (State.IN_TRANSACTION, State.ABORTABLE_ERROR):
                 logger.info(
-                    "transactional id %s: the open transaction is aborted, as its producer is closing", self.transactional_id
+                    "transactional id %s: aborting the open transaction, because its producer is closing", self.transactional_id
                 )
                 self._move(State.ABORTING_TRANSACTION)
                 self._contents.forget_waiting()
@@ -382,9 +393,9 @@ class TransactionManager:
         self._error = error
 
     def _complete(self) -> None:
-        """The transaction has ended, whichever way."""
+        """Completes the transaction after its commit or abort."""
         new_epoch = (self._new_epoch and self.version < 2) or self._without_end
-        # A cluster that was upgraded, or went back: the next transaction is of the other version, with an epoch of its own.
+        # A cluster that was upgraded or downgraded: the next transaction has the other version and its own epoch.
         new_epoch = new_epoch or self.version != self._agreed_version()
         self._new_epoch = self._without_end = False
         self._is_committed = self._state is State.COMMITTING_TRANSACTION
@@ -395,7 +406,7 @@ class TransactionManager:
     def _agreed_version(self) -> int:
         return 2 if self._finalized_feature(FEATURE) >= 2 else 1
 
-    # What each answer brings
+    # Contents of each response
 
     def _initialized(self, body: Any) -> None:
         self.producer = ProducerIdAndEpoch(body.producer_id, body.producer_epoch, transactional=True)
@@ -404,7 +415,7 @@ class TransactionManager:
             self._move(State.READY)
 
     def _ended(self, body: Any) -> None:
-        """With EndTxn v5 the epoch was bumped, or there is another producer id because the epochs are used up (KIP-890)."""
+        """Takes the next epoch from EndTxn v5, or another producer id if the epochs are used up (KIP-890)."""
         if body.producer_id >= 0:
             self.producer = ProducerIdAndEpoch(body.producer_id, body.producer_epoch, transactional=True)
         if self._state in _ENDING:

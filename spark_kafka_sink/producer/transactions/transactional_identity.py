@@ -1,4 +1,4 @@
-"""A transactional producer as the brokers see it: what may be sent now, and what the outcome of a batch is to its transaction."""
+"""The identity of a transactional producer: what may be sent now, and what a batch's outcome means for the transaction."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from spark_kafka_sink.producer.transactions.transaction_manager import Transacti
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.produce import PartitionProduceResponse
 
-# The last version of Produce with which the transaction's partitions are added by the producer (KIP-890).
+# The last version of Produce with which the producer itself adds partitions to the transaction (KIP-890).
 MAX_PRODUCE_VERSION_1 = 11
-# Of an append that has not taken anything.
+# Errors of an append that has buffered nothing.
 _WRONG_CALL = (SchemaError, SerializationError, UsageError)
 
 
 class TransactionalIdentity(NumberedIdentity):
-    """Batches are from the transaction's producer id, and a failed one lets its transaction only be aborted.
+    """Sends batches under the transaction's producer id. A failed batch means that the transaction can only be aborted.
 
-    Threads: as Identity says. A program's calls use `latest`, which any thread may replace; the sender's thread goes on with
-    `_manager` until nothing of that is left.
+    Threads as in Identity. A program's calls use `latest`, which any thread may replace; the sender thread continues with
+    `_manager` until nothing of it is left.
     """
 
     ends_with_fatal_errors = False
@@ -54,11 +54,11 @@ class TransactionalIdentity(NumberedIdentity):
         self._close_timeout_ms = config.max_block_ms
         self._finalized_feature = client.finalized_feature
         self._coordinators = TransactionCoordinatorClient(config, client, metadata, accumulator)
-        # Without a transactional.id one that is never initialised, until the first transaction is opened.
+        # Without a transactional.id this manager is never initialized; opening a transaction replaces it.
         self.latest = self._manager = self._made(self._id or "", single=False)
 
     def open(self, transactional_id: str) -> TransactionManager:
-        """Goes on under this id with a single transaction, once nothing of the one before is left. From any thread."""
+        """Continues under this id with a single transaction, once nothing of the previous one is left. From any thread."""
         self.latest = self._made(transactional_id, single=True)
         return self.latest
 
@@ -86,7 +86,7 @@ class TransactionalIdentity(NumberedIdentity):
         return MAX_PRODUCE_VERSION_1 if self._manager.version < 2 else MAX_PRODUCE_VERSION
 
     def may_drain(self, queue: PartitionQueue) -> bool:
-        """With version 1 a partition has to be added to the transaction first."""
+        """With version 1 a partition must be added to the transaction first."""
         return self._manager.may_drain(queue)
 
     def may_send_to(self, node: int) -> bool:
@@ -99,10 +99,10 @@ class TransactionalIdentity(NumberedIdentity):
     def sending(self) -> None:
         self._manager.sending()
 
-    # What became of batches
+    # Outcome of batches
 
     def decide(self, action: Action, batch: SealedBatch, answer: PartitionProduceResponse) -> Action:
-        """A transaction has one epoch: what another one would mend fails the batch, and so aborts the transaction."""
+        """A transaction has one epoch: an error that another epoch would cure fails the batch and so aborts the transaction."""
         sequences = batch.queue.sequences
         if action is Action.PRODUCER_LOST and answer.log_start_offset >= 0:
             return Action.FAIL
@@ -131,7 +131,7 @@ class TransactionalIdentity(NumberedIdentity):
         if self._coordinators.waits_to_connect_to == node:
             self._manager.rejected(error)
 
-    # Requests of its own
+    # Own requests
 
     def unsent_error(self) -> KafkaSinkError | None:
         return self._manager.unsent_error()
@@ -157,23 +157,22 @@ class TransactionalIdentity(NumberedIdentity):
     # A program's calls
 
     def check_may_send(self, *, in_own_scope: bool = False) -> None:
-        """Raises UsageError outside of a transaction's scope where each transaction has an id of its own.
+        """Raises UsageError outside a transaction's scope if each transaction has its own id.
 
-        Only the scope counts what belongs to the transaction: `prepare` would not wait for what is sent beside that, nor would
-        it be in its handle.
+        Only the scope tracks the transaction's records: `prepare` would not wait for records sent outside it, nor would the
+        handle include them.
         """
         if self._id is None and not in_own_scope:
             raise UsageError(
-                "nothing can be sent outside of a transaction: open one with producer.transaction(transactional_id), and append"
-                " to that"
+                "records cannot be sent outside a transaction: open one with producer.transaction(transactional_id) and"
+                " append to it"
             )
         self.latest.check_may_send()
 
     def append_failed(self, error: BaseException) -> None:
-        """Nothing may be committed any more, as after a single record that failed; unless the call was wrong, and no rows were
-        taken before that was seen."""
-        if not isinstance(error, KafkaSinkError):  # an interrupt: rows may be in batches, and nobody knows how many
-            self.missed(KafkaSinkError(f"an append of columns ended with {type(error).__name__}: {error}"))
+        """Fails the transaction, as a failed single record does, unless the call was wrong and no rows were buffered."""
+        if not isinstance(error, KafkaSinkError):  # an interrupt: an unknown number of rows may be in batches
+            self.missed(KafkaSinkError(f"an append of columns failed with {type(error).__name__}: {error}"))
         elif error.facts.get("buffered") or not isinstance(error, _WRONG_CALL):
             self.missed(error)
 
@@ -181,10 +180,10 @@ class TransactionalIdentity(NumberedIdentity):
         """Without the record nothing may be committed (KafkaProducer.doSend)."""
         self.latest.missed(error)
 
-    # The end
+    # End
 
     def close(self, now_ms: int) -> bool:
-        """Aborts what is open."""
+        """Aborts an open transaction."""
         return self._manager.close(now_ms, self._close_timeout_ms)
 
     def fail(self, error: KafkaSinkError) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import importlib.util
 import json
 import logging
 import os
@@ -15,6 +14,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from spark_kafka_sink.errors import AuthenticationError, OptionError
+from spark_kafka_sink.installation import is_installed, not_installed
 from spark_kafka_sink.secret import Secret
 from spark_kafka_sink.security.jaas import jaas_of
 from spark_kafka_sink.security.sasl.aws_signature import AwsCredentials, region_of
@@ -59,10 +59,8 @@ _FIELDS: Final = {each.metadata["option"]: each.name for each in fields(AwsOptio
 
 def aws_options(config: SecurityConfig) -> AwsOptions:
     """Returns what the login line says of credentials. Raises OptionError for what it cannot say, and if botocore is missing."""
-    if importlib.util.find_spec("botocore") is None:
-        raise OptionError(
-            "AWS credentials need botocore, which is not installed: pip install 'spark-kafka-sink[aws]'", option="sasl.mechanism"
-        )
+    if not is_installed("botocore"):
+        raise OptionError(f"AWS credentials need botocore, and {not_installed('botocore')}", option="sasl.mechanism")
     jaas = jaas_of(config)
     given: dict[str, str] = {}
     for name, value in (jaas.options if jaas is not None else {}).items():

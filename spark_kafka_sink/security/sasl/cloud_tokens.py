@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import importlib.util
 import json
 import os
 import time
@@ -12,6 +11,7 @@ from datetime import UTC
 from typing import Any, Final
 
 from spark_kafka_sink.errors import AuthenticationError, OptionError
+from spark_kafka_sink.installation import is_installed, not_installed
 from spark_kafka_sink.secret import Secret, resolve
 from spark_kafka_sink.security.sasl import jwt
 from spark_kafka_sink.security.sasl.aws_credentials import CredentialsSource, aws_options
@@ -36,27 +36,22 @@ def token_provider(name: str, config: SecurityConfig) -> Callable[[str], Token]:
     """
     match name:
         case "azure":
-            _check_installed("azure.identity", "azure-identity", "azure")
+            _check_installed("azure.identity")
             scope = resolve(config.sasl_oauthbearer_scope) if config.sasl_oauthbearer_scope else None
             return AzureTokens(scope)
         case "google":
-            _check_installed("google.auth", "google-auth", "gcp")
-            _check_installed("requests", "requests", "gcp")
+            _check_installed("google.auth")
+            _check_installed("requests")
             return GoogleTokens()
         case "aws":
-            _check_installed("botocore", "botocore", "aws")
+            _check_installed("botocore")
             return AwsTokens(CredentialsSource(aws_options(config)))
     raise OptionError(f"option {OPTION}: {name!r} is not one of azure, google, aws", option=OPTION)
 
 
-def _check_installed(module: str, package: str, extra: str) -> None:
-    try:
-        found = importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # of a package that the module is in
-        found = False
-    if not found:
-        text = f"option {OPTION}: {package} is not installed: pip install 'spark-kafka-sink[{extra}]'"
-        raise OptionError(text, option=OPTION)
+def _check_installed(module: str) -> None:
+    if not is_installed(module):
+        raise OptionError(f"option {OPTION}: {not_installed(module)}", option=OPTION)
 
 
 class _PerProcess:

@@ -12,6 +12,7 @@ from enum import Enum, auto
 from typing import Any, Final
 
 from spark_kafka_sink.errors import AuthenticationError, DisconnectedError, OptionError, PeerError
+from spark_kafka_sink.installation import install_extra
 from spark_kafka_sink.secret import resolve
 from spark_kafka_sink.security.jaas import jaas_of
 from spark_kafka_sink.security_config import SecurityConfig
@@ -273,7 +274,7 @@ def _check_installed() -> None:
         raise OptionError(
             "sasl.mechanism=GSSAPI needs python-gssapi and a Kerberos library. There are no wheels for Linux: "
             "apt-get install gcc python3-dev libkrb5-dev (dnf install gcc python3-devel krb5-devel), then "
-            "pip install 'spark-kafka-sink[kerberos]'; or conda install -c conda-forge python-gssapi. "
+            f"{install_extra('gssapi')}; or conda install -c conda-forge python-gssapi. "
             f"The import failed: {error}",
             option="sasl.mechanism",
         ) from error

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.errors import KafkaSinkError
@@ -24,10 +23,10 @@ def check_columns(df: DataFrame, options: SinkOptions, found: list[SinkSchema]) 
 
     case_sensitive = str(df.sparkSession.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
     with looked_at(options.producer) as serializers:
-        schema = sink_schema(df.schema, options.topic, serializers, case_sensitive=case_sensitive)
+        schema = sink_schema(df.schema, options.topic, serializers, record=options.record, case_sensitive=case_sensitive)
     found.append(schema)
-    places = {place for place in asdict(schema).values() if place is not None}
-    used = [f"{field.name} {field.dataType.simpleString()}" for place, field in enumerate(df.schema) if place in places]
+    places = schema.places()
+    used = [f"{field.name} {field.dataType.simpleString()}" for field in (df.schema.fields[place] for place in places)]
     ignored = [name for place, name in enumerate(df.columns) if place not in places]
     hints = [f"not written: {', '.join(ignored)}"] if ignored else []
     try:

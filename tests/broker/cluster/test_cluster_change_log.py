@@ -48,7 +48,7 @@ def test_a_leader_that_moves_is_told_with_its_epoch(cluster: Cluster, said: list
     with caplog.at_level(logging.INFO):
         cluster.move_leader("events", 0, 3 - before)
 
-    assert said[1:] == [f"Broker {3 - before} leads events-0 now, after broker {before}"]
+    assert said[1:] == [f"Broker {3 - before} now leads events-0, after broker {before}"]
     (event,) = caplog.records
     assert (event.__dict__["topic"], event.__dict__["partition"], event.__dict__["leader_epoch"]) == ("events", 0, 1)
 

@@ -46,7 +46,7 @@ def test_there_is_none_yet(tmp_path: Path) -> None:
 def test_one_of_another_format_is_refused(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text(json.dumps({"format": 99}))
 
-    with pytest.raises(ValueError, match="has format 99; 1 is known"):
+    with pytest.raises(ValueError, match="has format 99, which is not supported; it must be 1"):
         read(tmp_path)
 
 

@@ -229,8 +229,8 @@ def test_the_oldest_fault_hits_first_and_one_at_a_time(broker: EmbeddedBroker, c
     [
         ({"times": 0}, "times=0: a fault happens once at least, or without end"),
         ({"broker": 3}, "there is no broker 3"),
-        ({"partition": 0}, "partition 0: give the topic as well"),
-        ({"topic": "a", "partition": -1}, "partition -1: give the topic as well, and a number from 0 on"),
+        ({"partition": 0}, "partition=0 is not valid: give the topic too"),
+        ({"topic": "a", "partition": -1}, "partition=-1 is not valid: give the topic too, and a number from 0"),
     ],
 )
 def test_what_can_hit_nothing_is_refused(broker: EmbeddedBroker, where: Any, text: str) -> None:
@@ -240,13 +240,13 @@ def test_what_can_hit_nothing_is_refused(broker: EmbeddedBroker, where: Any, tex
 
 def test_other_arguments_that_cannot_be_are_refused(broker: EmbeddedBroker) -> None:
     faults = broker.faults
-    with pytest.raises(OptionError, match="HEARTBEAT cannot be narrowed to a topic; those that can: PRODUCE, FETCH"):
+    with pytest.raises(OptionError, match="HEARTBEAT cannot be narrowed to a topic; it must be one of PRODUCE, FETCH"):
         faults.cut_before(ApiKey.HEARTBEAT, topic="a")
-    with pytest.raises(OptionError, match="METADATA asks for topics, not for partitions"):
+    with pytest.raises(OptionError, match="METADATA has topics but no partitions"):
         faults.fail(ApiKey.METADATA, NOT_LEADER, topic="a", partition=0)
-    with pytest.raises(OptionError, match="0 is no code of an error"):
+    with pytest.raises(OptionError, match="0 is not an error code"):
         faults.fail(ApiKey.PRODUCE, ErrorCode.NONE)
-    with pytest.raises(OptionError, match="ms=-1: it must not be negative"):
+    with pytest.raises(OptionError, match="ms=-1 must not be negative"):
         faults.delay(ApiKey.PRODUCE, -1)
 
 

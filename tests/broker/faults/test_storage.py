@@ -132,7 +132,7 @@ def test_a_coordinator_moves(broker: EmbeddedBroker, topic: str) -> None:
     with transactions(broker, topic) as there, connected(broker, 3 - broker.coordinator("transaction", topic)) as elsewhere:
         assert there.begin() == 0
         assert Transactions(elsewhere, topic).begin() == ErrorCode.NOT_COORDINATOR
-    with pytest.raises(OptionError, match="kind 'topic': must be 'group' or 'transaction'"):
+    with pytest.raises(OptionError, match="kind 'topic' is not valid: it must be 'group' or 'transaction'"):
         broker.move_coordinator("topic", topic, 1)  # type: ignore[arg-type]
 
 

@@ -30,7 +30,7 @@ def test_a_group_takes_the_steps_of_the_table_and_no_other(before: GroupState, a
         group.transition_to(after)
         assert (group.previous_state, group.state, group.state_since_ms) == (before, after, 7)
     else:
-        with pytest.raises(RuntimeError, match=f"cannot go from {before.value} to {after.value}"):
+        with pytest.raises(RuntimeError, match=f"cannot change from {before.value} to {after.value}"):
             group.transition_to(after)
         assert group.state is before
 

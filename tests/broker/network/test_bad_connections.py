@@ -58,7 +58,7 @@ def test_the_first_have_a_line_each_and_the_others_one_line(
     clock.now_ms += 10_000
     bad.summarize()
     assert caplog.messages[5:] == [
-        "995 more connections were closed for what they sent, within 10 s; the last: connection 999",
+        "closed 995 more connections because of what they sent, within 10 s; the last: connection 999",
     ]
     bad.report("another")
     assert caplog.messages[6:] == ["another"]

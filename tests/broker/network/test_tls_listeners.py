@@ -262,7 +262,7 @@ class TestSettings:
             ({"ssl_client_auth": "always"}, "must be one of none, requested, required"),
             ({"ssl_enabled_protocols": ("TLSv1",)}, "must have one of TLSv1.2, TLSv1.3"),
             ({"ssl_client_auth": "required", "ssl_truststore_location": "/none/ca"}, "/none/ca cannot be read"),
-            ({"ssl_client_auth": "required", "ssl_truststore_certificates": "x"}, "does not have certificates in PEM"),
+            ({"ssl_client_auth": "required", "ssl_truststore_certificates": "x"}, "does not contain certificates in PEM"),
             ({"ssl_principal_mapping_rules": "x"}, "Invalid rule: x"),
         ],
     )
@@ -298,7 +298,7 @@ class TestSettings:
         assert "hush" not in repr(config)
 
     def test_a_key_of_ones_own_and_a_made_one(self) -> None:
-        with pytest.raises(OptionError, match=r"tls=True .* use one of them"):
+        with pytest.raises(OptionError, match=r"tls=True .* use only one of them"):
             EmbeddedBroker(config=BrokerConfig(ssl_keystore_location="x"), tls=True)
 
 

@@ -227,7 +227,7 @@ def test_the_brokers_own_tokens_count(key: str | None) -> None:
         ('{"keys": []}', "no key of type"),
         ('{"kty": "RSA", "n": "AQ"}', "'e' is missing"),
         ('{"kty": "oct", "k": "!"}', "not base64url"),
-        ("-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----", "oauthbearer_key does not have a key"),
+        ("-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----", "oauthbearer_key is not a valid key"),
         (f"-----BEGIN PRIVATE KEY-----\n{SECRET}\n-----END PRIVATE KEY-----", "it is a private key"),
     ],
 )

@@ -41,7 +41,7 @@ def test_goes_on_after_work_that_failed(caplog: pytest.LogCaptureFixture) -> Non
     sender.submit(_fail)
     assert _done(sender)
     sender.stop()
-    assert "Work of the transaction coordinator failed" in caplog.text
+    assert "A task of the transaction coordinator failed" in caplog.text
 
 
 def test_stops_also_from_within_and_takes_nothing_more() -> None:

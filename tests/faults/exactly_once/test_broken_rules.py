@@ -26,7 +26,7 @@ IMPATIENT = {"kafka.transaction.timeout.ms": "40000", "kafka.max.block.ms": "500
 
 NOT_TO_BE_SAVED = r"(?s)failed by itself: .*\[COMMIT_STOPPED\] .* not all are proved to be aborted"
 # How many batches were sent because they were full is chance, the last ones of a task never are.
-FORGOTTEN = "rows lost|the batch had another number of rows before"
+FORGOTTEN = "rows lost|the batch had a different number of rows before"
 # Which kill, and what the suite then says. Until the kill the query works.
 NOTICED = {
     "": (Kill(PYTHON, "end.after"), None),

@@ -34,7 +34,7 @@ class Advice:
     again: bool = False
 
 
-NOT_PREPARED = Advice("if it does not run: abort --query {id}", ("abort", "--yes"), again=True)
+NOT_PREPARED = Advice("if it no longer runs: abort --query {id}", ("abort", "--yes"), again=True)
 PREPARED = Advice("recover --query {id}", ("recover",))
 COMPLETE = Advice("", ())
 

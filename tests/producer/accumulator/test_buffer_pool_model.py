@@ -211,7 +211,7 @@ class PoolMachine(RuleBasedStateMachine):
             assert isinstance(error, UsageError if self.closed else BufferExhaustedError)
         if waiting in self.line:
             if isinstance(error, BufferExhaustedError):
-                assert f"{self.line.index(waiting)} appends wait before" in str(error)
+                assert f"{self.line.index(waiting)} appends wait ahead" in str(error)
             self.line.remove(waiting)
             self.serve()
 

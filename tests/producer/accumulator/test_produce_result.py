@@ -116,7 +116,7 @@ def test_whoever_raises_at_hearing_of_it_keeps_nobody_else_from_it(caplog: pytes
     with caplog.at_level(logging.ERROR):
         result.failed(BrokerError("refused"))
     assert told.records == ["next"]
-    assert "t partition 0: a delivery callback failed" in caplog.text
+    assert "t partition 0: a delivery callback raised an exception" in caplog.text
     assert result.done
 
 

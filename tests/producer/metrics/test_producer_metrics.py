@@ -132,7 +132,7 @@ def test_a_forked_child_is_told_that_the_figures_are_its_parents() -> None:
         child.start()
         child.join(20)
         assert child.exitcode == 0
-        assert "a forked child must make its own" in result.get()
+        assert "a forked child must create its own producer" in result.get()
 
 
 def _ask_in_child(producer: Producer, result: SimpleQueue[str]) -> None:

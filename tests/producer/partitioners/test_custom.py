@@ -202,7 +202,7 @@ def test_what_it_raises_itself_is_told_with_its_name_and_row() -> None:
         (Unconfigurable, r"Unconfigurable\.configure failed: KeyError: 'my\.option'"),
         (dict, r"has neither partition\(topic, columns, sizes, cluster\) nor partition_record\(topic, key, value, cluster\)"),
         (f"{HERE}.Missing", "has no class Missing"),
-        ("no.such.module.Partitioner", "there is no module no"),
+        ("no.such.module.Partitioner", "no module named 'no'"),
     ],
 )
 def test_what_is_no_partitioner_is_a_wrong_option(by: object, text: str) -> None:

@@ -33,7 +33,7 @@ def sent(parts: Parts, scope: SendScope, rows: int = 1, partition: int = 0) -> S
 
 
 def delivery_of(parts: Parts) -> Delivery:
-    return Delivery(parts.config, parts.accumulator, Identity(), parts.metrics, lambda queue: "its broker took no request")
+    return Delivery(parts.config, parts.accumulator, Identity(), parts.metrics, lambda queue: "its broker accepted no request")
 
 
 def answer(parts: Parts, batch: SealedBatch, code: int = 0, base_offset: int = -1) -> None:
@@ -70,7 +70,7 @@ def test_a_flush_that_takes_too_long_says_what_is_missing() -> None:
     parts = make_parts(enable_idempotence="false")
     scope = parts.scope()
     sent(parts, scope)
-    with pytest.raises(FlushTimeoutError, match="1 batches not acked"):
+    with pytest.raises(FlushTimeoutError, match="1 batches were not acknowledged"):
         scope.flush(0.01)
 
 
@@ -79,7 +79,7 @@ def test_a_failed_batch_fails_the_flush_and_every_later_append_with_its_cause() 
     scope = parts.scope()
     answer(parts, sent(parts, scope), base_offset=0)
     answer(parts, sent(parts, scope, rows=2), code=ErrorCode.INVALID_RECORD)
-    with pytest.raises(DeliveryError, match=r"2 records failed, 1 were acked: .*t partition 0.*INVALID_RECORD") as raised:
+    with pytest.raises(DeliveryError, match=r"2 records failed, 1 were acknowledged: .*t partition 0.*INVALID_RECORD") as raised:
         scope.flush()
     assert isinstance(raised.value.__cause__, BrokerError)
     with pytest.raises(DeliveryError):
@@ -127,7 +127,7 @@ def test_memory_of_a_batch_that_expired_in_flight_stays_out_of_the_pool_until_th
     delivery = delivery_of(parts)
     delivery.expire(parts.clock() + 11)
     assert parts.pool.available < 1 << 16
-    with pytest.raises(DeliveryError, match=r"delivery\.timeout\.ms .*it may have been stored"):
+    with pytest.raises(DeliveryError, match=r"delivery\.timeout\.ms .*may have been stored"):
         scope.flush()
     answer(parts, batch, base_offset=0)
     assert parts.pool.available == 1 << 16

@@ -57,7 +57,7 @@ def test_a_part_that_fails_for_good_leaves_the_other_to_be_delivered(parts: Part
     delivery.answered([said(next_one(parts), ErrorCode.INVALID_RECORD)], parts.clock())
     identity.resolve_gaps()
     delivery.answered([said(next_one(parts), STORED)], parts.clock())
-    with pytest.raises(DeliveryError, match=r"2 records failed, 2 were acked"):
+    with pytest.raises(DeliveryError, match=r"2 records failed, 2 were acknowledged"):
         scope.raise_error()
     assert scope.unfinished == 0
     assert_all_is_over(parts)
@@ -75,7 +75,7 @@ def test_parts_expire_when_their_batch_would_have_and_before_what_came_later(par
     delivery.expire(parts.clock())
     with pytest.raises(
         DeliveryError,
-        match=r"4 records failed, .*2 records not acked.*split after MESSAGE_TOO_LARGE and not sent since",
+        match=r"4 records failed, .*2 records were not acknowledged.*split after MESSAGE_TOO_LARGE and not sent since",
     ):
         scope.raise_error()
     assert later.unfinished == 1
@@ -97,7 +97,7 @@ def test_a_part_that_expires_on_the_wire_keeps_its_memory_until_it_is_answered(p
     assert parts.pool.available < parts.pool.total
     delivery.answered([said(on_wire, TOO_LARGE)], parts.clock())
     assert_all_is_over(parts)
-    with pytest.raises(DeliveryError, match="4 records failed, 0 were acked"):
+    with pytest.raises(DeliveryError, match="4 records failed, 0 were acknowledged"):
         scope.raise_error()
 
 
@@ -117,7 +117,7 @@ def test_a_close_by_force_ends_parts_on_the_wire_and_in_the_queue(parts: Parts) 
     split_in_two(parts, delivery, scope)
     next_one(parts)
     delivery.fail_all(UsageError("closed"))
-    with pytest.raises(DeliveryError, match=r"4 records failed, 0 were acked: .*closed"):
+    with pytest.raises(DeliveryError, match=r"4 records failed, 0 were acknowledged: .*closed"):
         scope.wait_for_acks(1, lambda: None)
     assert scope.unfinished == 0
     assert_all_is_over(parts)

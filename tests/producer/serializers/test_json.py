@@ -208,7 +208,7 @@ def test_a_number_that_json_lacks_is_named_with_its_row_and_the_way_to_it(column
 def test_text_that_is_no_utf8_is_refused() -> None:
     rows = pa.array([b"a", b"\xff"])
     column = pa.Array.from_buffers(pa.string(), 2, rows.buffers())
-    with pytest.raises(SerializationError, match="row 1: f: text that is no UTF-8"):
+    with pytest.raises(SerializationError, match="row 1: f: text is not valid UTF-8"):
         JSON.serialize_column("topic", pa.StructArray.from_arrays([column], ["f"]))
 
 

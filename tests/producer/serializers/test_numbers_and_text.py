@@ -77,20 +77,20 @@ def test_narrower_columns_are_widened(name: str, narrow: pa.DataType, form: str)
 @pytest.mark.parametrize(
     ("name", "wide", "wanted"),
     [
-        ("short", pa.int32(), "int16 or narrower is wanted; cast it to int16"),
-        ("integer", pa.int64(), "int32 or narrower is wanted; cast it to int32"),
+        ("short", pa.int32(), "int16 or narrower; cast it to int16"),
+        ("integer", pa.int64(), "int32 or narrower; cast it to int32"),
         ("integer", pa.uint32(), "int32 or narrower"),
         ("long", pa.uint64(), "int64 or narrower"),
         ("long", pa.string(), "int64 or narrower"),
         ("long", pa.timestamp("us"), "int64 or narrower"),
-        ("float", pa.float64(), "float or narrower is wanted; cast it to float"),
+        ("float", pa.float64(), "float or narrower; cast it to float"),
         ("double", pa.int32(), "double or narrower"),
-        ("boolean", pa.int8(), "bool is wanted; cast it to bool"),
-        ("string", pa.binary(), "string is wanted; cast it to string"),
-        ("bytearray", pa.string(), "binary is wanted; cast it to binary"),
-        ("uuid", pa.binary(), "string, fixed_size_binary[16] or arrow.uuid is wanted"),
-        ("list", pa.int32(), "a list of a whole number of 64 bits is wanted"),
-        ("list", pa.list_(pa.string()), "elements: a column of type string, where int64 or narrower is wanted"),
+        ("boolean", pa.int8(), "bool; cast it to bool"),
+        ("string", pa.binary(), "string; cast it to string"),
+        ("bytearray", pa.string(), "binary; cast it to binary"),
+        ("uuid", pa.binary(), "string, fixed_size_binary[16] or arrow.uuid"),
+        ("list", pa.int32(), "a list of a 64-bit integer"),
+        ("list", pa.list_(pa.string()), "elements: a column of type string is not supported, must be int64 or narrower"),
     ],
 )
 def test_a_column_of_another_type_is_refused_before_any_row(name: str, wide: pa.DataType, wanted: str) -> None:
@@ -98,35 +98,35 @@ def test_a_column_of_another_type_is_refused_before_any_row(name: str, wide: pa.
     for refuse in (lambda: made.accepts(wide), lambda: made.serialize_column("topic", pa.array([], wide))):
         with pytest.raises(SerializationError) as caught:
             refuse()
-        assert f"{wide.value_type if pa.types.is_list(wide) else wide}, where " in str(caught.value)
+        assert f"{wide.value_type if pa.types.is_list(wide) else wide} is not supported, must be " in str(caught.value)
         assert wanted in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("name", "value", "wanted"),
     [
-        ("short", 2**15, "32768 is out of range: a whole number of 16 bits is wanted"),
+        ("short", 2**15, "32768 is out of range: must be a 16-bit integer"),
         ("integer", -(2**31) - 1, "out of range"),
         ("long", 2**63, "out of range"),
         ("float", 1e39, "1e+39 is out of range"),
-        ("long", True, "a value of type bool, where a whole number of 64 bits is wanted"),
+        ("long", True, "a value of type bool is not supported, must be a 64-bit integer"),
         ("long", 1.0, "a value of type float"),
         ("long", "1", "a value of type str"),
-        ("double", 1, "a value of type int, where a float is wanted"),
-        ("boolean", 1, "a value of type int, where a bool is wanted"),
-        ("string", b"a", "a value of type bytes, where str is wanted"),
-        ("bytearray", "a", "a value of type str, where bytes is wanted"),
+        ("double", 1, "a value of type int is not supported, must be a float"),
+        ("boolean", 1, "a value of type int is not supported, must be a bool"),
+        ("string", b"a", "a value of type bytes is not supported, must be str"),
+        ("bytearray", "a", "a value of type str is not supported, must be bytes"),
         ("bytes", 5, "a value of type int"),
-        ("bytebuffer", "a", "a value of type str, where an object with the buffer protocol is wanted"),
-        ("uuid", "no uuid", "a value of type str, where a UUID, its text of 36 characters or its 16 bytes is wanted"),
+        ("bytebuffer", "a", "a value of type str is not supported, must be an object with the buffer protocol"),
+        ("uuid", "no uuid", "a value of type str is not supported, must be a UUID, its text of 36 characters, or its 16 bytes"),
         ("uuid", f"{UUID(int=5)}\n", "a value of type str"),
         ("uuid", b"15 bytes long..", "a value of type bytes"),
-        ("void", 0, "a value of type int, where None is wanted"),
-        ("list", "ab", "a value of type str, where a list of"),
+        ("void", 0, "a value of type int is not supported, must be None"),
+        ("list", "ab", "a value of type str is not supported, must be a list of"),
         ("list", [1, "b"], "element 1: a value of type str"),
-        ("json", float("nan"), "nan, which JSON cannot hold"),
-        ("json", {1: 2}, "a value of type int, where text for a key of JSON is wanted"),
-        ("json", object(), "a value of type object, where what JSON can hold is wanted"),
+        ("json", float("nan"), "nan, which JSON cannot represent"),
+        ("json", {1: 2}, "a value of type int is not supported, must be text for a JSON key"),
+        ("json", object(), "a value of type object is not supported, must be a type that JSON can represent"),
     ],
 )
 def test_a_value_of_another_type_or_out_of_range_is_refused(name: str, value: Any, wanted: str) -> None:
@@ -226,7 +226,7 @@ def broken_text(*rows: bytes) -> pa.Array:
 def test_text_that_is_no_utf8_names_its_row(name: str) -> None:
     # The second and third row are whole only together.
     column = broken_text(b"good", b"\xe2\x82", b"\xac", b"\xff")
-    with pytest.raises(SerializationError, match="row 1: text that is no UTF-8") as caught:
+    with pytest.raises(SerializationError, match="row 1: text is not valid UTF-8") as caught:
         serializer("string", serializer__encoding=name).serialize_column("topic", column)
     assert caught.value.facts["row"] == 1
 
@@ -256,7 +256,7 @@ def test_uuids_are_written_from_text_from_bytes_and_from_arrows_uuid(encoding: s
 
 
 def test_text_that_is_no_uuid_names_its_row() -> None:
-    with pytest.raises(SerializationError, match="row 2: text that is no UUID"):
+    with pytest.raises(SerializationError, match="row 2: text is not a valid UUID"):
         serializer("uuid").serialize_column("topic", pa.array([str(UUID(int=5)), None, "0123", "x"]))
 
 
@@ -290,7 +290,7 @@ def test_lists_of_a_fixed_size_are_lists() -> None:
 def test_an_element_that_cannot_be_written_names_row_and_place() -> None:
     made = serializer("list", default__list__value__serde__inner="uuid")
     column = pa.array([[], [str(UUID(int=5))], None, [str(UUID(int=5)), None, "x"]])
-    with pytest.raises(SerializationError, match="row 3: element 2: text that is no UUID") as caught:
+    with pytest.raises(SerializationError, match="row 3: element 2: text is not a valid UUID") as caught:
         made.serialize_column("topic", column)
     assert caught.value.facts["row"] == 3
 

@@ -178,7 +178,7 @@ def test_callbacks_run_in_order_within_a_partition_and_before_anybody_has_the_re
         ({"headers": [(None, b"")]}, RecordError, "pairs"),
         ({"headers": [b"a"]}, RecordError, "pairs"),
         ({"headers": 7}, RecordError, "headers is int"),
-        ({"headers": {"a": "text"}}, RecordError, "'a' has a str value"),
+        ({"headers": {"a": "text"}}, RecordError, "'a' has a value of type str"),
         ({"topic": None}, RecordError, "topic is None"),
         ({"topic": ["t"]}, RecordError, r"topic is \['t'\]"),
     ],
@@ -209,10 +209,10 @@ def test_numbers_of_numpy_are_numbers(kafka: Kafka, new_topic: NewTopic) -> None
     ("call", "error", "text"),
     [
         ({"topic": "nowhere"}, MetadataTimeoutError, "UNKNOWN_TOPIC_OR_PARTITION"),
-        ({"topic": "no such name"}, RecordError, "no topic's name"),
-        ({"topic": ""}, RecordError, "no topic's name"),
-        ({"topic": "\ud800"}, RecordError, "no topic's name"),
-        ({"topic": "t" * 300}, RecordError, "no topic's name"),
+        ({"topic": "no such name"}, RecordError, "not a valid topic name"),
+        ({"topic": ""}, RecordError, "not a valid topic name"),
+        ({"topic": "\ud800"}, RecordError, "not a valid topic name"),
+        ({"topic": "t" * 300}, RecordError, "not a valid topic name"),
         ({"partition": 2}, RecordError, "partition is 2, but there are 2 partitions, 0 to 1"),
         ({"partition": 2**40}, RecordError, "partition is 1099511627776"),
         ({"value": bytes(2000)}, RecordTooLargeError, "takes 20.. bytes, more than max.request.size"),
@@ -287,8 +287,9 @@ def test_a_producer_that_has_failed_takes_no_records_and_says_why_it_failed(topi
             first.result(10)
         wait_until(lambda: not any("failing" in each.name for each in threading.enumerate()), "the end of the sender's thread")
         for _ in range(2):
-            with pytest.raises(BrokerError, match="the producer cannot go on: CLUSTER_AUTHORIZATION_FAILED"):
+            with pytest.raises(BrokerError, match="the producer cannot continue: CLUSTER_AUTHORIZATION_FAILED"):
                 producer.send(topic, b"v")
+        assert repr(producer).endswith(", failed with [AUTHORIZATION]>")
         producer.flush(1)
         producer.close()
 

@@ -30,7 +30,7 @@ def test_what_a_scope_dropped_is_missed_by_the_commit(broker: EmbeddedBroker, to
             scope.flush(10)
             scope.append(topic, numbers(range(3, 6)))
             raise ZeroDivisionError
-        with pytest.raises(TransactionAbortableError, match="discarded with their send scope"):
+        with pytest.raises(TransactionAbortableError, match="the send scope was discarded"):
             producer.commit()
         producer.abort()
         producer.begin()
@@ -51,7 +51,7 @@ def test_what_a_scope_dropped_while_a_commit_waited_for_it_is_missed_by_that(bro
             scope.append(topic, numbers(range(3)))
             held.wait()
             producer.commit(0.1)
-        with pytest.raises(TransactionAbortableError, match="discarded with their send scope"):
+        with pytest.raises(TransactionAbortableError, match="the send scope was discarded"):
             producer.commit()
         producer.abort()
         producer.begin()

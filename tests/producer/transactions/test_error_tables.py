@@ -236,7 +236,7 @@ def test_what_was_not_tried_because_of_another_topic_is_not_what_counts(
         seen = raised_by(producer.commit)
         assert not left
     if code is E.TOPIC_AUTHORIZATION_FAILED:
-        assert f"topic {blamed} partition 0 refused: TOPIC_AUTHORIZATION_FAILED; " in str(seen)
+        assert f"topic {blamed} partition 0: TOPIC_AUTHORIZATION_FAILED; " in str(seen)
         assert f" is not authorized for Write on topic {blamed}; " in str(seen)
     else:
         assert seen is None
@@ -250,5 +250,5 @@ def test_brokers_without_transactions_are_named_as_the_cause(broker: EmbeddedBro
         refused = raised_by(producer.init_transactions)
     assert type(refused) is TransactionError
     assert re.search(
-        r"transactions need Kafka 3\.0 or newer, exactly-once 3\.8 or newer: broker 1 .* INIT_PRODUCER_ID", str(refused)
+        r"transactions require Kafka 3\.0 or newer, and exactly-once 3\.8 or newer: broker 1 .* INIT_PRODUCER_ID", str(refused)
     )

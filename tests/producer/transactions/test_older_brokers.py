@@ -14,7 +14,7 @@ from tests.kafka.witness import read_topic
 
 pytestmark = pytest.mark.embedded
 
-NEEDS = r"exactly-once needs Kafka 3\.8 or newer on every broker, and broker 1"
+NEEDS = r"exactly-once requires Kafka 3\.8 or newer on every broker, but broker 1"
 
 
 @pytest.mark.parametrize("like", ["3.0", "3.5", "3.7"])
@@ -53,7 +53,7 @@ def test_nothing_is_written_to_an_older_leader_and_the_transaction_is_aborted() 
         kafka.broker.move_coordinator("transaction", "for-others", 1)
         with (
             Producer(settings, transactional=True) as producer,
-            pytest.raises(DeliveryError, match="1 records failed, 1 were acked") as raised,
+            pytest.raises(DeliveryError, match="1 records failed, 1 were acknowledged") as raised,
             producer.transaction("for-others") as scope,
         ):
             for leader in (1, 2):

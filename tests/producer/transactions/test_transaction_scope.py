@@ -133,7 +133,7 @@ def test_who_takes_the_id_fences_the_open_transaction_and_harms_no_later_one(tra
 
 
 def test_a_producer_has_one_transaction_at_a_time(transaction_kafka: Kafka, topic: str) -> None:
-    refused = pytest.raises(UsageError, match="the producer has an open transaction")
+    refused = pytest.raises(UsageError, match="the producer already has an open transaction")
     with scoped(transaction_kafka.bootstrap_servers) as producer, producer.transaction(topic), refused:
         producer.transaction(f"{topic}-2")
 
@@ -147,7 +147,7 @@ def test_nothing_is_sent_outside_of_a_transaction(transaction_kafka: Kafka, topi
         with producer.transaction(topic) as prepared_scope:
             prepared_scope.append(topic, numbers([1]))
             assert prepared_scope.prepare() is not None
-            with pytest.raises(UsageError, match="PREPARED_TRANSACTION: the transaction is not this producer's any more"):
+            with pytest.raises(UsageError, match="PREPARED_TRANSACTION: the transaction no longer belongs to this producer"):
                 prepared_scope.append(topic, numbers([2]))
             with pytest.raises(UsageError, match="PREPARED_TRANSACTION"):
                 prepared_scope.prepare()
@@ -168,9 +168,9 @@ def test_the_two_kinds_of_transactional_producers_are_not_mixed(transaction_kafk
 
 
 def test_transactions_need_idempotence() -> None:
-    with pytest.raises(OptionError, match=r"enable\.idempotence: transactions need it"):
+    with pytest.raises(OptionError, match=r"enable\.idempotence: transactions require idempotence"):
         scoped("127.0.0.1:1", acks="1")
-    with pytest.raises(OptionError, match=r"enable\.idempotence: transactions need it"):
+    with pytest.raises(OptionError, match=r"enable\.idempotence: transactions require idempotence"):
         under_id("127.0.0.1:1", "id", enable_idempotence="false")
 
 

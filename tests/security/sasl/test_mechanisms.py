@@ -118,7 +118,7 @@ def test_a_password_in_a_file_is_read_again_for_each_login(tmp_path: Path) -> No
 
 def test_a_reference_that_cannot_be_read_is_an_error_at_the_start() -> None:
     settings = config(sasl_mechanism="PLAIN", sasl_username="alice", sasl_password="${env:NO_SUCH_VARIABLE_HERE}")
-    with pytest.raises(OptionError, match="there is no environment variable NO_SUCH_VARIABLE_HERE"):
+    with pytest.raises(OptionError, match="environment variable NO_SUCH_VARIABLE_HERE is not set"):
         open_mechanism(settings, lambda: None)
 
 

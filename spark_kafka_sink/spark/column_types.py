@@ -1,0 +1,213 @@
+"""The types that the columns of a Kafka record may have, and the cast to use for others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import types as t
+
+from spark_kafka_sink.errors import SchemaError, SerializationError
+from spark_kafka_sink.producer.serializers.json_serializer import JsonSerializer
+from spark_kafka_sink.producer.serializers.lists import ListSerializer
+from spark_kafka_sink.producer.serializers.primitives import (
+    BooleanSerializer,
+    ByteArraySerializer,
+    ByteBufferSerializer,
+    BytesSerializer,
+    DoubleSerializer,
+    FloatSerializer,
+    IntegerSerializer,
+    LongSerializer,
+    ShortSerializer,
+)
+from spark_kafka_sink.producer.serializers.serializer import Serializer
+from spark_kafka_sink.producer.serializers.text import StringSerializer, UUIDSerializer
+
+HEADERS_DDL = "array<struct<key:string,value:binary>>"
+
+
+class RecordColumn(NamedTuple):
+    """The types that a column of a Kafka record accepts.
+
+    types: Spark types that need no cast. expected: the same in words. of_rows: Python types of a Row's values, in words.
+    sql_type: the type to cast other columns to.
+    """
+
+    types: tuple[type[t.DataType], ...]
+    expected: str
+    of_rows: str
+    sql_type: str
+
+
+_BYTES = RecordColumn((t.StringType, t.BinaryType, t.NullType), "string or binary", "str or bytes", "string")
+
+# A void column has only nulls: null keys, tombstones, no headers, partitions from the partitioner, the time of the append. A void
+# topic fails at its first row.
+RECORD_COLUMNS: Mapping[str, RecordColumn] = {
+    "value": _BYTES,
+    "key": _BYTES,
+    "topic": RecordColumn((t.StringType, t.NullType), "string", "str", "string"),
+    "partition": RecordColumn((t.IntegerType, t.NullType), "int", "int of 32 bits", "int"),
+    "timestamp": RecordColumn(
+        (t.TimestampType, t.LongType, t.NullType),
+        "timestamp, or bigint of milliseconds since the epoch",
+        "datetime, or int of milliseconds since the epoch",
+        "timestamp",
+    ),
+    "headers": RecordColumn((t.NullType,), HEADERS_DDL, "lists of (key: str, value: bytes)", HEADERS_DDL),
+}
+
+_NESTED = (t.StructType, t.ArrayType, t.MapType, t.VariantType)
+_WHOLE_NUMBERS = (t.ByteType, t.ShortType, t.IntegerType)
+
+
+def check_column(found: t.DataType, name: str, serializer: Serializer | None) -> None:
+    """Raises SchemaError if the record's column `name` cannot have the type `found`, with the cast to use."""
+    if serializer is not None:
+        check_serialized(name, found, serializer, name)
+        return
+    column = RECORD_COLUMNS[name]
+    if not (isinstance(found, column.types) or (name == "headers" and _is_headers(found))):
+        raise SchemaError(
+            f"column {name}: is {found.simpleString()}, must be {column.expected}; use {_cast_to_use(name, found)}", column=name
+        )
+
+
+def _is_headers(found: t.DataType) -> bool:
+    if not (isinstance(found, t.ArrayType) and isinstance(found.elementType, t.StructType)):
+        return False
+    fields = [(field.name, type(field.dataType)) for field in found.elementType.fields]
+    return fields == [("key", t.StringType), ("value", t.BinaryType)]
+
+
+def _cast_to_use(name: str, found: t.DataType) -> str:
+    """Returns the SQL that turns a column of type `found` into a valid column `name`."""
+    if name in ("key", "value"):
+        return as_text(name, found)
+    if name == "timestamp" and isinstance(found, _WHOLE_NUMBERS):
+        return "cast(timestamp as bigint)"
+    if name == "headers" and isinstance(found, t.MapType):
+        return "transform(map_entries(headers), h -> named_struct('key', string(h.key), 'value', binary(h.value)))"
+    if name == "headers" and not isinstance(found, t.ArrayType):
+        return "array(named_struct('key', 'name', 'value', binary(headers)))"
+    if name == "headers" and isinstance(found, t.ArrayType) and not _can_be_headers(found.elementType):
+        return "transform(headers, h -> named_struct('key', 'name', 'value', binary(string(h))))"
+    return f"cast({name} as {RECORD_COLUMNS[name].sql_type})"
+
+
+def _can_be_headers(element: t.DataType) -> bool:
+    """Returns whether Spark casts an array of such elements to headers: a cast renames the fields of a struct by position."""
+    return isinstance(element, t.NullType) or (isinstance(element, t.StructType) and len(element.fields) == 2)
+
+
+def as_text(name: str, found: t.DataType) -> str:
+    """Returns the SQL that turns a column into a string."""
+    return f"to_json({name})" if isinstance(found, _NESTED) else f"cast({name} as string)"
+
+
+# Keys and values with a serializer
+
+# The type to cast a column to.
+_SQL_TYPES: Mapping[type[Serializer], str] = {
+    **dict.fromkeys((ByteArraySerializer, BytesSerializer, ByteBufferSerializer), "binary"),
+    BooleanSerializer: "boolean",
+    DoubleSerializer: "double",
+    FloatSerializer: "float",
+    IntegerSerializer: "int",
+    LongSerializer: "bigint",
+    ShortSerializer: "smallint",
+    StringSerializer: "string",
+    UUIDSerializer: "string",
+}
+
+_TO_NUMBERS = (t.NumericType, t.StringType, t.BooleanType, t.TimestampType)
+
+
+def check_serialized(name: str, found: t.DataType, serializer: Serializer, part: str) -> None:
+    """Raises SchemaError if the serializer of column `name` does not accept its type, with the cast to use if there is one.
+
+    part: what the column is written as, key or value.
+    """
+    if isinstance(found, t.NullType):
+        return
+    kind = arrow_type(found)
+    if kind is None:
+        problem = f"no serializer accepts {found.simpleString()}"
+    else:
+        try:
+            serializer.accepts(kind)
+            return
+        except SerializationError as error:
+            problem = error.message
+    cast = _cast_for(serializer, name, found, part)
+    hint = "" if cast is None else f"; use {cast}"
+    text = f"column {name}: is {found.simpleString()}, which {type(serializer).__name__} does not accept ({problem}){hint}"
+    raise SchemaError(text, column=name)
+
+
+def _cast_for(serializer: Serializer, name: str, found: t.DataType, part: str) -> str | None:
+    if isinstance(serializer, JsonSerializer):
+        # The serializer would quote text that is JSON already.
+        return f"to_json({name}) without kafka.{part}.serializer" if isinstance(found, _NESTED) else f"cast({name} as string)"
+    if isinstance(serializer, ListSerializer):
+        return _list_to_use(name, found, serializer)
+    sql_type = _SQL_TYPES.get(type(serializer))
+    return None if sql_type is None else _scalar_to_use(name, found, sql_type)
+
+
+def _scalar_to_use(name: str, found: t.DataType, sql_type: str) -> str | None:
+    if sql_type == "string":
+        return as_text(name, found)
+    if sql_type == "binary":
+        return f"cast({name if isinstance(found, t.StringType) else as_text(name, found)} as binary)"
+    return f"cast({name} as {sql_type})" if isinstance(found, _TO_NUMBERS) else None
+
+
+def _list_to_use(name: str, found: t.DataType, serializer: ListSerializer) -> str | None:
+    sql_type = _SQL_TYPES.get(type(serializer.inner))
+    if sql_type is None or not isinstance(found, t.ArrayType):
+        element = None if sql_type is None or isinstance(found, t.MapType) else _scalar_to_use(name, found, sql_type)
+        return None if element is None else f"array({element})"
+    cast = _scalar_to_use("element", found.elementType, sql_type)
+    return None if cast is None else f"transform({name}, element -> {cast})"
+
+
+_ARROW_TYPES: dict[type[t.DataType], pa.DataType] = {
+    t.NullType: pa.null(),
+    t.StringType: pa.string(),
+    t.BinaryType: pa.binary(),
+    t.BooleanType: pa.bool_(),
+    t.ByteType: pa.int8(),
+    t.ShortType: pa.int16(),
+    t.IntegerType: pa.int32(),
+    t.LongType: pa.int64(),
+    t.FloatType: pa.float32(),
+    t.DoubleType: pa.float64(),
+    t.DateType: pa.date32(),
+    t.TimestampType: pa.timestamp("us", "UTC"),  # in Spark, the session's zone
+    t.TimestampNTZType: pa.timestamp("us"),
+    t.DayTimeIntervalType: pa.duration("us"),
+}
+
+
+def arrow_type(kind: t.DataType) -> pa.DataType | None:
+    """Returns the Arrow type of a column that Spark passes to Python. Spark's to_arrow_type has other arguments in each version.
+
+    Returns None for a type without plain Arrow values: variant, intervals of months, geometry, user-defined types.
+    """
+    if isinstance(kind, t.DecimalType):
+        return pa.decimal128(kind.precision, kind.scale)
+    if isinstance(kind, t.ArrayType):
+        element = arrow_type(kind.elementType)
+        return None if element is None else pa.list_(element)
+    if isinstance(kind, t.MapType):
+        key, value = arrow_type(kind.keyType), arrow_type(kind.valueType)
+        return None if key is None or value is None else pa.map_(key, value)
+    if isinstance(kind, t.StructType):
+        fields = [(field.name, arrow_type(field.dataType)) for field in kind.fields]
+        return None if any(found is None for _, found in fields) else pa.struct(fields)
+    if kind.typeName().startswith("time("):  # TimeType, from Spark 4.1 on
+        return pa.time64("ns")
+    return _ARROW_TYPES.get(type(kind))

@@ -1,0 +1,228 @@
+"""`explain(error)` finds the sink's own error in what Spark raises.
+
+Spark carries only the text of a task's exception to the driver, inside of two stack traces. The text is enough: each error of
+this package begins with its code in brackets.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from html import escape
+from importlib import import_module
+from typing import Any, Final
+
+from spark_kafka_sink.errors import KafkaSinkError
+
+_NO_ERROR: Final = "there is no error"
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The sink's error in an exception of Spark. It prints as a few lines, and as HTML in notebooks.
+
+    Attributes:
+        error: The sink's error, or None if there is none in it.
+        message: The error's text without its code. Without an error of the sink, Spark's own root cause in one line.
+        facts: What the error is about, by name: topic, broker, column, option, and others, as far as known.
+    """
+
+    error: KafkaSinkError | None
+    message: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def code(self) -> str | None:
+        """The error's code, for example METADATA_TIMEOUT, or None."""
+        return None if self.error is None else self.error.code
+
+    @property
+    def link(self) -> str | None:
+        """The address of the documentation's section about the error, or None."""
+        return None if self.error is None else self.error.link
+
+    def __str__(self) -> str:
+        if self.error is None:
+            return self._without_error()
+        facts = [f"{name}: {value}" for name, value in self.facts.items()]
+        return "\n".join([f"[{self.error.code}] {self.message}", *facts, f"See {self.error.link}"])
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        if self.error is None:
+            return f"<p>{escape(self._without_error())}</p>"
+        rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(str(value))}</td></tr>" for name, value in self.facts.items())
+        table = f"<table><tbody>{rows}</tbody></table>" if rows else ""
+        message = escape(self.message).replace("\n", "<br>")
+        link = escape(self.error.link)
+        return f'<p><b>[{self.error.code}]</b> {message}</p>{table}<p><a href="{link}">{link}</a></p>'
+
+    def _without_error(self) -> str:
+        if self.message == _NO_ERROR:
+            return "There is no error to explain."
+        return f"No error of spark-kafka-sink was found. Spark's root cause: {self.message}"
+
+
+def explain(failure: object) -> Explanation:
+    """Finds the sink's error in an exception of Spark, and returns it in a readable form.
+
+    Args:
+        failure: An exception that Spark has raised, a streaming query, the result of `query.exception()`, or a text such as a
+            log or a traceback.
+
+    Returns:
+        The error, or Spark's own root cause if the sink has raised none.
+    """
+    if not isinstance(failure, BaseException | str) and callable(getattr(failure, "exception", None)):
+        failure = failure.exception()  # type: ignore[attr-defined]
+    if failure is None:
+        return Explanation(None, _NO_ERROR)
+    found = sink_error(failure)
+    if found is None:
+        return Explanation(None, _root_cause(next(_texts(failure), "")))
+    message = "\n".join([found.message, *(note for note in _notes(found) if not note.startswith(_SEE))])
+    return Explanation(found, message, facts_of(found.message) | {k: v for k, v in found.facts.items() if v is not None})
+
+
+def sink_error(failure: object) -> KafkaSinkError | None:
+    """Returns the sink's error in an exception or a text, or None if there is none.
+
+    The error itself is returned where it is the exception, or what the exception was raised from. Elsewhere it is made again
+    from its text, with the facts that the text names.
+    """
+    if isinstance(failure, BaseException):
+        for one in _chain(failure):
+            if isinstance(one, KafkaSinkError):
+                return one
+    for text in _texts(failure):
+        found = _parsed(text)
+        if found is not None:
+            return found
+    return None
+
+
+def linked(error: KafkaSinkError) -> KafkaSinkError:
+    """Adds the address of the error's documentation to what a traceback shows of it. Drops its own traceback: the caller raises
+    it from None, so that a user reads the error and nothing else."""
+    note = f"{_SEE}{error.link}"
+    if note not in _notes(error):
+        error.add_note(note)
+    return error.with_traceback(None)
+
+
+def _kinds(base: type[KafkaSinkError]) -> Iterator[type[KafkaSinkError]]:
+    yield base
+    for child in base.__subclasses__():
+        yield from _kinds(child)
+
+
+@cache
+def _kinds_by_code() -> Mapping[str, type[KafkaSinkError]]:
+    # The modules outside of errors.py that define an error with a code of its own.
+    import_module("spark_kafka_sink.exactly_once.commit_record")
+    import_module("spark_kafka_sink.exactly_once.log_writer")
+    found: dict[str, type[KafkaSinkError]] = {}
+    for kind in _kinds(KafkaSinkError):
+        found.setdefault(kind.code, kind)  # a class without a code of its own comes after the base it has it from
+    return found
+
+
+@cache
+def _first_line() -> re.Pattern[str]:
+    return re.compile(rf"^.*?\[({'|'.join(_kinds_by_code())})\] (.*)$", re.MULTILINE)
+
+
+_SEE: Final = "See "
+
+# What Spark, Java or Python write after an error's own lines.
+_END: Final = re.compile(
+    r"\s*$|\s+at |\s*File \"|Traceback |During handling of |The above exception |JVM stacktrace|Driver stacktrace|Caused by: |"
+    r"\s*\.\.\. \d+ more|\s*SQLSTATE: |=== "
+)
+_SQLSTATE: Final = re.compile(r"\s*SQLSTATE: \w{5}\s*$")
+_STACK: Final = re.compile(r"^(?:\s+at |JVM stacktrace|Driver stacktrace|Caused by: )", re.MULTILINE)
+
+
+def _parsed(text: str) -> KafkaSinkError | None:
+    """Returns the error whose text is in `text`. Of a chain of errors it is the last, which the others have led to."""
+    pattern = _first_line()
+    first = pattern.search(text)
+    if first is None:
+        return None
+    stack = _STACK.search(text, first.end())
+    *_, match = pattern.finditer(text, first.start(), stack.start() if stack else len(text))
+    lines = [match[2]]
+    for line in text[match.end() :].splitlines()[1:]:
+        if _END.match(line):
+            break
+        lines.append(line)
+    message, *notes = (_SQLSTATE.sub("", line).rstrip() for line in lines)
+    error = _kinds_by_code()[match[1]](message, **facts_of(message))
+    for note in notes:
+        error.add_note(note)
+    return error
+
+
+_FACTS: Final = {
+    "topic": re.compile(r"\btopic '?([\w.-]*\w)'?[:,;]"),
+    "partition": re.compile(r"(?<!Spark )\bpartition (\d+)\b"),
+    "broker": re.compile(r"(?<![\w.:/-])([A-Za-z0-9][\w.-]*:\d{2,5}|\[[0-9a-f:]+\]:\d{2,5})\b"),
+    "column": re.compile(r"\bcolumn '?([\w.-]*\w)"),
+    "option": re.compile(r"\boption '?([a-z][\w.-]*\w)"),
+    "error": re.compile(r"\b([A-Z]{3,}(?:_[A-Z]+)+)\b"),
+}
+
+
+def facts_of(message: str) -> dict[str, Any]:
+    """Returns what a message names: topic, partition, broker, column, option, and Kafka's name of an error."""
+    found = {name: pattern.search(message) for name, pattern in _FACTS.items()}
+    return {name: int(match[1]) if name == "partition" else match[1] for name, match in found.items() if match}
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yields the exception and those it was raised from, or while they were handled."""
+    seen: set[int] = set()
+    one: BaseException | None = error
+    while one is not None and id(one) not in seen:
+        seen.add(id(one))
+        yield one
+        one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
+
+
+def _texts(failure: object) -> Iterator[str]:
+    if not isinstance(failure, BaseException):
+        yield str(failure)
+        return
+    for one in _chain(failure):
+        yield "\n".join([_text(one), *_notes(one)])
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error) or type(error).__name__
+    except Exception:  # py4j's asks the JVM for it, which may have ended
+        return type(error).__name__
+
+
+def _notes(error: BaseException) -> list[str]:
+    return list(getattr(error, "__notes__", ()))
+
+
+_CAUSED_BY: Final = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
+
+
+def _root_cause(text: str) -> str:
+    """Returns the line that says most: the last of Python's traceback, else Java's last cause, else the first line."""
+    before, traceback, after = text.partition("Traceback (most recent call last):\n")
+    if traceback:
+        for line in after.splitlines():
+            if line.strip() and not line.startswith((" ", "\t")):
+                return line.strip()
+    causes = [cause for cause in _CAUSED_BY.findall(text) if "Traceback (most recent call last)" not in cause]
+    lines = [line.strip() for line in before.splitlines() if line.strip()]
+    line = causes[-1].strip() if causes else (lines[0] if lines else "unknown")
+    return _SQLSTATE.sub("", line)

@@ -1,0 +1,1 @@
+"""The rules of our English that a machine can count."""

@@ -1,0 +1,156 @@
+"""Libraries that are missing, broken or too old: one line with the cause and the fix, where they are first needed."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from spark_kafka_sink import installation
+from spark_kafka_sink.errors import InstallationError
+from tests.package.programs import ROOT, last_line, output_of, path_with
+
+pytestmark = pytest.mark.slow
+
+PRODUCER = "from spark_kafka_sink import Producer"
+PUBLISH = "from spark_kafka_sink import publish"
+
+BROKEN = 'raise ImportError("libx.so.1: cannot open shared object file: No such file or directory")'
+# As NumPy does it: a page of advice around the cause.
+ADVICE = """
+try:
+    raise ImportError("_multiarray_umath.so: undefined symbol: cblas_x")
+except ImportError as error:
+    raise ImportError("\\n\\nIMPORTANT: PLEASE READ THIS\\n\\nfor advice\\n") from error
+"""
+MISSING = 'raise ModuleNotFoundError("No module named x")'
+
+CASES = {
+    "old pyarrow": (
+        {"pyarrow.py": "__version__ = '15.0.2'"},
+        PRODUCER,
+        r"pyarrow 15\.0\.2 is too old, spark-kafka-sink requires 19 or newer: pip install 'pyarrow>=19'",
+    ),
+    "old numpy": (
+        {"numpy.py": "__version__ = '1.26.4'"},
+        "from spark_kafka_sink.records import batch_header",
+        r"numpy 1\.26\.4 is too old, spark-kafka-sink requires 2\.0 or newer: pip install 'numpy>=2\.0'",
+    ),
+    "broken pyarrow": (
+        {"pyarrow.py": BROKEN},
+        PRODUCER,
+        r"pyarrow cannot be imported by \S+ \(ImportError: libx\.so\.1: .*\): pip install --force-reinstall pyarrow",
+    ),
+    "broken numpy": (
+        {"numpy.py": ADVICE},
+        "from spark_kafka_sink.broker import EmbeddedBroker",
+        r"numpy cannot be imported by \S+ \(ImportError: _multiarray_umath\.so: undefined symbol: cblas_x\): pip .* numpy",
+    ),
+    "broken crc32c": (
+        {"crc32c.py": BROKEN},
+        PRODUCER,
+        r"crc32c cannot be imported by \S+ \(ImportError: libx\.so\.1: .*\): pip install --force-reinstall crc32c",
+    ),
+    "broken lz4": (
+        {"lz4/frame.py": "raise OSError('invalid ELF header')"},
+        PRODUCER,
+        r"lz4 cannot be imported by \S+ \(OSError: invalid ELF header\): pip install --force-reinstall lz4",
+    ),
+    "broken zstandard": (
+        {"zstandard.py": BROKEN},
+        "from spark_kafka_sink import RecordColumns",
+        r"zstandard cannot be imported .*: pip install --force-reinstall zstandard",
+    ),
+    "missing cramjam": (
+        {"cramjam.py": MISSING},
+        PRODUCER,
+        r"cramjam cannot be imported by \S+ \(ModuleNotFoundError: No module named x\): pip install --force-reinstall cramjam",
+    ),
+    "pyspark 3.5": (
+        {"pyspark.py": "__version__ = '3.5.1'"},
+        PUBLISH,
+        r"pyspark 3\.5\.1 is too old, spark-kafka-sink requires 4\.0 or newer: use a platform with Spark 4\.0 or newer,"
+        r" or pip install --upgrade 'spark-kafka-sink\[spark\]'",
+    ),
+    "broken pyspark": (
+        {"pyspark.py": BROKEN},
+        "from spark_kafka_sink import register",
+        r"pyspark cannot be imported by .*: pip install --force-reinstall 'spark-kafka-sink\[spark\]'",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_unusable_library_is_one_line_with_cause_and_fix(tmp_path: Path, case: str) -> None:
+    modules, program, text = CASES[case]
+    line = last_line(program, path=path_with(tmp_path, modules))
+    assert re.fullmatch(rf"spark_kafka_sink\.errors\.InstallationError: \[INSTALLATION\] {text}", line)
+
+
+HIDDEN = """
+import sys
+sys.modules["pyspark"] = None
+"""
+
+
+@pytest.mark.parametrize("name", ["publish", "register", "foreach_batch", "partition_writer", "DeliveryMetrics"])
+def test_a_missing_pyspark_is_one_line_with_the_extra(name: str) -> None:
+    line = last_line(f"{HIDDEN}from spark_kafka_sink import {name}")
+    assert line.endswith("[INSTALLATION] pyspark is not installed: pip install 'spark-kafka-sink[spark]'")
+
+
+def test_the_producer_needs_no_pyspark() -> None:
+    assert output_of(f"{HIDDEN}from spark_kafka_sink import Producer; print(Producer.__name__)") == "Producer\n"
+
+
+def test_the_embedded_broker_needs_no_pyarrow(tmp_path: Path) -> None:
+    program = "from spark_kafka_sink.broker import EmbeddedBroker; b = EmbeddedBroker(); b.stop(); print('closed')"
+    assert output_of(program, path=path_with(tmp_path, {"pyarrow.py": BROKEN})) == "closed\n"
+
+
+def project() -> dict[str, object]:
+    made: dict[str, object] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return made
+
+
+def extras() -> dict[str, list[Requirement]]:
+    table = project()["optional-dependencies"]
+    assert isinstance(table, dict)
+    return {name: [Requirement(line) for line in lines] for name, lines in table.items()}
+
+
+def lower_bounds() -> dict[str, str]:
+    dependencies = project()["dependencies"]
+    assert isinstance(dependencies, list)
+    every = [Requirement(line) for line in dependencies] + extras()["spark"]
+    return {one.name: spec.version for one in every for spec in one.specifier if spec.operator == ">="}
+
+
+def test_the_oldest_versions_that_are_taken_are_those_that_pip_installs() -> None:
+    checked = {**installation.OLDEST, "pyspark": installation.OLDEST_PYSPARK}
+    assert {name: lower_bounds()[name] for name in checked} == checked
+
+
+@pytest.mark.parametrize("module", sorted(installation.EXTRAS))
+def test_each_missing_extra_names_one_that_installs_the_library(module: str) -> None:
+    distribution, extra = installation.EXTRAS[module]
+    assert installation.not_installed(module) == f"{distribution} is not installed: pip install 'spark-kafka-sink[{extra}]'"
+    # requests is an extra of google-auth's.
+    expected = {"python-gssapi": "gssapi", "requests": "google-auth"}.get(distribution, distribution)
+    assert expected in {requirement.name for requirement in extras()[extra]}
+
+
+def test_all_has_each_extra_that_pip_can_install_without_a_compiler() -> None:
+    (every,) = extras()["all"]
+    assert every.extras == set(extras()) - {"all", "dev", "docs", "kerberos", "verify"}
+
+
+def test_what_an_extra_is_needed_for_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "pandas", None)
+    with pytest.raises(InstallationError) as error:
+        installation.check_extra("pandas", "publish()")
+    assert error.value.message == "publish() needs pandas, and pandas is not installed: pip install 'spark-kafka-sink[spark]'"
+    assert isinstance(error.value, ImportError)

@@ -1,0 +1,151 @@
+"""explain() finds the sink's error in whatever Spark makes of it. Texts are as PySpark 4.3 has them, shortened."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+import spark_kafka_sink as sks
+from spark_kafka_sink import errors
+from spark_kafka_sink.errors import DeliveryError, KafkaSinkError, MetadataTimeoutError, RecordTooLargeError, SchemaError
+from spark_kafka_sink.exactly_once.commit_record import CommitRecordError
+from spark_kafka_sink.exactly_once.log_writer import ClaimLostError
+from spark_kafka_sink.spark.explain import linked, sink_error
+
+SITE = "https://spark-kafka-sink.github.io/spark-kafka-sink/troubleshooting.html"
+
+TASK = """Job aborted due to stage failure: Task 0 in stage 1.0 failed 4 times, most recent failure: Lost task 0.3 in stage 1.0
+(TID 4) (host executor driver): org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "/spark/python/lib/pyspark.zip/pyspark/worker.py", line 2044, in main
+    process()
+spark_kafka_sink.errors.BrokerError: [BROKER] batch of events-0: MESSAGE_TOO_LARGE
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "/app/spark_kafka_sink/spark/task.py", line 104, in _deliver
+    scope.flush()
+spark_kafka_sink.errors.DeliveryError: [DELIVERY] topic events: 3 of 10 records were not delivered, first error of broker-1:9092: [BROKER] MESSAGE_TOO_LARGE
+Kafka has acked 7 rows of Spark partition 2, attempt 3.
+
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:645)
+Driver stacktrace:
+spark_kafka_sink.errors.BrokerError: [BROKER] another one
+"""  # noqa: E501
+
+PLANNING = """[PYTHON_DATA_SOURCE_ERROR] Failed to create Python data source instance: Traceback (most recent call last):
+  File "/spark/python/lib/pyspark.zip/pyspark/sql/worker/write_into_data_source.py", line 180, in _main
+    writer = data_source.writer(schema, overwrite)
+spark_kafka_sink.errors.SchemaError: [SCHEMA] column value: is int, must be string or binary; use cast(value as string)
+ SQLSTATE: 38000"""
+
+CONTINUOUS = (
+    "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: [USAGE] trigger(continuous=...) is not supported"
+    " SQLSTATE: XXKST"
+)
+
+SPARKS_OWN = """An error occurred while calling o1.save.
+: org.apache.spark.SparkException: Job aborted.
+\tat org.apache.spark.sql.errors.QueryExecutionErrors$.jobAborted(QueryExecutionErrors.scala:1)
+Caused by: java.io.IOException: Cannot run program "./environment/bin/python": error=2, No such file or directory
+\tat java.base/java.lang.ProcessBuilder.start(ProcessBuilder.java:1143)
+\t... 34 more
+"""
+
+
+class Query:
+    """What is asked of a StreamingQuery."""
+
+    def __init__(self, error: Exception | None) -> None:
+        self._error = error
+
+    def exception(self) -> Exception | None:
+        return self._error
+
+
+def test_of_a_failed_task_the_last_error_of_the_first_traceback_is_found_with_its_notes_and_facts() -> None:
+    found = sks.explain(RuntimeError(TASK))
+    assert type(found.error) is DeliveryError
+    assert found.code == "DELIVERY"
+    assert found.message.splitlines() == [
+        "topic events: 3 of 10 records were not delivered, first error of broker-1:9092: [BROKER] MESSAGE_TOO_LARGE",
+        "Kafka has acked 7 rows of Spark partition 2, attempt 3.",
+    ]
+    assert dict(found.facts) == {"topic": "events", "broker": "broker-1:9092", "error": "MESSAGE_TOO_LARGE"}
+    assert found.link == f"{SITE}#delivery"
+
+
+def test_it_prints_as_lines_and_as_html() -> None:
+    found = sks.explain(RuntimeError(PLANNING))
+    assert repr(found).splitlines() == [
+        "[SCHEMA] column value: is int, must be string or binary; use cast(value as string)",
+        "column: value",
+        f"See {SITE}#schema",
+    ]
+    html = found._repr_html_()
+    assert "<b>[SCHEMA]</b> column value: is int" in html
+    assert "<th>column</th><td>value</td>" in html
+    assert f'<a href="{SITE}#schema">' in html
+    assert "&lt;b&gt;" in sks.explain(SchemaError("column <b>: is wrong"))._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("failure", "kind", "message"),
+    [
+        (CONTINUOUS, errors.UsageError, "trigger(continuous=...) is not supported"),
+        (Query(RuntimeError(CONTINUOUS)), errors.UsageError, "trigger(continuous=...) is not supported"),
+        (RecordTooLargeError("row 3", row=3), RecordTooLargeError, "row 3"),
+        ("26/11/23 WARN [COMMIT_TIMEOUT] batch 3: not committed", errors.CommitTimeoutError, "batch 3: not committed"),
+    ],
+)
+def test_it_takes_texts_queries_and_the_error_itself(failure: object, kind: type[KafkaSinkError], message: str) -> None:
+    found = sks.explain(failure)
+    assert type(found.error) is kind
+    assert found.message == message
+
+
+def test_the_error_itself_is_returned_where_another_was_raised_from_it() -> None:
+    own = MetadataTimeoutError("topic t: not there", topic="t")
+    outer = RuntimeError("job failed")
+    outer.__cause__ = own
+    assert sink_error(outer) is own
+    assert sks.explain(outer).facts == {"topic": "t"}
+
+
+@pytest.mark.parametrize(
+    ("failure", "cause"),
+    [
+        (RuntimeError(SPARKS_OWN), 'java.io.IOException: Cannot run program "./environment/bin/python": error=2, No such file'),
+        ("Traceback (most recent call last):\n  File x\nZeroDivisionError: division by zero\n", "ZeroDivisionError: division"),
+        (RuntimeError("[PATH_NOT_FOUND] Path does not exist: /x. SQLSTATE: 42K03"), "[PATH_NOT_FOUND] Path does not exist: /x."),
+        (KeyboardInterrupt(), "KeyboardInterrupt"),
+        ("", "unknown"),
+    ],
+)
+def test_without_an_error_of_the_sink_it_says_so_and_gives_the_root_cause_of_spark(failure: object, cause: str) -> None:
+    found = sks.explain(failure)
+    assert (found.error, found.code, found.link) == (None, None, None)
+    assert found.message.startswith(cause)
+    assert str(found).startswith(f"No error of spark-kafka-sink was found. Spark's root cause: {cause}")
+    assert "No error of spark-kafka-sink" in found._repr_html_()
+
+
+def test_a_query_that_has_not_failed_has_no_error() -> None:
+    assert str(sks.explain(Query(None))) == str(sks.explain(None)) == "There is no error to explain."
+
+
+def test_an_error_raised_alone_shows_its_link_once_and_pickles() -> None:
+    error = linked(linked(SchemaError("column value is required", column="value")))
+    assert error.__notes__ == [f"See {SITE}#schema"]
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), again.facts, again.__notes__) == (str(error), {"column": "value"}, error.__notes__)
+    assert str(sks.explain(error)).count(SITE) == 1
+
+
+def test_each_code_makes_the_error_that_has_it() -> None:
+    own = [kind for kind in vars(errors).values() if isinstance(kind, type) and "code" in vars(kind)]
+    assert len(own) > 20
+    for kind in (*own, CommitRecordError, ClaimLostError):
+        assert issubclass(kind, KafkaSinkError)
+        assert type(sink_error(f"x: [{kind.code}] something")) is kind

@@ -1,0 +1,115 @@
+"""What the driver asks Kafka before any task starts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql.datasource import CaseInsensitiveDict
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from spark_kafka_sink.broker import BrokerConfig, EmbeddedBroker
+from spark_kafka_sink.errors import MetadataTimeoutError
+from spark_kafka_sink.spark.data_source import KafkaSinkDataSource
+from spark_kafka_sink.spark.first_contact import check_reachable
+from spark_kafka_sink.spark.options import SinkOptions, sink_options
+from tests.kafka.ports import free_ports
+
+SCHEMA = StructType([StructField("value", BinaryType())])
+
+
+def given(servers: str, topic: str | None = "events", max_block_ms: int = 300) -> dict[str, str]:
+    options = {"kafka.bootstrap.servers": servers, "kafka.max.block.ms": str(max_block_ms)}
+    return options if topic is None else options | {"topic": topic}
+
+
+def checked(servers: str, topic: str | None = "events", max_block_ms: int = 300) -> SinkOptions:
+    return sink_options(given(servers, topic, max_block_ms))
+
+
+@pytest.fixture
+def nowhere() -> str:
+    return f"127.0.0.1:{free_ports(1)[0]}"
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(config=BrokerConfig(auto_create_topics_enable=False)) as broker:
+        broker.create_topic("events", 1)
+        yield broker
+
+
+@pytest.mark.parametrize("topic", ["events", None])
+def test_a_wrong_address_is_told_with_the_address_and_what_came_of_it(nowhere: str, topic: str | None) -> None:
+    begun = time.monotonic()
+    with pytest.raises(MetadataTimeoutError) as caught:
+        check_reachable(checked(nowhere, topic))
+    assert time.monotonic() - begun < 5
+    assert f"no broker of bootstrap.servers {nowhere} answered the Spark driver within 0.3 s: " in caught.value.message
+    assert "Connection refused" in caught.value.message
+    assert caught.value.facts["topic"] == topic
+
+
+def test_a_missing_topic_is_told_with_what_to_do(broker: EmbeddedBroker) -> None:
+    with pytest.raises(
+        MetadataTimeoutError, match=r"topic missing: the topic does not exist on .*create the topic, or set"
+    ) as caught:
+        check_reachable(checked(broker.bootstrap_servers, "missing"))
+    assert caught.value.facts == {"topic": "missing", "error": "UNKNOWN_TOPIC_OR_PARTITION"}
+
+
+@pytest.mark.parametrize("topic", ["events", None])
+def test_a_topic_that_exists_and_rows_with_a_topic_each_are_right(broker: EmbeddedBroker, topic: str | None) -> None:
+    check_reachable(checked(broker.bootstrap_servers, topic))
+
+
+def test_brokers_that_create_topics_create_it() -> None:
+    with EmbeddedBroker(config=BrokerConfig(auto_create_topics_enable=True)) as broker:
+        check_reachable(checked(broker.bootstrap_servers, "new", max_block_ms=10_000))
+        check_reachable(checked(broker.bootstrap_servers, "new"))
+
+
+def test_who_asks_for_patience_gets_a_share_of_it(nowhere: str) -> None:
+    """Of max.block.ms 60 s it is 10 s, but of shorter ones all."""
+    with pytest.raises(MetadataTimeoutError, match=r"within 0\.1 s"):
+        check_reachable(checked(nowhere, max_block_ms=100))
+
+
+def source(servers: str) -> KafkaSinkDataSource:
+    return KafkaSinkDataSource(options=CaseInsensitiveDict(given(servers)))
+
+
+def test_a_stream_asks_until_it_was_reached_once_and_then_survives_an_outage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},/somewhere/else")
+    with EmbeddedBroker() as broker:
+        servers = broker.bootstrap_servers
+        source(servers).streamWriter(SCHEMA, False)
+    for _ in range(2):
+        source(servers).streamWriter(SCHEMA, False)
+    with pytest.raises(MetadataTimeoutError):
+        source(servers).writer(SCHEMA, False)
+
+
+def test_a_stream_that_has_not_reached_kafka_fails_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nowhere: str
+) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    for _ in range(2):
+        with pytest.raises(MetadataTimeoutError):
+            source(nowhere).streamWriter(SCHEMA, False)
+
+
+def test_where_nothing_can_be_remembered_a_stream_does_not_ask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nowhere: str
+) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "not-there"))
+    source(nowhere).streamWriter(SCHEMA, False)
+
+
+def test_nobody_asks_outside_of_the_processes_in_which_spark_plans(monkeypatch: pytest.MonkeyPatch, nowhere: str) -> None:
+    monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
+    source(nowhere).writer(SCHEMA, False)
