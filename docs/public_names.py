@@ -17,7 +17,17 @@ Member = griffe.Function | griffe.Attribute
 
 # All names that the package exports, except its errors.
 SECTIONS: Mapping[str, Sequence[str]] = {
-    "Spark": ("register", "publish", "PublishReport", "TaskReport", "foreach_batch", "partition_writer", "DeliveryMetrics"),
+    "Spark": (
+        "register",
+        "publish",
+        "PublishReport",
+        "TaskReport",
+        "foreach_batch",
+        "partition_writer",
+        "DeliveryMetrics",
+        "explain",
+        "Explanation",
+    ),
     "Checking settings": ("check", "CheckReport", "CheckLine"),
     "The producer": ("Producer", "SendScope", "RecordColumns", "RecordFuture", "RecordMetadata", "PartitionInfo", "Node"),
     "Transactions": ("ConsumerGroupMetadata", "OffsetAndMetadata"),
