@@ -165,8 +165,8 @@ def _lines(axes: Axes, samples: Sequence[Sample], figure: Callable[[Sample], flo
         xs, ys = zip(*line, strict=True)
         axes.plot(xs, ys, color=color, marker=marker, markersize=4, linewidth=1.4, label=series)
     axes.set_xscale("log")
-    xs = sorted({sample.x for sample in samples})
-    axes.set_xticks(xs, [f"{x:,g}" for x in xs], rotation=30 if len(xs) > 6 else 0)
+    ticks = sorted({sample.x for sample in samples})
+    axes.set_xticks(ticks, [f"{tick:,g}" for tick in ticks], rotation=30 if len(ticks) > 6 else 0)
     axes.minorticks_off()
     axes.set_ylabel(label)
 

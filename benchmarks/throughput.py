@@ -94,7 +94,7 @@ def _jvm_cpu() -> float:
     for process in psutil.Process(os.getpid()).children(recursive=True):
         if "org.apache.spark.deploy.SparkSubmit" in process.cmdline():
             times = process.cpu_times()
-            return times.user + times.system
+            return float(times.user + times.system)
     raise RuntimeError("Spark's JVM is not among the children of this process")
 
 
