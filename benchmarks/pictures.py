@@ -166,7 +166,7 @@ def _lines(axes: Axes, samples: Sequence[Sample], figure: Callable[[Sample], flo
         axes.plot(xs, ys, color=color, marker=marker, markersize=4, linewidth=1.4, label=series)
     axes.set_xscale("log")
     ticks = sorted({sample.x for sample in samples})
-    axes.set_xticks(ticks, [f"{x:,g}" for x in ticks], rotation=30 if len(ticks) > 6 else 0)
+    axes.set_xticks(ticks, [f"{tick:,g}" for tick in ticks], rotation=30 if len(ticks) > 6 else 0)
     axes.minorticks_off()
     axes.set_ylabel(label)
 
