@@ -8,7 +8,7 @@
 #   make test-quick  tests without Java, after each edit: under 90 seconds
 #   make test        each behaviour on one kind of broker, newest and oldest PySpark: under 20 minutes
 #   make test-all    every test on both kinds of broker, every kill, the whole model of exactly-once
-#   make docs        generate the reference pages from the code, and build the site in build/site
+#   make docs        generate the reference pages and build the site in build/site; CHECK=1 fails if they are old
 #   make dist        wheel and sdist into dist/, checked with twine
 #   make chaos       500 random kills of what an exactly-once query needs; SEED= repeats a run, KILLS= and BROKER=kafka
 #   make bench       a comparison with other clients and sinks, one hour; QUICK=1 takes ten minutes
@@ -113,7 +113,7 @@ demo: java setup
 	$(VENV)/bin/python jobs/demo.py
 
 docs: setup
-	$(VENV)/bin/python -m docs
+	$(VENV)/bin/python -m docs $(if $(CHECK),--check)
 	$(VENV)/bin/python -m sphinx -E -W --keep-going -q -b html -d build/doctrees docs build/site
 	@echo "build/site/index.html"
 

@@ -14,6 +14,7 @@ from docs.public_names import (
     SECTIONS,
     Documented,
     Member,
+    docstring,
     errors,
     exported,
     fields,
@@ -61,9 +62,15 @@ def _entry(name: str, found: Documented) -> str:
 
 def _errors() -> str:
     rows = (
-        [f"`{kind.name}`", _error_code(kind), ", ".join(f"`{base}`" for base in kind.bases), _text(kind)] for kind in errors()
+        [f"`{kind.name}`", _error_code(kind), ", ".join(f"`{base}`" for base in kind.bases), _summary(kind)] for kind in errors()
     )
     return table(["error", "code", "base class", "when"], ([" ".join(cell.split()) for cell in row] for row in rows))
+
+
+def _summary(kind: griffe.Class) -> str:
+    """Returns the docstring of an error up to its first section."""
+    text = re.split(r"^(?:Args|Attributes):$", docstring(kind), maxsplit=1, flags=re.MULTILINE)[0]
+    return plain(text)
 
 
 def _error_code(kind: griffe.Class) -> str:
@@ -87,7 +94,7 @@ def _code(described: Documented | Member) -> str:
 
 
 def _written(taken: Sequence[griffe.Parameter]) -> list[str]:
-    """Parameters as they stand in the source."""
+    """Returns parameters as the source has them."""
     written = []
     for parameter in taken:
         if parameter.kind is griffe.ParameterKind.keyword_only and "*" not in written:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -49,20 +48,10 @@ def _link_to_repository(app: Sphinx, page: str, source: list[str]) -> None:
 
 def _name_pages_by_title(app: Sphinx, page: str, source: list[str]) -> None:
     """Gives links that show the name of a file, which readers of the repository know, the title of the page."""
-    source[0] = re.sub(r"\[[a-z-]+\.md\](\([a-z-]+\.md\))", r"[]\1", source[0])
-
-
-def _list_existing_pages(app: Sphinx, page: str, source: list[str]) -> None:
-    """Leaves out of the navigation what has no page yet. A page that the navigation does not list is an error."""
-    if page == "index":
-        lines = source[0].splitlines()
-        folder = Path(app.srcdir)
-        kept = [line for line in lines if not re.fullmatch(r"[a-z-]+", line) or (folder / f"{line}.md").exists()]
-        source[0] = "\n".join(kept)
+    source[0] = re.sub(r"\[[a-z-]+\.md\](\([a-z-]+\.md(?:#[^)]*)?\))", r"[]\1", source[0])
 
 
 def setup(app: Sphinx) -> None:
     """Connects the functions above; Sphinx calls it."""
     app.connect("source-read", _link_to_repository)
     app.connect("source-read", _name_pages_by_title)
-    app.connect("source-read", _list_existing_pages)

@@ -9,7 +9,6 @@ from spark_kafka_sink.config import OPTIONS
 from spark_kafka_sink.option import ABSENT, INT64_MAX, REQUIRED, Kind, Option
 from spark_kafka_sink.security_config import ALIASES, ONE_VALUE, SECURITY_OPTIONS
 from spark_kafka_sink.spark.options import HARMLESS, REFUSED, REFUSED_PREFIXES, SINK_OPTIONS
-from spark_kafka_sink.spark.sink_option import SinkOption
 
 HEAD = """# Options
 
@@ -89,15 +88,14 @@ error for the others.
 
 
 def options_page() -> str:
-    sink = "\n".join(map(_sink_entry, SINK_OPTIONS.values()))
+    sink = "\n".join(_sink_entry(*option) for option in SINK_OPTIONS.values())
     security = f"{SECURITY}{_entries(SECURITY_OPTIONS.values())}{OTHER_NAMES}{_names_table()}{ONE}{_one_value_table()}"
     return f"{HEAD}{SINK}{sink}{PRODUCER}{_entries(OPTIONS.values())}{security}{JAVA}{_java_table()}"
 
 
-def _sink_entry(option: SinkOption) -> str:
-    default = option.default if not option.default or option.default.startswith("`") else f"`{option.default}`"
-    facts = [("Takes", option.takes), ("Default", default or "not set"), ("Spark's own Kafka sink", option.differs)]
-    return _entry(option.name, option.doc, facts)
+def _sink_entry(name: str, takes: str, default: str, doc: str, differs: str) -> str:
+    shown = default if not default or default.startswith("`") else f"`{default}`"
+    return _entry(name, doc, [("Takes", takes), ("Default", shown or "not set"), ("Spark's own Kafka sink", differs)])
 
 
 def _entries(options: Iterable[Option]) -> str:

@@ -1,4 +1,4 @@
-"""What a program meets, as griffe reads it from the source: the package's names, their methods, parameters and fields."""
+"""Reads the public names of the package, their methods, parameters and fields from the source, with griffe."""
 
 from __future__ import annotations
 
@@ -15,18 +15,27 @@ PACKAGE = "spark_kafka_sink"
 Documented = griffe.Class | griffe.Function
 Member = griffe.Function | griffe.Attribute
 
-# All that the package exports, but its errors.
+# All names that the package exports, except its errors.
 SECTIONS: Mapping[str, Sequence[str]] = {
-    "Spark": ("register", "publish", "PublishReport", "TaskReport", "foreach_batch", "partition_writer", "DeliveryMetrics"),
+    "Spark": (
+        "register",
+        "publish",
+        "PublishReport",
+        "TaskReport",
+        "foreach_batch",
+        "partition_writer",
+        "DeliveryMetrics",
+        "explain",
+        "Explanation",
+    ),
     "Checking settings": ("check", "CheckReport", "CheckLine"),
-    "Errors of Spark": ("explain", "Explanation"),
     "The producer": ("Producer", "SendScope", "RecordColumns", "RecordFuture", "RecordMetadata", "PartitionInfo", "Node"),
     "Transactions": ("ConsumerGroupMetadata", "OffsetAndMetadata"),
     "Plug-ins": ("Serializer", "Partitioner", "Cluster", "ProducerInterceptor", "ProducerRecord", "ColumnsMetadata"),
     "Reports": ("DeliveryReport", "PartitionReport", "PartitionReports"),
     "Settings": ("producer_config", "ProducerConfig"),
 }
-# What `spark_kafka_sink.broker` exports, but for enumerations of Kafka's numbers.
+# All names that `spark_kafka_sink.broker` exports, except enumerations of Kafka's numbers.
 BROKER: Sequence[str] = (
     "EmbeddedBroker",
     "FaultInjection",
@@ -52,9 +61,9 @@ INSIDE: Mapping[str, Sequence[str]] = {
     "RecordFuture": ("complete", "fail", "pending"),
     "SendScope": ("discarded", "is_transaction"),
 }
-# Programs are given these, and do not make them.
+# Programs get these from other calls, and do not construct them.
 GIVEN = ("Cluster", "DeliveryMetrics", "Explanation", "Fault", "FaultInjection", "PartitionReports", "RecordFuture", "SendScope")
-# docs/options.md and docs/broker.md tell of their fields.
+# docs/options.md and docs/broker.md describe their fields.
 FIELDS_ARE_OPTIONS = ("BrokerConfig", "ProducerConfig")
 
 
@@ -66,7 +75,7 @@ def package() -> griffe.Module:
 
 
 def exported(name: str) -> Documented:
-    """The class or function that the package, or its broker, exports under a name."""
+    """Returns the class or function that the package, or its broker, exports under a name."""
     alias = package()["broker"][name] if name in BROKER else package()[name]
     assert isinstance(alias, griffe.Alias)
     found = alias.final_target
@@ -75,24 +84,24 @@ def exported(name: str) -> Documented:
 
 
 def errors() -> list[griffe.Class]:
-    """Every class of error, each after the one that it is derived from."""
+    """Returns every class of error, each after its base class."""
     return [found for found in package()["errors"].members.values() if isinstance(found, griffe.Class)]
 
 
 def methods(owner: griffe.Class) -> list[Member]:
-    """Methods and properties."""
+    """Returns the public methods and properties of a class."""
     return [member for member in _members(owner) if member.is_function or "property" in member.labels]
 
 
 def fields(owner: griffe.Class) -> list[Member]:
-    """Plain attributes, which have no docstring of their own: that of the class tells of them."""
+    """Returns the plain attributes of a class. Its docstring describes them."""
     if owner.name in FIELDS_ARE_OPTIONS:
         return []
     return [member for member in _members(owner) if not member.is_function and "property" not in member.labels]
 
 
 def parameters(described: Documented) -> list[griffe.Parameter]:
-    """What a function takes, or a class to make one of it."""
+    """Returns the parameters of a function, or of the constructor of a class."""
     if isinstance(described, griffe.Function):
         return [parameter for parameter in described.parameters if parameter.name != "self"]
     if described.name in (*GIVEN, *FIELDS_ARE_OPTIONS):
@@ -114,7 +123,7 @@ def docstring(described: griffe.Object) -> str:
 
 
 def undocumented(name: str, described: Documented) -> list[str]:
-    """What no docstring has a word of: the thing itself, its methods, and every parameter and field of them by its name."""
+    """Returns the names that no docstring mentions: the object itself, its methods, their parameters, and its fields."""
     text = docstring(described)
     missing = [] if text else [name]
     told = [parameter.name for parameter in parameters(described)]

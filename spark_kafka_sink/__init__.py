@@ -118,15 +118,18 @@ _HOME = {
 }
 
 
-# They work without pyarrow and numpy.
+# They work without pyarrow and numpy, and without PySpark.
 _NEED_NO_LIBRARIES = ("config", "errors")
+_NEED_NO_SPARK = ("spark.check", "spark.checks.report", "spark.explain")
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if _HOME[name] not in _NEED_NO_LIBRARIES:
-        import_module(f"{__name__}.installation").check_libraries()
+        installation = import_module(f"{__name__}.installation")
+        needs_spark = _HOME[name].startswith("spark.") and _HOME[name] not in _NEED_NO_SPARK
+        (installation.check_spark if needs_spark else installation.check_libraries)()
     home = import_module(f"{__name__}.{_HOME[name]}")
     value = home if name == _HOME[name] else getattr(home, name)
     globals()[name] = value

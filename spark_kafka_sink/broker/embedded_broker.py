@@ -316,11 +316,11 @@ class EmbeddedBroker:
         self.cluster.move_leader(topic.name, partition_for(key, len(topic.partitions)), broker_id)
 
     def kill(self, broker_id: int) -> None:
-        """Stops one broker: its connections break, and its partitions elect leaders on other replicas."""
+        """Stops the broker `broker_id`: its connections break, and its partitions elect leaders on other replicas."""
         self.server(broker_id).stop()
 
     def restart(self, broker_id: int) -> None:
-        """Starts one broker again, at the same address."""
+        """Starts the broker `broker_id` again, at the same address."""
         shared, server = self._started(), self.server(broker_id)
         server.stop()
         self._serve(shared, server)

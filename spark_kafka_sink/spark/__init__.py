@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+
 from spark_kafka_sink.installation import check_spark
 
-# Before a module in here imports PySpark: in tasks and in the processes that Spark starts for a query, too.
-check_spark()
+# Tasks, and the processes that Spark starts for a query, have imported PySpark before. Elsewhere the public functions check it:
+# `check` and the commands read a sink's options without Spark.
+if "pyspark" in sys.modules:
+    check_spark()

@@ -77,3 +77,13 @@ def test_the_picture_of_the_throughput_has_both_sinks(tmp_path: Path) -> None:
 
     shown = texts(tmp_path / f"{THROUGHPUT}.svg")
     assert all(text in shown for text in ("this sink", "Spark's own sink", "100 B", "lz4", "measured on today; a machine"))
+
+
+def test_the_picture_of_the_readme_is_drawn_from_its_figures(tmp_path: Path) -> None:
+    (tmp_path / f"{THROUGHPUT}.csv").write_bytes((OUTPUT / f"{THROUGHPUT}.csv").read_bytes())
+    draw_throughput(tmp_path)
+    measured_on, samples = kept(OUTPUT / f"{THROUGHPUT}.csv", Throughput)
+
+    assert texts(OUTPUT / f"{THROUGHPUT}.svg") == texts(tmp_path / f"{THROUGHPUT}.svg")
+    assert measured_on in texts(OUTPUT / f"{THROUGHPUT}.svg")
+    assert {sample.sink for sample in samples} == {JVM, SINK}

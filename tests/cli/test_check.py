@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from spark_kafka_sink.broker import BrokerConfig, EmbeddedBroker
 from spark_kafka_sink.cli.main import main
-from tests.cli.command import ended
+from tests.cli.command import ended, environment
 from tests.kafka.ports import free_ports
 from tests.planted_secrets import MARK, SECRET, USER
 
@@ -90,3 +92,12 @@ def test_a_terminal_without_unicode_gets_ascii(monkeypatch: pytest.MonkeyPatch) 
     assert done.returncode == 1
     assert "FAIL brokers" in done.stdout
     assert done.stderr == ""
+
+
+def test_pyspark_need_not_be_installed(broker: EmbeddedBroker, config: Path) -> None:
+    program = "import sys; sys.modules['pyspark'] = None; from spark_kafka_sink.cli.main import main; main()"
+    arguments = ["check", "--bootstrap-servers", broker.bootstrap_servers, "--command-config", str(config), "--topic", "events"]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], env=environment(), capture_output=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,7 +1,7 @@
 """Finds the Python blocks of docs/, and runs those of a page as a reader does: one after the other, in one program.
 
-The first block that fails raises; its traceback has the page and the line. To keep a block from being run, put a comment with
-the reason above it: `<!-- not run: needs a Databricks workspace -->`.
+The first block that fails raises; its traceback has the page and the line. To keep a block from being run, put a paragraph with
+the reason above it, which readers see, too: `*Not tested: it needs a Databricks workspace.*`
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LANGUAGES: Final = frozenset({"", "python", "bash", "console", "text", "toml", "
 """What a block may be marked as: with other names, Python could stand there and not be run."""
 
 _FENCE: Final = re.compile(
-    r"^(?:<!-- not run: (?P<reason>.+?) -->\n+)?(?P<indent> *)```(?P<language>[^\n]*)\n(?P<source>.*?)^(?P=indent)```$",
+    r"^(?:\*Not tested: (?P<reason>[^\n]+)\*\n\n)?(?P<indent> *)```(?P<language>[^\n]*)\n(?P<source>.*?)^(?P=indent)```$",
     re.MULTILINE | re.DOTALL,
 )
 _SPARK: Final = frozenset({"spark", "df", "stream", "query", "SparkSession", "pyspark"})

@@ -59,6 +59,13 @@ def link_of(code: str) -> str:
     return error.link
 
 
+def test_addresses_in_the_code_lead_to_a_section(site: Path) -> None:
+    code = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "spark_kafka_sink").rglob("*.py"))
+    named = set(re.findall(r"/([a-z-]+)\.html#([a-z0-9-]+)", code))
+
+    assert [f"{page}#{name}" for page, name in named if name not in ids(site / f"{page}.html")] == []
+
+
 def test_each_option_has_an_anchor(site: Path) -> None:
     found = ids(site / "options.html")
     names = [*(option.name for option in SINK_OPTIONS.values()), *OPTIONS, *SECURITY_OPTIONS]

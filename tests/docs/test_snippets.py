@@ -22,6 +22,7 @@ from spark_kafka_sink import Producer
 from spark_kafka_sink.broker import EmbeddedBroker
 from spark_kafka_sink.cli.main import main
 from tests.docs.snippets import LANGUAGES, PAGES, Program, Snippet, _blocks, blocks, python_blocks
+from tests.tiers import whole_but
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,12 +30,15 @@ if TYPE_CHECKING:
 
 RUN = {page: [block for block in python_blocks(page) if block.reason is None] for page in PAGES}
 WITH_SPARK = [page for page in PAGES if any(block.needs_spark for block in RUN[page])]
+WITHOUT_STREAMS = [
+    page for page in WITH_SPARK if page == "quickstart.md" or not any("writeStream" in block.source for block in RUN[page])
+]
 WITHOUT_SPARK = [page for page in PAGES if RUN[page] and page not in WITH_SPARK]
 
 
 @pytest.fixture
 def made() -> Iterator[ExitStack]:
-    """What blocks are given, which is closed afterwards."""
+    """Closes afterwards what the blocks of a page got."""
     with ExitStack() as stack:
         yield stack
 
@@ -98,7 +102,7 @@ def test_the_blocks_of_a_page_run(page: str, program: MakeProgram) -> None:
 
 @pytest.mark.spark
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("page", WITH_SPARK)
+@pytest.mark.parametrize("page", whole_but(WITH_SPARK, WITHOUT_STREAMS, "Spark takes about 10 s to start a stream"))
 def test_the_blocks_of_a_page_run_with_spark(
     page: str, program: MakeProgram, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,7 +183,8 @@ TEXT = """
 first = 1
 ```
 
-<!-- not run: it needs a cluster -->
+*Not tested: it needs a cluster.*
+
 ```python
 spark.stop()
 ```
@@ -198,8 +203,8 @@ no Python
 def test_the_blocks_of_a_text_are_found() -> None:
     first, second, third, fourth = _blocks("page.md", TEXT)
     assert (first.line, first.source, first.reason, first.needs_spark) == (2, "first = 1\n", None, False)
-    assert (second.line, second.reason, second.needs_spark) == (7, "it needs a cluster", True)
-    assert (third.line, third.source) == (12, "assert first == 1\n")
+    assert (second.line, second.reason, second.needs_spark) == (8, "it needs a cluster.", True)
+    assert (third.line, third.source) == (13, "assert first == 1\n")
     assert fourth.language == ""
 
 

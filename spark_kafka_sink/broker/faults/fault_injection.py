@@ -58,8 +58,8 @@ class RunningBroker:
 class FaultInjection:
     """Injects faults for tests of clients, as `EmbeddedBroker.faults`.
 
-    `api` is the API whose requests are hit. The keywords of `Where` select requests and limit their number. When a handler takes
-    a request, the oldest fault that matches hits it; no other fault does.
+    `api` is the API whose requests are hit. `where` stands for the keywords of `Where`, which select requests and limit their
+    number. When a handler takes a request, the oldest fault that matches hits it; no other fault does.
 
     Each method returns a `Fault` with `hits`, `wait()` and `remove()`. The end of a `with` block removes it too. Impossible
     faults raise OptionError.
