@@ -3,7 +3,7 @@
 Each message begins with a stable code in brackets. Spark passes only an exception's text from a task to the driver, so programs
 there can look for the code. All errors pickle, and none holds a secret.
 
-Three branches say who has to act: the caller (`LocalError`), the cluster's operators (`PeerError`), or nobody yet, because time
+Three branches say who has to act: the caller (`LocalError`), the cluster's operators (`PeerError`), or neither yet, because time
 ran out (`DeadlineError`).
 """
 

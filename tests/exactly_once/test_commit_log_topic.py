@@ -56,7 +56,7 @@ def test_a_topic_of_fewer_partitions_cannot_be_the_log(
     client: ClusterClient, transaction_kafka: Kafka, new_topic: NewTopic
 ) -> None:
     topic = new_topic(2, on=transaction_kafka, config={"cleanup.policy": "compact"})
-    with pytest.raises(OptionError, match=r"option commit\.log\.partitions: topic .* has 2, not 8: set it to 2"):
+    with pytest.raises(OptionError, match=r"option commit\.log\.partitions: topic .* has 2 partitions, not 8: set it to 2"):
         CommitLog(client, CommitLogSettings(topic)).ensure(soon())
 
 

@@ -89,7 +89,7 @@ def test_a_topic_that_is_refused_in_any_case_can_be_made_by_hand(brokers: Embedd
     with (
         brokers.broker.faults.fail(ApiKey.CREATE_TOPICS, code, message="the portal makes topics", times=None) as refused,
         client_of(brokers) as client,
-        pytest.raises(BrokerError, match=f"CreateTopics answered {code.name}: the portal makes topics") as caught,
+        pytest.raises(BrokerError, match=f"CreateTopics failed with {code.name}: the portal makes topics") as caught,
     ):
         CommitLog(client, settings).ensure(soon(5))
     assert (

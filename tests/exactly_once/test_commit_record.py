@@ -179,5 +179,5 @@ def test_what_cannot_be_read_is_an_error_that_says_why(values: Mapping[int, byte
 
 @pytest.mark.parametrize("key", [None, b"", b"user-7", b'["q"]', b'["q","0"]', b'{"q":0}', b'[0,"q"]'])
 def test_somebody_elses_keys_are_an_error(key: Any) -> None:
-    with pytest.raises(CommitRecordError, match=r"topic log has a record with the key .*not this sink's"):
+    with pytest.raises(CommitRecordError, match=r"topic log has a record with the key .*, which this sink did not write"):
         decode_key(key, "log")

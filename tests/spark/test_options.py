@@ -247,9 +247,11 @@ def test_plaintext_may_be_said() -> None:
 
 def test_errors_of_security_name_the_option_as_it_is_written() -> None:
     assert refused(**{"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN"}).startswith(
-        "[OPTION] option kafka.sasl.username: sasl.mechanism=PLAIN needs"
+        "[OPTION] option kafka.sasl.username: sasl.mechanism=PLAIN requires"
     )
-    assert "option kafka.linger.ms: ${env:NOT_THERE}: there is no" in refused(**{"kafka.linger.ms": "${env:NOT_THERE}"})
+    assert "option kafka.linger.ms: ${env:NOT_THERE}: environment variable NOT_THERE is not set" in refused(
+        **{"kafka.linger.ms": "${env:NOT_THERE}"}
+    )
 
 
 def test_what_is_not_safe_is_warned_of_once_a_process(caplog: pytest.LogCaptureFixture) -> None:

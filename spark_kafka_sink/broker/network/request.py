@@ -45,7 +45,7 @@ class Session:
 
 
 class ResponseAction(Enum):
-    """What to do with a response. NO_OP: nothing is sent (acks=0), and the connection's next request may follow."""
+    """The action for a response. NO_OP: nothing is sent (acks=0), and the connection's next request may follow."""
 
     SEND = auto()
     NO_OP = auto()

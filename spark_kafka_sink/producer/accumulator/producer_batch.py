@@ -108,7 +108,7 @@ class OpenBatch:
         self.largest_record = 0  # bytes
         self.queued = False
         self.writing = False
-        self.result: ProduceResult | None = None  # set if somebody wants to know about single records
+        self.result: ProduceResult | None = None  # set if a caller wants the results of single records
         # Compressed but not numbered: it was drained but did not fit into a request. No more records are added then.
         self.sealed: SealedBatch | None = None
 

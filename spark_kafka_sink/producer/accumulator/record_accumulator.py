@@ -164,7 +164,7 @@ class RecordAccumulator:
         self._ready.mark(batch.queue)
 
     def discard(self, tally: Tally, error: KafkaSinkError, on_loss: Callable[[], None]) -> None:
-        """Fails a scope's unsent records. Batches in flight continue but report to nobody.
+        """Fails a scope's unsent records. Batches in flight continue, but their results are dropped.
 
         on_loss: called if records fail, while they still count as incomplete.
         """

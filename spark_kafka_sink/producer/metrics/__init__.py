@@ -1,1 +1,1 @@
-"""The metrics of a producer, under the names of Java's (docs/metrics.md)."""
+"""The metrics of a producer, with the names of Java's client (docs/metrics.md)."""

@@ -34,17 +34,17 @@ ProducerMetrics = TypedDict(
         "producer-node-metrics": dict[str, dict[str, float]],
     },
 )
-"""Metrics by Java's groups: of the producer; of each topic by its name; of each broker by `node-` and its id."""
+"""Metrics by Java's groups: the producer's, each topic's by topic name, and each broker's by `node-` and its id."""
 
 
 class SenderMetrics:
-    """Statistics of a producer, of its topics and of its brokers, by the names of Java's sensors (metric_table.py).
+    """Statistics of a producer, its topics and its brokers, by the names of Java's sensors (metric_table.py).
 
-    Any thread may call anything: `_lock` guards every statistic, and is held for as long as one request, poll or topic takes.
-    Times of statistics are ms from `clock`, monotonic. Topics and brokers are kept as long as the producer, as in Java.
+    All methods are thread-safe. `_lock` guards every statistic and is held for one request, poll or topic at a time. `clock` is
+    monotonic, in ms. Topics and brokers are kept until the producer is closed, as in Java.
 
-    What it costs the sender's thread: 4 us a request and 0.2 a batch, 3 us a poll that reads and writes, 0.7 another. With 1,000
-    partitions a batch takes 9 us from the accumulator to its ack (no network), of which 0.3 are this.
+    Cost to the sender thread: 4 us per request, 0.2 us per batch, 3 us per poll that reads and writes, and 0.7 us per other poll.
+    With 1,000 partitions a batch takes 9 us from the accumulator to its ack (without the network), of which 0.3 us are metrics.
     """
 
     def __init__(self, config: ProducerConfig, *, clock: Callable[[], int] = monotonic_ms) -> None:
@@ -55,10 +55,10 @@ class SenderMetrics:
         self._topics: dict[str, Stats] = {}
         self._nodes: dict[int, Stats] = {}
 
-    # The sender's thread
+    # Sender thread
 
     def sending(self, batches: Sequence[SealedBatch], now_ms: int) -> None:
-        """A Produce request's batches, at their first send or again."""
+        """Records the batches of a Produce request, at their first send and at each retry."""
         by_topic: dict[str, list[SealedBatch]] = {}
         for batch in batches:
             by_topic.setdefault(batch.queue.topic, []).append(batch)
@@ -67,7 +67,7 @@ class SenderMetrics:
             self._producer["records-per-request"].record(records, now_ms)
 
     def _sending_of(self, topic: str, batches: Sequence[SealedBatch], now_ms: int) -> int:
-        """One topic's batches at once: values of the same time count alike as a sum or one by one."""
+        """Records one topic's batches at once, because values of one time may be summed. Returns the number of records."""
         mine, all_topics, count = self._topic(topic), self._producer, len(batches)
         records = sum([batch.record_count for batch in batches])
         sizes = [batch.size for batch in batches]
@@ -86,31 +86,31 @@ class SenderMetrics:
         return records
 
     def answered(self, node_id: int, latency_ms: int, now_ms: int) -> None:
-        """A Produce request's answer came so long after it."""
+        """Records the latency of a response to a Produce request."""
         with self._lock:
             self._producer["request-time"].record(latency_ms, now_ms)
             self._node(node_id)["latency"].record(latency_ms, now_ms)
 
     def retried(self, topic: str, records: int) -> None:
-        """Records that a batch returns to its queue, to be sent again unchanged."""
+        """Counts the records of a batch that returns to its queue, to be sent again unchanged."""
         now_ms = self._clock()
         with self._lock:
             self._producer["record-retries"].record(records, now_ms)
             self._topic(topic)["record-retries"].record(records, now_ms)
 
     def failed(self, topic: str, records: int) -> None:
-        """A batch failed for good, sent or not."""
+        """Counts the records of a batch that failed permanently, whether it was sent or not."""
         now_ms = self._clock()
         with self._lock:
             self._producer["errors"].record(records, now_ms)
             self._topic(topic)["record-errors"].record(records, now_ms)
 
     def batch_split(self) -> None:
-        """A batch that was too large for the broker goes back in parts."""
+        """Counts a batch that was too large for the broker and returns to its queue in parts."""
         self._record("batch-split", 1)
 
     def polled(self, counts: NetworkCounts, now_ms: int) -> None:
-        """Counts what went over the network in the last poll."""
+        """Records the network traffic of the last poll."""
         stats = self._producer
         with self._lock:
             if counts.polls:
@@ -131,13 +131,13 @@ class SenderMetrics:
     # Any thread
 
     def append_refused(self, topic: str, records: int, error: KafkaSinkError) -> None:
-        """Counts records, appended or sent one by one, that do not come into a batch."""
+        """Counts records that do not enter a batch, from an append or from single sends."""
         now_ms = self._clock()
         with self._lock:
             self._producer["errors"].record(records, now_ms)
             if isinstance(error, BufferExhaustedError):
                 self._producer["buffer-exhausted"].record(records, now_ms)
-            if topic in self._topics:  # names that were mistaken must not stay here for good
+            if topic in self._topics:  # a mistyped topic name must not stay here
                 self._topics[topic]["record-errors"].record(records, now_ms)
 
     def waited_for_memory(self, waited_ns: int) -> None:
@@ -151,13 +151,16 @@ class SenderMetrics:
 
     @contextmanager
     def timing(self, stat: str) -> Iterator[None]:
-        """Adds the time that its `with` takes, unless that raises (KafkaProducerMetrics)."""
+        """Adds the time that the `with` block takes, unless it raises (KafkaProducerMetrics)."""
         begun_ns = time.monotonic_ns()
         yield
         self._record(stat, time.monotonic_ns() - begun_ns)
 
     def snapshot(self, gauges: Mapping[str, float]) -> tuple[dict[str, float], Snapshot, Snapshot]:
-        """Values of the producer, `gauges` among them, by topic, and by broker (`node-1`; `node--1` is a bootstrap server)."""
+        """Returns the values of the producer, including `gauges`, those by topic, and those by broker.
+
+        Brokers are named `node-1`; `node--1` is a bootstrap server.
+        """
         now_ms = self._clock()
         producer = {**self._read(PRODUCER, self._producer, now_ms), **gauges, **CONSTANT_METRICS}
         with self._lock:
@@ -166,7 +169,7 @@ class SenderMetrics:
         by_node = {f"node-{node_id}": self._read(NODE, stats, now_ms) for node_id, stats in nodes}
         return producer, by_topic, by_node
 
-    # Inside
+    # Internals
 
     def _record(self, stat: str, value: float) -> None:
         now_ms = self._clock()

@@ -1,4 +1,4 @@
-"""Statistics over the last few windows of time: the arithmetic of Kafka's SampledStat, Avg, Max, Rate and CumulativeSum."""
+"""Statistics over recent time windows, with the arithmetic of Kafka's SampledStat, Avg, Max, Rate and CumulativeSum."""
 
 from __future__ import annotations
 
@@ -7,9 +7,15 @@ from typing import NamedTuple
 
 
 class Measured(NamedTuple):
-    """A statistic as it stands. total, number, largest: of the values in the windows, that reach `elapsed_ms` back.
+    """The current values of a statistic.
 
-    all_total, all_number: of every value since the beginning.
+    Attributes:
+        total: sum of the values in the windows.
+        number: number of values in the windows.
+        largest: largest value in the windows.
+        elapsed_ms: time that the windows cover, in ms.
+        all_total: sum of all values since the start.
+        all_number: number of all values since the start.
     """
 
     total: float
@@ -21,7 +27,7 @@ class Measured(NamedTuple):
 
     @property
     def average(self) -> float:
-        """NaN without values, as in Java; so is `maximum`."""
+        """Average of the values; NaN without values, as in Java. The same holds for `maximum`."""
         return self.total / self.number if self.number else nan
 
     @property
@@ -30,17 +36,17 @@ class Measured(NamedTuple):
 
     @property
     def rate(self) -> float:
-        """The values' sum a second."""
+        """Sum of the values per second."""
         return self.total * 1000 / self.elapsed_ms
 
     @property
     def count_rate(self) -> float:
-        """Values a second."""
+        """Number of values per second."""
         return self.number * 1000 / self.elapsed_ms
 
     @property
     def ratio(self) -> float:
-        """The part of the time that the values take, which are nanoseconds."""
+        """Fraction of the time that the values take, which are in nanoseconds."""
         return self.total / (self.elapsed_ms * 1_000_000)
 
 
@@ -58,16 +64,16 @@ class _Window:
 
 
 class WindowedStat:
-    """Values over the last `windows` windows of `window_ms`, the one that is being filled included, and since the beginning.
+    """Statistic over the last `windows` windows of `window_ms`, including the current one, and since the start.
 
-    Java keeps one such list of windows for each of a sensor's average, maximum and rate; recorded and measured together they
-    are alike, so here is one for all. Not thread-safe. Times are ms of any one clock.
+    Java keeps one list of windows for each of a sensor's average, maximum and rate. They are recorded and measured together and
+    are always equal, so one list serves all. Not thread-safe. Times are in ms of any one clock.
     """
 
     __slots__ = ("_current", "_index", "_window_ms", "_windows", "_windows_kept", "all_number", "all_total")
 
     def __init__(self, windows: int, window_ms: int) -> None:
-        # One more than are asked for, so that there is always a whole one beside the one that has just been begun.
+        # One more than configured, so that there is always a complete window beside the one that has just begun.
         self._windows_kept = windows + 1
         self._window_ms = max(window_ms, 1)
         self._windows: list[_Window] = []
@@ -80,7 +86,7 @@ class WindowedStat:
         self.record_all(value, 1, value, now_ms)
 
     def record_all(self, total: float, count: int, largest: float, now_ms: int) -> None:
-        """`count` values at once, of which the sum and the largest are given: as cheap as one."""
+        """Records `count` values at once, given their sum and the largest one. Costs as much as one value."""
         window = self._current
         if window is None or now_ms - window.begun_ms >= self._window_ms:
             window = self._next_window(now_ms)
@@ -92,7 +98,7 @@ class WindowedStat:
         self.all_number += count
 
     def measure(self, now_ms: int) -> Measured:
-        """Resets windows that have no value in the requested time."""
+        """Returns the current values, after resetting windows whose values are all too old."""
         if self._current is None:
             self._next_window(now_ms)
         oldest_ms = (self._windows_kept - 1) * self._window_ms
@@ -109,8 +115,11 @@ class WindowedStat:
         )
 
     def _elapsed_ms(self, now_ms: int) -> int:
-        """The time since the oldest window began, and where there are fewer windows than are asked for as many more: else the
-        first second's rate would be of that second alone (Rate.windowSize)."""
+        """Returns the time since the oldest window began, in ms.
+
+        Windows that do not exist yet count as full ones. Otherwise the rate after one second would cover that second alone
+        (Rate.windowSize).
+        """
         elapsed_ms = max(
             now_ms - min(window.begun_ms for window in self._windows), 0
         )  # another thread may have read a later time

@@ -1,4 +1,4 @@
-"""Records without a key, by bytes (KIP-794, Kafka's BuiltInPartitioner): one partition until it has a batch, then another."""
+"""Partitions records without a key by bytes: one partition until it has a batch, then another (KIP-794, BuiltInPartitioner)."""
 
 from __future__ import annotations
 
@@ -16,41 +16,43 @@ from spark_kafka_sink.client.cluster import Cluster
 from spark_kafka_sink.producer.partitioners.partitioner import Partitions, Sizes, partition_count
 from spark_kafka_sink.records.columns import RecordColumns
 
-# Java looks at a topic's queues in each round of its sender. To look at 1,000 costs some 100 us here, and is good for so long.
+# Time for which the queue lengths of a topic are reused. Java inspects the queues in each round of its sender; here 1,000 queues
+# take about 100 us.
 LOAD_STATS_S = 0.01
 
 
 class Queues(Protocol):
-    """The questions to the accumulator. Any thread may ask."""
+    """Queries to the accumulator. Thread-safe."""
 
     def queue_sizes(self, topic: str, count: int) -> tuple[list[int], list[int]] | None:
-        """Partitions that can be sent to, and how many batches wait for each; None before each of the `count` has had a batch."""
+        """Returns the available partitions and the number of batches waiting for each. None until all `count` have had one."""
         ...
 
     def open_size(self, topic: str, partition: int) -> int | None:
-        """Bytes in the partition's open batch; None without one."""
+        """Returns the number of bytes in the partition's open batch; None without an open batch."""
         ...
 
     def open_sizes(self, topic: str) -> dict[int, int]:
-        """Bytes in each open batch of the topic, by partition."""
+        """Returns the number of bytes in each open batch of the topic, by partition."""
         ...
 
 
 @dataclass(slots=True)
 class _Sticky:
-    """A topic's current partition, and the bytes it got since it was chosen."""
+    """A topic's current partition, and the bytes it received since it was chosen."""
 
     partition: int
     produced: int = 0
 
 
 class BuiltInPartitioner:
-    """Chooses partitions for runs of consecutive rows, each of about `batch_size` bytes, among those with a leader: uniformly,
-    or (queues are given) the rarer the more batches wait for one already.
+    """Chooses a partition with a leader for each run of consecutive rows, where a run has about `batch_size` bytes.
 
-    A run ends before the row that would not fit into a batch any more. Java ends it after that row, which then begins a second
-    batch; by columns the next row's size is known beforehand, so a run makes one batch. Any thread may call: `_lock` guards
-    the topics' state, which lasts from call to call; the accumulator's lock may be taken under it.
+    The choice is uniform. If `adaptive` is set and `queues` is given, partitions with many waiting batches are chosen less often.
+
+    A run ends before the row that would not fit into the batch. Java ends it after that row, which then begins a second batch.
+    With columns the size of the next row is known in advance, so a run makes one batch. Thread-safe: `_lock` guards the topics'
+    state, which lasts from call to call. The accumulator's lock may be taken under it.
     """
 
     def __init__(
@@ -62,7 +64,7 @@ class BuiltInPartitioner:
         self._adaptive = adaptive
         self._lock = threading.Lock()
         self._topics: dict[str, _Sticky] = {}
-        self._stats: dict[str, tuple[float, LoadStats | None]] = {}  # until when, in seconds
+        self._stats: dict[str, tuple[float, LoadStats | None]] = {}  # and the time until which they are valid, in s
 
     def partition(self, topic: str, columns: RecordColumns, sizes: Sizes, cluster: Cluster) -> Partitions:
         """Loops over runs, not rows."""
@@ -86,10 +88,11 @@ class BuiltInPartitioner:
                 left, start = self._batch_size, stop
 
     def _left(self, topic: str, sticky: _Sticky, next_size: int) -> int:
-        """Bytes that the current partition still gets.
+        """Returns the number of bytes that the current partition still receives.
 
-        Where the batch was sent before it was full (it had lingered, or a flush came), as many as make the one after it full, but
-        twice batch.size at most (BuiltInPartitioner.updatePartitionInfo): else a flush would cost two batches.
+        If its batch was sent before it was full (after linger.ms or a flush), that is enough to fill the next batch, but a
+        partition receives at most twice batch.size (BuiltInPartitioner.updatePartitionInfo). Otherwise a flush would cost two
+        batches.
         """
         left = self._batch_size - sticky.produced
         open_size = None if self._queues is None or not sticky.produced else self._queues.open_size(topic, sticky.partition)
@@ -102,13 +105,13 @@ class BuiltInPartitioner:
         return max(left, min(room, left + self._batch_size))
 
     def _run_end(self, ends: NDArray[np.int64], start: int, left: int, *, alone: bool) -> int:
-        """The row after the last that fits into the bytes left; a row larger than a batch goes alone."""
+        """Returns the end of the rows that fit into the remaining bytes. A row larger than a batch is a run of its own."""
         before = int(ends[start - 1]) if start else 0
         stop = int(np.searchsorted(ends, before + left, side="right"))
         return max(stop, start + 1 if alone else start)
 
     def _current(self, topic: str, cluster: Cluster) -> _Sticky:
-        """The topic's partition so far, unless it is gone or has no leader while others have one."""
+        """Returns the topic's current partition, or a new one if it is gone or has no leader while others have one."""
         count = partition_count(topic, cluster)
         sticky = self._topics.get(topic)
         if sticky is None:
@@ -122,13 +125,16 @@ class BuiltInPartitioner:
     def _switch(self, topic: str, cluster: Cluster, count: int, current: int | None) -> _Sticky:
         stats = self._load_stats(topic, count)
         chosen = None if stats is None else stats.partition(self._rng.random())
-        if chosen is None or cluster.leader(topic, chosen) is None:  # the cluster may know better than stats of a while ago
+        if chosen is None or cluster.leader(topic, chosen) is None:  # the cluster is newer than the stats
             chosen = self._another(topic, cluster, current)
         sticky = self._topics[topic] = _Sticky(chosen)
         return sticky
 
     def _another(self, topic: str, cluster: Cluster, current: int | None) -> int:
-        """Another partition with a leader; where none has one, any other; where there is no other, the same again."""
+        """Returns another partition with a leader.
+
+        If none has a leader, returns any other partition; if there is no other, the same one.
+        """
         choices = cluster.available_partitions(topic)
         if len(choices) == 0:
             choices = cluster.partitions(topic)
@@ -149,27 +155,38 @@ class BuiltInPartitioner:
         return stats
 
 
-# Where the next records without a key should go, by what waits for each partition already
+# Weights of partitions for records without a key, by the number of batches that wait for each
 
 
 @dataclass(frozen=True, slots=True)
 class LoadStats:
-    """partitions: those to choose from. cumulative: running sum of their weights, shape (len(partitions),)."""
+    """Weights of partitions.
+
+    Attributes:
+        partitions: partitions to choose from.
+        cumulative: running sum of their weights, shape (len(partitions),).
+    """
 
     partitions: Sequence[int]
     cumulative: NDArray[np.int64]
 
     def partition(self, at: float) -> int:
-        """The partition at 0 <= `at` < 1 of all weights together."""
+        """Returns the partition at the fraction `at` of all weights, where 0 <= `at` < 1."""
         number = int(at * int(self.cumulative[-1]))
         return self.partitions[int(np.searchsorted(self.cumulative, number, side="right"))]
 
 
 def load_stats(partitions: Sequence[int], queue_sizes: Sequence[int], count: int) -> LoadStats | None:
-    """The weight of a partition is the longest queue less its own, plus 1 (BuiltInPartitioner.updatePartitionLoadStats).
+    """Computes the weights of partitions: the longest queue minus the partition's own queue, plus 1
+    (BuiltInPartitioner.updatePartitionLoadStats).
 
-    partitions: those of the topic's `count` that can be sent to. queue_sizes: batches that wait, for each of them. None: there is
-    nothing to tell them apart by, so each is as good as another.
+    Args:
+        partitions: the available ones of the topic's partitions.
+        queue_sizes: number of waiting batches for each of `partitions`.
+        count: number of partitions of the topic.
+
+    Returns:
+        The weights, or None if all partitions are equally good.
     """
     if not partitions or count < 2 or (len(partitions) == count and len(set(queue_sizes)) == 1):
         return None

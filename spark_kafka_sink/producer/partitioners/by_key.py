@@ -1,4 +1,4 @@
-"""Partitions by the hash of the key, as Java, librdkafka and Sarama take it, and what becomes of rows without a key."""
+"""Partitions by the hash of the key, as in Java, librdkafka and Sarama, with a separate rule for rows without a key."""
 
 from __future__ import annotations
 
@@ -14,31 +14,32 @@ from spark_kafka_sink.producer.partitioners.partitioner import Partitioner, Part
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, validity
 from spark_kafka_sink.records.columns import RecordColumns
 
-# What is divided by the number of partitions, as uint32, for each key.
+# Computes, for each key, the uint32 number that is divided by the number of partitions.
 Dividends = Callable[[pa.Array], NDArray[np.uint32]]
 _POSITIVE = np.uint32(0x7FFFFFFF)
 
 
 def murmur2_positive(keys: pa.Array) -> NDArray[np.uint32]:
-    """Java's BuiltInPartitioner.partitionForKey and librdkafka's murmur2: `Utils.toPositive`, which is not the absolute value."""
+    """Returns murmur2 after `Utils.toPositive`, as Java's BuiltInPartitioner.partitionForKey and librdkafka's murmur2 use it."""
     return to_positive(murmur2(keys)).view(np.uint32)
 
 
 def fnv1a_absolute(keys: pa.Array) -> NDArray[np.uint32]:
-    """Sarama's NewHashPartitioner, whose negative remainders are negated, and librdkafka's fnv1a, which negates negative hashes.
+    """Returns the absolute value of FNV-1a.
 
-    That is the same; of -2**31, which has no negative, both make 2**31.
+    Sarama's NewHashPartitioner negates negative remainders, and librdkafka's fnv1a negates negative hashes. The result is the
+    same. Both turn -2**31 into 2**31.
     """
     return np.abs(fnv1a(keys).view(np.int32)).view(np.uint32)
 
 
 def fnv1a_positive(keys: pa.Array) -> NDArray[np.uint32]:
-    """Sarama's NewReferenceHashPartitioner."""
+    """Returns FNV-1a without the sign bit, as Sarama's NewReferenceHashPartitioner uses it."""
     return fnv1a(keys) & _POSITIVE
 
 
 class HashedKeys:
-    """The remainder of a hash of the key divided by the number of partitions; a null key counts as an empty one."""
+    """Uses the hash of the key modulo the number of partitions. A null key counts as an empty key."""
 
     def __init__(self, dividends: Dividends) -> None:
         self._dividends = dividends
@@ -56,7 +57,7 @@ class HashedKeys:
 
 
 class ByKey:
-    """One partitioner for rows with a key, another for those without. empty_is_none: an empty key is none."""
+    """Uses one partitioner for rows with a key and another for rows without. With `empty_is_none`, an empty key is no key."""
 
     def __init__(self, keyed: Partitioner, keyless: Partitioner, *, empty_is_none: bool = False) -> None:
         self._keyed = keyed
@@ -76,7 +77,7 @@ class ByKey:
         return partitions
 
     def _without_key(self, columns: RecordColumns) -> NDArray[np.bool_] | None:
-        """Which rows have no key; None: each has one."""
+        """Returns a mask of the rows without a key, or None if every row has one."""
         lengths = columns.lengths("key")
         if lengths is None:
             return np.ones(columns.num_records, np.bool_)
@@ -84,5 +85,5 @@ class ByKey:
 
 
 def _remainder(numbers: NDArray[np.uint32], divisor: int) -> Partitions:
-    """`numbers % divisor`: numpy divides by one number four times as fast as it takes remainders."""
+    """Returns `numbers % divisor`. In numpy a division by one number is four times as fast as a remainder."""
     return (numbers - numbers // np.uint32(divisor) * np.uint32(divisor)).view(np.int32)

@@ -1,4 +1,4 @@
-"""Hashes of a whole column of keys, four bytes of every key at a time: murmur2, CRC32 and FNV-1a, and what they share."""
+"""Hashes a whole column of keys, four bytes of every key at a time, with murmur2, CRC32 or FNV-1a."""
 
 from __future__ import annotations
 
@@ -22,25 +22,26 @@ _MASK = 0xFFFFFFFF
 # The bits of the last, partial word of a key, by length modulo 4.
 _TAIL_MASKS = np.array([0, 0xFF, 0xFFFF, 0xFFFFFF], np.uint32)
 
-# Hash, word and scratch of that many rows stay in the second level cache; one pass costs about 40 us of numpy calls, and
+# Hash, word and scratch arrays of this size stay in the second-level cache. One pass costs about 40 us of numpy calls, and
 # Spark's Arrow batches have 10,000 rows.
 _ROWS_PER_PASS = 16384
-# Bytes gathered at once per key; the narrow one is for keys that fit it, and halves the memory written.
+# Bytes gathered at once per key. The narrow window is for keys that fit into it, and writes less memory.
 _WINDOWS = (16, 64)
-# Fewer rows than this: a word of a key costs less in Python (50 ns) than as a numpy step over all of them (3 us).
+# Below this number of rows, Python (50 ns per word of a key) is faster than a numpy step over all rows (3 us).
 _FEW_ROWS = 48
 
 
 @dataclass(frozen=True, slots=True)
 class KeyHash:
-    """A 32-bit hash of bytes as steps over many keys. Every array is uint32 but for lengths and remainders.
+    """A 32-bit hash of bytes, as steps over many keys. Every array is uint32, except lengths and remainders.
 
-    begin(lengths, hashes): sets the hash of each key before its first byte.
-    step(hashes, words, word, scratch): takes the next 4 bytes of every key into its hash; words are little-endian, of any
-        stride; word and scratch are as long as hashes, and nobody's.
-    finish(hashes, tails, remainders): takes the last 0 to 3 bytes, of which `remainders` tells how many, and ends the hash. A
-        tail is a word with zeros above. Both may be one number for all rows.
-    rest(words, value): one key alone: whole words, as bytes, into its hash so far; the hash after them.
+    Attributes:
+        begin: `(lengths, hashes)`. Sets the initial hash of each key.
+        step: `(hashes, words, word, scratch)`. Adds the next 4 bytes of every key to its hash. The words are little-endian, with
+            any stride. `word` and `scratch` are working memory of the length of `hashes`.
+        finish: `(hashes, tails, remainders)`. Adds the last 0 to 3 bytes and completes the hash. `remainders` is the number of
+            these bytes. A tail is a word padded with zeros at the top. Both may be one number for all rows.
+        rest: `(words, value)`. Adds whole words of a single key, as bytes, to its hash `value`. Returns the new hash.
     """
 
     begin: Callable[[NDArray[Any], Hashes], None]
@@ -50,9 +51,10 @@ class KeyHash:
 
 
 def hash_keys(keys: pa.Array, by: KeyHash) -> Hashes:
-    """The hash of each key, shape (len(keys),).
+    """Returns the hash of each key, shape (len(keys),).
 
-    `keys` is binary, large_binary, string (hashed as UTF-8) or large_string, sliced or not. The hash of a null is unspecified.
+    Args:
+        keys: binary, large_binary, string (hashed as UTF-8) or large_string; may be sliced. The hash of a null is unspecified.
     """
     offsets, data = _buffers(keys)
     hashes = np.empty(len(keys), np.uint32)
@@ -64,7 +66,7 @@ def hash_keys(keys: pa.Array, by: KeyHash) -> Hashes:
 
 
 def _buffers(keys: pa.Array) -> tuple[NDArray[Any], NDArray[np.uint8]]:
-    """The n + 1 offsets of an array's own rows, and all of its bytes."""
+    """Returns the n + 1 offsets of an array's rows, and all of its bytes."""
     if not holds_bytes(keys.type):
         raise SchemaError(f"column key is {keys.type}, not binary or string: cast it to binary", column="key")
     data = keys.buffers()[2]
@@ -80,7 +82,7 @@ def _hash_rows(by: KeyHash, starts: NDArray[Any], lengths: NDArray[Any], data: N
 
 
 def _hash_constant(by: KeyHash, first: int, length: int, data: NDArray[np.uint8], hashes: Hashes) -> None:
-    """Keys of one length stand `length` bytes apart: their words are columns already, only unaligned."""
+    """Hashes keys of equal length. They are `length` bytes apart, so their words already form columns, although unaligned."""
     count = len(hashes)
     word, scratch = np.empty(count, np.uint32), np.empty(count, np.uint32)
     whole, remainder = length & ~3, length & 3
@@ -94,9 +96,9 @@ def _hash_constant(by: KeyHash, first: int, length: int, data: NDArray[np.uint8]
 
 
 def _hash_variable(by: KeyHash, starts: NDArray[Any], lengths: NDArray[Any], data: NDArray[np.uint8], out: Hashes) -> None:
-    """Keys sorted by their number of words, longest first: each step then works on the first so many rows.
+    """Hashes keys of different lengths. Sorts them by their number of words, longest first, so each step works on the first rows.
 
-    Words are gathered by windows of up to 64 bytes, which costs no more than gathering a word.
+    Words are gathered in windows of up to 64 bytes, which costs no more than gathering a single word.
     """
     words = lengths >> 2
     maximum = int(words.max())
@@ -104,7 +106,7 @@ def _hash_variable(by: KeyHash, starts: NDArray[Any], lengths: NDArray[Any], dat
     narrow = np.uint8 if maximum < 1 << 8 else np.uint16 if maximum < 1 << 16 else np.uint32
     order = np.argsort((maximum - words).astype(narrow), kind="stable")
     starts, lengths, hashes = starts[order], lengths[order], out[order]
-    # active[w]: how many keys have more than w whole words.
+    # active[w]: number of keys with more than w whole words.
     active = (len(words) - np.cumsum(np.bincount(words, minlength=maximum + 1))).tolist()
     tails = np.zeros(len(words), np.uint32)
     vector_words = next(w for w, rows in enumerate(active) if rows < _FEW_ROWS)  # no key has more than the maximum
@@ -124,7 +126,7 @@ def _hash_variable(by: KeyHash, starts: NDArray[Any], lengths: NDArray[Any], dat
 def _hash_windows(
     by: KeyHash, starts: NDArray[Any], data: NDArray[np.uint8], hashes: Hashes, tails: Hashes, active: list[int]
 ) -> None:
-    """Words 0 to len(active) - 1 of each key that has them, and the word after its last whole one to `tails`."""
+    """Hashes words 0 to len(active) - 1 of each key that has them. Copies the word after a key's last whole word to `tails`."""
     width = _WINDOWS[0] if 4 * len(active) <= _WINDOWS[0] else _WINDOWS[1]
     word, scratch = np.empty(len(hashes), np.uint32), np.empty(len(hashes), np.uint32)
     before = len(hashes)
@@ -138,7 +140,7 @@ def _hash_windows(
 
 
 def _windows(data: NDArray[np.uint8], starts: NDArray[Any], width: int) -> Hashes:
-    """The `width` bytes at each start as words, shape (len(starts), width / 4); whatever stands behind a key is in them too."""
+    """Returns the `width` bytes at each start as words, shape (len(starts), width / 4), including bytes after a key."""
     first, last = int(starts.min()), int(starts.max())
     if last + width > len(data):
         padded = np.zeros(last + width - first, np.uint8)
@@ -148,22 +150,22 @@ def _windows(data: NDArray[np.uint8], starts: NDArray[Any], width: int) -> Hashe
     return cast("Hashes", overlapping[starts].view("<u4").reshape(len(starts), width // 4))
 
 
-# murmur2: Java's `Utils.murmur2`, which decides a keyed record's partition
+# murmur2: Java's `Utils.murmur2`, which determines the partition of a record with a key
 
 _MURMUR2_SEED = 0x9747B28C
 _MURMUR2_FACTOR = 0x5BD1E995
 _MURMUR2_SHIFT = 24
-# What a hash is multiplied with after its tail, by length modulo 4 (1: there is no tail).
+# Factor of a hash after its tail, by length modulo 4 (1: there is no tail).
 _MURMUR2_TAIL_FACTORS = np.array([1, _MURMUR2_FACTOR, _MURMUR2_FACTOR, _MURMUR2_FACTOR], np.uint32)
 
 
 def murmur2(keys: pa.Array) -> NDArray[np.int32]:
-    """Java's 32-bit hash of each key, shape (len(keys),). Keys and nulls: see `hash_keys`."""
+    """Returns Java's 32-bit hash of each key, shape (len(keys),). See `hash_keys` for key types and nulls."""
     return hash_keys(keys, _MURMUR2).view(np.int32)
 
 
 def to_positive(hashes: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Java's `Utils.toPositive`: the sign bit cleared, which is not the absolute value."""
+    """Clears the sign bit, like Java's `Utils.toPositive`. The result is not the absolute value."""
     return hashes & np.int32(0x7FFFFFFF)
 
 
@@ -205,13 +207,13 @@ _CRC32_POLYNOMIAL = 0xEDB88320
 
 
 def crc32(keys: pa.Array) -> Hashes:
-    """The CRC32 of each key, shape (len(keys),). Keys and nulls: see `hash_keys`."""
+    """Returns the CRC32 of each key, shape (len(keys),). See `hash_keys` for key types and nulls."""
     return hash_keys(keys, _CRC32)
 
 
 @cache
 def _byte_table() -> Hashes:
-    """Returns what a CRC's last byte makes of it, shape (256,)."""
+    """Returns the CRC update for each value of the last byte, shape (256,)."""
     table = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         table = np.where(table & np.uint32(1), (table >> np.uint32(1)) ^ np.uint32(_CRC32_POLYNOMIAL), table >> np.uint32(1))
@@ -220,9 +222,10 @@ def _byte_table() -> Hashes:
 
 @cache
 def _word_tables() -> tuple[Hashes, Hashes]:
-    """Returns what the low and the high half of (CRC xor the next 4 bytes) make of it, shape (65536,) each.
+    """Returns the CRC updates for the low and the high half of (CRC xor the next 4 bytes), shape (65536,) each.
 
-    "Slicing by 4" with two bytes a look-up: 18 us for 10,000 words where four look-ups of a byte take 52. Made in 1 ms.
+    This is "slicing by 4" with two bytes per lookup: 18 us for 10,000 words, where four lookups of one byte take 52 us. The
+    tables are built in 1 ms.
     """
     byte = _byte_table()
     tables = [byte]
@@ -241,7 +244,7 @@ def _crc32_step(hashes: Hashes, words: NDArray[Any], word: Hashes, scratch: Hash
     low, high = _word_tables()
     np.bitwise_xor(hashes, words, out=word)
     halves = word.view("<u2")
-    # No half is out of range, and to wrap is what costs least: 18 us where low[halves[::2]] ^ ... takes 29.
+    # No half is out of range, and mode="wrap" is the fastest: 18 us where low[halves[::2]] ^ ... takes 29.
     np.take(low, halves[::2], out=hashes, mode="wrap")
     np.take(high, halves[1::2], out=scratch, mode="wrap")
     np.bitwise_xor(hashes, scratch, out=hashes)
@@ -270,7 +273,7 @@ _FNV1A_PRIME = 0x01000193
 
 
 def fnv1a(keys: pa.Array) -> Hashes:
-    """The FNV-1a of each key, shape (len(keys),). Keys and nulls: see `hash_keys`."""
+    """Returns the FNV-1a hash of each key, shape (len(keys),). See `hash_keys` for key types and nulls."""
     return hash_keys(keys, _FNV1A)
 
 

@@ -1,4 +1,4 @@
-"""Partitioners that look at no row: each partition in turn, any, or the same until a new batch begins in it (KIP-480)."""
+"""Partitioners that ignore the rows: round robin, random, and sticky until a new batch begins (KIP-480)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _POSITIVE = 0x7FFFFFFF
 
 
 class RoundRobinPartitioner:
-    """The partitions that have a leader (where none has one, all) in turn, from row to row and from call to call.
+    """Uses the partitions in turn, from row to row and from call to call. If any has a leader, only those with a leader.
 
-    Java's: a counter for each topic, which begins at 0. Any thread may call; `_lock` guards the counters.
+    As in Java, each topic has a counter that begins at 0. Thread-safe: `_lock` guards the counters.
     """
 
     def __init__(self) -> None:
@@ -31,16 +31,16 @@ class RoundRobinPartitioner:
         with self._lock:
             first = self._counters.get(topic, 0)
             self._counters[topic] = (first + count) & _POSITIVE
-        # Java's AtomicInteger wraps, and toPositive clears the sign: all in all the counter's last 31 bits.
+        # Java's AtomicInteger wraps, and toPositive clears the sign, which leaves the counter's last 31 bits.
         numbers = (np.arange(first, first + count) & _POSITIVE).astype(np.uint32)
         partitions: Partitions = choices[numbers % np.uint32(len(choices))]
         return partitions
 
 
 class RandomPartitioner:
-    """Any partition that has a leader (where none has one, any) for each row alone: librdkafka's `random`, Sarama's.
+    """Uses a random partition for each row, like librdkafka's and Sarama's `random`. If any has a leader, only those with one.
 
-    Any thread may call; `_lock` guards the generator.
+    Thread-safe: `_lock` guards the generator.
     """
 
     def __init__(self, seed: int | None = None) -> None:
@@ -61,9 +61,9 @@ def _choices(topic: str, cluster: Cluster) -> NDArray[np.int32]:
 
 
 class UniformStickyPartitioner:
-    """One partition for every row of a topic, whatever its key, until a new batch begins (Java's StickyPartitionCache).
+    """Uses one partition for all rows of a topic, with any key, until a new batch begins (Java's StickyPartitionCache).
 
-    Any thread may call; `_lock` guards the dictionary.
+    Thread-safe: `_lock` guards the dictionary.
     """
 
     def __init__(self, rng: random.Random | None = None) -> None:
@@ -79,7 +79,7 @@ class UniformStickyPartitioner:
         return np.full(columns.num_records, partition, np.int32)
 
     def on_new_batch(self, topic: str, cluster: Cluster, prev_partition: int) -> bool:
-        """Leave `prev_partition`, if it is still the current one. Whether there is another one now."""
+        """Leaves `prev_partition` if it is still the current partition. Returns whether the partition changed."""
         with self._lock:
             current = self._partitions.get(topic)
             if current is not None and current != prev_partition:
@@ -88,7 +88,10 @@ class UniformStickyPartitioner:
             return self._partitions[topic] != prev_partition
 
     def _next(self, topic: str, cluster: Cluster, current: int | None) -> int:
-        """The three cases of Java's class: no partition with a leader: any; one: that one; several: any but the current."""
+        """Returns the next partition, as Java's class does.
+
+        If no partition has a leader, any partition; if one has, that one; if several have, any of them except `current`.
+        """
         available = cluster.available_partitions(topic).tolist()
         if not available:
             return self._rng.randrange(partition_count(topic, cluster))

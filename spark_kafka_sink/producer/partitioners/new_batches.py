@@ -1,4 +1,4 @@
-"""The hook on_new_batch over columns: where rows would begin a new batch, a partitioner may send them elsewhere (KIP-480)."""
+"""Calls the hook on_new_batch for columns: a partitioner may redirect rows that would begin a new batch (KIP-480)."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns
 
 # Bytes in the open batch of each partition that has one.
 Filled = dict[int, int]
-# Batches' worth of rows that are asked about at once.
+# Number of batches whose rows are partitioned at once.
 BATCHES_AHEAD = 2
 
 
 class NewBatches:
-    """Tells a partitioner of each batch that its rows have to begin, and asks once more from that row on (KafkaProducer.doSend
+    """Notifies a partitioner of each batch that its rows would begin, and calls it again from that row on (KafkaProducer.doSend
     of Kafka 3, with abortOnNewBatch).
 
-    Batches are foreseen from what is open now; one that the sender takes meanwhile is told of at the next append. A row for which
-    the partitioner was asked again stays where it says, in a new batch or not. Holds no state.
+    New batches are predicted from the batches that are open now. If the sender takes one meanwhile, the partitioner learns of it
+    at the next append. The second choice for a row is final, whether it begins a batch or not. Holds no state.
     """
 
     def __init__(self, partitioner: ClosablePartitioner, on_new_batch: OnNewBatch, queues: Queues, batch_size: int) -> None:
@@ -31,7 +31,7 @@ class NewBatches:
         self._batch_size = batch_size
 
     def partition(self, topic: str, columns: RecordColumns, sizes: Sizes, cluster: Cluster) -> Partitions:
-        """Asks and looks ahead for a few batches' rows at once: each new batch costs two looks at those, some 0.1 ms."""
+        """Partitions the rows of a few batches at once. Each new batch costs two passes over those rows, about 0.1 ms."""
         partition_count(topic, cluster)
         filled = self._queues.open_sizes(topic)
         ends = np.cumsum(sizes)
@@ -50,7 +50,7 @@ class NewBatches:
     def _ahead(
         self, topic: str, columns: RecordColumns, sizes: Sizes, cluster: Cluster, filled: Filled
     ) -> tuple[Partitions, Filled]:
-        """Partitions of rows, and what is in the open batches after them."""
+        """Returns the partitions of rows, and the sizes of the open batches after them."""
         count = partition_count(topic, cluster)
         partitions = self._partitioner.partition(topic, columns, sizes, cluster)
         start, end = 0, columns.num_records
@@ -61,7 +61,7 @@ class NewBatches:
                 return partitions, after
             rest = self._partitioner.partition(topic, columns.slice(row, end - row), sizes[row:], cluster)
             partitions = np.concatenate([partitions[:row], rest])
-            asked = slice(start, row + 1)  # this row too: where it says now it stays
+            asked = slice(start, row + 1)  # includes this row, whose second choice is final
             _, filled = deal(partitions[asked], sizes[asked], filled, self._batch_size, count)
             start = row + 1
 
@@ -71,7 +71,7 @@ class NewBatches:
     def _changed(
         self, topic: str, columns: RecordColumns, partitions: Partitions, cluster: Cluster, rows: list[int]
     ) -> int | None:
-        """The first of these rows, each the first of a batch, from which on the partitioner would choose otherwise."""
+        """Returns the first of `rows`, each of which begins a batch, from which on the partitioner may choose differently."""
         for row in rows:
             asked = columns.partition is not None and columns.partition[row] != NO_PARTITION
             if not asked and self._on_new_batch(topic, cluster, int(partitions[row])) is not False:
@@ -80,7 +80,7 @@ class NewBatches:
 
 
 def deal(partitions: Partitions, sizes: Sizes, filled: Filled, batch_size: int, count: int) -> tuple[list[int], Filled]:
-    """The rows that begin a new batch, ascending, and what is in the open batches after all of the rows.
+    """Returns the rows that begin a new batch, ascending, and the sizes of the open batches after all rows.
 
     Loops over batches, not rows.
     """
@@ -89,7 +89,7 @@ def deal(partitions: Partitions, sizes: Sizes, filled: Filled, batch_size: int, 
     filled, begins = dict(filled), list[int]()
     for partition, first, last in zip(groups.partition_ids, groups.starts, groups.starts[1:], strict=False):
         position = first
-        size = filled.get(partition, batch_size + 1)  # as much as if it were full
+        size = filled.get(partition, batch_size + 1)  # counts as full
         while position < last:
             stop = int(np.searchsorted(ends, ends[position] + batch_size - size, side="right")) - 1
             if stop <= position:

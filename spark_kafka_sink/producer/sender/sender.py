@@ -69,7 +69,7 @@ class Sender:
         try:
             while not self.has_ended():
                 self.run_once(monotonic_ms())
-        except Exception as error:  # whatever the error is, nobody may wait for a response that will never arrive
+        except Exception as error:  # whatever the error is, no call may wait for a response that will never arrive
             logger.exception("the sender thread failed")
             self._lifecycle.fail(KafkaSinkError(f"the sender thread failed: {type(error).__name__}: {error}"))
         finally:

@@ -116,7 +116,7 @@ def _maps(column: pa.Array) -> pa.Array:
 
 
 def _texts_inside(elements: pa.Array, starts: NDArray[np.int64]) -> pa.Array:
-    """The elements' JSON, null as text."""
+    """Returns the JSON of the elements, with nulls as the text `null`."""
     try:
         return json_texts(elements).fill_null(text_scalar("null"))
     except BadRowError as bad:
@@ -125,7 +125,7 @@ def _texts_inside(elements: pa.Array, starts: NDArray[np.int64]) -> pa.Array:
 
 
 def _closed(opening: str, pieces: pa.Array, closing: str) -> pa.Array:
-    """Between brackets, without the comma at the end of what has one."""
+    """Returns the pieces between brackets, without the trailing comma of each non-empty piece."""
     offsets = offsets_of(pieces)
     data = np.array(np.frombuffer(pieces.buffers()[2] or b"", np.uint8))
     ends = offsets[1:]

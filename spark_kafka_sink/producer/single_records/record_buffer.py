@@ -169,7 +169,7 @@ class RecordBuffer:
         return late
 
     def _fail_for_good(self, buffer: TopicBuffer, rows: BufferedRows, error: KafkaSinkError) -> None:
-        """Fails rows that will not be sent. The transaction is told while they still keep it from ending."""
+        """Fails rows that will not be sent. The transaction learns of it while the rows still keep it from ending."""
         if rows:
             self._identity.missed(error)
         self._fail(buffer, rows, error)

@@ -136,7 +136,7 @@ class TransactionCoordinatorClient:
     # Responses
 
     def answered(self, response: ClientResponse, now_ms: int) -> None:
-        """Handles the result of a request. Results that nobody waits for any more are ignored."""
+        """Handles the result of a request. Ignores results that no call waits for any more."""
         in_flight = response.tag
         if in_flight is not self._in_flight or not isinstance(in_flight, InFlight):
             return

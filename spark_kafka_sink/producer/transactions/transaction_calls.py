@@ -17,7 +17,7 @@ from spark_kafka_sink.producer.transactions.transactional_identity import Transa
 
 logger = logging.getLogger(__name__)
 
-# Time limit of an abort whose result nobody waits for. Otherwise the transaction ends with transaction.timeout.ms.
+# Time limit of an abort whose result no call waits for. Otherwise the transaction ends with transaction.timeout.ms.
 QUIET_ABORT_S = 10.0
 
 

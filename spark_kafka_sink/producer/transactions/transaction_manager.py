@@ -325,7 +325,7 @@ class TransactionManager:
         """Called when a request got no response, so a broker may still carry it out after it was sent again.
 
         With version 1 all transactions of an epoch look the same to the broker: a late EndTxn would end the next one, a late
-        AddPartitionsToTxn open one that nobody ends (the problem of KIP-890). So the next transaction gets its own epoch, as it
+        AddPartitionsToTxn would open one that never ends (see KIP-890). So the next transaction gets its own epoch, as it
         always does with version 2.
         """
         if request.api.key is not ApiKey.INIT_PRODUCER_ID:

@@ -86,7 +86,7 @@ class TransactionalIdentity(NumberedIdentity):
         return MAX_PRODUCE_VERSION_1 if self._manager.version < 2 else MAX_PRODUCE_VERSION
 
     def may_drain(self, queue: PartitionQueue) -> bool:
-        """With version 1 a partition must be added to the transaction first."""
+        """Returns whether a partition may be sent. Under transaction version 1 it must be added to the transaction first."""
         return self._manager.may_drain(queue)
 
     def may_send_to(self, node: int) -> bool:
@@ -177,7 +177,7 @@ class TransactionalIdentity(NumberedIdentity):
             self.missed(error)
 
     def missed(self, error: KafkaSinkError) -> None:
-        """Without the record nothing may be committed (KafkaProducer.doSend)."""
+        """Records a lost record, without which nothing may be committed (KafkaProducer.doSend)."""
         self.latest.missed(error)
 
     # End

@@ -78,9 +78,9 @@ def test_a_scope_that_has_nothing_to_drop_keeps_no_commit_from_its_end(broker: E
 def test_beside_the_scope_of_a_transaction_nothing_is_sent(broker: EmbeddedBroker, topic: str) -> None:
     """It would be in the open transaction, and in no handle."""
     with scoped(broker.bootstrap_servers) as producer, producer.transaction(topic) as scope:
-        with pytest.raises(UsageError, match="outside of a transaction"):
+        with pytest.raises(UsageError, match="cannot be sent outside a transaction"):
             producer.send(topic, b"1")
-        with producer.scope() as beside, pytest.raises(UsageError, match="outside of a transaction"):
+        with producer.scope() as beside, pytest.raises(UsageError, match="cannot be sent outside a transaction"):
             beside.append(topic, numbers([1]))
         scope.append(topic, numbers([2]))
         handle = scope.prepare()

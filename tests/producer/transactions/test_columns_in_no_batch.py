@@ -95,7 +95,7 @@ def test_an_append_that_is_interrupted_is_missed_by_the_commit(
             with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
                 patched.setattr(columns_of(producer), "_append", interrupted)
                 scope.append(topic, numbers([1]))
-            with pytest.raises(TransactionAbortableError, match="ended with KeyboardInterrupt"):
+            with pytest.raises(TransactionAbortableError, match="failed with KeyboardInterrupt"):
                 producer.commit()
         commit_next(producer, topic)
     until_read(broker, topic, [7])

@@ -60,6 +60,6 @@ def test_nothing_is_written_to_an_older_leader_and_the_transaction_is_aborted() 
                 scope.append("events", RecordColumns(1, pa.array([b"row"]), partition=np.array([led_by[leader]], np.int32)))
                 scope.flush()
         assert isinstance(raised.value.__cause__, UnsupportedVersionError)
-        assert "and broker 2 " in str(raised.value)
+        assert "but broker 2 (" in str(raised.value)
         assert produced.hits == 0
         assert [each.value for each in read_topic(kafka.bootstrap_servers, "events", isolation_level="read_committed")] == []

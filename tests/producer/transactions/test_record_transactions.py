@@ -138,7 +138,7 @@ def test_each_call_has_its_time(transaction_kafka: Kafka, topic: str) -> None:
         for call in (producer.begin, producer.init_transactions):
             with pytest.raises(UsageError, match=r"IN_TRANSACTION: end the open transaction first"):
                 call()
-        with pytest.raises(UsageError, match=r"is no \(topic, partition\)"):
+        with pytest.raises(UsageError, match=r"is not a \(topic, partition\) pair"):
             producer.send_offsets({topic: 1}, "g")  # type: ignore[dict-item]
         with pytest.raises(UsageError, match="must not be negative"):
             producer.send_offsets({(topic, 0): -1}, "g")

@@ -140,9 +140,9 @@ def test_a_producer_has_one_transaction_at_a_time(transaction_kafka: Kafka, topi
 
 def test_nothing_is_sent_outside_of_a_transaction(transaction_kafka: Kafka, topic: str) -> None:
     with scoped(transaction_kafka.bootstrap_servers) as producer:
-        with pytest.raises(UsageError, match=r"outside of a transaction: open one with producer\.transaction"):
+        with pytest.raises(UsageError, match=r"outside a transaction: open one with producer\.transaction"):
             producer.send(topic, b"1")
-        with producer.scope() as scope, pytest.raises(UsageError, match="outside of a transaction"):
+        with producer.scope() as scope, pytest.raises(UsageError, match="cannot be sent outside a transaction"):
             scope.append(topic, numbers([1]))
         with producer.transaction(topic) as prepared_scope:
             prepared_scope.append(topic, numbers([1]))
@@ -156,7 +156,7 @@ def test_nothing_is_sent_outside_of_a_transaction(transaction_kafka: Kafka, topi
 
 
 def test_the_two_kinds_of_transactional_producers_are_not_mixed(transaction_kafka: Kafka, topic: str) -> None:
-    with scoped(transaction_kafka.bootstrap_servers) as producer, pytest.raises(UsageError, match=r"set it, and call init_trans"):
+    with scoped(transaction_kafka.bootstrap_servers) as producer, pytest.raises(UsageError, match=r"set it and call init_trans"):
         producer.begin()
     with (
         under_id(transaction_kafka.bootstrap_servers, topic) as producer,

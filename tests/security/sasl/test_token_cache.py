@@ -285,8 +285,8 @@ def test_a_failed_renewal_is_no_error_until_the_token_is_dead(rig: Rig, caplog: 
     assert rig.user.get(rig.cache) == "token-1"
     warnings = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert [record.getMessage() for record in warnings] == [
-        "The token of alice could not be renewed. It stays valid until 2027-01-15T09:00:00+00:00, and the renewal is tried"
-        " again: the endpoint is down"
+        "The token of alice could not be renewed. It stays valid until 2027-01-15T09:00:00+00:00, and the renewal is retried:"
+        " the endpoint is down"
     ]
     rig.passes(HOUR)
     assert rig.user.get(rig.cache) is None
