@@ -1,19 +1,19 @@
-# Needs Python 3.11 or newer, Java 17 or newer and make; Maven (or Docker) for real Kafka. The rest is installed into .venv.
+# Requires Python 3.11 or newer, Java 17 or newer and make. Real Kafka requires Maven or Docker. `make setup` installs the rest.
 # `make help` prints the lines below.
 #
-#   make setup       install everything into .venv; each target below does it when it is needed
+#   make setup       install everything into .venv; the other targets run it if needed
 #   make demo        stream into the embedded broker, read it back and compare; BROKER=kafka for real Kafka
 #   make check       format, lint, types, layers
-#   make format      repair what `make check` can repair
-#   make test-quick  tests without Java, after each edit: under 90 seconds
+#   make format      fix what `make check` can fix automatically
+#   make test-quick  tests without Java, for use after each edit: under 90 seconds
 #   make test        each behaviour on one kind of broker, newest and oldest PySpark: under 20 minutes
-#   make test-all    every test on both kinds of broker, every kill, the whole model of exactly-once
-#   make docs        generate the reference pages and build the site in build/site; CHECK=1 fails if they are old
+#   make test-all    every test on both kinds of broker, every kill, the full model of exactly-once
+#   make docs        generate the reference pages and build the site in build/site; CHECK=1 fails if they are out of date
 #   make dist        wheel and sdist into dist/, checked with twine
-#   make chaos       500 random kills of what an exactly-once query needs; SEED= repeats a run, KILLS= and BROKER=kafka
-#   make bench       a comparison with other clients and sinks, one hour; QUICK=1 takes ten minutes
-#   make constraints the newest versions into constraints.txt
-#   make clean       remove what make made
+#   make chaos       500 random kills of the processes of an exactly-once query; SEED= repeats a run; also KILLS=, BROKER=kafka
+#   make bench       compare with other clients and sinks: one hour; QUICK=1 takes ten minutes
+#   make constraints write the newest versions to constraints.txt
+#   make clean       remove everything that make created
 
 .DEFAULT_GOAL := help
 
@@ -21,13 +21,13 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 PYTEST_ARGS ?=
 
 VENV := .venv
-# Spark starts the PATH's python3 for its workers unless told otherwise.
+# By default Spark starts the python3 on PATH for its workers.
 export PYSPARK_PYTHON = $(CURDIR)/$(VENV)/bin/python
 export PYSPARK_DRIVER_PYTHON = $(PYSPARK_PYTHON)
-# Hosts whose own name resolves to nothing make Spark fail or wait.
+# Spark fails or waits on hosts whose own name does not resolve.
 export SPARK_LOCAL_IP ?= 127.0.0.1
-# Some machines forbid byte code. Then each of the hundreds of Python processes that the tests start would compile everything, and
-# pytest would rewrite 900 files at each start, which takes 18 s instead of 8.
+# Some machines disable byte code. Then each of the hundreds of Python processes that the tests start would compile everything,
+# and pytest would rewrite 900 files at each start, which takes 18 s instead of 8.
 unexport PYTHONDONTWRITEBYTECODE
 
 OLDEST := 4.0.0
@@ -41,18 +41,18 @@ help:
 
 setup: $(VENV)/.stamp
 
-# Ahead of the downloads: Spark's own error for this comes after them, and does not say what to install.
+# Runs before the downloads, because Spark's own error comes after them and does not say what to install.
 java:
 	@"$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | grep -qE 'version "(1[7-9]|[2-9][0-9])' || \
-		{ echo "Spark needs Java 17 or newer, and there is none: install Java 17 and put it on PATH, or set JAVA_HOME" >&2; exit 1; }
+		{ echo "Spark requires Java 17 or newer, which was not found: install Java 17 and put it on PATH, or set JAVA_HOME" >&2; exit 1; }
 
 $(VENV)/.stamp: pyproject.toml constraints.txt
 	@echo "Setting up $(VENV): downloads Spark and the tools, about 620 MB, 1 to 5 minutes" >&2
-	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed: make PYTHON=...")'
+	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "Python 3.11 or newer is required: make PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet -e '.[dev]' -c constraints.txt
 	$(VENV)/bin/python -m tests.compiled_pyspark
-	@# There are no wheels of it for Linux: it is compiled where Kerberos's headers are (libkrb5-dev). Without it tests are skipped.
+	@# gssapi has no wheels for Linux, so it is compiled if the Kerberos headers (libkrb5-dev) exist. Otherwise tests are skipped.
 	if command -v krb5-config > /dev/null; then $(VENV)/bin/python -m pip install --quiet gssapi -c constraints.txt || \
 		echo "python-gssapi could not be installed: the tests of Kerberos are skipped" >&2; fi
 	@touch $@
@@ -75,8 +75,8 @@ format: setup
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
 
-# tests/tiers.py says what each tier has. Tests that share a Spark, or what is killed, stay on one of the workers.
-# The tests wait more than they compute: with two workers on two cores, half of the processors' time was left over.
+# tests/tiers.py lists the contents of each tier. Tests that share a Spark session or a killed process stay on one worker.
+# The tests wait more than they compute: two workers on two cores use only half of the processor time.
 WORKERS ?= 3
 PYTEST := -m pytest -n $(WORKERS) --dist loadgroup
 # Each test of tests/spark runs on real Kafka with the newest pyspark, and on embedded brokers with the oldest.
@@ -90,7 +90,7 @@ test: test-newest test-oldest
 
 test-all: test-all-newest test-all-oldest
 
-# Ahead of the tests, which would not show that something is being downloaded. Kept outside the repository, once.
+# Runs before the tests, which would not show the download. The files are kept outside the repository and downloaded once.
 jars: java setup
 	@$(VENV)/bin/python -m tests.kafka.jars $(wildcard tests/*/pom.xml tests/kafka/poms/*.xml)
 
@@ -117,7 +117,7 @@ docs: setup
 	$(VENV)/bin/python -m sphinx -E -W --keep-going -q -b html -d build/doctrees docs build/site
 	@echo "build/site/index.html"
 
-# In an environment of its own, as an index's users build it. What is left of an earlier version would be uploaded, too.
+# Builds in an isolated environment, like a user's pip. Files of an earlier version are removed, so they are not uploaded.
 dist: setup
 	rm -rf dist
 	$(VENV)/bin/python -m build --outdir dist .
@@ -133,7 +133,7 @@ bench: export QUICK := $(QUICK)
 bench: java setup
 	$(VENV)/bin/python -m benchmarks
 
-# The exact versions of development and CI: what the newest releases resolve to now.
+# The exact versions for development and CI, resolved from the newest releases.
 constraints:
 	rm -rf build/constraints
 	$(PYTHON) -m venv build/constraints

@@ -60,10 +60,13 @@ class ProducerConfig:
         differs="Java numbers its producers (producer-1, producer-2). A fixed name lets one broker quota apply to all of them.",
     )
     acks: int = declared(
-        "acks", ACKS, -1, "Which replicas must have a batch before it is acknowledged: all (-1), the leader (1) or none (0)."
+        "acks", ACKS, -1, "Replicas that must store a batch before it is acknowledged: all (-1), the leader (1) or none (0)."
     )
     enable_idempotence: bool = declared(
-        "enable.idempotence", BOOLEAN, True, "Number the batches, so that a retry never stores a record twice or out of order."
+        "enable.idempotence",
+        BOOLEAN,
+        True,
+        "Whether batches are numbered, so that a retry never stores a record twice or out of order.",
     )
     batch_size: int = declared(
         "batch.size",
@@ -79,8 +82,8 @@ class ProducerConfig:
         MILLISECONDS,
         5,
         "Time a batch waits for more records, in ms. A flush sends it at once.",
-        differs="The default is 1000 in Spark tasks. A task ends with a flush, so nothing waits for the linger, and 5 ms leaves "
-        "batches of topics with many partitions tiny.",
+        differs="The default is 1000 in Spark tasks. A task ends with a flush, so nothing waits for the linger time. With 5 ms, "
+        "batches stay tiny in topics with many partitions.",
     )
     buffer_memory: int = declared(
         "buffer.memory",
@@ -195,7 +198,7 @@ class ProducerConfig:
         differs="Java accepts only class names. Here the partitioners of librdkafka and Sarama have names too.",
     )
     partitioner_ignore_keys: bool = declared(
-        "partitioner.ignore.keys", BOOLEAN, False, "Ignore keys when choosing partitions, and distribute all records by bytes."
+        "partitioner.ignore.keys", BOOLEAN, False, "Whether keys are ignored: all records are then distributed by bytes."
     )
     partitioner_adaptive: bool = declared(
         "partitioner.adaptive.partitioning.enable",
@@ -223,7 +226,7 @@ class ProducerConfig:
         "metadata.recovery.strategy",
         RECOVERY,
         "rebootstrap",
-        "What to do if no known broker can be reached: rebootstrap asks bootstrap.servers again, none does not.",
+        "Behavior if no known broker can be reached: rebootstrap asks bootstrap.servers again, none does not.",
         differs="Java then discards the known brokers and topics. Here bootstrap.servers are asked as well, so a rolling restart "
         "closes no connection and no append waits for its topic again.",
     )

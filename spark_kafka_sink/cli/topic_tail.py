@@ -18,6 +18,7 @@ from spark_kafka_sink.client.backoff import ExponentialBackoff, ResponseWaiter
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.client.cluster_requests import ClusterRequest
 from spark_kafka_sink.client.topics import metadata_error, topics_metadata
+from spark_kafka_sink.counts import partition_range
 from spark_kafka_sink.errors import BrokerError
 from spark_kafka_sink.exactly_once.log_reader import committed_records
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
@@ -85,8 +86,8 @@ class _TopicReader:
             return topic
         partitions = [each for each in topic.partitions if each.partition_index == wanted]
         if not partitions:
-            text = f"topic {self._options.name!r} has {len(topic.partitions):,} partitions, 0 to {len(topic.partitions) - 1}"
-            raise BrokerError(f"{text}; there is no partition {wanted}", topic=self._options.name)
+            text = f"topic {self._options.name!r} has no partition {wanted}: {partition_range(len(topic.partitions))}"
+            raise BrokerError(text, topic=self._options.name)
         return MetadataResponseTopic(
             error_code=0, name=topic.name, topic_id=topic.topic_id, is_internal=topic.is_internal, partitions=partitions
         )

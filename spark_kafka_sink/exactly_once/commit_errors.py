@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import Enum
 
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import BatchAbortedError, CommitStoppedError, CommitTimeoutError, KafkaSinkError
 from spark_kafka_sink.exactly_once.commit_log import COMPLETE_FOR_MS
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
@@ -62,7 +63,7 @@ def commit_stopped(
     is_invisible: whether this run's rows cannot have been committed.
     """
     last = view.last
-    said = "no record" if last is None else f"batch {last.batch}, {last.state}, {last.rows:,} rows"
+    said = "no record" if last is None else f"batch {last.batch}, {last.state}, {counted(last.rows, 'row')}"
     shown = last.transactions if last is not None and last.batch == batch.number else view.own
     outcomes = view.outcomes or {}
     ordered = sorted(shown, key=lambda each: outcomes.get(each.handle.transactional_id, "") == "committed")  # doubtful ones first
@@ -74,7 +75,7 @@ def commit_stopped(
         resolve=_command("resolve", batch, f"--batch {last.batch if last is not None else batch.number} {options}"),
     )
     is_own = last is not None and any(each in last.handles for each in view.own_handles)
-    invisible = f" {rows_of(view.own)} of this run are not visible." if is_invisible and not is_own else ""
+    invisible = f" {rows_of(view.own, ' of this run is', ' of this run are')} not visible." if is_invisible and not is_own else ""
     return CommitStoppedError(
         f"{batch}: {reason.value}.{invisible} The last record in the commit log is: {said}."
         f" Transactions: {_handles((each.handle for each in ordered), outcomes)}. To continue: {to_do}",
@@ -91,8 +92,8 @@ def checkpoint_deleted(query_id: str, view: View, other: CommitRecord) -> Commit
     return CommitStoppedError(
         f"batch {view.batch} of {query_id}: its checkpoint {other.checkpoint} belonged to query {other.query_id}, which has"
         f" reached batch {other.batch} ({other.state}): if the checkpoint was deleted, this query would write the same rows again"
-        f" from the start of its source. {rows_of(view.own)} are not visible. To continue: restore the checkpoint; or, if these"
-        f" rows are wanted, or the folder is on another machine, set commit.log.start={view.batch} for this start",
+        f" from the start of its source. {rows_of(view.own, ' is', ' are')} not visible. To continue: restore the checkpoint; or,"
+        f" if these rows are wanted, or the folder is on another machine, set commit.log.start={view.batch} for this start",
         reason="CHECKPOINT_DELETED",
         query_id=query_id,
         batch=view.batch,
@@ -104,9 +105,9 @@ def batch_aborted(batch: MicroBatch, own: Iterable[PreparedTransaction], ended: 
     lost = tuple(ended)
     return BatchAbortedError(
         f"{batch}: none of this run's rows is or will become visible; to write the batch again, {_again(batch)}."
-        f" {len(lost)} of its transactions were aborted before they could be committed, or had too little time left: a batch"
-        f" and its commit must finish within kafka.transaction.timeout.ms, and this machine's clock must not be ahead of the"
-        f" brokers' clocks: {_handles(lost)}",
+        f" Before the commit, {counted(len(lost), 'of its transactions was', 'of its transactions were')} aborted or had too"
+        " little time left: a batch and its commit must finish within kafka.transaction.timeout.ms, and this machine's clock must"
+        f" not be ahead of the brokers' clocks: {_handles(lost)}",
         query_id=batch.query_id,
         batch=batch.number,
         rows=sum(each.handle.records for each in own),
@@ -161,8 +162,9 @@ def _again(batch: MicroBatch) -> str:
     return "run the job again" if batch.is_job else "start the query again"
 
 
-def rows_of(transactions: Iterable[PreparedTransaction]) -> str:
-    return f"{sum(each.handle.records for each in transactions):,} rows"
+def rows_of(transactions: Iterable[PreparedTransaction], one: str = "", many: str = "") -> str:
+    """Returns the number of rows, followed by `one` if it is 1, else by `many`."""
+    return counted(sum(each.handle.records for each in transactions), f"row{one}", f"rows{many}")
 
 
 def _handles(handles: Iterable[TransactionHandle], outcomes: Mapping[str, str] | None = None) -> str:
@@ -171,6 +173,6 @@ def _handles(handles: Iterable[TransactionHandle], outcomes: Mapping[str, str] |
     for each in handles:
         where = ", ".join(f"{topic} {numbers}" for topic, numbers in each.partitions)
         outcome = (outcomes or {}).get(each.transactional_id)
-        said.append(f"{each.transactional_id}, {each.records:,} rows in {where}{f' ({outcome})' if outcome else ''}")
+        said.append(f"{each.transactional_id}, {counted(each.records, 'row')} in {where}{f' ({outcome})' if outcome else ''}")
     more = [f"and {len(said) - _MAX_NAMED} more"] if len(said) > _MAX_NAMED else []
     return "; ".join(said[:_MAX_NAMED] + more) or "none"

@@ -8,6 +8,7 @@ from typing import Final
 
 from spark_kafka_sink.client.backoff import ResponseWaiter
 from spark_kafka_sink.client.cluster_client import ClusterClient
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import KafkaSinkError, OptionError
 from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
 from spark_kafka_sink.exactly_once.coordinator_rounds import BACKOFF
@@ -72,7 +73,7 @@ def ensure_topic(client: ClusterClient, settings: CommitLogSettings, deadline: f
                     return
                 # Checked last, because the advice is for a topic that is a commit log.
                 raise OptionError(
-                    f"option commit.log.partitions: topic {settings.topic} has {partitions} partitions, not"
+                    f"option commit.log.partitions: topic {settings.topic} has {counted(partitions, 'partition')}, not"
                     f" {settings.partitions}: set it to {partitions} and do not change it later, or choose another"
                     " commit.log.topic",
                     option="commit.log.partitions",

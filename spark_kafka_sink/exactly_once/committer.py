@@ -223,5 +223,5 @@ class Committer:
 
 def _what_is_known(batch: MicroBatch, own: OwnTransactions, *, is_invisible: bool) -> str:
     if is_invisible:
-        return f"{batch}: {rows_of(own)} of this run are not committed."
+        return f"{batch}: {rows_of(own, ' of this run is', ' of this run are')} not committed."
     return f"{batch}: {rows_of(own)} of this run, or some of them, may be committed; the next commit of the batch finds out."

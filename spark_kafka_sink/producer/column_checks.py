@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import RecordError, SchemaError
 from spark_kafka_sink.records.arrow_arrays import holds_bytes
 from spark_kafka_sink.records.columns import NO_TIMESTAMP, RecordColumns
@@ -68,7 +69,7 @@ def _check_fixed_headers(topic: str, headers: Sequence[tuple[object, object]]) -
 
 def _check_rows(topic: str, name: str, rows: int, num_records: int) -> None:
     if rows != num_records:
-        raise _bad_column(topic, name, f"has {rows} rows, but there are {num_records} records")
+        raise _bad_column(topic, name, f"has {counted(rows, 'row')}, but num_records is {num_records:,}")
 
 
 def check_columns(topic: str, columns: RecordColumns) -> None:

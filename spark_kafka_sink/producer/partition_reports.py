@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from spark_kafka_sink.counts import counted
+
 NO_OFFSET = -1  # acks=0, or a duplicate that the broker acknowledged without an offset
 ALL_PARTITIONS = -1  # in place of a partition: the sum of a topic
 
@@ -136,7 +138,9 @@ class PartitionReports(Mapping[Key, PartitionReport]):
 
     def __repr__(self) -> str:
         reports = self._read()
-        shown = [f"{topic}-{number}: {one.records:,} records" for (topic, number), one in sorted(reports.items())[:_SHOWN]]
+        shown = [
+            f"{topic}-{number}: {counted(one.records, 'record')}" for (topic, number), one in sorted(reports.items())[:_SHOWN]
+        ]
         more = [f"and {len(reports) - _SHOWN:,} more"] if len(reports) > _SHOWN else []
         return f"<PartitionReports {', '.join(shown + more) or 'empty'}>"
 

@@ -13,6 +13,7 @@ from weakref import WeakSet
 
 from spark_kafka_sink.client.network_client import NetworkClient
 from spark_kafka_sink.config import ProducerConfig, check_transactional, producer_config
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import FlushTimeoutError, KafkaSinkError, SerializationError, UsageError
 from spark_kafka_sink.producer.accumulator.appender import Appender
 from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
@@ -368,7 +369,9 @@ class Producer:
         unfinished = self.unfinished()
         self._abort()
         if unfinished:
-            raise FlushTimeoutError(f"close: {unfinished} records were not acknowledged within {timeout} s and have failed")
+            raise FlushTimeoutError(
+                f"close: {counted(unfinished, 'record was', 'records were')} not acknowledged within {timeout} s and failed"
+            )
 
     def close_when_idle(self) -> None:
         """Closes the producer in the background once it has no open scope and nothing to send."""

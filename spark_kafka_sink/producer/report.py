@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.producer.partition_reports import PartitionReports
 
 # Bucket i of a latency histogram counts batches acknowledged in [2**(i-1), 2**i) ms; the last bucket is open-ended.
@@ -85,15 +86,15 @@ class DeliveryReport:
 
     def __repr__(self) -> str:
         parts = [
-            f"{self.records:,} records",
-            f"{self.bytes:,} bytes ({self.compressed_bytes:,} sent)",
-            f"{self.batches:,} batches to {len(self.partitions):,} partitions",
-            f"{self.requests:,} requests",
-            f"{self.retries:,} retries",
+            counted(self.records, "record"),
+            f"{counted(self.bytes, 'byte')} ({self.compressed_bytes:,} sent)",
+            f"{counted(self.batches, 'batch', 'batches')} to {counted(len(self.partitions), 'partition')}",
+            counted(self.requests, "request"),
+            counted(self.retries, "retry", "retries"),
         ]
         if self.commits:
-            ended = f"{self.transactions_committed:,} transactions committed, {self.transactions_aborted:,} aborted"
-            parts.append(f"{self.commits:,} commits ({ended})")
+            ended = f"{counted(self.transactions_committed, 'transaction')} committed, {self.transactions_aborted:,} aborted"
+            parts.append(f"{counted(self.commits, 'commit')} ({ended})")
         if self.errors:
             parts.append("errors: " + ", ".join(f"{name} {count:,}" for name, count in sorted(self.errors.items())))
         return f"<DeliveryReport {', '.join(parts)}>"

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import RecordTooLargeError, UsageError
 from spark_kafka_sink.option import INT32_MAX
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, bitmap, byte_lengths, offsets_of, valid_mask
@@ -82,11 +83,11 @@ def _check_rows(
 ) -> int:
     for name, column in (("key", columns.key), ("value", columns.value), ("headers", columns.headers)):
         if column is not None and len(column) != columns.num_records:
-            raise UsageError(f"{name} has {len(column)} rows, but there are {columns.num_records} records")
+            raise UsageError(f"{name} has {counted(len(column), 'row')}, but num_records is {columns.num_records:,}")
     rows = columns.num_records if order is None else len(order)
     for name, deltas in (("offset_deltas", offset_deltas), ("timestamp_deltas", timestamp_deltas)):
         if deltas is not None and len(deltas) != rows:
-            raise UsageError(f"{name} has {len(deltas)} numbers, but there are {rows} records")
+            raise UsageError(f"{name} has {counted(len(deltas), 'number')} for {counted(rows, 'record')}")
     return rows
 
 

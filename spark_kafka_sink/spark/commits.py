@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import CommitTimeoutError, KafkaSinkError, OptionError, UsageError
 from spark_kafka_sink.exactly_once.commit_errors import RowVisibility
 from spark_kafka_sink.exactly_once.commit_log import CommitLog
@@ -162,7 +163,8 @@ def commit_micro_batch(options: SinkOptions, batch_id: int, messages: Messages) 
     if len(shares) != len(messages) or len(batches) != 1 or next(iter(batches)).number != batch_id:
         found = ", ".join(sorted(map(str, batches))) or "no query"
         raise UsageError(
-            f"commit of micro-batch {batch_id}: Spark passed {len(messages)} messages, of {found}; nothing is committed"
+            f"commit of micro-batch {batch_id}: Spark passed {counted(len(messages), 'message')}, of {found};"
+            " nothing is committed"
         )
     return commit_shares(options, batches.pop(), shares, reports_of(messages)).reports
 
@@ -171,7 +173,9 @@ def commit_job(options: SinkOptions, job: MicroBatch, messages: Messages) -> lis
     """Makes all rows of a batch job visible and reports them. Raises UsageError for messages of another job."""
     shares = shares_of(messages)
     if len(shares) != len(messages) or any(share.batch != job for share in shares):
-        raise UsageError(f"commit of {job}: Spark passed {len(messages)} messages, some of another job; nothing is committed")
+        raise UsageError(
+            f"commit of {job}: Spark passed {counted(len(messages), 'message')}, some of another job; nothing is committed"
+        )
     return commit_shares(options, job, shares, reports_of(messages)).reports
 
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.installation import SameVersion, check_same_version
@@ -190,7 +191,8 @@ class KafkaSinkWriter(SameVersion, DataSourceArrowWriter):
             return
         acked = total(reports_of(messages)).records
         logger.warning(
-            "the write was aborted; %s records of its finished tasks are in Kafka, and writing again repeats them", f"{acked:,}"
+            "the write was aborted after its finished tasks had stored %s in Kafka; writing again stores them a second time",
+            counted(acked, "record"),
         )
 
 

@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Self
 
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.producer.partition_reports import ALL_PARTITIONS, NO_OFFSET
 from spark_kafka_sink.producer.report import DeliveryReport
 
@@ -33,17 +34,17 @@ def summary(report: DeliveryReport) -> str:
     """Returns the counts in one line."""
     sums = sum(partition == ALL_PARTITIONS for _, partition in report.partitions)
     parts = [
-        f"{report.records:,} records",
-        f"{report.bytes:,} bytes ({report.compressed_bytes:,} sent)",
-        f"{report.batches:,} batches in {report.requests:,} requests",
-        f"{report.retries:,} retries",
-        f"{len(report.partitions) - sums:,} topic-partitions",
-        *([f"{sums:,} topics as sums"] if sums else []),
+        counted(report.records, "record"),
+        f"{counted(report.bytes, 'byte')} ({report.compressed_bytes:,} sent)",
+        f"{counted(report.batches, 'batch', 'batches')} in {counted(report.requests, 'request')}",
+        counted(report.retries, "retry", "retries"),
+        counted(len(report.partitions) - sums, "topic-partition"),
+        *([counted(sums, "topic as a sum", "topics as sums")] if sums else []),
     ]
     commits = ""
     if report.commits:
-        ended = f"{report.transactions_committed:,} transactions committed, {report.transactions_aborted:,} aborted"
-        commits = f"; {ended} in {report.commits:,} commits of {report.commit_ms / report.commits:,.0f} ms on average"
+        ended = f"{counted(report.transactions_committed, 'transaction')} committed, {report.transactions_aborted:,} aborted"
+        commits = f"; {ended} in {counted(report.commits, 'commit')} of {report.commit_ms / report.commits:,.0f} ms on average"
     return ", ".join(parts) + commits + errors_text(report, "; errors: ")
 
 
@@ -80,7 +81,7 @@ def html_table(report: DeliveryReport) -> str:
 
 def _more(report: DeliveryReport) -> str:
     more = len(report.partitions) - MAX_PARTITIONS
-    return f"and {more:,} more topic-partitions" if more > 0 else ""
+    return f"and {counted(more, 'more topic-partition')}" if more > 0 else ""
 
 
 @contextmanager
@@ -147,7 +148,7 @@ class _NotebookLine:
             self._output.update({"text/plain": self._text}, raw=True)
 
     def _line(self) -> str:
-        return f"kafka_sink: {self.n:,} of {self.total:,} tasks"
+        return f"kafka_sink: {self.n:,} of {counted(self.total, 'task')}"
 
     def __enter__(self) -> Self:
         return self

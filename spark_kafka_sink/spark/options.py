@@ -173,7 +173,7 @@ SINK_OPTIONS: Mapping[str, SinkOption] = {
 HARMLESS: Mapping[str, str] = {
     "auto.include.jmx.reporter": "there is no JMX here; register(spark) returns the metrics",
     "client.dns.lookup": "every address of a name is tried in turn",
-    "config.providers.automatic": "config.providers itself says which providers there are",
+    "config.providers.automatic": "only the providers in config.providers are used",
     "enable.metrics.push": "no client metrics are pushed to brokers",
     "metric.reporters": "register(spark) returns the metrics",
     "metrics.recording.level": "register(spark) returns the metrics",
@@ -221,7 +221,7 @@ REFUSED: Mapping[str, str] = {
     "ssl.provider": "Java security providers cannot run here",
     "ssl.providers": "choose OpenSSL's providers in OpenSSL's configuration file",
     "ssl.sigalgs.list": "signature algorithms cannot be chosen: OpenSSL's defaults apply",
-    "transaction.two.phase.commit.enable": "the sink's own commit log does what it is for",
+    "transaction.two.phase.commit.enable": "the sink's own commit log serves this purpose",
 }
 
 # Producer options that users of a sink cannot set.

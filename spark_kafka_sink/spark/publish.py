@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import OptionError, UsageError
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.installation import SameVersion, check_extra
@@ -71,7 +72,7 @@ class PublishReport:
         return f"<p>{self._headline()}</p>{html_table(self.total)}"
 
     def _headline(self) -> str:
-        rate = f"{self.seconds:.1f} s, {self.rows_per_second:,.0f} rows/s, {len(self.tasks):,} tasks"
+        rate = f"{self.seconds:.1f} s, {self.rows_per_second:,.0f} rows/s, {counted(len(self.tasks), 'task')}"
         return f"{summary(self.total)}; {rate}"
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark import TaskContext
 
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import RecordError, SerializationError, UsageError
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
 from spark_kafka_sink.exactly_once.failpoints import reach
@@ -103,8 +104,8 @@ def _deliver(batches: Iterable[SchemaAndBatch], options: SinkOptions) -> Deliver
             report, context = scope.report(), TaskContext.get()
             task = "" if context is None else f" of Spark partition {context.partitionId()}, attempt {context.attemptNumber()}"
             error.add_note(
-                f"Kafka has acked {report.records:,} rows{task}; they stay in their topics, and another attempt writes them"
-                f" again.{errors_text(report, ' Refused batches by error: ')}"
+                f"Kafka has acked {counted(report.records, 'row')}{task}; they stay in their topics, and another attempt"
+                f" writes them again.{errors_text(report, ' Refused batches by error: ')}"
             )
             raise
         return scope.report().summed(MOST_PARTITIONS)

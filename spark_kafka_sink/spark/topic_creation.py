@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import BrokerError, OptionError
 from spark_kafka_sink.option import Kind, integer
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
@@ -111,15 +112,15 @@ def _create(client: ClusterClient, topic: str, creation: TopicCreation, wait_s: 
             raise as_option_error(creation_error(client, result), creation, topic)
         partitions = wait_for_leaders(client, topic, deadline)
         if result.error_code == ErrorCode.NONE:
-            logger.info("created topic %s with %s partitions", topic, f"{partitions:,}")
+            logger.info("created topic %s with %s", topic, counted(partitions, "partition"))
             return
     elif code and not error_facts(code).retriable:
         raise metadata_error(client, topic, code)
     if 0 < partitions < creation.partitions:
         logger.warning(
-            "topic %s exists with %s partitions, fewer than %s=%s; it is left as it is",
+            "topic %s exists with %s, fewer than %s=%s; it is left as it is",
             topic,
-            f"{partitions:,}",
+            counted(partitions, "partition"),
             CREATE_PARTITIONS,
             creation.partitions,
         )

@@ -59,7 +59,7 @@ def test_it_asks_before_it_aborts_and_says_who_waits(query: LeftOver, answer: st
     asked = query.run("abort", "--query", query.query_id, answer=answer)
 
     assert asked.exit_code == code
-    assert "1 transactions are open and not prepared; the last batch in the commit log is 0, complete" in asked.stderr
+    assert "1 transaction is open and not prepared; the last batch in the commit log is 0, complete" in asked.stderr
     assert f"open   ?     {query.topic} 0" in asked.stderr
     assert "Readers with isolation.level=read_committed cannot read past them" in asked.stderr
     assert len(query.transactions.open_handles(query.ids, query.soon())) == left
@@ -71,7 +71,7 @@ def test_a_job_that_is_complete_is_not_to_be_run_again_when_its_orphans_are_abor
     job.transactions.end([own.handle], True, job.soon())
     done = job.run("abort", "--query", job.query_id, "--yes")
     assert done.exit_code == 0
-    assert done.stdout.splitlines()[0] == f"{job.query_id}: 1 transactions aborted"
+    assert done.stdout.splitlines()[0] == f"{job.query_id}: 1 transaction aborted"
     assert done.stdout.splitlines()[2].startswith(orphan.handle.transactional_id)
     assert job.listed()["state"] == "complete"
     until(lambda: job.visible() == ["a"])
@@ -110,4 +110,4 @@ def test_an_orphan_of_a_complete_job_is_no_reason_to_run_it_again(job: LeftOver)
     until(lambda: job.visible() == ["a"])
     job.task(0, "a")
     done = job.run("abort", "--query", job.query_id, "--yes")
-    assert done.stdout.startswith(f"{job.query_id}: 1 transactions aborted\n")
+    assert done.stdout.startswith(f"{job.query_id}: 1 transaction aborted\n")

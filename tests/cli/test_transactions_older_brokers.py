@@ -50,7 +50,7 @@ def test_what_is_open_is_listed_and_aborted(query: LeftOver) -> None:
     done = query.run("abort", "--query", query.query_id, "--yes")
 
     assert (done.exit_code, done.stderr) == (0, "")
-    assert "1 transactions aborted" in done.stdout
+    assert "1 transaction aborted" in done.stdout
     assert query.transactions.open_handles(query.ids, query.soon()) == ()
     assert query.visible() == []
 

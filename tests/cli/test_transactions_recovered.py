@@ -43,7 +43,7 @@ def test_to_recover_again_is_no_error(query: LeftOver) -> None:
     again = query.run("recover", "--query", query.query_id)
     assert (again.exit_code, again.stdout) == (
         0,
-        f"{query.query_id}, batch 0: nothing is prepared: all 1 rows of the batch are visible\n",
+        f"{query.query_id}, batch 0: nothing is prepared: all rows of the batch are visible (1 row)\n",
     )
 
 
@@ -68,7 +68,7 @@ def test_what_was_committed_in_part_is_left_to_be_resolved(query: LeftOver) -> N
 
     assert (refused.exit_code, refused.stdout) == (1, "")
     said, head, line = refused.stderr.splitlines()
-    assert said.startswith(f"{query.query_id}, batch 0: 1 of its transactions with 2 rows are not committed: ")
+    assert said.startswith(f"{query.query_id}, batch 0: 1 of its transactions with 2 rows is not committed: ")
     assert said.endswith(f"resolve --query {query.query_id} --batch 0 --replay (or --accept-loss)")
     assert head.split() == ["TRANSACTION", "STATE", "ROWS", "PARTITIONS"]
     assert line.split() == [lost.handle.transactional_id, "aborted", "2", query.topic, "0"]
@@ -136,7 +136,7 @@ def test_what_is_wrong_with_one_keeps_no_other_from_being_committed(query: LeftO
     done = query.run("recover", "--all")
     misplaced.close()
 
-    assert (done.exit_code, done.stdout) == (1, f"{query.query_id}, batch 0: committed, with 1 rows\n")
+    assert (done.exit_code, done.stdout) == (1, f"{query.query_id}, batch 0: committed, with 1 row\n")
     assert done.stderr.startswith("q-4, batch 0: [OPTION] with 2 partitions of ")
     until(lambda: query.visible() == ["a"])
 
@@ -171,7 +171,7 @@ def test_a_query_that_ended_long_ago_is_never_forgotten(query: LeftOver, monkeyp
 @pytest.mark.parametrize(
     ("state", "said"),
     [
-        (State.COMPLETE, "all 0 rows of the batch are visible; do not run the job again"),
+        (State.COMPLETE, "all rows of the batch are visible (0 rows); do not run the job again"),
         (State.ABORTED, "no rows of the batch are visible; run the job again"),
         (State.CLOSED, "none of its rows are visible; run the job again"),
     ],
@@ -217,6 +217,6 @@ def test_a_record_that_only_another_version_reads_keeps_no_other_from_being_comm
     for said in (listed, everything):
         assert "query newer: query None has a record of format 3" in said.stderr
         assert "a record with the key b'user-7'" in said.stderr
-    assert (one.exit_code, one.stdout) == (0, f"{query.query_id}, batch 0: committed, with 1 rows\n")
+    assert (one.exit_code, one.stdout) == (0, f"{query.query_id}, batch 0: committed, with 1 row\n")
     assert "reads formats up to 2" in unreadable.stderr
     until(lambda: query.visible() == ["a"])

@@ -23,9 +23,9 @@ def test_a_loss_is_accepted_and_the_query_goes_on(query: LeftOver) -> None:
     done = query.run("resolve", "--query", query.query_id, "--batch", "0", "--accept-loss", "--yes")
 
     assert done.exit_code == 0
-    assert done.stderr.startswith(f"{query.query_id}, batch 0: 1 rows are committed, 2 are lost, in these transactions:\n")
+    assert done.stderr.startswith(f"{query.query_id}, batch 0: 1 row is committed, 2 are lost, in these transactions:\n")
     asked = query.run("recover", "--query", query.query_id)
-    assert asked.stdout.endswith("1 rows of the batch are visible; 2 are lost, and the loss was accepted\n")
+    assert asked.stdout.endswith("1 row of the batch is visible; 2 are lost, and the loss was accepted\n")
     assert done.stdout.startswith(f"{query.query_id}, batch 0: complete, without 2 lost rows; the query continues")
     assert query.commit(0, query.task(0, "a"), query.task(1, "b", "c")).rows == 0
     query.commit(1, query.task(0, "d"))
@@ -79,7 +79,7 @@ def test_all_that_can_be_committed_is_whatever_is_answered(query: LeftOver, mean
 def test_a_batch_whose_driver_was_only_gone_is_committed_and_nothing_is_lost(query: LeftOver) -> None:
     query.prepared(0, [query.task(0, "a")])
     done = query.run("resolve", "--query", query.query_id, "--batch", "0", "--accept-loss")
-    assert (done.exit_code, done.stdout) == (0, f"{query.query_id}, batch 0: committed, with 1 rows\n")
+    assert (done.exit_code, done.stdout) == (0, f"{query.query_id}, batch 0: committed, with 1 row\n")
     until(lambda: query.visible() == ["a"])
 
 

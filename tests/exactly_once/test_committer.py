@@ -144,7 +144,7 @@ def test_when_only_a_part_can_be_committed_the_query_stops_and_says_which_rows_a
             any_query.run(0, "a", "b")
         text, lost = str(caught.value), own[1].handle.transactional_id
         assert text.startswith(f"[COMMIT_STOPPED] batch 0 of {any_query.id}: some transactions of the batch are not proved")
-        assert f"{lost}, 1 rows in {any_query.topic} 0 (aborted)" in text
+        assert f"{lost}, 1 row in {any_query.topic} 0 (aborted)" in text
         assert f"`spark-kafka-sink transactions resolve --query {any_query.id} --batch 0 {OPTIONS}`" in text
         assert (caught.value.facts["reason"], caught.value.facts["batch"]) == ("UNRESOLVED", 0)
     any_query.expect("a")
@@ -244,7 +244,7 @@ def test_a_commit_log_that_becomes_unusable_ends_nothing_that_may_be_prepared(qu
     with pytest.MonkeyPatch.context() as patch, pytest.raises(OptionError) as caught:
         patch.setattr(CommitLog, "ensure", _unusable)
         committer.commit(MicroBatch(query.id, 0), own)
-    assert "1 rows of this run, or some of them, may be committed" in caught.value.__notes__[0]
+    assert "1 row of this run, or some of them, may be committed" in caught.value.__notes__[0]
     assert query.open_ids() == [own[0].handle.transactional_id]
     committer.commit(MicroBatch(query.id, 0), own)
     query.expect("a")

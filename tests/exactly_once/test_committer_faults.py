@@ -146,7 +146,7 @@ def test_what_nobody_can_prove_is_never_written_again(broker: EmbeddedKafka, que
         faults.alter(ApiKey.DESCRIBE_TRANSACTIONS, forgotten(lost, ended), times=None),
     ):
         for values in (own, query.write("a", "b")):
-            with pytest.raises(CommitStoppedError, match=f"{lost}, 1 rows in {query.topic} 0 \\(unknown\\)"):
+            with pytest.raises(CommitStoppedError, match=f"{lost}, 1 row in {query.topic} 0 \\(unknown\\)"):
                 query.commit(0, values)
     query.expect("a", "b")
 

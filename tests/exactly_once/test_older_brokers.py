@@ -71,6 +71,6 @@ def test_a_stream_stops_at_its_first_commit_if_its_tasks_have_not_met_the_older_
             own = made.write("a")
             with pytest.raises(UnsupportedVersionError, match=NEEDS.format(2)) as raised:
                 made.commit(0, own)
-            assert "1 rows of this run are not committed" in raised.value.__notes__[0]
+            assert "1 row of this run is not committed" in raised.value.__notes__[0]
             assert made.open_ids() == []
             made.expect()

@@ -55,8 +55,8 @@ def at(*timestamps: int) -> RecordColumns:
         (with_headers([None], [("k", b"")], [(None, b"")]).slice(1, 2), "row 1 of 2: a header has a null key"),
         (with_header_keys(b"a", NOT_UTF8, b"b"), "row 1 of 3: a header key is not valid UTF-8"),
         (with_header_keys(b"a", b"b", NOT_UTF8).slice(1, 2), "row 1 of 2: a header key is not valid UTF-8"),
-        (numbers([1], partition=-2), "row 0 of 1: column partition is -2, but there are 1 partitions, 0 to 0"),
-        (numbers([1, 2], partition=1), "row 0 of 2: column partition is 1, but there are 1 partitions, 0 to 0"),
+        (numbers([1], partition=-2), "row 0 of 1: column partition is -2, but the only partition is 0"),
+        (numbers([1, 2], partition=1), "row 0 of 2: column partition is 1, but the only partition is 0"),
     ],
 )
 def test_a_record_that_cannot_be_is_named_and_nothing_of_its_append_is_sent(
@@ -112,9 +112,9 @@ TEXT = pa.array(["a", "b"])
             r"value is ChunkedArray, must be an Arrow array: use combine_chunks\(\)",
         ),
         (RecordColumns(2, key=["a", "b"]), "key is list, must be an Arrow array"),
-        (RecordColumns(3, value=TEXT), "value has 2 rows, but there are 3 records"),
-        (RecordColumns(2, timestamp=np.array([1])), "timestamp has 1 rows, but there are 2 records"),
-        (RecordColumns(2, partition=np.zeros(3, np.int32)), "partition has 3 rows, but there are 2 records"),
+        (RecordColumns(3, value=TEXT), "value has 2 rows, but num_records is 3"),
+        (RecordColumns(2, timestamp=np.array([1])), "timestamp has 1 row, but num_records is 2"),
+        (RecordColumns(2, partition=np.zeros(3, np.int32)), "partition has 3 rows, but num_records is 2"),
         (RecordColumns(2, partition=[0, 0]), "partition must be a one-dimensional numpy array of integers"),  # type: ignore[arg-type]
         (RecordColumns(1, timestamp=np.array([0.5])), "timestamp must be a one-dimensional numpy array of integers"),
         (RecordColumns(1, fixed_headers=((b"k", b"v"),)), "fixed_headers has a key that is not text"),  # type: ignore[arg-type]
@@ -144,7 +144,7 @@ def test_what_an_interceptor_makes_of_columns_is_checked_too(cluster: RecordingB
             return replace(columns, num_records=1)
 
     with producer_on(cluster.bootstrap_servers, interceptor_classes=Halving) as producer:
-        with failing_scope(producer) as scope, pytest.raises(SchemaError, match="value has 2 rows, but there are 1 records"):
+        with failing_scope(producer) as scope, pytest.raises(SchemaError, match="value has 2 rows, but num_records is 1"):
             scope.append("t", numbers([1, 2]))
         assert producer.metrics()["producer-metrics"]["record-send-total"] == 0
 

@@ -106,7 +106,7 @@ def test_what_expired_in_flight_keeps_its_memory_until_its_request_is_over(clust
             scope.flush(10)
             scope.append("t", numbers([1]))
             scope.append("t", numbers([2], width=size))
-            with pytest.raises(DeliveryError, match=r"sent 1 times, may have been stored"):
+            with pytest.raises(DeliveryError, match=r"sent 1 time, may have been stored"):
                 scope.flush(10)
         assert buffered_bytes(producer) >= size, "the memory of a batch on the wire was given back"
         outcome: list[BaseException | None] = []

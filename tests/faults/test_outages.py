@@ -212,7 +212,7 @@ def test_a_broker_that_has_answered_is_not_said_to_be_silent_while_a_retry_waits
         told.clear()
         cluster.faults.fail(ApiKey.PRODUCE, ErrorCode.NOT_ENOUGH_REPLICAS)
         assert send(producer, numbers([1])) == 1
-    assert warnings(told)[0].startswith(f"1 records have been waiting for broker 1 ({cluster.address(1)}) for 0 s; ")
+    assert warnings(told)[0].startswith(f"1 record has been waiting for broker 1 ({cluster.address(1)}) for 0 s; ")
     assert not any("has not responded" in warning for warning in warnings(told))
 
 
@@ -252,7 +252,7 @@ def test_records_of_partitions_that_a_topic_made_again_does_not_have_fail_and_th
             kept.append("t", numbers([1], 0))
             lost.append("t", numbers([2, 3], 3))
             begun = time.monotonic()
-            wanted = "topic t partition 3: 1 records failed, because the topic was deleted and recreated with 1 partition; "
+            wanted = "topic t partition 3: 1 record failed, because the topic was deleted and recreated with 1 partition; "
             with pytest.raises(DeliveryError, match=wanted) as caught:
                 lost.flush(30)
             assert time.monotonic() - begun < 20

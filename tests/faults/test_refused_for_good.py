@@ -37,7 +37,7 @@ def test_one_that_is_too_large_fails_alone_with_four_in_flight_behind_it(
         proxied_kafka.proxy.delay(0.05)  # so that there are five under way when the first of them is refused
         scope.append(topic, RecordColumns(40, value=pa.array(values)))
         wait_until(lambda: scope.report().records == 39, "the others acked", 30)
-        with pytest.raises(DeliveryError, match=r"^\[DELIVERY\] 1 records failed, 39 were acknowledged: .*MESSAGE_TOO_LARGE"):
+        with pytest.raises(DeliveryError, match=r"^\[DELIVERY\] 1 record failed, 39 were acknowledged: .*MESSAGE_TOO_LARGE"):
             scope.flush(10)
         report = scope.report()
     assert report.errors == {"MESSAGE_TOO_LARGE": 1, "OUT_OF_ORDER_SEQUENCE_NUMBER": 4}

@@ -76,7 +76,7 @@ def test_the_others_are_counted_as_acked(cluster: RecordingBroker) -> None:
         assert (partition.first_offset, partition.last_offset) == (0, 8)
         assert producer.metrics()["producer-metrics"]["record-error-total"] == 1
         wait_until(lambda: buffered_bytes(producer) == 0, "the memory of both batches", 10)
-        with pytest.raises(DeliveryError, match=r"^\[DELIVERY\] 1 records failed, 9 were acknowledged"):
+        with pytest.raises(DeliveryError, match=r"^\[DELIVERY\] 1 record failed, 9 were acknowledged"):
             scope.flush(10)
 
 

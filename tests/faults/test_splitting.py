@@ -78,7 +78,7 @@ def test_one_that_is_too_large_alone_fails_alone(cluster: RecordingBroker) -> No
     values = [b"%0*d" % (2000 if number == 13 else 9, number) for number in range(20)]
     with producer_on(cluster.bootstrap_servers) as producer, failing_scope(producer) as scope:
         scope.append("t", RecordColumns(20, value=pa.array(values)))
-        with pytest.raises(DeliveryError, match=r"the broker rejected 1 records: MESSAGE_TOO_LARGE; a single record exceeds"):
+        with pytest.raises(DeliveryError, match=r"the broker rejected 1 record: MESSAGE_TOO_LARGE; a single record exceeds"):
             scope.flush(10)
         wait_until(lambda: cluster.values() == [n for n in range(20) if n != 13], "the others stored")
 

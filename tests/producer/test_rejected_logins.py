@@ -107,7 +107,7 @@ def test_records_for_a_broker_that_rejects_the_login_fail_at_once_and_others_do_
                 scope.flush(30)
         cause = raised.value.__cause__
         assert isinstance(cause, AuthenticationError)
-        assert cause.message.startswith("topic t partition 0: 1 records were not sent: broker 2")
+        assert cause.message.startswith("topic t partition 0: 1 record was not sent: broker 2")
         assert "Account locked" in str(raised.value)
         assert (cause.facts["topic"], cause.facts["partition"]) == ("t", 0)
         tried = rejected.hits

@@ -160,11 +160,11 @@ def test_a_column_without_bytes_is_refused_by_name_of_its_type() -> None:
 
 def test_columns_and_deltas_of_other_lengths_are_refused() -> None:
     columns = RecordColumns(2, value=pa.array([b"a", b"b"]))
-    with pytest.raises(UsageError, match="offset_deltas has 1 numbers, but there are 2 records"):
+    with pytest.raises(UsageError, match="offset_deltas has 1 number for 2 records"):
         encode_records(columns, None, np.zeros(1, np.int32), None)
-    with pytest.raises(UsageError, match="timestamp_deltas has 3 numbers, but there are 1 records"):
+    with pytest.raises(UsageError, match="timestamp_deltas has 3 numbers for 1 record"):
         encode_records(columns, np.array([1]), np.zeros(1, np.int32), np.zeros(3, np.int64))
-    with pytest.raises(UsageError, match="value has 2 rows, but there are 3 records"):
+    with pytest.raises(UsageError, match="value has 2 rows, but num_records is 3"):
         encode_records(RecordColumns(3, value=columns.value), None, np.arange(3, dtype=np.int32), None)
 
 

@@ -38,7 +38,7 @@ def message(batch: MicroBatch | None) -> DeliveryMessage:
     [
         ([BATCH, None], "2 messages, of batch 3 of query"),
         ([BATCH, MicroBatch("query", 4)], "2 messages, of batch 3 of query, batch 4 of query"),
-        ([MicroBatch("query", 2)], "1 messages, of batch 2 of query"),
+        ([MicroBatch("query", 2)], "1 message, of batch 2 of query"),
         ([BATCH, MicroBatch("other", 3)], "2 messages, of batch 3 of other, batch 3 of query"),
         ([], "0 messages, of no query"),
     ],

@@ -83,9 +83,9 @@ def test_a_refused_commit_is_told_to_the_driver_program_and_a_good_one_is_not() 
 
 def test_an_abort_says_what_stays_in_kafka(caplog: pytest.LogCaptureFixture) -> None:
     source().writer(SCHEMA, False).abort([*MESSAGES, None])
-    assert "5 records of its finished tasks are in Kafka, and writing again repeats them" in caplog.text
+    assert "its finished tasks had stored 5 records in Kafka; writing again stores them a second time" in caplog.text
     source().streamWriter(SCHEMA, False).abort([None], 3)
-    assert "0 records of its finished tasks are in Kafka" in caplog.text
+    assert "its finished tasks had stored 0 records in Kafka" in caplog.text
 
 
 def test_a_commit_reports_to_the_handle_that_the_class_is_bound_to() -> None:

@@ -45,6 +45,7 @@ from spark_kafka_sink.broker.cluster.new_topics import (
     placed_replicas,
 )
 from spark_kafka_sink.broker.cluster.topic_config import ConfigError
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 
@@ -345,7 +346,7 @@ def changes(before: MetadataImage, after: MetadataImage) -> Iterator[Event]:
         known = before.topics.get(name)
         if known is None or known.topic_id != topic.topic_id:
             count = len(topic.partitions)
-            yield Event(f"Created topic {name} with {_counted(count)}", {"topic": name, "partitions": count})
+            yield Event(f"Created topic {name} with {counted(count, 'partition')}", {"topic": name, "partitions": count})
         elif known is not topic:
             yield from _topic_events(known, topic, moves=moves)
     for name in before.topics:
@@ -383,14 +384,10 @@ def _topic_events(before: TopicState, after: TopicState, *, moves: bool) -> Iter
     name = after.name
     if len(before.partitions) != len(after.partitions):
         count = len(after.partitions)
-        yield Event(f"Topic {name} now has {_counted(count)}", {"topic": name, "partitions": count})
+        yield Event(f"Topic {name} now has {counted(count, 'partition')}", {"topic": name, "partitions": count})
     if before.configs != after.configs:
         yield Event(f"Changed configs of topic {name}: {', '.join(after.configs) or 'none'}", {"topic": name})
     for old, new in zip(before.partitions, after.partitions, strict=False):
         if moves and old.leader != new.leader:
             facts = {"topic": name, "partition": new.index, "leader": new.leader, "leader_epoch": new.leader_epoch}
             yield Event(f"Broker {new.leader} now leads {name}-{new.index}, after broker {old.leader}", facts)
-
-
-def _counted(count: int) -> str:
-    return "1 partition" if count == 1 else f"{count} partitions"

@@ -8,6 +8,7 @@ import click
 
 from spark_kafka_sink.cli.transactions.connection import Connection, ConnectionOptions, connected
 from spark_kafka_sink.cli.transactions.result import COMMAND, Result, transactions_text, written_again
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.exactly_once import resolving
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
 from spark_kafka_sink.exactly_once.execution import Execution
@@ -57,7 +58,9 @@ def _ask(query_id: str, last: CommitRecord | None, handles: tuple[TransactionHan
     known = (
         f"the last batch in the commit log is {last.batch}, {last.state}" if last is not None else "the commit log has no batch"
     )
-    click.echo(f"{query_id}: {len(handles)} transactions are open and not prepared; {known}.", err=True)
+    click.echo(
+        f"{query_id}: {counted(len(handles), 'transaction is', 'transactions are')} open and not prepared; {known}.", err=True
+    )
     click.echo(transactions_text([(each, "open") for each in handles]), err=True)
     click.echo("Readers with isolation.level=read_committed cannot read past them in these partitions.", err=True)
     click.echo("If the query or job still runs, it stops at its next commit, and the rows must be written again.", err=True)
@@ -82,9 +85,10 @@ def _end(connection: Connection, query_id: str, last: CommitRecord | None) -> Re
     left = [each for each in end.leftovers if proof_of(each, described.get(each.transactional_id)) is Proof.OPEN]
     if left:
         still = tuple((each, "open") for each in left)
-        return Result(query_id, None, False, f"{len(left)} of {count} transactions are still open: run the command again", still)
+        is_open = f"{len(left)} of {counted(count, 'transaction')} {'is' if len(left) == 1 else 'are'} still open"
+        return Result(query_id, None, False, f"{is_open}: run the command again", still)
     aborted = tuple((each, "aborted") for each in end.leftovers)
-    return Result(query_id, None, True, f"{count} transactions aborted{_then(query_id, last)}", aborted)
+    return Result(query_id, None, True, f"{counted(count, 'transaction')} aborted{_then(query_id, last)}", aborted)
 
 
 def _then(query_id: str, last: CommitRecord | None) -> str:

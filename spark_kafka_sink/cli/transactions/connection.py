@@ -14,6 +14,7 @@ import click
 from spark_kafka_sink.cli.log_format import warn
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.config import OPTIONS, ProducerConfig, producer_config
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import KafkaSinkError, OptionError
 from spark_kafka_sink.exactly_once.commit_log import CommitLog, LastRecords, LoggedRecord, last_records_of, partition_of
 from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
@@ -138,7 +139,7 @@ class Connection:
             raise OptionError(self.no_log, topic=topic)
         if self._partitions.get(query_id, partition_of(query_id, count)) != partition_of(query_id, count):
             raise OptionError(
-                f"with {count} partitions of {topic}, the records of {query_id} would be in another partition: set"
+                f"with {counted(count, 'partition')} of {topic}, the records of {query_id} would be in another partition: set"
                 " --commit-log-partitions to the sink's commit.log.partitions",
                 topic=topic,
             )

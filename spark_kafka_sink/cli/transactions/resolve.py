@@ -11,6 +11,7 @@ import click
 
 from spark_kafka_sink.cli.transactions.connection import Connection, ConnectionOptions, connected
 from spark_kafka_sink.cli.transactions.result import COMMAND, Result, how_to_resolve, transactions_text, written_again
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.exactly_once import resolving
 from spark_kafka_sink.exactly_once.commit_log import COMPLETE_FOR_MS, old_jobs
@@ -76,13 +77,13 @@ def resolve_batch(connection: Connection, query_id: str, batch: int, resolution:
 
 # By the state that was written.
 _ENDED: Final[Mapping[State, str]] = {
-    State.COMPLETE: "committed, with {rows:,} rows",
+    State.COMPLETE: "committed, with {rows}",
     State.ABORTED: "the brokers aborted all of its transactions, so none of its rows are visible: {again}",
     State.REPLAY: "the brokers aborted the rewritten rows too: {again}",
 }
 # By the last state, if nothing is prepared.
 _OVER: Final[Mapping[State, str]] = {
-    State.COMPLETE: "all {rows:,} rows of the batch are visible{do_not}",
+    State.COMPLETE: "all rows of the batch are visible ({rows}){do_not}",
     State.ABORTED: "no rows of the batch are visible; {again}",
     State.CLOSED: "none of its rows are visible; {again}",
     State.REPLAY: "lost rows must be written again; {again}",
@@ -137,10 +138,11 @@ def _one(connection: Connection, query_id: str) -> Result:
 def _over(record: CommitRecord) -> str:
     lost = sum(each.records for each in record.aborted_handles)
     if record.state is State.COMPLETE and lost:
-        return f"{record.rows - lost:,} rows of the batch are visible; {lost:,} are lost, and the loss was accepted"
+        visible = counted(record.rows - lost, "row of the batch is", "rows of the batch are")
+        return f"{visible} visible; {counted(lost, 'is', 'are')} lost, and the loss was accepted"
     again = written_again(record.query_id)
     do_not = f"; do not {again}" if is_job(record.query_id) else ""
-    return _OVER[record.state].format(rows=record.rows, do_not=do_not, again=again)
+    return _OVER[record.state].format(rows=counted(record.rows, "row"), do_not=do_not, again=again)
 
 
 def _recovered(connection: Connection, record: CommitRecord) -> Result:
@@ -160,13 +162,16 @@ def recovery(query_id: str, batch: int, found: ResolvedBatch) -> Result:
     last = found.record
     if found.refusal is None:
         assert last is not None
-        return Result(query_id, batch, True, _ENDED[last.state].format(rows=last.rows, again=written_again(query_id)))
+        return Result(
+            query_id, batch, True, _ENDED[last.state].format(rows=counted(last.rows, "row"), again=written_again(query_id))
+        )
     is_done = found.refusal in _NOTHING_TO_COMMIT
     text = found.refusal.value
     if found.refusal is Refusal.UNRESOLVED:
         is_proved = all(word == Outcome.ABORTED for _, word in found.lost)
         count, to_do = len(found.lost), f"{COMMAND} {how_to_resolve(query_id, batch, is_proved=is_proved)}"
-        text = f"{count} of its transactions with {found.lost_rows:,} rows are not committed: {to_do}"
+        rows, verb = counted(found.lost_rows, "row"), "is" if count == 1 else "are"
+        text = f"{count} of its transactions with {rows} {verb} not committed: {to_do}"
     return Result(query_id, batch, is_done, text, found.lost)
 
 
@@ -188,8 +193,8 @@ _QUESTIONS: Final = {
     Resolution.REPLAY: "Have the query write these rows again?",
 }
 _DONE: Final = {
-    Resolution.ACCEPT_LOSS: "complete, without {rows:,} lost rows; the query continues with the next batch",
-    Resolution.REPLAY: "{rows:,} rows will be written again: start the query, which commits them if they are unchanged",
+    Resolution.ACCEPT_LOSS: "complete, without {lost}; the query continues with the next batch",
+    Resolution.REPLAY: "{rows} will be written again: start the query, which commits them if they are unchanged",
 }
 
 
@@ -229,7 +234,13 @@ def _resolved(connection: Connection, query_id: str, batch: int, resolution: Res
     assert found.record is not None
     if found.record.state is not _STATES[resolution]:  # the outcome in doubt is proved by now
         return recovery(query_id, batch, found)
-    return Result(query_id, batch, True, _DONE[resolution].format(rows=found.lost_rows), found.lost)
+    return Result(
+        query_id,
+        batch,
+        True,
+        _DONE[resolution].format(rows=counted(found.lost_rows, "row"), lost=counted(found.lost_rows, "lost row")),
+        found.lost,
+    )
 
 
 def _show(query_id: str, batch: int, found: ResolvedBatch) -> None:
@@ -237,7 +248,12 @@ def _show(query_id: str, batch: int, found: ResolvedBatch) -> None:
     assert found.record is not None
     visible = found.record.rows - found.lost_rows
     unknown = sum(each.records for each, word in found.lost if word == Outcome.UNKNOWN)
-    counts = [f"{visible:,} rows are committed", f"{found.lost_rows - unknown:,} are lost", f"{unknown:,} are unknown"]
+    lost = found.lost_rows - unknown
+    counts = [
+        f"{counted(visible, 'row is', 'rows are')} committed",
+        f"{counted(lost, 'is', 'are')} lost",
+        f"{counted(unknown, 'is', 'are')} unknown",
+    ]
     said = ", ".join(counts if unknown else counts[:2])
     click.echo(f"{query_id}, batch {batch}: {said}, in these transactions:", err=True)
     click.echo(transactions_text(found.lost), err=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from threading import TIMEOUT_MAX, Condition, Lock
 
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import DeliveryError, FlushTimeoutError, KafkaSinkError
 from spark_kafka_sink.producer.lifecycle import wait_until
 from spark_kafka_sink.producer.report import DeliveryReport
@@ -56,7 +57,9 @@ class Tally:
             error, failed, acked = self._error, self._failed_records, self._report.records
         if error is not None:
             raise DeliveryError(
-                f"{failed} records failed, {acked} were acknowledged: {error}", failed=failed, acked=acked
+                f"{counted(failed, 'record')} failed, {counted(acked, 'was', 'were')} acknowledged: {error}",
+                failed=failed,
+                acked=acked,
             ) from error
 
     def wait_for_acks(
@@ -69,9 +72,8 @@ class Tally:
 
         def late(waited_s: float) -> FlushTimeoutError:
             why = outages()
-            return FlushTimeoutError(
-                f"flush: {self._unfinished} batches were not acknowledged within {timeout_s} s{why and f'; {why}'}"
-            )
+            batches = counted(self._unfinished, "batch was", "batches were")
+            return FlushTimeoutError(f"flush: {batches} not acknowledged within {timeout_s} s{why and f'; {why}'}")
 
         self.wait_until(lambda: not self._unfinished or self._error is not None, timeout_s, late, check_alive)
         self.raise_error()

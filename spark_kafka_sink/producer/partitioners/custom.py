@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from spark_kafka_sink.client.cluster import Cluster
 from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.counts import partition_range
 from spark_kafka_sink.errors import KafkaSinkError, OptionError, RecordError
 from spark_kafka_sink.producer.partitioners.partitioner import Partitions, Sizes, optional_method, partition_count
 from spark_kafka_sink.producer.plugins import configured, full_name, plugin
@@ -111,7 +112,7 @@ class CustomPartitioner:
         raise RecordError(text, topic=topic, partitioner=self.name, **facts) from error
 
     def _refuse_partition(self, topic: str, row: int, rows: int, partition: int, count: int) -> NoReturn:
-        text = f"row {row} of {rows}: returned {partition}, but there are {count} partitions, 0 to {count - 1}"
+        text = f"row {row} of {rows}: returned {partition}, but {partition_range(count)}"
         self._refuse(topic, text, row=row, partition=partition, partition_count=count)
 
     def _refuse(self, topic: str, text: str, **facts: int) -> NoReturn:

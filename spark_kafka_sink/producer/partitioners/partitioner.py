@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spark_kafka_sink.client.cluster import Cluster
+from spark_kafka_sink.counts import partition_range
 from spark_kafka_sink.errors import RecordError, UsageError
 from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns
 
@@ -109,8 +110,8 @@ def _check_range(topic: str, partitions: Partitions, count: int) -> None:
         row = int(np.argmax(wrong))
         partition = int(partitions[row])
         raise RecordError(
-            f"topic {topic}: row {row} of {len(partitions)}: column partition is {partition}, but there are {count} partitions,"
-            f" 0 to {count - 1}; null lets the partitioner choose",
+            f"topic {topic}: row {row} of {len(partitions)}: column partition is {partition}, but {partition_range(count)};"
+            " null lets the partitioner choose",
             topic=topic,
             row=row,
             partition=partition,

@@ -7,6 +7,7 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.accumulator.tally import Tally
@@ -49,11 +50,11 @@ class SendScope:
         # In a forked child the parent's threads may have held the lock of the counts.
         if self._lifecycle.is_forked:
             return f"<{type(self).__name__} of another process>"
-        counts = f"{self.report().records:,} records acknowledged, {self.tally.failed_records:,} failed"
+        counts = f"{counted(self.report().records, 'record')} acknowledged, {self.tally.failed_records:,} failed"
         if self.discarded:
             return f"<{type(self).__name__} {counts}, discarded>"
         state = "closed" if self._closed else "open"
-        return f"<{type(self).__name__} {counts}, {self.tally.unfinished:,} batches unfinished, {state}>"
+        return f"<{type(self).__name__} {counts}, {counted(self.tally.unfinished, 'batch', 'batches')} unfinished, {state}>"
 
     def append(self, topic: str, columns: RecordColumns) -> None:
         """Appends records of one topic. They are copied, so the columns may be released.

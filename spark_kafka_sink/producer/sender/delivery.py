@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from spark_kafka_sink.client.backoff import ExponentialBackoff
 from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import AuthenticationError, BrokerError, DeliveryTimeoutError, KafkaSinkError
 from spark_kafka_sink.producer.accumulator.batch_splitting import rebuild, split
 from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, PartitionQueue, SealedBatch
@@ -115,7 +116,8 @@ class Delivery:
         for batch in self._accumulator.unsent_for(goes_there):
             self._accumulator.remove(batch)
             queue = batch.queue
-            text = f"topic {queue.topic} partition {queue.partition}: {batch.record_count} records were not sent: {error.message}"
+            records = counted(batch.record_count, "record was", "records were")
+            text = f"topic {queue.topic} partition {queue.partition}: {records} not sent: {error.message}"
             facts = error.facts | {"topic": queue.topic, "partition": queue.partition}
             self._fail(batch, AuthenticationError(text, **facts))
 
@@ -280,7 +282,7 @@ class Delivery:
         self._metrics.failed(batch.queue.topic, batch.record_count)
         if tell:
             batch.failed(error)
-        logger.error("%s: %d records failed: %s", batch.queue, batch.record_count, error)
+        logger.error("%s: %s failed: %s", batch.queue, counted(batch.record_count, "record"), error)
         self._identity.failed(error)  # first: the notified thread finds a transaction that can only be aborted
         tally = batch.tally
         if tally is not None:
@@ -290,8 +292,9 @@ class Delivery:
         """Returns the error of `count` records of a batch; `more` is appended to the text."""
         queue, code = batch.queue, answer.error_code
         refused = [f"record {e.batch_index}: {e.batch_index_error_message}" for e in answer.record_errors[:3]]
-        of = f" of {batch.record_count}" if count < batch.record_count else ""
-        what = f"topic {queue.topic} partition {queue.partition}: the broker rejected {count}{of} records: {batch.last_error}"
+        rejects = f"{count} of " if count < batch.record_count else ""
+        rejects += counted(batch.record_count, "record")
+        what = f"topic {queue.topic} partition {queue.partition}: the broker rejected {rejects}: {batch.last_error}"
         parts = [what, *refused]
         if code in ADVICE:
             parts.append(ADVICE[code])
@@ -316,18 +319,19 @@ class Delivery:
     def _not_described(self, batch: Batch) -> BrokerError:
         queue, code = batch.queue, ErrorCode.TOPIC_AUTHORIZATION_FAILED
         text = (
-            f"topic {queue.topic} partition {queue.partition}: {batch.record_count} records failed, because the leader is"
-            f" unknown and the brokers do not name it: {code.name}"
+            f"topic {queue.topic} partition {queue.partition}: {counted(batch.record_count, 'record')} failed, because the leader"
+            f" is unknown and the brokers do not name it: {code.name}"
         )
         if isinstance(batch, SealedBatch) and batch.attempts > 0:
-            text += f"; they were sent {batch.attempts} times and may have been stored"
+            text += f"; they were sent {counted(batch.attempts, 'time')} and may have been stored"
         return self._rights().error(text, ApiKey.METADATA, int(code), queue.topic, topic=queue.topic, partition=queue.partition)
 
     def _timeout_error(self, batch: Batch, now_ms: int) -> DeliveryTimeoutError:
         queue = batch.queue
         tried = self._what_was_tried(batch)
         return DeliveryTimeoutError(
-            f"topic {queue.topic} partition {queue.partition}: {batch.record_count} records were not acknowledged within"
+            f"topic {queue.topic} partition {queue.partition}: {counted(batch.record_count, 'record was', 'records were')}"
+            " not acknowledged within"
             f" delivery.timeout.ms ({now_ms - batch.created_ms} ms passed); {tried}",
             topic=queue.topic,
             partition=queue.partition,
@@ -336,10 +340,9 @@ class Delivery:
     def _partition_gone(self, batch: Batch, partitions: int) -> BrokerError:
         queue, code = batch.queue, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         sent = isinstance(batch, SealedBatch) and batch.attempts > 0
-        count = f"{partitions} partition{'' if partitions == 1 else 's'}"
         text = (
-            f"topic {queue.topic} partition {queue.partition}: {batch.record_count} records failed, because the topic was"
-            f" deleted and recreated with {count}; send them again, or add partitions to the topic"
+            f"topic {queue.topic} partition {queue.partition}: {counted(batch.record_count, 'record')} failed, because the topic"
+            f" was deleted and recreated with {counted(partitions, 'partition')}; send them again, or add partitions to the topic"
             f" first{'. They may have been stored in the deleted topic' if sent else ''}"
         )
         return BrokerError(text, topic=queue.topic, partition=queue.partition, error_code=int(code), error=code.name)
@@ -352,7 +355,7 @@ class Delivery:
             return f"{never}: {self._unsent_reason(batch.queue)}"
         last = batch.last_error or "no response yet"
         why = f"; {self._unsent_reason(batch.queue)}" if batch.queue.leader is None else ""
-        return f"sent {batch.attempts} times, may have been stored; last error: {last}{why}"
+        return f"sent {counted(batch.attempts, 'time')}, may have been stored; last error: {last}{why}"
 
 
 def _report_acked(acks: Sequence[tuple[SealedBatch, int]], now_ms: int, report: DeliveryReport) -> None:

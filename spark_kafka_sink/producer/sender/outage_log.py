@@ -9,6 +9,7 @@ from enum import Enum, auto
 from typing import TypeAlias
 
 from spark_kafka_sink.client.network_client import NetworkClient
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.identity.identity import Identity
 from spark_kafka_sink.producer.lifecycle import FOREVER_MS
@@ -133,17 +134,22 @@ class OutageLog:
             return f"{name}: a transaction has been waiting for {seconds} s; {self._identity.blocked_reason}"
         if isinstance(subject, str):
             who = (
-                f"{records:,} records have been waiting for a leader for {seconds} s"
+                f"{counted(records, 'record has', 'records have')} been waiting for a leader for {seconds} s"
                 if records
                 else f"an append has been waiting for {seconds} s"
             )
             return f"{name}: {who}; {self._metadata.why_no_leader(subject)}"
         unanswered = self._client.in_flight_count(subject)
-        why = f"{unanswered} requests to it have no response" if unanswered else self._blocked_reason(subject)
+        why = (
+            f"{counted(unanswered, 'request to it has', 'requests to it have')} no response"
+            if unanswered
+            else self._blocked_reason(subject)
+        )
         if unanswered or self._client.why_not_ready(subject):
-            return f"{name} has not responded for {seconds} s, and {records:,} records are waiting for it; {why}"
+            waiting = counted(records, "record is", "records are")
+            return f"{name} has not responded for {seconds} s, and {waiting} waiting for it; {why}"
         # Nothing was requested: there is no producer id, or a retry is in back-off.
-        return f"{records:,} records have been waiting for {name} for {seconds} s; {why}"
+        return f"{counted(records, 'record has', 'records have')} been waiting for {name} for {seconds} s; {why}"
 
     def _name(self, subject: Subject) -> str:
         if isinstance(subject, tuple):

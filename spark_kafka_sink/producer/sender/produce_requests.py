@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from spark_kafka_sink.client.network_client import ClientResponse, NetworkClient
 from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import KafkaSinkError, UnsupportedVersionError
 from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, PartitionQueue, SealedBatch
@@ -298,4 +299,4 @@ class RefusalLog:
             self._counts[key] += count
             if now_ms - self._logged_ms.get(key, -REFUSALS_EVERY_MS) >= REFUSALS_EVERY_MS:
                 self._logged_ms[key] = now_ms
-                logger.warning("broker %d rejected %d batches: %s", node, self._counts.pop(key), error)
+                logger.warning("broker %d rejected %s: %s", node, counted(self._counts.pop(key), "batch", "batches"), error)

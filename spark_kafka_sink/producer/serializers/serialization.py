@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import SerializationError
 from spark_kafka_sink.producer.producer_record import Headers
 from spark_kafka_sink.producer.serializers.serializer import Serializer, is_default
@@ -78,7 +79,7 @@ def _check(found: Any, rows: int) -> None:
         kind = found.type if isinstance(found, pa.Array) else type(found).__name__
         raise TypeError(f"returned {kind}, not an Arrow array of binary or string")
     if len(found) != rows:
-        raise ValueError(f"returned {len(found)} rows for {rows}")
+        raise ValueError(f"returned {counted(len(found), 'row')} for {rows:,}")
 
 
 def _named(error: Exception, serializer: Serializer, part: str, topic: str) -> SerializationError:

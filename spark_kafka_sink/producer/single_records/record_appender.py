@@ -9,6 +9,7 @@ from typing import Any
 
 from spark_kafka_sink.client.cluster import Cluster
 from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.counts import partition_range
 from spark_kafka_sink.errors import KafkaSinkError, RecordError, RecordTooLargeError, UsageError
 from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.option import INT64_MAX
@@ -128,8 +129,7 @@ class RecordAppender:
         if partition < count:
             return cluster
         raise RecordError(
-            f"topic {topic}: partition is {partition}, but there are {count} partitions, 0 to {count - 1}; None lets the"
-            " partitioner choose",
+            f"topic {topic}: partition is {partition}, but {partition_range(count)}; None lets the partitioner choose",
             topic=topic,
             partition=partition,
             partition_count=count,

@@ -8,6 +8,7 @@ from functools import partial
 from threading import TIMEOUT_MAX, Lock
 
 from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import (
     BufferExhaustedError,
     DeadlineError,
@@ -349,7 +350,9 @@ def _late_acks(
     unfinished: list[ProduceResult], timeout_s: float | None, outages: Callable[[], str], _waited_s: float
 ) -> FlushTimeoutError:
     why = outages()
-    return _flush_timeout(f"{len(unfinished)} batches are not acknowledged{why and f' ({why})'}", timeout_s)
+    return _flush_timeout(
+        f"{counted(len(unfinished), 'batch is', 'batches are')} not acknowledged{why and f' ({why})'}", timeout_s
+    )
 
 
 def _flush_timeout(left: str, timeout_s: float | None) -> FlushTimeoutError:

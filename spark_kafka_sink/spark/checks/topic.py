@@ -16,6 +16,7 @@ from spark_kafka_sink.client.topics import (
     new_topic,
     topics_metadata,
 )
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.option import nearest
 from spark_kafka_sink.protocol.api import ApiKey
@@ -125,7 +126,7 @@ def _partitions(context: CheckContext, topic: MetadataResponseTopic, configs: Ma
     leaders = len({each.leader_id for each in partitions})
     of = f"{replicas[0]}" if len(replicas) == 1 else f"{replicas[0]} to {replicas[-1]}"
     in_sync = "" if least is None else f", min.insync.replicas={least}"
-    text = f"topic {name!r} has {count:,} partition{'' if count == 1 else 's'} on {leaders} broker{'' if leaders == 1 else 's'}"
+    text = f"topic {name!r} has {counted(count, 'partition')} on {counted(leaders, 'broker')}"
     yield ok("topic", f"{text}, replication factor {of}{in_sync}", "; ".join(hints))
 
 

@@ -15,6 +15,7 @@ from spark_kafka_sink.client.topics import (
     new_topic,
     topics_metadata,
 )
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import AuthorizationError, KafkaSinkError, OptionError, UnsupportedVersionError
 from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
@@ -99,7 +100,8 @@ def _commit_log(context: CheckContext, settings: CommitLogSettings) -> Iterator[
     needed = {"Read": READ, "Write": WRITE, "DescribeConfigs": DESCRIBE_CONFIGS}
     yield may_on_topic(context, found, needed, grants=COMMIT_LOG)
     if len(found.partitions) < settings.partitions:
-        text = f"topic {name!r} has {len(found.partitions)} partitions, fewer than commit.log.partitions={settings.partitions}"
+        has = f"topic {name!r} has {counted(len(found.partitions), 'partition')}"
+        text = f"{has}, fewer than commit.log.partitions={settings.partitions}"
         yield failed("commit log", text, f"set commit.log.partitions to {len(found.partitions)}, and never change it afterwards")
         return
     try:
@@ -111,7 +113,7 @@ def _commit_log(context: CheckContext, settings: CommitLogSettings) -> Iterator[
         text = f"topic {name!r} has cleanup.policy={policy}, so Kafka may delete what queries have committed"
         yield failed("commit log", text, "set its cleanup.policy to compact, or choose another commit.log.topic")
     else:
-        yield ok("commit log", f"topic {name!r} is compacted and has {len(found.partitions)} partitions")
+        yield ok("commit log", f"topic {name!r} is compacted and has {counted(len(found.partitions), 'partition')}")
 
 
 def _new_commit_log(context: CheckContext, settings: CommitLogSettings) -> CheckLine:

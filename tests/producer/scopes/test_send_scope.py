@@ -70,7 +70,7 @@ def test_a_flush_that_takes_too_long_says_what_is_missing() -> None:
     parts = make_parts(enable_idempotence="false")
     scope = parts.scope()
     sent(parts, scope)
-    with pytest.raises(FlushTimeoutError, match="1 batches were not acknowledged"):
+    with pytest.raises(FlushTimeoutError, match="1 batch was not acknowledged"):
         scope.flush(0.01)
 
 
@@ -79,7 +79,7 @@ def test_a_failed_batch_fails_the_flush_and_every_later_append_with_its_cause() 
     scope = parts.scope()
     answer(parts, sent(parts, scope), base_offset=0)
     answer(parts, sent(parts, scope, rows=2), code=ErrorCode.INVALID_RECORD)
-    with pytest.raises(DeliveryError, match=r"2 records failed, 1 were acknowledged: .*t partition 0.*INVALID_RECORD") as raised:
+    with pytest.raises(DeliveryError, match=r"2 records failed, 1 was acknowledged: .*t partition 0.*INVALID_RECORD") as raised:
         scope.flush()
     assert isinstance(raised.value.__cause__, BrokerError)
     with pytest.raises(DeliveryError):

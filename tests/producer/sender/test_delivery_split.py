@@ -82,7 +82,7 @@ def test_parts_expire_when_their_batch_would_have_and_before_what_came_later(par
     later.raise_error()
     parts.passed_ms = TIMEOUT_MS + 1500
     delivery.expire(parts.clock())
-    with pytest.raises(DeliveryError, match="1 records failed"):
+    with pytest.raises(DeliveryError, match="1 record failed"):
         later.raise_error()
     assert_all_is_over(parts)
 

@@ -27,7 +27,7 @@ def test_each_broker_and_each_error_has_its_own_second(caplog: pytest.LogCapture
     refusals = RefusalLog()
     refusals.add(1, Counter({"A": 1, "B": 2}), 0)
     refusals.add(2, Counter({"A": 3}), 0)
-    assert lines(caplog) == ["broker 1 rejected 1 batches: A", "broker 1 rejected 2 batches: B", "broker 2 rejected 3 batches: A"]
+    assert lines(caplog) == ["broker 1 rejected 1 batch: A", "broker 1 rejected 2 batches: B", "broker 2 rejected 3 batches: A"]
 
 
 def test_the_brokers_own_words_make_no_other_error_of_it(caplog: pytest.LogCaptureFixture) -> None:
@@ -35,6 +35,6 @@ def test_the_brokers_own_words_make_no_other_error_of_it(caplog: pytest.LogCaptu
     for number in range(3):
         refusals.add(1, Counter({f"INVALID_RECORD: record {number}": 1}), number * 600)
     assert lines(caplog) == [
-        "broker 1 rejected 1 batches: INVALID_RECORD: record 0",
+        "broker 1 rejected 1 batch: INVALID_RECORD: record 0",
         "broker 1 rejected 2 batches: INVALID_RECORD: record 2",
     ]

@@ -209,7 +209,7 @@ def test_a_flush_that_takes_too_long_says_so_and_loses_nothing(cluster: Recordin
         futures += [producer.send("t", b"%d" % n) for n in range(1, 8)]
         with pytest.raises(
             FlushTimeoutError,
-            match=r"flush: timed out after [\d.]+ s; (records are in no batch \(buffer\.memory: |\d batches are not ack).*",
+            match=r"flush: timed out after [\d.]+ s; (records are in no batch \(buffer\.memory: |\d batch(es are| is) not ack).*",
         ):
             producer.flush(timeout)
         held.remove()
@@ -462,7 +462,7 @@ def test_a_callback_for_a_partition_that_is_not_there_fails_at_once(cluster: Rec
         producer.send("t", b"0", on_delivery=in_callback(lambda: producer.send("t", b"1", partition=9), outcome)).result(10)
         (future,) = outcome
         assert isinstance(future, RecordFuture)
-        with pytest.raises(RecordError, match="partition is 9, but there are 1"):
+        with pytest.raises(RecordError, match="partition is 9, but the only partition is 0"):
             future.result(0)
 
 
@@ -581,7 +581,9 @@ def test_a_close_that_cannot_wait_fails_every_record_once(cluster: RecordingBrok
     futures = [producer.send("t", b"%0*d" % (ALL_MEMORY, 0), on_delivery=told.of(0))]
     held.wait()  # what holds the memory
     futures += [producer.send("t", b"%d" % n, on_delivery=told.of(n)) for n in range(1, 20)]
-    with pytest.raises(FlushTimeoutError, match=r"close: \d+ records were not acknowledged within 0.* s and have failed"):
+    with pytest.raises(
+        FlushTimeoutError, match=r"close: (1 record was|\d+ records were) not acknowledged within 0.* s and failed"
+    ):
         producer.close(timeout)
     assert {type(future.exception(0)) for future in futures} == {UsageError}
     assert sorted(told.records) == list(range(20))

@@ -53,7 +53,7 @@ def test_nothing_is_written_to_an_older_leader_and_the_transaction_is_aborted() 
         kafka.broker.move_coordinator("transaction", "for-others", 1)
         with (
             Producer(settings, transactional=True) as producer,
-            pytest.raises(DeliveryError, match="1 records failed, 1 were acknowledged") as raised,
+            pytest.raises(DeliveryError, match="1 record failed, 1 was acknowledged") as raised,
             producer.transaction("for-others") as scope,
         ):
             for leader in (1, 2):
