@@ -46,7 +46,7 @@ RECORD_OPTIONS: Sequence[SinkOption] = (
         "",
         "Columns that form the key, in place of the column `key`. The key is a JSON object with a field for each column, as"
         " `to_json(struct(...))` makes it. With `kafka.key.serializer`, the serializer gets one column as it is, or a struct of"
-        " several. See [columns](columns-from-dataframe.md).",
+        " several. See [columns](columns.md#records-from-plain-columns).",
         _NEW,
     ),
     SinkOption(
