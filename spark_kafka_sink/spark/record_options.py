@@ -169,7 +169,8 @@ def _header_value(option: str, name: str, value: object) -> bytes | None:
     if isinstance(value, bool):
         value = str(value).lower()  # as Spark writes the values of options
     if not isinstance(value, str | int | float):
-        problem = f"the value of header {name} is {type(value).__name__}, must be text"
+        kind = "an object" if isinstance(value, _JsonObject) else type(value).__name__
+        problem = f"the value of header {name} is {kind}, must be text"
         raise OptionError(f"option {option}: {problem}", option=option)
     try:
         _ = name.encode()

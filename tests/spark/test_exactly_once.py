@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import spark_kafka_sink as sks
+from spark_kafka_sink.errors import RecordError
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.spark.task import QUERY_ID
 from tests.exactly_once.opened import client_of, soon
@@ -271,7 +272,7 @@ def test_of_a_batch_job_that_fails_nothing_is_visible_and_nothing_is_open(spark:
     with pytest.raises(PySparkException, match="column partition: -1 is negative"):
         df.write.format("kafka_sink").options(**target.options).mode("append").save()
     assert target.open_ids() == []
-    with pytest.raises(PySparkException, match="column partition: -1 is negative"):
+    with pytest.raises(RecordError, match="column partition: -1 is negative"):
         sks.publish(df, options=target.options)
     assert target.open_ids() == []
     sks.publish(numbers(spark, 3), options=target.options)

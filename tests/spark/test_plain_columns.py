@@ -133,5 +133,5 @@ def test_mistakes_end_before_any_task(spark: SparkSession, kafka: Kafka) -> None
 def test_a_value_that_json_cannot_hold_is_named_with_its_row(spark: SparkSession, kafka: Kafka, new_topic: NewTopic) -> None:
     df = spark.range(0, 5, 1, 1).selectExpr("id", "IF(id < 3, 0.5D, double('NaN')) AS share", "id = 3 AS gone")
     settings = {**options(kafka, topic=new_topic()), "key.columns": "id", "value.columns": "share", "tombstone.column": "gone"}
-    with pytest.raises(Exception, match=r"option value\.columns: share: nan, which JSON cannot hold, in row 4 of the task"):
+    with pytest.raises(Exception, match=r"option value\.columns: share: nan, which JSON cannot represent, in row 4 of the task"):
         sks.publish(df, options=settings)

@@ -71,6 +71,7 @@ def test_headers_that_are_no_object_are_refused(headers: object) -> None:
 
 def test_a_bad_header_is_named_and_its_value_is_not_shown() -> None:
     assert "option headers: the value of header a is list, must be text" in refused(headers='{"a": ["secret"]}')
+    assert "option headers: the value of header a is an object, must be text" in refused(headers='{"a": {"b": "secret"}}')
     assert "option headers.: the header's name is missing after the dot" in refused(headers__="x")
     twice = refused(headers='{"a": "secret"}', headers__a="secret")
     assert "option headers.a: the option headers sets this header too; remove one of them" in twice

@@ -276,7 +276,7 @@ def test_a_value_that_cannot_be_written_names_the_tasks_row(spark: SparkSession,
             way(df, settings)
         assert "[SERIALIZATION] " in str(caught.value)
         assert "value: " in str(caught.value)
-        assert "nan, which JSON cannot hold" in str(caught.value)
+        assert "nan, which JSON cannot represent" in str(caught.value)
         assert "row 7 of the task" in str(caught.value)
 
 

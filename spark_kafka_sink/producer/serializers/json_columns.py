@@ -167,7 +167,7 @@ def _floats(column: pa.Array) -> pa.Array:
     values = filled_numbers(column.cast(pa.float64()), np.float64, 0)
     bad = first_row(~np.isfinite(values))
     if bad is not None:
-        raise BadRowError(bad, f"{values[bad]}, which JSON cannot hold")
+        raise BadRowError(bad, f"{values[bad]}, which JSON cannot represent")
     # Arrow has no text for halves.
     texts = column.cast(pa.float32() if pa.types.is_float16(column.type) else column.type).cast(pa.string())
     if not (values == np.floor(values)).any():

@@ -191,11 +191,11 @@ def test_what_lies_under_a_null_struct_or_list_is_not_looked_at() -> None:
 @pytest.mark.parametrize(
     ("column", "row", "problem"),
     [
-        (pa.array([1.0, None, float("nan")]), 2, "nan, which JSON cannot hold"),
-        (pa.array([[1.0], [2.0, float("inf")]]), 1, "[1]: inf, which JSON cannot hold"),
-        (pa.array([{"a": 1.0}, {"a": float("-inf")}]), 1, "a: -inf, which JSON cannot hold"),
-        (pa.array([None, {"a": [{"b": 1.0}, {"b": float("nan")}]}]), 1, "a[1].b: nan, which JSON cannot hold"),
-        (pa.array([[], [("k", float("nan"))]], pa.map_(pa.string(), pa.float64())), 1, "[0]: nan, which JSON cannot hold"),
+        (pa.array([1.0, None, float("nan")]), 2, "nan, which JSON cannot represent"),
+        (pa.array([[1.0], [2.0, float("inf")]]), 1, "[1]: inf, which JSON cannot represent"),
+        (pa.array([{"a": 1.0}, {"a": float("-inf")}]), 1, "a: -inf, which JSON cannot represent"),
+        (pa.array([None, {"a": [{"b": 1.0}, {"b": float("nan")}]}]), 1, "a[1].b: nan, which JSON cannot represent"),
+        (pa.array([[], [("k", float("nan"))]], pa.map_(pa.string(), pa.float64())), 1, "[0]: nan, which JSON cannot represent"),
     ],
 )
 def test_a_number_that_json_lacks_is_named_with_its_row_and_the_way_to_it(column: pa.Array, row: int, problem: str) -> None:
