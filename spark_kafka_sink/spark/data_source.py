@@ -98,7 +98,8 @@ def _check_reachable(options: SinkOptions, *, is_stream: bool) -> None:
         return
     named = repr((options.producer.bootstrap_servers, options.topic, options.creation))
     mark = Path(folder) / f"kafka-sink-reached-{sha256(named.encode()).hexdigest()[:16]}"
-    if is_stream and mark.exists():
+    is_marked = os.path.exists(mark)
+    if is_stream and is_marked:
         return
     from spark_kafka_sink.spark.first_contact import check_reachable
 
@@ -110,7 +111,8 @@ def _check_reachable(options: SinkOptions, *, is_stream: bool) -> None:
     try:
         check_reachable(options)
     except BaseException:
-        mark.unlink(missing_ok=True)
+        if not is_marked:  # the mark of a running stream stays, so that it survives this outage
+            mark.unlink(missing_ok=True)
         raise
 
 

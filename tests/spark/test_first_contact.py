@@ -92,6 +92,8 @@ def test_a_stream_asks_until_it_was_reached_once_and_then_survives_an_outage(
         source(servers).streamWriter(SCHEMA, False)
     with pytest.raises(MetadataTimeoutError):
         source(servers).writer(SCHEMA, False)
+    # A batch job that fails meanwhile must not end the stream.
+    source(servers).streamWriter(SCHEMA, False)
 
 
 def test_a_stream_that_has_not_reached_kafka_fails_each_time(
