@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import threading
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,9 +19,12 @@ from click.testing import CliRunner, Result
 from spark_kafka_sink.broker import BrokerConfig, EmbeddedBroker
 from spark_kafka_sink.broker.acl import parse_acls
 from spark_kafka_sink.cli.main import main
+from spark_kafka_sink.client.cluster_client import ClusterClient
+from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.topics import DELETE_TOPICS, DeleteTopicsRequest, DeleteTopicState
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.ports import free_ports
@@ -249,6 +254,47 @@ def test_new_records_are_followed_until_ctrl_c(monkeypatch: pytest.MonkeyPatch) 
         sender.join(30)
     assert result.exit_code == 0, result.output
     assert printed == ["old", "new", "last"]
+
+
+def test_a_topic_that_is_created_again_is_followed_from_its_start(
+    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its offsets start over, so those that were printed before say nothing about it."""
+    printed: list[str] = []
+    deletion = DeleteTopicsRequest(topics=[DeleteTopicState(name="again")])
+
+    def print_and_go_on(text: str, err: bool = False) -> None:
+        if err:
+            return
+        printed.append(text.rsplit("  ", maxsplit=1)[-1])
+        if printed[-1] == "b":
+            with ClusterClient(producer_config({"bootstrap.servers": broker.bootstrap_servers})) as client:
+                deadline = time.monotonic() + 30
+                client.ask_controller(DELETE_TOPICS, deletion, lambda _: 0, deadline)
+            broker.create_topic("again", 1)
+            sent(broker.bootstrap_servers, "again", ["last"])
+        if printed[-1] == "last":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(click, "echo", print_and_go_on)
+    sent(broker.bootstrap_servers, "again", ["a", "b"])
+    reader = threading.Timer(20, signal.raise_signal, [signal.SIGINT])
+    reader.start()
+    result = run(broker.bootstrap_servers, "tail", "again", "--follow", "--timeout", "30")
+    reader.cancel()
+    assert result.exit_code == 0, result.output
+    assert printed == ["a", "b", "last"]
+
+
+def test_a_partition_that_does_not_answer_is_named(broker: EmbeddedBroker) -> None:
+    """Its records are missing from what is printed, which must not look like all there is."""
+    broker.create_topic("half", 2)
+    for partition in (0, 1):
+        sent(broker.bootstrap_servers, "half", [str(partition)], partition=partition)
+    broker.faults.fail(ApiKey.LIST_OFFSETS, ErrorCode.LEADER_NOT_AVAILABLE, topic="half", partition=1, times=None)
+    result = run(broker.bootstrap_servers, "tail", "half")
+    assert [line.split("  ")[-1] for line in result.stdout.splitlines()] == ["0"]
+    assert "partition 1" in result.stderr
 
 
 def test_a_leader_that_fails_is_asked_again(broker: EmbeddedBroker) -> None:
