@@ -55,6 +55,11 @@ def connected(connection: TopicsConnection) -> Iterator[tuple[ClusterClient, flo
         raise click.ClickException(str(error)) from None
 
 
+def escaped(text: str) -> str:
+    """Returns text from brokers without line breaks and characters that would change a terminal's state."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
 # create
 
 
@@ -105,7 +110,7 @@ def list_topics(connection: TopicsConnection, *, internal: bool) -> None:
         for each in topics:
             click.echo(json.dumps({"topic": each.name, "partitions": len(each.partitions), "replicas": _replicas(each)}))
     elif topics:
-        rows = [(each.name or "", f"{len(each.partitions):,}", str(_replicas(each))) for each in topics]
+        rows = [(escaped(each.name or ""), f"{len(each.partitions):,}", str(_replicas(each))) for each in topics]
         click.echo(text_table(("TOPIC", "PARTITIONS", "REPLICAS"), rows))
     else:
         click.echo("There are no topics that this client is allowed to see.", err=True)
@@ -201,10 +206,10 @@ def _as_text(topic: MetadataResponseTopic, offsets: Offsets, configs: Mapping[st
     ]
     head = ("PARTITION", "LEADER", "REPLICAS", "IN SYNC", "FIRST OFFSET", "NEXT OFFSET")
     padded = [(*row, *("?" for _ in range(len(head) - len(row)))) for row in rows]
-    lines = [f"Topic {topic.name}", text_table(head, padded)]
+    lines = [f"Topic {escaped(topic.name or '')}", text_table(head, padded)]
     if configs:
         lines.append("Configs set on the topic:")
-        lines += [f"  {name}={value}" for name, value in configs.items()]
+        lines += [escaped(f"  {name}={value}") for name, value in configs.items()]
     return "\n".join(lines)
 
 

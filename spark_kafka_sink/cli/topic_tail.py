@@ -12,7 +12,7 @@ from typing import Final
 
 import click
 
-from spark_kafka_sink.cli.topic_commands import connected, offsets_of
+from spark_kafka_sink.cli.topic_commands import connected, escaped, offsets_of
 from spark_kafka_sink.cli.topics import TopicsConnection
 from spark_kafka_sink.client.backoff import ExponentialBackoff, ResponseWaiter
 from spark_kafka_sink.client.cluster_client import ClusterClient
@@ -243,7 +243,7 @@ def record_line(partition: int, record: Record, *, whole: bool = False) -> str:
 
 
 def _headers(headers: Iterable[tuple[str, bytes | None]], *, whole: bool) -> str:
-    return " ".join(f"{_escaped(name)}={readable(value, whole=whole)}" for name, value in headers)
+    return " ".join(f"{escaped(name)}={readable(value, whole=whole)}" for name, value in headers)
 
 
 def readable(data: bytes | None, *, whole: bool = False) -> str:
@@ -255,7 +255,7 @@ def readable(data: bytes | None, *, whole: bool = False) -> str:
     shown = data if whole else data[: 4 * _CUT_AT]
     try:
         # The cut may have gone through a character.
-        text = _escaped(shown.decode() if whole or len(shown) == len(data) else _cut_text(shown))
+        text = escaped(shown.decode() if whole or len(shown) == len(data) else _cut_text(shown))
     except UnicodeDecodeError:
         text = f"0x{shown.hex()}"
     if whole or (len(text) <= _CUT_AT and len(shown) == len(data)):
@@ -270,10 +270,6 @@ def _cut_text(data: bytes) -> str:
         except UnicodeDecodeError:
             continue
     return data.decode()
-
-
-def _escaped(text: str) -> str:
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def _time(timestamp: int) -> str:

@@ -10,7 +10,9 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -23,6 +25,7 @@ from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.configs import DescribeConfigsResourceResult
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.topics import DELETE_TOPICS, DeleteTopicsRequest, DeleteTopicState
 from tests.kafka.fixtures import NewTopic
@@ -201,6 +204,24 @@ def test_a_terminal_is_safe_from_what_records_contain(broker: EmbeddedBroker) ->
     assert safe.endswith("null  \\x1b[2J\\r\\nü")
     assert cut.endswith(f"null  {'é' * 200}... (600 bytes)")
     assert "é" * 300 in done(broker.bootstrap_servers, "tail", "unsafe", "--whole")
+
+
+ESCAPES = "\x1b[2J\nspark_kafka_sink.errors.DeliveryError: [DELIVERY] \x9b"
+
+
+def test_a_terminal_is_safe_from_what_brokers_answer(broker: EmbeddedBroker) -> None:
+    broker.create_topic("named", 1)
+    config = DescribeConfigsResourceResult(name="retention.ms", value=ESCAPES, read_only=False, config_source=1)
+
+    def with_configs(_: object, response: Any) -> Any:
+        return replace(response, results=[replace(response.results[0], configs=[config])])
+
+    broker.faults.alter(ApiKey.DESCRIBE_CONFIGS, with_configs)
+    broker.faults.fail(ApiKey.CREATE_TOPICS, ErrorCode.POLICY_VIOLATION, message=ESCAPES)
+    for result in (run(broker.bootstrap_servers, "describe", "named"), run(broker.bootstrap_servers, "create", "refused")):
+        assert "DELIVERY" in result.output
+        assert all(each.isprintable() for line in result.output.split("\n") for each in line), repr(result.output)
+    assert len(result.output.splitlines()) == 1
 
 
 def test_records_of_aborted_transactions_are_left_out(kafka: Kafka, new_topic: NewTopic) -> None:
