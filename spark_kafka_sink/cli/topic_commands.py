@@ -157,21 +157,24 @@ Offsets = Mapping[int, tuple[int, int]]
 
 def offsets_of(client: ClusterClient, topic: MetadataResponseTopic, deadline: float, isolation_level: int = 0) -> Offsets:
     """Returns the first offset and the next offset by partition, without partitions that do not answer."""
-    asked = [(each, stamp) for each in topic.partitions for stamp in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)]
-    asked = [(each, stamp) for each, stamp in asked if each.leader_id >= 0]
-    requests = []
-    for each, stamp in asked:
-        partition = ListOffsetsPartition(partition_index=each.partition_index, timestamp=stamp)
-        part = ListOffsetsTopic(name=topic.name or "", partitions=[partition])
-        request = ListOffsetsRequest(replica_id=-1, isolation_level=isolation_level, topics=[part])
-        requests.append(ClusterRequest(each.leader_id, LIST_OFFSETS, request))
-    found: dict[int, dict[int, int]] = {}
-    for (each, stamp), answer in zip(asked, client.try_many(requests, deadline), strict=True):
-        if isinstance(answer, ListOffsetsResponse):
-            said = answer.topics[0].partitions[0]
-            if not said.error_code:
-                found.setdefault(each.partition_index, {})[stamp] = said.offset
     ends = (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)
+    by_leader: dict[int, list[int]] = {}
+    for each in topic.partitions:
+        if each.leader_id >= 0:
+            by_leader.setdefault(each.leader_id, []).append(each.partition_index)
+    asked = [(leader, stamp) for leader in by_leader for stamp in ends]
+    requests = []
+    for leader, stamp in asked:
+        partitions = [ListOffsetsPartition(partition_index=number, timestamp=stamp) for number in by_leader[leader]]
+        part = ListOffsetsTopic(name=topic.name or "", partitions=partitions)
+        request = ListOffsetsRequest(replica_id=-1, isolation_level=isolation_level, topics=[part])
+        requests.append(ClusterRequest(leader, LIST_OFFSETS, request))
+    found: dict[int, dict[int, int]] = {}
+    for (_, stamp), answer in zip(asked, client.try_many(requests, deadline), strict=True):
+        if isinstance(answer, ListOffsetsResponse):
+            for said in answer.topics[0].partitions:
+                if not said.error_code:
+                    found.setdefault(said.partition_index, {})[stamp] = said.offset
     return {number: (each[ends[0]], each[ends[1]]) for number, each in found.items() if len(each) == len(ends)}
 
 

@@ -307,6 +307,15 @@ def test_a_topic_that_is_created_again_is_followed_from_its_start(
     assert printed == ["a", "b", "last"]
 
 
+def test_a_leader_is_asked_for_all_its_offsets_at_once(broker: EmbeddedBroker) -> None:
+    """A request for each partition would take longer than the time allowed for a topic of thousands."""
+    broker.create_topic("wide", 50)
+    asked: list[object] = []
+    broker.faults.watch(ApiKey.LIST_OFFSETS, topic="wide", times=None, on_request=lambda _, body: asked.append(body))
+    assert values_of(broker.bootstrap_servers, "wide") == []
+    assert len(asked) == 2
+
+
 def test_a_partition_that_does_not_answer_is_named(broker: EmbeddedBroker) -> None:
     """Its records are missing from what is printed, which must not look like all there is."""
     broker.create_topic("half", 2)
