@@ -131,9 +131,8 @@ def _examples(counted: DataFrame, sides: Sequence[DataFrame], compared: Sequence
     names = [name for name in COLUMNS if name in compared and name != "partition"]
     whole: dict[int, Row] = {}
     for side in sides:
-        for row in (
-            side.select(hashes.alias("hash"), *names).where(F.col("hash").isin([row["hash"] for row in differing])).collect()
-        ):
+        records_of = side.select(hashes.alias("hash"), *names).where(F.col("hash").isin([row["hash"] for row in differing]))
+        for row in records_of.dropDuplicates(["hash"]).collect():
             whole.setdefault(row["hash"], row)
     for row in differing:
         shown = whole[row["hash"]].asDict() | {"partition": row["partition"]}

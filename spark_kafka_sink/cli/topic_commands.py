@@ -55,6 +55,11 @@ def connected(connection: TopicsConnection) -> Iterator[tuple[ClusterClient, flo
         raise click.ClickException(str(error)) from None
 
 
+def escaped(text: str) -> str:
+    """Returns text from brokers without line breaks and characters that would change a terminal's state."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
 # create
 
 
@@ -105,7 +110,7 @@ def list_topics(connection: TopicsConnection, *, internal: bool) -> None:
         for each in topics:
             click.echo(json.dumps({"topic": each.name, "partitions": len(each.partitions), "replicas": _replicas(each)}))
     elif topics:
-        rows = [(each.name or "", f"{len(each.partitions):,}", str(_replicas(each))) for each in topics]
+        rows = [(escaped(each.name or ""), f"{len(each.partitions):,}", str(_replicas(each))) for each in topics]
         click.echo(text_table(("TOPIC", "PARTITIONS", "REPLICAS"), rows))
     else:
         click.echo("There are no topics that this client is allowed to see.", err=True)
@@ -152,21 +157,24 @@ Offsets = Mapping[int, tuple[int, int]]
 
 def offsets_of(client: ClusterClient, topic: MetadataResponseTopic, deadline: float, isolation_level: int = 0) -> Offsets:
     """Returns the first offset and the next offset by partition, without partitions that do not answer."""
-    asked = [(each, stamp) for each in topic.partitions for stamp in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)]
-    asked = [(each, stamp) for each, stamp in asked if each.leader_id >= 0]
-    requests = []
-    for each, stamp in asked:
-        partition = ListOffsetsPartition(partition_index=each.partition_index, timestamp=stamp)
-        part = ListOffsetsTopic(name=topic.name or "", partitions=[partition])
-        request = ListOffsetsRequest(replica_id=-1, isolation_level=isolation_level, topics=[part])
-        requests.append(ClusterRequest(each.leader_id, LIST_OFFSETS, request))
-    found: dict[int, dict[int, int]] = {}
-    for (each, stamp), answer in zip(asked, client.try_many(requests, deadline), strict=True):
-        if isinstance(answer, ListOffsetsResponse):
-            said = answer.topics[0].partitions[0]
-            if not said.error_code:
-                found.setdefault(each.partition_index, {})[stamp] = said.offset
     ends = (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)
+    by_leader: dict[int, list[int]] = {}
+    for each in topic.partitions:
+        if each.leader_id >= 0:
+            by_leader.setdefault(each.leader_id, []).append(each.partition_index)
+    asked = [(leader, stamp) for leader in by_leader for stamp in ends]
+    requests = []
+    for leader, stamp in asked:
+        partitions = [ListOffsetsPartition(partition_index=number, timestamp=stamp) for number in by_leader[leader]]
+        part = ListOffsetsTopic(name=topic.name or "", partitions=partitions)
+        request = ListOffsetsRequest(replica_id=-1, isolation_level=isolation_level, topics=[part])
+        requests.append(ClusterRequest(leader, LIST_OFFSETS, request))
+    found: dict[int, dict[int, int]] = {}
+    for (_, stamp), answer in zip(asked, client.try_many(requests, deadline), strict=True):
+        if isinstance(answer, ListOffsetsResponse):
+            for said in answer.topics[0].partitions:
+                if not said.error_code:
+                    found.setdefault(said.partition_index, {})[stamp] = said.offset
     return {number: (each[ends[0]], each[ends[1]]) for number, each in found.items() if len(each) == len(ends)}
 
 
@@ -201,10 +209,10 @@ def _as_text(topic: MetadataResponseTopic, offsets: Offsets, configs: Mapping[st
     ]
     head = ("PARTITION", "LEADER", "REPLICAS", "IN SYNC", "FIRST OFFSET", "NEXT OFFSET")
     padded = [(*row, *("?" for _ in range(len(head) - len(row)))) for row in rows]
-    lines = [f"Topic {topic.name}", text_table(head, padded)]
+    lines = [f"Topic {escaped(topic.name or '')}", text_table(head, padded)]
     if configs:
         lines.append("Configs set on the topic:")
-        lines += [f"  {name}={value}" for name, value in configs.items()]
+        lines += [escaped(f"  {name}={value}") for name, value in configs.items()]
     return "\n".join(lines)
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import click
 
-from spark_kafka_sink.cli.topic_commands import connected, offsets_of
+from spark_kafka_sink.cli.topic_commands import connected, escaped, offsets_of
 from spark_kafka_sink.cli.topics import TopicsConnection
 from spark_kafka_sink.client.backoff import ExponentialBackoff, ResponseWaiter
 from spark_kafka_sink.client.cluster_client import ClusterClient
@@ -75,6 +75,10 @@ class _TopicReader:
         self._ends: Mapping[int, tuple[int, int]] = offsets_of(client, self._topic, deadline, self._isolation)
         if not self._ends:
             raise BrokerError(f"topic {options.name!r}: no partition has a leader that answers", topic=options.name)
+        left_out = sorted(each.partition_index for each in self._topic.partitions if each.partition_index not in self._ends)
+        if left_out:
+            partitions = f"partition{'' if len(left_out) == 1 else 's'} {', '.join(map(str, left_out))}"
+            _note(f"topic {options.name} is printed without {partitions}, which has no leader that answers")
         self._positions = {partition: end for partition, (_, end) in self._ends.items()}
 
     def _described(self, deadline: float) -> MetadataResponseTopic:
@@ -122,8 +126,15 @@ class _TopicReader:
         waiter = ResponseWaiter(deadline, _BACKOFF)
         while not self._fetched(self._positions, records, waiter, _WAIT_MS):
             waiter.again()
-            self._topic = self._described(deadline)
+            self._find_again(deadline)
         return sorted(records, key=lambda one: (one[1].timestamp, one[0], one[1].offset))
+
+    def _find_again(self, deadline: float) -> None:
+        """Fetches metadata. If the topic was created again, its records are all new, and so are its partitions."""
+        before, self._topic = self._topic.topic_id, self._described(deadline)
+        if self._topic.topic_id != before:
+            _note(f"topic {self._options.name} was deleted and created again; it is read from its start")
+            self._positions = {each.partition_index: 0 for each in self._topic.partitions}
 
     def _read(self, starts: Mapping[int, int], count: int, deadline: float) -> dict[int, deque[Record]]:
         """Returns the last `count` records of each partition from its start to its end."""
@@ -190,11 +201,18 @@ class _TopicReader:
 
     def _is_passing(self, partition: int, code: int, positions: dict[int, int], waiter: ResponseWaiter) -> bool:
         """Returns True if the next fetch can go on at once. Raises for an error that is not transient."""
-        if code == ErrorCode.OFFSET_OUT_OF_RANGE:  # retention has deleted it meanwhile
-            found = offsets_of(self._client, self._topic, time.monotonic() + 1, self._isolation)
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            found = offsets_of(self._client, self._topic, time.monotonic() + 1, _READ_UNCOMMITTED)
             if partition in found:
-                positions[partition] = max(positions[partition], found[partition][0])
-                return True
+                (first, end), at = found[partition], positions[partition]
+                if at < first:  # retention has deleted it meanwhile
+                    positions[partition] = first
+                    return True
+                if at > end:
+                    where = f"partition {partition} of topic {self._options.name}"
+                    _note(f"{where} ends at offset {end:,} now, before {at:,}; it is read from its start")
+                    positions[partition] = first
+                    return True
         self._check(code)
         waiter.note(f"Fetch of {self._options.name}-{partition}", error_facts(code).name)
         return False
@@ -206,6 +224,10 @@ class _TopicReader:
 
 
 # A record as text
+
+
+def _note(text: str) -> None:
+    click.echo(f"Note: {text}", err=True)
 
 
 def _print(partition: int, record: Record, options: TailOptions, *, as_json: bool) -> None:
@@ -222,7 +244,7 @@ def record_line(partition: int, record: Record, *, whole: bool = False) -> str:
 
 
 def _headers(headers: Iterable[tuple[str, bytes | None]], *, whole: bool) -> str:
-    return " ".join(f"{_escaped(name)}={readable(value, whole=whole)}" for name, value in headers)
+    return " ".join(f"{escaped(name)}={readable(value, whole=whole)}" for name, value in headers)
 
 
 def readable(data: bytes | None, *, whole: bool = False) -> str:
@@ -234,7 +256,7 @@ def readable(data: bytes | None, *, whole: bool = False) -> str:
     shown = data if whole else data[: 4 * _CUT_AT]
     try:
         # The cut may have gone through a character.
-        text = _escaped(shown.decode() if whole or len(shown) == len(data) else _cut_text(shown))
+        text = escaped(shown.decode() if whole or len(shown) == len(data) else _cut_text(shown))
     except UnicodeDecodeError:
         text = f"0x{shown.hex()}"
     if whole or (len(text) <= _CUT_AT and len(shown) == len(data)):
@@ -249,10 +271,6 @@ def _cut_text(data: bytes) -> str:
         except UnicodeDecodeError:
             continue
     return data.decode()
-
-
-def _escaped(text: str) -> str:
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def _time(timestamp: int) -> str:

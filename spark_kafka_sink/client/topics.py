@@ -8,6 +8,7 @@ from typing import Final
 from spark_kafka_sink.client.backoff import ExponentialBackoff, ResponseWaiter
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.errors import BrokerError
+from spark_kafka_sink.peer_text import quoted
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.configs import (
     DESCRIBE_CONFIGS,
@@ -81,7 +82,7 @@ def creation_error(client: ClusterClient, result: CreatableTopicResult) -> Broke
     """Returns the error of a topic that was not created."""
     text = f"topic {result.name!r} was not created: the controller answered {error_facts(result.error_code).name}"
     if result.error_message and result.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-        text = f"{text}: {result.error_message}"
+        text = f"{text}: {quoted(result.error_message)}"
     return client.rights.error(text, ApiKey.CREATE_TOPICS, result.error_code, result.name, topic=result.name)
 
 

@@ -132,8 +132,16 @@ def columns_of_record(
             raise SchemaError(text, column=name, option=option)
         return found[0]
 
+    def places_of(option: str, listed: Sequence[str]) -> tuple[int, ...]:
+        found = tuple(place_of(option, name) for name in listed)
+        for index, place in enumerate(found):
+            if place in found[:index]:
+                text = f"option {option}: names column {names[place]} twice ({', '.join(listed)})"
+                raise SchemaError(text, column=names[place], option=option)
+        return found
+
     listed = {
-        part: tuple(place_of(option, name) for name in record.columns_of(part))
+        part: places_of(option, record.columns_of(part))
         for part, option in (("key", KEY_COLUMNS), ("value", VALUE_COLUMNS))
         if record.columns_of(part)
     }

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import threading
+import time
 import uuid
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -17,9 +21,13 @@ from click.testing import CliRunner, Result
 from spark_kafka_sink.broker import BrokerConfig, EmbeddedBroker
 from spark_kafka_sink.broker.acl import parse_acls
 from spark_kafka_sink.cli.main import main
+from spark_kafka_sink.client.cluster_client import ClusterClient
+from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.configs import DescribeConfigsResourceResult
 from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.topics import DELETE_TOPICS, DeleteTopicsRequest, DeleteTopicState
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.ports import free_ports
@@ -198,6 +206,24 @@ def test_a_terminal_is_safe_from_what_records_contain(broker: EmbeddedBroker) ->
     assert "é" * 300 in done(broker.bootstrap_servers, "tail", "unsafe", "--whole")
 
 
+ESCAPES = "\x1b[2J\nspark_kafka_sink.errors.DeliveryError: [DELIVERY] \x9b"
+
+
+def test_a_terminal_is_safe_from_what_brokers_answer(broker: EmbeddedBroker) -> None:
+    broker.create_topic("named", 1)
+    config = DescribeConfigsResourceResult(name="retention.ms", value=ESCAPES, read_only=False, config_source=1)
+
+    def with_configs(_: object, response: Any) -> Any:
+        return replace(response, results=[replace(response.results[0], configs=[config])])
+
+    broker.faults.alter(ApiKey.DESCRIBE_CONFIGS, with_configs)
+    broker.faults.fail(ApiKey.CREATE_TOPICS, ErrorCode.POLICY_VIOLATION, message=ESCAPES)
+    for result in (run(broker.bootstrap_servers, "describe", "named"), run(broker.bootstrap_servers, "create", "refused")):
+        assert "DELIVERY" in result.output
+        assert all(each.isprintable() for line in result.output.split("\n") for each in line), repr(result.output)
+    assert len(result.output.splitlines()) == 1
+
+
 def test_records_of_aborted_transactions_are_left_out(kafka: Kafka, new_topic: NewTopic) -> None:
     """The markers and the aborted records fill the end of the log, so the reader has to go back further."""
     servers, topic = kafka.bootstrap_servers, new_topic()
@@ -249,6 +275,56 @@ def test_new_records_are_followed_until_ctrl_c(monkeypatch: pytest.MonkeyPatch) 
         sender.join(30)
     assert result.exit_code == 0, result.output
     assert printed == ["old", "new", "last"]
+
+
+def test_a_topic_that_is_created_again_is_followed_from_its_start(
+    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its offsets start over, so those that were printed before say nothing about it."""
+    printed: list[str] = []
+    deletion = DeleteTopicsRequest(topics=[DeleteTopicState(name="again")])
+
+    def print_and_go_on(text: str, err: bool = False) -> None:
+        if err:
+            return
+        printed.append(text.rsplit("  ", maxsplit=1)[-1])
+        if printed[-1] == "b":
+            with ClusterClient(producer_config({"bootstrap.servers": broker.bootstrap_servers})) as client:
+                deadline = time.monotonic() + 30
+                client.ask_controller(DELETE_TOPICS, deletion, lambda _: 0, deadline)
+            broker.create_topic("again", 1)
+            sent(broker.bootstrap_servers, "again", ["last"])
+        if printed[-1] == "last":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(click, "echo", print_and_go_on)
+    sent(broker.bootstrap_servers, "again", ["a", "b"])
+    reader = threading.Timer(20, signal.raise_signal, [signal.SIGINT])
+    reader.start()
+    result = run(broker.bootstrap_servers, "tail", "again", "--follow", "--timeout", "30")
+    reader.cancel()
+    assert result.exit_code == 0, result.output
+    assert printed == ["a", "b", "last"]
+
+
+def test_a_leader_is_asked_for_all_its_offsets_at_once(broker: EmbeddedBroker) -> None:
+    """A request for each partition would take longer than the time allowed for a topic of thousands."""
+    broker.create_topic("wide", 50)
+    asked: list[object] = []
+    broker.faults.watch(ApiKey.LIST_OFFSETS, topic="wide", times=None, on_request=lambda _, body: asked.append(body))
+    assert values_of(broker.bootstrap_servers, "wide") == []
+    assert len(asked) == 2
+
+
+def test_a_partition_that_does_not_answer_is_named(broker: EmbeddedBroker) -> None:
+    """Its records are missing from what is printed, which must not look like all there is."""
+    broker.create_topic("half", 2)
+    for partition in (0, 1):
+        sent(broker.bootstrap_servers, "half", [str(partition)], partition=partition)
+    broker.faults.fail(ApiKey.LIST_OFFSETS, ErrorCode.LEADER_NOT_AVAILABLE, topic="half", partition=1, times=None)
+    result = run(broker.bootstrap_servers, "tail", "half")
+    assert [line.split("  ")[-1] for line in result.stdout.splitlines()] == ["0"]
+    assert "partition 1" in result.stderr
 
 
 def test_a_leader_that_fails_is_asked_again(broker: EmbeddedBroker) -> None:

@@ -133,6 +133,11 @@ def test_a_column_that_is_there_twice_is_refused_only_where_it_is_named() -> Non
     assert sink_schema(twice, "t", record=options(value__columns="Region")).value == ColumnGroup((1,), ("Region",), as_json=True)
 
 
+def test_a_column_that_is_named_twice_in_different_case_is_refused() -> None:
+    """It would be two fields of the same name in the JSON object."""
+    assert "option key.columns: names column id twice" in refused_columns(key__columns="id,ID", value__columns="id")
+
+
 @pytest.mark.parametrize("part", ["key", "value"])
 def test_a_part_has_one_source(part: str) -> None:
     both = with_column(part.upper(), t.StringType())
