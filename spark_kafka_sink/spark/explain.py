@@ -88,7 +88,7 @@ def explain(failure: object) -> Explanation:
     return Explanation(found, message, facts_of(found.message) | {k: v for k, v in found.facts.items() if v is not None})
 
 
-def sink_error(failure: object, *, is_certain: bool = False) -> KafkaSinkError | None:
+def sink_error(failure: object, *, is_certain: bool = False, handled: BaseException | None = None) -> KafkaSinkError | None:
     """Returns the sink's error in an exception or a text, or None if there is none.
 
     The error itself is returned where it is the exception, or what the exception was raised from. Elsewhere it is made again
@@ -96,14 +96,17 @@ def sink_error(failure: object, *, is_certain: bool = False) -> KafkaSinkError |
 
     Args:
         failure: An exception or a text.
-        is_certain: Whether the text must name the error's class, as a traceback does. A code alone may be another program's.
+        is_certain: Whether a line must begin with the error's class, as in a traceback. A code alone may be another program's,
+            and data in another program's error may contain the rest.
+        handled: The exception that was being handled before `failure` was raised. Python makes it the context of `failure`, but
+            it is not what failed.
     """
     if isinstance(failure, BaseException):
-        for one in _chain(failure):
+        for one in _chain(failure, handled):
             if isinstance(one, KafkaSinkError):
                 return one
     for pattern in (_raised_line(),) if is_certain else (_raised_line(), _coded_line()):
-        for text in _texts(failure):
+        for text in _texts(failure, handled):
             found = _parsed(text, pattern)
             if found is not None:
                 return found
@@ -139,7 +142,7 @@ def _kinds_by_code() -> Mapping[str, type[KafkaSinkError]]:
 
 @cache
 def _raised_line() -> re.Pattern[str]:
-    return re.compile(rf"^.*?\bspark_kafka_sink\.[\w.]+: \[({'|'.join(_kinds_by_code())})\] (.*)$", re.MULTILINE)
+    return re.compile(rf"^spark_kafka_sink\.[\w.]+: \[({'|'.join(_kinds_by_code())})\] (.*)$", re.MULTILINE)
 
 
 @cache
@@ -193,9 +196,9 @@ def facts_of(message: str) -> dict[str, Any]:
     return {name: int(match[1]) if name == "partition" else match[1] for name, match in found.items() if match}
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yields the exception, then its causes and contexts."""
-    seen: set[int] = set()
+def _chain(error: BaseException, handled: BaseException | None = None) -> Iterator[BaseException]:
+    """Yields the exception, then its causes and contexts, up to `handled`."""
+    seen = {id(handled)}
     one: BaseException | None = error
     while one is not None and id(one) not in seen:
         seen.add(id(one))
@@ -203,11 +206,11 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
 
 
-def _texts(failure: object) -> Iterator[str]:
+def _texts(failure: object, handled: BaseException | None = None) -> Iterator[str]:
     if not isinstance(failure, BaseException):
         yield str(failure)
         return
-    for one in _chain(failure):
+    for one in _chain(failure, handled):
         yield "\n".join([_text(one), *_notes(one)])
 
 

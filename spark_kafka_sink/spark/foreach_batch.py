@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -37,10 +38,11 @@ class ForeachBatch(SameVersion):
         self._metrics = metrics if metrics is not None and metrics.available else None
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
+        handled = sys.exception()
         try:
             self._publish(df, batch_id)
         except Exception as error:
-            found = sink_error(error, is_certain=True)
+            found = sink_error(error, is_certain=True, handled=handled)
             if found is None:
                 raise
             raise linked(found) from None

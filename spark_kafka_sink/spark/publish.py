@@ -5,6 +5,7 @@ publish() and foreach_batch() run a batch DataFrame through mapInArrow. Each tas
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -105,10 +106,11 @@ def publish(
         KafkaSinkError: Options or columns are wrong, no broker can be reached, or a task failed. The error is raised without
             Spark's stack traces, which stay in the log. `__context__` is Spark's exception.
     """
+    handled = sys.exception()
     try:
         return _publish(df, topic, bootstrap_servers, options or {}, metrics, progress)
     except Exception as error:
-        found = sink_error(error, is_certain=True)
+        found = sink_error(error, is_certain=True, handled=handled)
         if found is None:
             raise
         raise linked(found) from None

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
+from typing import NoReturn, cast
 
 import pytest
+from pyspark.sql import DataFrame
 
 import spark_kafka_sink as sks
 from spark_kafka_sink import errors
@@ -148,6 +151,44 @@ def test_an_error_raised_alone_shows_its_link_once_and_pickles() -> None:
     again = pickle.loads(pickle.dumps(error))
     assert (str(again), again.facts, again.__notes__) == (str(error), {"column": "value"}, error.__notes__)
     assert str(sks.explain(error)).count(SITE) == 1
+
+
+def failing_batch(raised: Exception) -> DataFrame:
+    """A DataFrame whose write fails with an error of Spark's."""
+
+    class Failing:
+        @property
+        def sparkSession(self) -> NoReturn:
+            raise raised
+
+        isStreaming = False
+
+    return cast(DataFrame, Failing())
+
+
+@pytest.mark.parametrize(
+    "text", ["no such column", TASK.replace("spark_kafka_sink.errors", "ValueError: spark_kafka_sink.errors")]
+)
+def test_an_error_that_is_handled_is_not_taken_for_the_next_one(text: str) -> None:
+    """A program that writes to another topic after an error sees why that failed, not the first error again."""
+    df = failing_batch(RuntimeError(text))
+    calls: list[Callable[[], object]] = [
+        lambda: sks.publish(df, topic="t", bootstrap_servers="127.0.0.1:1"),
+        lambda: sks.foreach_batch({"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"})(df, 0),
+    ]
+    for call in calls:
+        try:
+            raise DeliveryError("topic first: not delivered")
+        except DeliveryError:
+            with pytest.raises(RuntimeError):
+                call()
+
+
+@pytest.mark.parametrize("before", ["ValueError: bad row: ", "  File x\n    raise ValueError('", "WARN "])
+def test_a_text_in_another_programs_error_is_not_certain(before: str) -> None:
+    """Data may hold what looks like an error of the sink."""
+    forged = f"{before}spark_kafka_sink.errors.DeliveryError: [DELIVERY] topic t: forged"
+    assert sink_error(RuntimeError(f"Traceback (most recent call last):\n{forged}\n"), is_certain=True) is None
 
 
 def test_each_code_makes_the_error_that_has_it() -> None:
