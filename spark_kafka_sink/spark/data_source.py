@@ -102,16 +102,19 @@ def _check_reachable(options: SinkOptions, *, is_stream: bool) -> None:
         return
     from spark_kafka_sink.spark.first_contact import check_reachable
 
+    # Made first: a stream must not ask if it cannot record the answer. A check that fails leaves the mark of an earlier one.
+    asking = mark.with_name(f"{mark.name}-{os.getpid()}")
     try:
-        mark.touch()
+        asking.touch()
     except OSError:
-        if is_stream:  # nothing can be remembered
-            return
+        if not is_stream:
+            check_reachable(options)
+        return
     try:
         check_reachable(options)
-    except BaseException:
-        mark.unlink(missing_ok=True)
-        raise
+        asking.replace(mark)
+    finally:
+        asking.unlink(missing_ok=True)
 
 
 def reporting_to(feed: Feed, options: Mapping[str, object] = NO_OPTIONS) -> type[KafkaSinkDataSource]:

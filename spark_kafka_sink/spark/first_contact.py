@@ -7,7 +7,6 @@ is reported after minutes.
 from __future__ import annotations
 
 import time
-from typing import Final
 
 from spark_kafka_sink.client.backoff import ExponentialBackoff, ResponseWaiter
 from spark_kafka_sink.client.cluster_client import ClusterClient
@@ -18,9 +17,7 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.metadata import METADATA, MetadataRequest, MetadataRequestTopic
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.topic_creation import create_missing_topic
-
-_PATIENCE_MS: Final = 10_000
-_SHARE: Final = 6  # part of max.block.ms: 10 s of its default of 60 s, and more if the option is larger
+from spark_kafka_sink.spark.unreachable import contact_limit_ms, unreachable
 
 
 def check_reachable(options: SinkOptions) -> None:
@@ -38,7 +35,7 @@ def check_reachable(options: SinkOptions) -> None:
         create_missing_topic(options)
         return
     config, topic = options.producer, options.topic
-    limit_ms = max(min(config.max_block_ms, _PATIENCE_MS), config.max_block_ms // _SHARE)
+    limit_ms = contact_limit_ms(config)
     deadline = time.monotonic() + limit_ms / 1000
     with ClusterClient(config) as client:
         try:
@@ -46,7 +43,7 @@ def check_reachable(options: SinkOptions) -> None:
             if topic is None:
                 client.brokers(deadline)
         except DeadlineError as error:
-            raise _unreachable(options, limit_ms, error) from None
+            raise unreachable(options, error) from None
         if topic is None or not code:
             return
         name = error_facts(code).name
@@ -78,13 +75,3 @@ def _topic_code(client: ClusterClient, topic: str, deadline: float) -> int:
             return code
         waiter.note(f"topic {topic}", error_facts(code).name)
         waiter.pause()
-
-
-def _unreachable(options: SinkOptions, limit_ms: int, error: DeadlineError) -> MetadataTimeoutError:
-    servers = ",".join(options.producer.bootstrap_servers)
-    topic = "" if options.topic is None else f"topic {options.topic}: "
-    text = f"{topic}no broker of bootstrap.servers {servers} answered the Spark driver within {limit_ms / 1000:g} s"
-    reason = error.message.partition("the brokers: ")[2] or error.message
-    return MetadataTimeoutError(
-        f"{text}: {reason}. Check bootstrap.servers, and that the driver may connect to it", topic=options.topic
-    )

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from spark_kafka_sink.errors import BrokerError, OptionError
+from spark_kafka_sink.errors import BrokerError, DeadlineError, OptionError
 from spark_kafka_sink.option import Kind, integer
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 
@@ -24,9 +24,6 @@ CREATE_CONFIG: Final = "topic.create.config."
 
 _KINDS: Final[Mapping[str, Kind]] = {CREATE_PARTITIONS: integer(1), CREATE_REPLICATION: integer(1, 32767)}
 _BROKER_DEFAULT: Final = -1
-_LOOK_UP_S: Final = 10
-_SHARE: Final = 6
-"""A wrong address is reported after 10 s, not after all of max.block.ms, or after a sixth of it if that is longer."""
 
 _OPTION_OF: Final = {
     ErrorCode.INVALID_PARTITIONS: CREATE_PARTITIONS,
@@ -87,7 +84,8 @@ def create_missing_topic(options: SinkOptions) -> None:
     Raises:
         OptionError: the brokers refuse a setting.
         AuthorizationError: the client may not create the topic; the error has the ACL to add.
-        DeadlineError: no broker answered within 10 s, or the topic was not created within max.block.ms.
+        MetadataTimeoutError: no broker answered within 10 s by default.
+        DeadlineError: the topic was not created within max.block.ms.
     """
     creation, topic = options.creation, options.topic
     if creation is None or topic is None:
@@ -95,15 +93,19 @@ def create_missing_topic(options: SinkOptions) -> None:
     from spark_kafka_sink.client.cluster_client import ClusterClient
 
     with ClusterClient(options.producer) as client:
-        _create(client, topic, creation, options.producer.max_block_ms / 1000)
+        _create(client, topic, creation, options)
 
 
-def _create(client: ClusterClient, topic: str, creation: TopicCreation, wait_s: float) -> None:
+def _create(client: ClusterClient, topic: str, creation: TopicCreation, options: SinkOptions) -> None:
     from spark_kafka_sink.client.topics import create_topic, creation_error, metadata_error, new_topic, wait_for_leaders
+    from spark_kafka_sink.spark.unreachable import contact_limit_ms, unreachable  # imports the options, which import this module
 
     start = time.monotonic()
-    deadline = start + wait_s
-    partitions, code = client.topic(topic, start + min(wait_s, max(_LOOK_UP_S, wait_s / _SHARE)))
+    deadline = start + options.producer.max_block_ms / 1000
+    try:
+        partitions, code = client.topic(topic, start + contact_limit_ms(options.producer) / 1000)
+    except DeadlineError as error:
+        raise unreachable(options, error) from None
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         new = new_topic(topic, creation.partitions, creation.replication_factor, dict(creation.configs))
         result = create_topic(client, new, deadline)

@@ -77,6 +77,13 @@ def test_who_asks_for_patience_gets_a_share_of_it(nowhere: str) -> None:
         check_reachable(checked(nowhere, max_block_ms=100))
 
 
+def test_a_wrong_address_is_told_in_the_same_words_if_the_topic_shall_be_created(nowhere: str) -> None:
+    with pytest.raises(MetadataTimeoutError) as caught:
+        check_reachable(sink_options(given(nowhere) | {"topic.create.partitions": "3"}))
+    assert f"topic events: no broker of bootstrap.servers {nowhere} answered the Spark driver within 0.3 s: " in str(caught.value)
+    assert caught.value.facts["topic"] == "events"
+
+
 def source(servers: str) -> KafkaSinkDataSource:
     return KafkaSinkDataSource(options=CaseInsensitiveDict(given(servers)))
 
@@ -92,6 +99,8 @@ def test_a_stream_asks_until_it_was_reached_once_and_then_survives_an_outage(
         source(servers).streamWriter(SCHEMA, False)
     with pytest.raises(MetadataTimeoutError):
         source(servers).writer(SCHEMA, False)
+    source(servers).streamWriter(SCHEMA, False)  # another query's failed check does not end it
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_a_stream_that_has_not_reached_kafka_fails_each_time(

@@ -111,7 +111,7 @@ def test_the_readmes_record(readme: Readme, capsys: pytest.CaptureFixture[str]) 
 def test_columns(readme: Readme, capsys: pytest.CaptureFixture[str]) -> None:
     readme.run("scope.append", PRODUCER)
     assert sorted((record.key, record.value) for record in readme.records()) == [(b"a", b"1"), (b"b", b"2")]
-    assert "records=2" in capsys.readouterr().out
+    assert "DeliveryReport 2 records" in capsys.readouterr().out
 
 
 def test_what_is_plugged_in(readme: Readme) -> None:

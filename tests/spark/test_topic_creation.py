@@ -19,7 +19,7 @@ from spark_kafka_sink.broker import BrokerConfig, EmbeddedBroker
 from spark_kafka_sink.broker.acl import parse_acls
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.client.topics import TOPIC, configs_of
-from spark_kafka_sink.errors import AuthorizationError, DeadlineError, OptionError
+from spark_kafka_sink.errors import AuthorizationError, MetadataTimeoutError, OptionError
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.spark.options import sink_options
@@ -174,7 +174,7 @@ def test_a_missing_right_is_named_with_the_line_that_grants_it() -> None:
 
 def test_brokers_that_do_not_answer_are_told_after_max_block_ms() -> None:
     options = {"kafka.bootstrap.servers": f"127.0.0.1:{free_ports(1)[0]}", "kafka.max.block.ms": "300", "topic": "events"}
-    with pytest.raises(DeadlineError):
+    with pytest.raises(MetadataTimeoutError):
         created(options | THREE)
 
 

@@ -25,7 +25,7 @@ def check_columns(df: DataFrame, options: SinkOptions, found: list[SinkSchema]) 
     with looked_at(options.producer) as serializers:
         schema = sink_schema(df.schema, options.topic, serializers, record=options.record, case_sensitive=case_sensitive)
     found.append(schema)
-    places = schema.places()
+    places = sorted(schema.places())
     used = [f"{field.name} {field.dataType.simpleString()}" for field in (df.schema.fields[place] for place in places)]
     ignored = [name for place, name in enumerate(df.columns) if place not in places]
     hints = [f"not written: {', '.join(ignored)}"] if ignored else []
