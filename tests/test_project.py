@@ -172,3 +172,19 @@ def test_a_release_is_what_ci_has_built_and_is_signed() -> None:
     used = {step["uses"].partition("@")[0] for job in jobs.values() for step in job.get("steps", []) if "uses" in step}
     assert {"actions/attest-build-provenance", "actions/attest-sbom", "pypa/gh-action-pypi-publish"} <= used
     assert not re.search(r"secrets\.|password", (ROOT / ".github/workflows/release.yml").read_text())
+
+
+def test_both_ci_run_the_same_make_targets() -> None:
+    """The public one runs `make dist` and other Pythons as well."""
+    jobs = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())["jobs"].values()
+    lines = [step.get("run", "") for job in jobs for step in job["steps"]]
+    public = {line.replace(" PYTHON=python", "") for line in lines if line.startswith("make ")}
+    own = set(re.findall(r"^make .*", (ROOT / ".ci/run").read_text(), re.MULTILINE))
+    assert own
+    assert public - own == {"make test-quick", "make dist"}
+    assert own <= public
+
+
+@pytest.mark.parametrize("name", ["README.md", "CHANGELOG.md", "SECURITY.md", "CONTRIBUTING.md", "DESIGN.md"])
+def test_no_placeholder_is_left_in_a_page(name: str) -> None:
+    assert not re.findall(r"\b(?:FIGURE|TODO|TBD|XXX|FIXME)\b", (ROOT / name).read_text())

@@ -83,7 +83,7 @@ def explain(failure: object) -> Explanation:
         return Explanation(None, _NO_ERROR)
     found = sink_error(failure)
     if found is None:
-        return Explanation(None, _root_cause(next(_texts(failure), "")))
+        return Explanation(None, _root_cause(_text_and_notes(failure)))
     message = "\n".join([found.message, *(note for note in _notes(found) if not note.startswith(_SEE))])
     return Explanation(found, message, facts_of(found.message) | {k: v for k, v in found.facts.items() if v is not None})
 
@@ -101,15 +101,15 @@ def sink_error(failure: object, *, is_certain: bool = False, handled: BaseExcept
         handled: The exception that was being handled before `failure` was raised. Python makes it the context of `failure`, but
             it is not what failed.
     """
-    if isinstance(failure, BaseException):
-        for one in _chain(failure, handled):
+    for chain in _chains(failure, handled) if isinstance(failure, BaseException) else ([failure],):
+        for one in chain:
             if isinstance(one, KafkaSinkError):
                 return one
-    for pattern in (_raised_line(),) if is_certain else (_raised_line(), _coded_line()):
-        for text in _texts(failure, handled):
-            found = _parsed(text, pattern)
-            if found is not None:
-                return found
+        for pattern in (_raised_line(),) if is_certain else (_raised_line(), _coded_line()):
+            for one in chain:
+                found = _parsed(_text_and_notes(one), pattern)
+                if found is not None:
+                    return found
     return None
 
 
@@ -196,22 +196,27 @@ def facts_of(message: str) -> dict[str, Any]:
     return {name: int(match[1]) if name == "partition" else match[1] for name, match in found.items() if match}
 
 
-def _chain(error: BaseException, handled: BaseException | None = None) -> Iterator[BaseException]:
-    """Yields the exception, then its causes and contexts, up to `handled`."""
+def _chains(error: BaseException, handled: BaseException | None = None) -> Iterator[list[BaseException]]:
+    """Yields the exception with its causes, then what was being handled when it was raised, up to `handled`.
+
+    They are apart because the second may be the failure of an earlier try.
+    """
     seen = {id(handled)}
     one: BaseException | None = error
+    chain: list[BaseException] = []
     while one is not None and id(one) not in seen:
         seen.add(id(one))
-        yield one
+        chain.append(one)
+        if one.__cause__ is None:
+            yield chain
+            chain = []
         one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
+    if chain:
+        yield chain
 
 
-def _texts(failure: object, handled: BaseException | None = None) -> Iterator[str]:
-    if not isinstance(failure, BaseException):
-        yield str(failure)
-        return
-    for one in _chain(failure, handled):
-        yield "\n".join([_text(one), *_notes(one)])
+def _text_and_notes(failure: object) -> str:
+    return "\n".join([_text(failure), *_notes(failure)]) if isinstance(failure, BaseException) else str(failure)
 
 
 def _text(error: BaseException) -> str:

@@ -127,17 +127,32 @@ _NEEDED = ("pyarrow", "numpy", PACKAGE)
 
 def _what_fails(python: str) -> str | None:
     """Returns what this Python lacks for the sink's tasks, or None if it lacks nothing or does not answer."""
-    try:
-        done = subprocess.run(
-            [python, "-c", _PROBE, *_NEEDED], capture_output=True, text=True, timeout=_PROBE_TIMEOUT_S, check=True
-        )
-        version, *missing = done.stdout.split()
-    except (OSError, subprocess.SubprocessError, ValueError):
+    answer = _answer(python)
+    if answer is None:
         return None
+    version, *missing = answer
     own = f"{sys.version_info.major}.{sys.version_info.minor}"
     if version != own:
         return f"they run {python}, which is Python {version}, while this program runs Python {own}"
     return f"they run {python}, which has no module named {', '.join(missing)}" if missing else None
+
+
+@cache
+def _answer(python: str) -> tuple[str, ...] | None:
+    """Returns the version of this Python and the modules that it lacks, or None if it does not answer."""
+    try:
+        done = subprocess.run(
+            [python, "-c", _PROBE, *_NEEDED], capture_output=True, text=True, timeout=_PROBE_TIMEOUT_S, check=True
+        )
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return None
+    return tuple(done.stdout.split()) or None
+
+
+def is_known(python_exec: str, own: str, environment: Mapping[str, str]) -> bool:
+    """Returns whether `other_python` could find out about `python_exec`: it is the same Python, or it has answered."""
+    found = shutil.which(python_exec, path=environment.get("PATH"))
+    return found is not None and (_environment(Path(found)) == _environment(Path(own)) or _answer(found) is not None)
 
 
 def _environment(python: Path) -> Path:

@@ -113,7 +113,17 @@ def test_the_error_itself_is_returned_where_another_was_raised_from_it() -> None
     outer = RuntimeError("job failed")
     outer.__cause__ = own
     assert sink_error(outer) is own
+    quoting = RuntimeError(f"job failed: {own}")
+    quoting.__cause__ = own
+    assert sink_error(quoting) is own
     assert sks.explain(outer).facts == {"topic": "t"}
+
+
+def test_of_a_second_try_its_own_error_is_explained() -> None:
+    """As in `except KafkaSinkError: df.write...`, where Python makes the first try's error the context of the second's."""
+    second = RuntimeError(TASK)
+    second.__context__ = errors.OptionError("option topic: is wrong", option="topic")
+    assert sks.explain(second).code == "DELIVERY"
 
 
 @pytest.mark.parametrize(("raised", "is_ours"), [("ValueError", False), ("spark_kafka_sink.errors.SchemaError", True)])

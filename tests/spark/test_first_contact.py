@@ -103,6 +103,24 @@ def test_a_stream_asks_until_it_was_reached_once_and_then_survives_an_outage(
     assert len(list(tmp_path.iterdir())) == 1
 
 
+def test_a_stream_asks_while_another_one_still_waits_for_the_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nowhere: str
+) -> None:
+    """Otherwise its tasks could have brokers create a topic for which the other one has `topic.create.*`."""
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    asked = []
+
+    def waiting(options: SinkOptions) -> None:
+        asked.append(options)
+        if len(asked) == 1:
+            monkeypatch.setattr("os.getpid", lambda: -1)  # as in another process of Spark's
+            source(nowhere).streamWriter(SCHEMA, False)
+
+    monkeypatch.setattr("spark_kafka_sink.spark.first_contact.check_reachable", waiting)
+    source(nowhere).streamWriter(SCHEMA, False)
+    assert len(asked) == 2
+
+
 def test_a_stream_that_has_not_reached_kafka_fails_each_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nowhere: str
 ) -> None:

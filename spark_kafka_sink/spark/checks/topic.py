@@ -17,7 +17,7 @@ from spark_kafka_sink.client.topics import (
     topics_metadata,
 )
 from spark_kafka_sink.counts import counted
-from spark_kafka_sink.errors import KafkaSinkError
+from spark_kafka_sink.errors import AuthorizationError, KafkaSinkError
 from spark_kafka_sink.option import nearest
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
@@ -77,6 +77,9 @@ def _missing(context: CheckContext, name: str) -> CheckLine:
         wanted = ["auto.create.topics.enable", "num.partitions"]
         found = configs_of(context.client, BROKER, str(node_id), context.soon(), node_id=node_id, only=wanted)
         if found["auto.create.topics.enable"].value == "true":
+            error = _why_not_allowed_to_create(context, name)
+            if error is not None:
+                return failed_by("topic", error)
             partitions = found["num.partitions"].value
             text = f"topic {name!r} does not exist; the brokers create it with the first record (num.partitions={partitions})"
             return ok("topic", text, "set topic.create.partitions to choose the number of partitions")
@@ -87,6 +90,13 @@ def _missing(context: CheckContext, name: str) -> CheckLine:
     command = f"spark-kafka-sink topics create {name} --bootstrap-servers {servers}"
     to_do = f"correct the option topic, create it with `{command}`, or set topic.create.partitions"
     return failed("topic", f"topic {name!r} does not exist{nearest(name, visible)}", to_do)
+
+
+def _why_not_allowed_to_create(context: CheckContext, name: str) -> AuthorizationError | None:
+    """Returns the error of a client for which brokers do not create a topic automatically. Creates nothing."""
+    result = create_topic(context.client, new_topic(name), context.soon(), validate_only=True)
+    error = creation_error(context.client, result) if result.error_code else None
+    return error if isinstance(error, AuthorizationError) else None
 
 
 def _to_be_created(context: CheckContext, name: str, creation: TopicCreation) -> CheckLine:
@@ -194,9 +204,12 @@ def check_rights(context: CheckContext) -> Iterator[CheckLine]:
     node_id = context.node_id
     if context.topic is not None:
         yield may_on_topic(context, context.topic, {"Write": WRITE})
+    elif context.options.topic is not None:
+        text = f"whether the client may write to topic {context.options.topic!r}"
+        yield not_checked("rights", f"{text}: brokers answer this only if the topic exists and the client may describe it")
     if context.options.producer.enable_idempotence and context.options.guarantee is not Guarantee.EXACTLY_ONCE:
         yield _may_have_producer_id(context, node_id)
-    elif context.topic is None:
+    elif context.options.topic is None:
         raise SkippedError("no existing topic to check")
 
 
@@ -205,7 +218,7 @@ def _may_have_producer_id(context: CheckContext, node_id: int) -> CheckLine:
     while True:
         code = context.client.ask(node_id, INIT_PRODUCER_ID, InitProducerIdRequest(), context.soon()).error_code
         if not code:
-            return ok("rights", "allowed to write with idempotence (kafka.enable.idempotence=true)")
+            return ok("rights", "allowed to get a producer id (kafka.enable.idempotence=true)")
         if not error_facts(code).retriable:
             text = f"kafka.enable.idempotence=true: the broker refused a producer id ({error_facts(code).name})"
             error = context.client.rights.error(text, ApiKey.INIT_PRODUCER_ID, code)

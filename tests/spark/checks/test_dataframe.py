@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -99,6 +100,31 @@ def test_another_python_of_the_workers_is_a_cross(tmp_path: Path, monkeypatch: p
     assert cross.status is Status.FAILED
     assert str(other) in cross.text
     assert f"PYSPARK_PYTHON={own}" in cross.text
+
+
+def frame(master: str, python: str) -> Any:
+    """Returns what is asked of a DataFrame."""
+    return SimpleNamespace(sparkSession=SimpleNamespace(_sc=SimpleNamespace(master=master, pythonExec=python)))
+
+
+def test_the_same_python_on_this_machine_is_a_tick() -> None:
+    (tick,) = check_python(frame("local[2]", sys.executable))
+    assert tick.status is Status.OK
+
+
+def test_the_python_of_other_machines_is_not_checked() -> None:
+    (found,) = check_python(frame("yarn", sys.executable))
+    assert found.status is Status.NOT_CHECKED
+    assert "executors" in found.text
+
+
+def test_a_python_that_does_not_answer_is_not_a_tick(tmp_path: Path) -> None:
+    other = tmp_path / "python3"
+    other.write_text("#!/bin/sh\nexit 1\n")
+    other.chmod(0o755)
+    (found,) = check_python(frame("local[2]", str(other)))
+    assert found.status is Status.NOT_CHECKED
+    assert str(other) in found.text
 
 
 def test_spark_connect_does_not_say_which_python_runs() -> None:

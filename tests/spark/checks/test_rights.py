@@ -60,6 +60,33 @@ def test_describe_alone_is_not_enough(strict: EmbeddedBroker) -> None:
     assert "--operation Write --topic events" in cross.to_do
 
 
+def test_whether_a_client_may_write_to_a_topic_that_does_not_exist_is_not_checked(strict: EmbeddedBroker) -> None:
+    """It has a producer id through its right to write to another topic."""
+    granted = "--allow-principal User:sink --operation"
+    strict.cluster.add_acls(parse_acls(f"{granted} Write --topic other"))
+    strict.cluster.add_acls(parse_acls(f"{granted} Create --operation Describe --topic new"))
+    report = check(settings(strict, topic="new", **{"topic.create.partitions": "3"}))
+    assert report.ok, report
+    unknown, producer_id = lines(report, "rights")
+    assert unknown.status is Status.NOT_CHECKED
+    assert "'new'" in unknown.text
+    assert "write" not in producer_id.text
+
+
+def test_brokers_that_create_topics_do_not_do_it_for_a_client_without_the_right() -> None:
+    with EmbeddedBroker(config=BrokerConfig(sasl_users=USERS, acls=[])) as made:
+        granted = "--allow-principal User:sink --operation"
+        made.cluster.add_acls(parse_acls(f"{granted} DescribeConfigs --operation IdempotentWrite --cluster"))
+        made.cluster.add_acls(parse_acls(f"{granted} Describe --operation Write --topic new"))
+        cross = line(check(settings(made, topic="new")), "topic")
+        assert cross.status is Status.FAILED
+        assert "Create" in cross.text
+        assert "--operation Create" in cross.to_do
+        command = cross.to_do.partition("`")[2].partition("`")[0]
+        made.cluster.add_acls(parse_acls(command.partition(" --add ")[2]))
+        assert line(check(settings(made, topic="new")), "topic").status is Status.OK
+
+
 # On real Kafka
 
 
