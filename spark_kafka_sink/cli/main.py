@@ -11,6 +11,7 @@ import click
 
 from spark_kafka_sink.cli.check import check
 from spark_kafka_sink.cli.topics import topics
+from spark_kafka_sink.errors import InstallationError
 from spark_kafka_sink.exactly_once.commit_log_settings import DEFAULT_TOPIC
 from spark_kafka_sink.version import __version__
 
@@ -21,7 +22,17 @@ _PREFIX: Final = "spark-kafka-sink"
 """The sink's default transactional.id.prefix, repeated here so that --help need not import the module."""
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _Commands(click.Group):
+    """Group of commands that reports a library that is missing, broken or too old in one line."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except InstallationError as error:
+            raise click.ClickException(str(error)) from None
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__)
 def main() -> None:
     """A Kafka sink for PySpark in pure Python."""

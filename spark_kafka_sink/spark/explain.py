@@ -14,7 +14,7 @@ from html import escape
 from importlib import import_module
 from typing import Any, Final
 
-from spark_kafka_sink.errors import KafkaSinkError
+from spark_kafka_sink.errors import KafkaSinkError, LocalError
 
 _NO_ERROR: Final = "there is no error"
 
@@ -114,13 +114,24 @@ def sink_error(failure: object, *, is_certain: bool = False, handled: BaseExcept
 
 
 def linked(error: KafkaSinkError) -> KafkaSinkError:
-    """Adds the link to the error's documentation as a note and drops the traceback. Raise the result `from None`, so that users
-    read the error alone.
+    """Adds the link to the error's documentation as a note and drops the traceback. Raise the result
+    `from plug_in_error(error)`, so that users read the error alone, with what failed in their own code.
     """
     note = f"{_SEE}{error.link}"
     if note not in _notes(error):
         error.add_note(note)
     return error.with_traceback(None)
+
+
+def plug_in_error(error: KafkaSinkError) -> BaseException | None:
+    """Returns the exception of a serializer, partitioner or other class of the user that caused the error, or None.
+
+    Its stack is in the user's code. Other errors name their causes in their text.
+    """
+    cause = error.__cause__ if isinstance(error, LocalError) else None
+    while isinstance(cause, KafkaSinkError):
+        cause = cause.__cause__
+    return cause
 
 
 def _kinds(base: type[KafkaSinkError]) -> Iterator[type[KafkaSinkError]]:

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.installation import SameVersion
-from spark_kafka_sink.spark.explain import linked, sink_error
+from spark_kafka_sink.spark.explain import linked, plug_in_error, sink_error
 from spark_kafka_sink.spark.metrics import DeliveryMetrics
 from spark_kafka_sink.spark.options import SinkOptions, sink_options
 from spark_kafka_sink.spark.publish import TaskReport, publish_dataframe
@@ -45,7 +45,7 @@ class ForeachBatch(SameVersion):
             found = sink_error(error, is_certain=True, handled=handled)
             if found is None:
                 raise
-            raise linked(found) from None
+            raise linked(found) from plug_in_error(found)
 
     def _publish(self, df: DataFrame, batch_id: int) -> None:
         # Batches after the first survive an outage of Kafka for as long as their options say.

@@ -22,7 +22,7 @@ from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers
 from spark_kafka_sink.spark.commits import abort_job, check_job, commit_shares
 from spark_kafka_sink.spark.display import html_table, progress_bar, summary, table
-from spark_kafka_sink.spark.explain import linked, sink_error
+from spark_kafka_sink.spark.explain import linked, plug_in_error, sink_error
 from spark_kafka_sink.spark.first_contact import check_reachable
 from spark_kafka_sink.spark.messages import report_from_bytes, report_to_bytes, share_from_json, share_to_json, total
 from spark_kafka_sink.spark.metrics import DeliveryMetrics, Feed
@@ -114,7 +114,7 @@ def publish(
         found = sink_error(error, is_certain=True, handled=handled)
         if found is None:
             raise
-        raise linked(found) from None
+        raise linked(found) from plug_in_error(found)
 
 
 def _publish(

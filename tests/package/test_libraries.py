@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 
 from spark_kafka_sink import installation
 from spark_kafka_sink.errors import InstallationError
-from tests.package.programs import ROOT, last_line, output_of, path_with
+from tests.package.programs import ROOT, last_line, output_of, path_with, run
 
 pytestmark = pytest.mark.slow
 
@@ -93,6 +93,19 @@ def test_an_unusable_library_is_one_line_with_cause_and_fix(tmp_path: Path, case
     modules, program, text = CASES[case]
     line = last_line(program, path=path_with(tmp_path, modules))
     assert re.fullmatch(rf"spark_kafka_sink\.errors\.InstallationError: \[INSTALLATION\] {text}", line)
+
+
+COMMANDS = ["check", "topics list", "transactions list --bootstrap-servers localhost:1"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_says_in_one_line_which_library_is_unusable(tmp_path: Path, command: str) -> None:
+    program = f"from spark_kafka_sink.cli.main import main; main({command.split()})"
+    done = run(program, path=path_with(tmp_path, {"pyarrow.py": BROKEN}))
+    assert done.returncode == 1
+    assert re.fullmatch(
+        r"Error: \[INSTALLATION\] pyarrow cannot be imported by .*: pip install --force-reinstall pyarrow\n", done.stderr
+    )
 
 
 HIDDEN = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from typing import NoReturn, cast
+from typing import Any, NoReturn, cast
 
 import pytest
 from pyspark.sql import DataFrame
@@ -14,7 +14,7 @@ from spark_kafka_sink import errors
 from spark_kafka_sink.errors import DeliveryError, KafkaSinkError, MetadataTimeoutError, RecordTooLargeError, SchemaError
 from spark_kafka_sink.exactly_once.commit_record import CommitRecordError
 from spark_kafka_sink.exactly_once.log_writer import ClaimLostError
-from spark_kafka_sink.spark.explain import linked, sink_error
+from spark_kafka_sink.spark.explain import linked, plug_in_error, sink_error
 
 SITE = "https://spark-kafka-sink.github.io/spark-kafka-sink/troubleshooting.html"
 
@@ -207,3 +207,33 @@ def test_each_code_makes_the_error_that_has_it() -> None:
     for kind in (*own, CommitRecordError, ClaimLostError):
         assert issubclass(kind, KafkaSinkError)
         assert type(sink_error(f"x: [{kind.code}] something")) is kind
+
+
+@pytest.mark.parametrize("way", ["publish", "foreach_batch"])
+def test_an_error_that_is_raised_alone_keeps_the_exception_of_a_plug_in_that_caused_it(
+    monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    own = ZeroDivisionError("in a serializer's constructor")
+
+    def failing(*_: object) -> None:
+        raise errors.OptionError("option kafka.value.serializer: cannot be made") from own
+
+    frame: Any = None
+    with pytest.raises(errors.OptionError) as caught:
+        if way == "publish":
+            monkeypatch.setattr("spark_kafka_sink.spark.publish._publish", failing)
+            sks.publish(frame, topic="events", bootstrap_servers="localhost:9092")
+        else:
+            monkeypatch.setattr("spark_kafka_sink.spark.foreach_batch.ForeachBatch._publish", failing)
+            sks.foreach_batch({"kafka.bootstrap.servers": "localhost:9092", "topic": "events"})(frame, 0)
+    assert caught.value.__cause__ is own
+
+
+def test_other_causes_are_in_the_text_and_not_raised_again() -> None:
+    error = errors.AuthenticationError("broker 1: the certificate is not trusted")
+    error.__cause__ = OSError("certificate verify failed")
+    assert plug_in_error(error) is None
+    nested = errors.SerializationError("row 3 of the task: bad")
+    nested.__cause__ = errors.SerializationError("row 3: bad")
+    nested.__cause__.__cause__ = own = ZeroDivisionError()
+    assert plug_in_error(nested) is own
