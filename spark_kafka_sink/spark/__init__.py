@@ -8,5 +8,5 @@ from spark_kafka_sink.installation import check_spark
 
 # Tasks, and the processes that Spark starts for a query, have imported PySpark before. Elsewhere the public functions check it:
 # `check` and the commands read a sink's options without Spark.
-if "pyspark" in sys.modules:
+if sys.modules.get("pyspark") is not None:
     check_spark()

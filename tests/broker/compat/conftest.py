@@ -15,6 +15,12 @@ from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 _numbers = count()
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    # A client of kafka-python that is closed while it connects leaves its socket to the garbage collector. Our client and broker
+    # make sockets of protocol 0, so theirs are still watched.
+    config.addinivalue_line("filterwarnings", r"ignore:unclosed <socket\.socket [^>]*\bproto=6,:ResourceWarning")
+
+
 class NewTopic(Protocol):
     def __call__(self, partitions: int = 1, **configs: str) -> str: ...
 
