@@ -179,7 +179,7 @@ def _timestamps(context: CheckContext, configs: Mapping[str, str]) -> Iterator[C
     }
     if limits and has_column:
         said = " and ".join(f"{name}={value:,}" for name, value in limits.items())
-        yield ok("timestamps", "the column timestamp is kept", f"brokers reject rows whose timestamp is outside of {said}")
+        yield ok("timestamps", "the column timestamp is kept", f"brokers reject rows whose timestamp is outside {said}")
 
 
 def _compaction(context: CheckContext, configs: Mapping[str, str]) -> Iterator[CheckLine]:
