@@ -212,7 +212,7 @@ def test_a_list_is_of_all_brokers_or_there_is_none(kafka3: Brokers, new_topic: N
         handles = [opened(client, topic, "row", f"{prefix}-{number}") for number in range(12)]
         kafka3.pause(3)
         with pytest.raises(
-            DeadlineError, match=r"(ListTransactions of|FIND_COORDINATOR:|the brokers:) broker 3 .*(did not|no) answer"
+            DeadlineError, match=r"(ListTransactions of|FIND_COORDINATOR:|the brokers:) broker 3 .*(did not respond|no response)"
         ):
             transactions.list_open(prefix, soon(1))
         kafka3.resume(3)
