@@ -18,7 +18,7 @@ import psutil
 from pyspark.sql import DataFrame
 
 from benchmarks import contenders, pictures
-from benchmarks.cells import CELLS, FIRST_WARM_UPS, QUICK, WARM_UPS, Cell, take_turns
+from benchmarks.cells import CELLS, FIRST_WARM_UPS, FULL, WARM_UPS, Cell, take_turns
 from benchmarks.contenders import Target
 from benchmarks.curves import OUTPUT
 from benchmarks.data import cached
@@ -53,7 +53,7 @@ def _measured(cells: Sequence[Cell], repeats: int, keep: Callable[[list[Throughp
     found: list[Throughput] = []
     complete = True
     warm_ups = FIRST_WARM_UPS
-    plan = replace(QUICK, repeats=repeats, least_repeats=repeats)
+    plan = replace(FULL, repeats=repeats, least_repeats=repeats)
     with broker() as topics, spark_session() as spark:
         contenders.prepare(spark)
         for cell in cells:

@@ -14,8 +14,27 @@ from html import escape
 from importlib import import_module
 from typing import Any, Final
 
-from spark_kafka_sink.errors import KafkaSinkError, LocalError
+from spark_kafka_sink.errors import DOCS_URL, KafkaSinkError, LocalError
 
+# Failures of Spark that a user of the sink meets first: a pattern of Spark's text, what to do, and the page that has more.
+_HINTS: Final = (
+    (
+        r"No module named '(?:spark_kafka_sink|pyarrow|numpy)",
+        "Spark's Python workers run a Python without the package. Before Spark starts, set PYSPARK_PYTHON to one that has it.",
+        "troubleshooting.html#modulenotfounderror-in-a-python-worker",
+    ),
+    (
+        r"DATA_SOURCE_NOT_FOUND\].*kafka_sink",
+        "Call spark_kafka_sink.register(spark). Without it, Spark looks for the format with the Python of PYSPARK_PYTHON, or else"
+        " with the first python3 of PATH, which must have the package.",
+        "troubleshooting.html#data-source-not-found",
+    ),
+    (
+        r"kafka_sink.* cannot be written in .* mode",
+        "Add .mode('append'), which is the only mode: a topic cannot be overwritten.",
+        "migrating.html",
+    ),
+)
 _NO_ERROR: Final = "there is no error"
 
 
@@ -54,7 +73,7 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         if self.error is None:
-            return f"<p>{escape(self._without_error())}</p>"
+            return "".join(f"<p>{escape(line)}</p>" for line in self._without_error().splitlines())
         rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(str(value))}</td></tr>" for name, value in self.facts.items())
         table = f"<table><tbody>{rows}</tbody></table>" if rows else ""
         message = escape(self.message).replace("\n", "<br>")
@@ -64,7 +83,9 @@ class Explanation:
     def _without_error(self) -> str:
         if self.message == _NO_ERROR:
             return "There is no error to explain."
-        return f"No error of spark-kafka-sink was found. Spark's root cause: {self.message}"
+        found = f"No error of spark-kafka-sink was found. Spark's root cause: {self.message}"
+        hints = (f"{hint} See {DOCS_URL}/{page}" for pattern, hint, page in _HINTS if re.search(pattern, self.message))
+        return "\n".join([found, *hints])
 
 
 def explain(failure: object) -> Explanation:

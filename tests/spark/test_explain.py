@@ -11,7 +11,14 @@ from pyspark.sql import DataFrame
 
 import spark_kafka_sink as sks
 from spark_kafka_sink import errors
-from spark_kafka_sink.errors import DeliveryError, KafkaSinkError, MetadataTimeoutError, RecordTooLargeError, SchemaError
+from spark_kafka_sink.errors import (
+    DOCS_URL,
+    DeliveryError,
+    KafkaSinkError,
+    MetadataTimeoutError,
+    RecordTooLargeError,
+    SchemaError,
+)
 from spark_kafka_sink.exactly_once.commit_record import CommitRecordError
 from spark_kafka_sink.exactly_once.log_writer import ClaimLostError
 from spark_kafka_sink.spark.explain import linked, plug_in_error, sink_error
@@ -207,6 +214,30 @@ def test_each_code_makes_the_error_that_has_it() -> None:
     for kind in (*own, CommitRecordError, ClaimLostError):
         assert issubclass(kind, KafkaSinkError)
         assert type(sink_error(f"x: [{kind.code}] something")) is kind
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("ModuleNotFoundError: No module named 'spark_kafka_sink'", "set PYSPARK_PYTHON"),
+        ("ModuleNotFoundError: No module named 'pyarrow'", "set PYSPARK_PYTHON"),
+        ("AnalysisException: [DATA_SOURCE_NOT_FOUND] Failed to find the data source: kafka_sink. Make sure", "register(spark)"),
+        (
+            'AnalysisException: [UNSUPPORTED_DATA_SOURCE_SAVE_MODE] The data source "kafka_sink" cannot be written in the'
+            ' ErrorIfExists mode. Please use either the "Append" or "Overwrite" mode instead.',
+            "Add .mode('append')",
+        ),
+    ],
+)
+def test_a_failure_of_spark_that_users_meet_first_has_a_hint(text: str, hint: str) -> None:
+    found = sks.explain(text)
+    assert hint in str(found)
+    assert DOCS_URL in str(found)
+    assert DOCS_URL in found._repr_html_()
+
+
+def test_other_failures_have_no_hint() -> None:
+    assert DOCS_URL not in str(sks.explain("ModuleNotFoundError: No module named 'my_job'"))
 
 
 @pytest.mark.parametrize("way", ["publish", "foreach_batch"])
