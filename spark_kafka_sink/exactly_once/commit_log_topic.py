@@ -12,6 +12,7 @@ from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import KafkaSinkError, OptionError
 from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
 from spark_kafka_sink.exactly_once.coordinator_rounds import BACKOFF
+from spark_kafka_sink.peer_text import quoted
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.configs import (
     DESCRIBE_CONFIGS,
@@ -97,7 +98,7 @@ def _create(client: ClusterClient, settings: CommitLogSettings, waiting: Respons
     if result.error_code == ErrorCode.INVALID_REPLICATION_FACTOR:
         raise OptionError(
             f"option commit.log.replication.factor: topic {settings.topic} cannot be created with {replicas} replicas:"
-            f" {result.error_message or 'there are too few brokers'}",
+            f" {quoted(result.error_message or 'there are too few brokers')}",
             option="commit.log.replication.factor",
             topic=settings.topic,
         )
@@ -131,7 +132,7 @@ def _warn_of_configs(settings: CommitLogSettings, refused: CreatableTopicResult,
         "the commit log, topic %s: the brokers rejected its configs (%s), so it was created with only %s=%s. Set as many of the"
         " others as you can: %s",
         settings.topic,
-        f"{name}: {message}" if message else name,
+        f"{name}: {quoted(message)}" if message else name,
         _CLEANUP_POLICY,
         _CONFIGS[_CLEANUP_POLICY],
         ", ".join(f"{config}={value}" for config, value in left_out.items()),
@@ -178,9 +179,9 @@ def _refused(
     """Returns the error for a code. replicas: replication factor of the topic that was to be created."""
     name = error_facts(code).name
     if code == ErrorCode.INVALID_TOPIC_EXCEPTION:
-        text = f"option commit.log.topic: {settings.topic!r} is not a valid topic name: {message or name}"
+        text = f"option commit.log.topic: {settings.topic!r} is not a valid topic name: {quoted(message or name)}"
         return OptionError(text, option="commit.log.topic")
-    to_do = "" if code in RESOURCE_OF else f": {message or 'check the logs of the brokers'}"
+    to_do = "" if code in RESOURCE_OF else f": {quoted(message or 'check the logs of the brokers')}"
     by_hand = ""
     if replicas is not None:
         servers = ",".join(client.config.bootstrap_servers)

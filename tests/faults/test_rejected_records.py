@@ -97,6 +97,19 @@ def test_each_future_knows_what_became_of_its_own_record(cluster: RecordingBroke
     assert [metadata.offset for metadata, error in told if error is None] == [0, 1, 2, 3, 4, 5]
 
 
+@pytest.mark.parametrize("code", [E.INVALID_RECORD, E.POLICY_VIOLATION])
+def test_the_brokers_words_stay_one_printable_line(cluster: RecordingBroker, code: int) -> None:
+    """Otherwise a broker, or a proxy in front of it, could forge lines of a log."""
+    words = "bad\n[DELIVERY] forged\x1b[2J"
+    errors = [(0, words)] if code == E.INVALID_RECORD else []
+    cluster.faults.answer(ApiKey.PRODUCE, named(code, *errors, message=words), times=None)
+    with producer_on(cluster.bootstrap_servers) as producer:
+        error = producer.send("t", b"0").exception(10)
+    assert error is not None
+    assert "bad [DELIVERY] forged" in error.message
+    assert error.message.isprintable()
+
+
 def test_where_all_records_are_named_each_has_its_own_error(cluster: RecordingBroker) -> None:
     reject(cluster, {0, 1})
     with producer_on(cluster.bootstrap_servers, linger_ms=50) as producer:

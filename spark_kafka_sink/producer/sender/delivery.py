@@ -13,6 +13,7 @@ from spark_kafka_sink.client.backoff import ExponentialBackoff
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import AuthenticationError, BrokerError, DeliveryTimeoutError, KafkaSinkError
+from spark_kafka_sink.peer_text import quoted
 from spark_kafka_sink.producer.accumulator.batch_splitting import rebuild, split
 from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, PartitionQueue, SealedBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import Batch, RecordAccumulator
@@ -32,6 +33,7 @@ logger = logging.getLogger(__name__)
 
 BatchAnswer = tuple[SealedBatch, PartitionProduceResponse]
 
+_NO_REASON = "the broker gave no reason"
 _AGAIN = (Action.RETRY, Action.TOPIC_UNKNOWN, Action.OUT_OF_ORDER, Action.PRODUCER_LOST)
 
 
@@ -184,7 +186,7 @@ class Delivery:
 
     def _not_acked(self, batch: SealedBatch, answer: PartitionProduceResponse, action: Action, now_ms: int) -> None:
         name = error_facts(answer.error_code).name
-        batch.last_error = f"{name}: {answer.error_message}" if answer.error_message else name
+        batch.last_error = f"{name}: {quoted(answer.error_message)}" if answer.error_message else name
         again = action in _AGAIN and self._may_retry(batch, now_ms)
         tally = batch.tally
         if tally is not None:
@@ -291,7 +293,9 @@ class Delivery:
     def _failure(self, batch: SealedBatch, answer: PartitionProduceResponse, count: int, more: str = "") -> BrokerError:
         """Returns the error of `count` records of a batch; `more` is appended to the text."""
         queue, code = batch.queue, answer.error_code
-        refused = [f"record {e.batch_index}: {e.batch_index_error_message}" for e in answer.record_errors[:3]]
+        refused = [
+            f"record {e.batch_index}: {quoted(e.batch_index_error_message or _NO_REASON)}" for e in answer.record_errors[:3]
+        ]
         rejects = f"{count} of " if count < batch.record_count else ""
         rejects += counted(batch.record_count, "record")
         what = f"topic {queue.topic} partition {queue.partition}: the broker rejected {rejects}: {batch.last_error}"
@@ -313,7 +317,7 @@ class Delivery:
     def producer_error(self, answer: PartitionProduceResponse) -> BrokerError:
         """Returns why the producer cannot continue, from a response that says so."""
         name = error_facts(answer.error_code).name
-        text = f"the producer cannot continue: {name}: {answer.error_message or 'the broker gave no reason'}"
+        text = f"the producer cannot continue: {name}: {quoted(answer.error_message or _NO_REASON)}"
         return self._rights().error(text, ApiKey.PRODUCE, answer.error_code)
 
     def _not_described(self, batch: Batch) -> BrokerError:
@@ -390,7 +394,7 @@ def others(batch: SealedBatch, rows: Mapping[int, BrokerError]) -> NDArray[np.in
 def _error(batch: SealedBatch, answer: PartitionProduceResponse, message: str | None) -> BrokerError:
     queue, code = batch.queue, answer.error_code
     name = error_facts(code).name
-    why = message or answer.error_message or "the broker gave no reason"
+    why = quoted(message or answer.error_message or _NO_REASON)
     text = f"topic {queue.topic} partition {queue.partition}: the broker rejected the record: {name}: {why}"
     advice = f"; {ADVICE[code]}" if code in ADVICE else ""
     return BrokerError(text + advice, topic=queue.topic, partition=queue.partition, error_code=code, error=name)
