@@ -19,6 +19,7 @@ from tests.docs.security_blocks import BLOCKS, PAGE, PREFIX, acl_lines
 KNOWN = {*OPTIONS, *SECURITY_OPTIONS, "ssl.principal.mapping.rules"}  # the last is the brokers'
 TEXT = PAGE.read_text(encoding="utf-8")
 KINDS = {
+    "TLS": ("SSL", None),
     "mTLS": ("SSL", None),
     "SCRAM": ("SASL_SSL", "SCRAM-SHA-512"),
     "SCRAM 2": ("SASL_SSL", "SCRAM-SHA-512"),

@@ -66,6 +66,10 @@ def proxy() -> Iterator[SmallProxy]:
     made.close()
 
 
+def test_tls(place: Place, topic: str) -> None:
+    place.expect_written(topic, place.settings("TLS", "SSL"))
+
+
 def test_mtls(place: Place, topic: str) -> None:
     place.secrets(KAFKA_KEY_PASSWORD=KEY_PASSWORD)
     client = place.kafka.client
@@ -148,6 +152,6 @@ def test_a_proxy(place: Place, topic: str, proxy: SmallProxy) -> None:
 
 
 def test_no_block_is_left_out() -> None:
-    tried = {"mTLS", "SCRAM", "SCRAM 2", "Redpanda", "Confluent Cloud", "Confluent Cloud with an identity pool", "OIDC"}
+    tried = {"TLS", "mTLS", "SCRAM", "SCRAM 2", "Redpanda", "Confluent Cloud", "Confluent Cloud with an identity pool", "OIDC"}
     tried |= {"Azure Event Hubs", "Aiven", "Kerberos", "Databricks secrets", "Delegation tokens", "Proxy"}
     assert set(BLOCKS) == tried | IN_CLOUDS
