@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, NoReturn
 
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import DeadlineError
 
 logger = logging.getLogger(__name__)
@@ -108,5 +109,5 @@ class ResponseWaiter:
         waited_ms = round((time.monotonic() - self._begun) * 1000)
         reasons = [f"{asked}: {reason}" for asked, reason in self._reasons.items()]
         more = [f"and {len(reasons) - _MAX_NAMED} more"] if len(reasons) > _MAX_NAMED else []
-        tries = "once" if self._tries == 0 else f"{self._tries + 1} times"
-        return f"no usable response after {waited_ms:,} ms, asked {tries}: {'; '.join(reasons[:_MAX_NAMED] + more)}"
+        attempts = counted(self._tries + 1, "attempt")
+        return f"no usable response after {waited_ms:,} ms and {attempts}: {'; '.join(reasons[:_MAX_NAMED] + more)}"
