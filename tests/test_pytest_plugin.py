@@ -50,7 +50,7 @@ import sys
 
 def test_nothing():
     loaded = [name for name in sys.modules if name.startswith("spark_kafka_sink")]
-    assert sorted(loaded) == ["spark_kafka_sink", "spark_kafka_sink.pytest_plugin"]
+    assert sorted(loaded) == ["spark_kafka_sink", "spark_kafka_sink.pytest_plugin", "spark_kafka_sink.version"]
     assert "numpy" not in sys.modules
 """
 

@@ -50,7 +50,8 @@ def test_a_retry_counts_its_records_as_retried_and_as_sent_again(cluster: Record
 
 def test_a_refused_batch_counts_its_records_as_errors(cluster: RecordingBroker) -> None:
     cluster.faults.fail(ApiKey.PRODUCE, ErrorCode.INVALID_RECORD, when=carries(1))
-    with one_by_one(cluster.bootstrap_servers) as producer:
+    # A batch in flight behind the refused one would be out of order, and retried.
+    with one_by_one(cluster.bootstrap_servers, max_in_flight_requests_per_connection=1) as producer:
         with failing_scope(producer) as scope:
             scope.append("t", numbers([0, 1, 2]))
             with pytest.raises(DeliveryError):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Self
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic, TopicMetadata
 
 REQUEST_TIMEOUT_S = 10.0
@@ -49,13 +49,29 @@ class Kafka:
     ) -> str:
         """Creates a topic and returns its name once every partition has a leader. `replication` None: the broker's default."""
         new = NewTopic(name, num_partitions=partitions, replication_factor=replication or -1, config=dict(config or {}))
-        self.admin.create_topics([new], request_timeout=REQUEST_TIMEOUT_S)[name].result(timeout=deadline_s)
+        self._create(new, time.monotonic() + deadline_s)
         self.wait_for(
             lambda: has_leaders(self.metadata(name).topics[name], partitions),
             f"leaders of all {partitions} partitions of {name}",
             deadline_s,
         )
         return name
+
+    def _create(self, new: NewTopic, deadline: float) -> None:
+        """Asks again if the broker that was asked has gone: an earlier test may just have restarted it."""
+        tried = False
+        while True:
+            try:
+                self.admin.create_topics([new], request_timeout=REQUEST_TIMEOUT_S)[new.topic].result(timeout=60)
+            except KafkaException as error:
+                code = error.args[0].code()
+                if tried and code == KafkaError.TOPIC_ALREADY_EXISTS:
+                    return
+                if code not in (KafkaError._DESTROY_BROKER, KafkaError._TRANSPORT) or time.monotonic() >= deadline:
+                    raise
+                tried = True
+            else:
+                return
 
     def delete_topic(self, name: str, *, deadline_s: float = 30.0) -> None:
         self.admin.delete_topics([name], request_timeout=REQUEST_TIMEOUT_S)[name].result(timeout=deadline_s)
