@@ -61,16 +61,22 @@ def create_topic(
         deadline: on time.monotonic's clock.
         validate_only: whether the controller only checks the request.
     """
-    request = CreateTopicsRequest(topics=[topic], timeout_ms=_CREATE_TIMEOUT_MS, validate_only=validate_only)
     waiter = ResponseWaiter(deadline, _BACKOFF)
     while True:
         with waiter.told_as_well():
-            answer = client.ask_controller(CREATE_TOPICS, request, lambda said: _result(said).error_code, deadline)
-        result = _result(answer)
+            result = ask_to_create(client, topic, deadline, validate_only=validate_only)
         if not error_facts(result.error_code).retriable:
             return result
         waiter.note(f"CreateTopics of {topic.name}", error_facts(result.error_code).name)
         waiter.again()
+
+
+def ask_to_create(
+    client: ClusterClient, topic: CreatableTopic, deadline: float, *, validate_only: bool = False
+) -> CreatableTopicResult:
+    """Asks the controller once to create a topic. Returns its result with any error code."""
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=_CREATE_TIMEOUT_MS, validate_only=validate_only)
+    return _result(client.ask_controller(CREATE_TOPICS, request, lambda answer: _result(answer).error_code, deadline))
 
 
 def _result(answer: CreateTopicsResponse) -> CreatableTopicResult:

@@ -8,37 +8,25 @@ from typing import Final
 
 from spark_kafka_sink.client.backoff import ResponseWaiter
 from spark_kafka_sink.client.cluster_client import ClusterClient
+from spark_kafka_sink.client.topics import TOPIC, ask_to_create, new_topic
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import KafkaSinkError, OptionError
 from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
 from spark_kafka_sink.exactly_once.coordinator_rounds import BACKOFF
 from spark_kafka_sink.peer_text import quoted
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.configs import (
-    DESCRIBE_CONFIGS,
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-)
+from spark_kafka_sink.protocol.configs import DESCRIBE_CONFIGS, DescribeConfigsRequest, DescribeConfigsResource
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.metadata import METADATA, MetadataRequest, MetadataRequestTopic
-from spark_kafka_sink.protocol.topics import (
-    CREATE_TOPICS,
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreatableTopicResult,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
+from spark_kafka_sink.protocol.topics import CREATE_TOPICS, CreatableTopicResult
 from spark_kafka_sink.security.acls import COMMIT_LOG, RESOURCE_OF
 
 logger = logging.getLogger(__name__)
 
 _CLEANUP_POLICY: Final = "cleanup.policy"
 _MIN_ISR: Final = "min.insync.replicas"
-_TOPIC: Final = 2  # ConfigResource.Type.TOPIC
 _DEFAULT_REPLICATION: Final = 3
 _TRANSACTIONS: Final = "__transaction_state"
-_CREATE_TIMEOUT_MS: Final = 10_000
 
 _CONFIGS: Final[Mapping[str, str]] = {
     _CLEANUP_POLICY: "compact",
@@ -87,10 +75,10 @@ def ensure_topic(client: ClusterClient, settings: CommitLogSettings, deadline: f
 def _create(client: ClusterClient, settings: CommitLogSettings, waiting: ResponseWaiter, deadline: float) -> None:
     replicas = settings.replication_factor or _replicas(client, deadline)
     configs = {**_CONFIGS, **({_MIN_ISR: "2"} if replicas >= _DEFAULT_REPLICATION else {})}
-    result = _asked_to_create(client, settings, replicas, configs, deadline)
+    result = ask_to_create(client, new_topic(settings.topic, settings.partitions, replicas, configs), deadline)
     if result.error_code in _REFUSED_CONFIGS:
         first, only = result, {_CLEANUP_POLICY: _CONFIGS[_CLEANUP_POLICY]}
-        result = _asked_to_create(client, settings, replicas, only, deadline)
+        result = ask_to_create(client, new_topic(settings.topic, settings.partitions, replicas, only), deadline)
         if result.error_code == ErrorCode.NONE:
             _warn_of_configs(settings, first, {name: value for name, value in configs.items() if name not in only})
     if result.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
@@ -106,24 +94,6 @@ def _create(client: ClusterClient, settings: CommitLogSettings, waiting: Respons
     if not facts.retriable:
         raise _refused(client, settings, result.error_code, CREATE_TOPICS.key, result.error_message, replicas)
     waiting.note(f"CreateTopics of {settings.topic}", facts.name)
-
-
-def _asked_to_create(
-    client: ClusterClient, settings: CommitLogSettings, replicas: int, configs: Mapping[str, str], deadline: float
-) -> CreatableTopicResult:
-    topic = CreatableTopic(
-        name=settings.topic,
-        num_partitions=settings.partitions,
-        replication_factor=replicas,
-        configs=[CreatableTopicConfig(name=name, value=value) for name, value in configs.items()],
-    )
-    request = CreateTopicsRequest(topics=[topic], timeout_ms=_CREATE_TIMEOUT_MS)
-    return _result(client.ask_controller(CREATE_TOPICS, request, lambda answer: _result(answer).error_code, deadline))
-
-
-def _result(answer: CreateTopicsResponse) -> CreatableTopicResult:
-    (result,) = answer.topics
-    return result
 
 
 def _warn_of_configs(settings: CommitLogSettings, refused: CreatableTopicResult, left_out: Mapping[str, str]) -> None:
@@ -153,7 +123,7 @@ def _replicas(client: ClusterClient, deadline: float) -> int:
 
 def _is_checked(client: ClusterClient, settings: CommitLogSettings, waiting: ResponseWaiter, deadline: float) -> bool:
     """Returns False if the check must be repeated: a broker has no configs of a topic that it does not know yet."""
-    resource = DescribeConfigsResource(resource_type=_TOPIC, resource_name=settings.topic, configuration_keys=[_CLEANUP_POLICY])
+    resource = DescribeConfigsResource(resource_type=TOPIC, resource_name=settings.topic, configuration_keys=[_CLEANUP_POLICY])
     (result,) = client.ask_any(DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=[resource]), deadline).results
     if result.error_code:
         facts = error_facts(result.error_code)
