@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from spark_kafka_sink.cli.check import check
+from spark_kafka_sink.cli.shared_options import with_options
 from spark_kafka_sink.cli.topics import topics
 from spark_kafka_sink.errors import InstallationError
 from spark_kafka_sink.exactly_once.commit_log_settings import DEFAULT_TOPIC
@@ -114,25 +113,13 @@ _COMMON: Final = (
 )
 
 
-def _connected(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds the options that all commands share, and passes them on as `ConnectionOptions`."""
+def _connection_options() -> type[ConnectionOptions]:
+    from spark_kafka_sink.cli.transactions.connection import ConnectionOptions
 
-    def with_connection(**values: Any) -> None:
-        from spark_kafka_sink.cli.transactions.connection import ConnectionOptions
-
-        options = ConnectionOptions(**{each.name: values.pop(each.name) for each in fields(ConnectionOptions)})
-        command(options, **values)
-
-    with_connection.__name__, with_connection.__doc__ = command.__name__, command.__doc__
-    decorated: Any = with_connection
-    for option in _COMMON:
-        decorated = option(decorated)
-    # click stores options in reverse order. A command's own options come first in its help.
-    decorated.__click_params__ += getattr(command, "__click_params__", [])
-    made: Callable[..., None] = decorated
-    return made
+    return ConnectionOptions
 
 
+_connected = with_options(_COMMON, _connection_options)
 _query = click.option("--query", required=True, metavar="ID", help="Query id, from `metadata` in its checkpoint, or job id.")
 _yes = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 

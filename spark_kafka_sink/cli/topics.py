@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import click
+
+from spark_kafka_sink.cli.shared_options import with_options
 
 _EXIT_CODES: Final = "Exits with 0 on success, 1 if the brokers refuse or do not answer, 2 for wrong options."
 
@@ -42,21 +43,7 @@ _COMMON: Final = (
 )
 
 
-def _connected(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds the options that all commands have, and passes them on as `TopicsConnection`."""
-
-    def with_connection(**values: Any) -> None:
-        connection = TopicsConnection(**{each.name: values.pop(each.name) for each in fields(TopicsConnection)})
-        command(connection, **values)
-
-    with_connection.__name__, with_connection.__doc__ = command.__name__, command.__doc__
-    decorated: Any = with_connection
-    for option in _COMMON:
-        decorated = option(decorated)
-    # click keeps them from the last to the first: a command's own come first in its help.
-    decorated.__click_params__ += getattr(command, "__click_params__", [])
-    made: Callable[..., None] = decorated
-    return made
+_connected = with_options(_COMMON, lambda: TopicsConnection)
 
 
 @click.group(epilog=_EXIT_CODES)

@@ -1,0 +1,34 @@
+"""Options that all commands of a group share, passed on as one object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import Any
+
+Command = Callable[..., None]
+
+
+def with_options(options: Sequence[Callable[[Any], Any]], holder: Callable[[], type]) -> Callable[[Command], Command]:
+    """Returns a decorator that adds click options to a command, and passes their values on as its first argument.
+
+    Args:
+        options: the decorators that click.option returns, in reverse order of the help.
+        holder: returns the dataclass with a field for each of the options. It is called when a command runs, so it may import.
+    """
+
+    def decorator(command: Command) -> Command:
+        def with_holder(**values: Any) -> None:
+            made = holder()
+            command(made(**{each.name: values.pop(each.name) for each in fields(made)}), **values)
+
+        with_holder.__name__, with_holder.__doc__ = command.__name__, command.__doc__
+        decorated: Any = with_holder
+        for option in options:
+            decorated = option(decorated)
+        # click stores options in reverse order. A command's own options come first in its help.
+        decorated.__click_params__ += getattr(command, "__click_params__", [])
+        result: Command = decorated
+        return result
+
+    return decorator
