@@ -121,7 +121,7 @@ def _text(described: Documented | Member) -> str:
 
 
 def _section(section: griffe.DocstringSection, names: Sequence[str]) -> str:
-    """Returns a section of a docstring. names: the parameters and fields that have a line of their own."""
+    """Returns a section of a docstring. names: the parameters and fields that have a separate line."""
     if isinstance(section, griffe.DocstringSectionText):
         paragraphs = (plain(_one_line(text)) for text in section.value.split("\n\n"))
         return "\n".join(_itemized(paragraph, names) for paragraph in paragraphs)

@@ -97,7 +97,7 @@ class ProducerConfig:
         integer(0),
         1024 * 1024,
         "Maximum size of a Produce request, and of a record before compression, in bytes. A batch that is larger even "
-        "when compressed is sent in a request of its own.",
+        "when compressed is sent in a separate request.",
     )
     max_block_ms: int = declared(
         "max.block.ms", MILLISECONDS, 60_000, "Time an append may wait for metadata and for memory, in ms."

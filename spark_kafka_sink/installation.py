@@ -206,8 +206,8 @@ def check_same_version(driver: str) -> None:
 class SameVersion:
     """Base class of objects that the driver pickles for executors. Unpickling one by another version raises InstallationError.
 
-    Otherwise another version would fail at the first renamed class or, worse, fill fields of its own with the driver's values
-    for others: a dataclass with slots takes its state by position. Pickle calls `_unpickled` before it reads the state, and the
+    Otherwise another version would fail at the first renamed class or, worse, fill its fields with the driver's values for
+    others: a dataclass with slots takes its state by position. Pickle calls `_unpickled` before it reads the state, and the
     class is looked up by its name after the check.
     """
 
