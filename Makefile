@@ -39,7 +39,15 @@ CODE := spark_kafka_sink $(wildcard pyspark_kafka_sink pyspark_kafka_sink.py) jo
 help:
 	@sed -n 's/^#   make/make/p' $(firstword $(MAKEFILE_LIST))
 
+# From pip's output, a line for each large download and for each step that takes long. Errors go to stderr.
+PIP_STEPS := sed -un -e 's/^ *\(Downloading [^ ]* ([0-9][0-9][0-9.]* MB)\)/  \1/p' -e 's/^ *\(Building wheel for [^ ]*\).*started/  \1/p' \
+	-e 's/^\(Installing\) collected packages.*/  \1/p'
+
 setup: $(VENV)/.stamp
+
+# A pipe must fail if pip does.
+$(VENV)/.stamp $(VENV_OLDEST)/.stamp: SHELL := bash
+$(VENV)/.stamp $(VENV_OLDEST)/.stamp: .SHELLFLAGS := -o pipefail -c
 
 # Runs before the downloads, because Spark's own error comes after them and does not say what to install.
 java:
@@ -50,7 +58,7 @@ $(VENV)/.stamp: pyproject.toml constraints.txt
 	@echo "Setting up $(VENV): downloads Spark and the tools, about 620 MB, 1 to 5 minutes" >&2
 	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "Python 3.11 or newer is required: make PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet -e '.[dev]' -c constraints.txt
+	$(VENV)/bin/python -m pip install -e '.[dev]' -c constraints.txt | $(PIP_STEPS)
 	$(VENV)/bin/python -m tests.compiled_pyspark
 	@# gssapi has no wheels for Linux, so it is compiled if the Kerberos headers (libkrb5-dev) exist. Otherwise tests are skipped.
 	if command -v krb5-config > /dev/null; then $(VENV)/bin/python -m pip install --quiet gssapi -c constraints.txt || \
@@ -61,7 +69,7 @@ $(VENV_OLDEST)/.stamp: pyproject.toml constraints.txt
 	@echo "Setting up $(VENV_OLDEST): the same with pyspark $(OLDEST), downloads about 435 MB more, 1 to 3 minutes" >&2
 	$(PYTHON) -m venv $(VENV_OLDEST)
 	sed 's/^pyspark==.*/pyspark==$(OLDEST)/' constraints.txt > $(VENV_OLDEST)/constraints.txt
-	$(VENV_OLDEST)/bin/python -m pip install --quiet -e '.[dev]' -c $(VENV_OLDEST)/constraints.txt
+	$(VENV_OLDEST)/bin/python -m pip install -e '.[dev]' -c $(VENV_OLDEST)/constraints.txt | $(PIP_STEPS)
 	$(VENV_OLDEST)/bin/python -m tests.compiled_pyspark
 	@touch $@
 

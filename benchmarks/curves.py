@@ -2,7 +2,7 @@
 
 Each curve is kept as a CSV file and an SVG picture in docs/pictures/. Points are measured without Spark, through the calls that a
 Spark task makes, against a real Kafka. CPU time is that of the producer's process: on a shared machine it repeats, and wall time
-does not. Each point has a process of its own, because the peak of a process's memory never falls.
+does not. Each point has a new process, because the peak of a process's memory never falls.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def _batches(point: Point) -> list[RecordColumns]:
 
 
 def measure(point: Point, bootstrap_servers: str, topic: str, repeats: int) -> list[Sample]:
-    """Writes the point's rows `repeats` times, after a run that does not count. Runs in a process of its own."""
+    """Writes the point's rows `repeats` times, after a run that does not count. Runs in a separate process."""
     batches = _batches(point)
     before = _status_bytes("VmRSS")
     settings = {"bootstrap.servers": bootstrap_servers, "linger.ms": TASK_LINGER_MS, **point.settings}

@@ -19,6 +19,7 @@ from docs.public_names import (
     exported,
     fields,
     methods,
+    package,
     parameters,
 )
 
@@ -53,18 +54,23 @@ def _link(name: str) -> str:
 
 
 def _entry(name: str, found: Documented) -> str:
-    source = found.relative_package_filepath.as_posix()
-    text = f"\n### {name}\n\n{_code(found)}\n{_text(found)}\nSource: [{source}](../{source})\n"
+    text = f"\n### {name}\n\n{_code(found)}\n{_text(found)}\n{_source(found)}"
     if isinstance(found, griffe.Class):
         text += "".join(f"\n#### {name}.{member.name}\n\n{_code(member)}\n{_text(member)}" for member in methods(found))
     return text
+
+
+def _source(found: griffe.Object) -> str:
+    path = found.relative_package_filepath.as_posix()
+    return f"Source: [{path}](../{path})\n"
 
 
 def _errors() -> str:
     rows = (
         [f"`{kind.name}`", _error_code(kind), ", ".join(f"`{base}`" for base in kind.bases), _summary(kind)] for kind in errors()
     )
-    return table(["error", "code", "base class", "when"], ([" ".join(cell.split()) for cell in row] for row in rows))
+    listed = table(["error", "code", "base class", "when"], ([" ".join(cell.split()) for cell in row] for row in rows))
+    return f"{listed}\n{_source(package()['errors'])}"
 
 
 def _summary(kind: griffe.Class) -> str:
@@ -121,7 +127,7 @@ def _text(described: Documented | Member) -> str:
 
 
 def _section(section: griffe.DocstringSection, names: Sequence[str]) -> str:
-    """Returns a section of a docstring. names: the parameters and fields that have a line of their own."""
+    """Returns a section of a docstring. names: the parameters and fields that have a separate line."""
     if isinstance(section, griffe.DocstringSectionText):
         paragraphs = (plain(_one_line(text)) for text in section.value.split("\n\n"))
         return "\n".join(_itemized(paragraph, names) for paragraph in paragraphs)

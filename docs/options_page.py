@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from docs.markdown import table
 from spark_kafka_sink.config import OPTIONS
-from spark_kafka_sink.option import ABSENT, INT64_MAX, REQUIRED, Kind, Option
+from spark_kafka_sink.option import ABSENT, INT64_MAX, LIBRDKAFKA_NAMES, REQUIRED, Kind, Option
 from spark_kafka_sink.security_config import ALIASES, ONE_VALUE, SECURITY_OPTIONS
 from spark_kafka_sink.spark.options import HARMLESS, REFUSED, REFUSED_PREFIXES, SINK_OPTIONS
 
@@ -87,10 +88,20 @@ error for the others.
 """
 
 
+LIBRDKAFKA = """
+## Coming from librdkafka
+
+librdkafka and confluent-kafka accept most of Kafka's names. These other names of theirs raise an
+error, which names the replacement.
+
+"""
+
+
 def options_page() -> str:
     sink = "\n".join(_sink_entry(*option) for option in SINK_OPTIONS.values())
     security = f"{SECURITY}{_entries(SECURITY_OPTIONS.values())}{OTHER_NAMES}{_names_table()}{ONE}{_one_value_table()}"
-    return f"{HEAD}{SINK}{sink}{PRODUCER}{_entries(OPTIONS.values())}{security}{JAVA}{_java_table()}"
+    others = f"{LIBRDKAFKA}{_librdkafka_table()}{JAVA}{_java_table()}"
+    return f"{HEAD}{SINK}{sink}{PRODUCER}{_entries(OPTIONS.values())}{security}{others}"
 
 
 def _sink_entry(name: str, takes: str, default: str, doc: str, differs: str) -> str:
@@ -126,6 +137,11 @@ def _wanted(kind: Kind) -> str:
 
 def _names_table() -> str:
     return table(["option", "the same as"], ([f"`{name}`", f"`{meant}`"] for name, meant in ALIASES.items()))
+
+
+def _librdkafka_table() -> str:
+    rows = ([f"`{name}`", re.sub(r"\{0\}([a-z0-9.]+)", r"`\1`", use)] for name, use in LIBRDKAFKA_NAMES.items())
+    return table(["librdkafka", "here"], rows)
 
 
 def _one_value_table() -> str:

@@ -62,7 +62,7 @@ def exit_code_of(error: BaseException) -> ExitCode:
     if _READ_BACK.search(str(error)):
         return ExitCode.KAFKA
     # Spark's name for what is wrong with a plan before it runs: columns, expressions, paths, formats. The message of a query
-    # that failed later has a class of its own.
+    # that failed later has a different class.
     return ExitCode.SETTINGS if type(error).__name__ in ("AnalysisException", "ParseException") else ExitCode.FAILED
 
 

@@ -95,7 +95,7 @@ def _delivered(metrics: sks.DeliveryMetrics) -> str:
 
 
 class _SignalHandler:
-    """Java's SignalHandler; it is called in a thread of its own."""
+    """Java's SignalHandler; it is called in a separate thread."""
 
     def __init__(self, noticed: threading.Event) -> None:
         self._noticed = noticed

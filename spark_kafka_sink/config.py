@@ -29,6 +29,7 @@ from spark_kafka_sink.option import (
     declared,
     integer,
     nearest,
+    replacement,
 )
 from spark_kafka_sink.secret import providers_of
 from spark_kafka_sink.security_config import (
@@ -97,7 +98,7 @@ class ProducerConfig:
         integer(0),
         1024 * 1024,
         "Maximum size of a Produce request, and of a record before compression, in bytes. A batch that is larger even "
-        "when compressed is sent in a request of its own.",
+        "when compressed is sent in a separate request.",
     )
     max_block_ms: int = declared(
         "max.block.ms", MILLISECONDS, 60_000, "Time an append may wait for metadata and for memory, in ms."
@@ -313,7 +314,8 @@ def producer_config(settings: Mapping[str, object]) -> ProducerConfig:
         raise OptionError(f"settings must be a mapping from option names to values, not {type(settings).__name__}")
     for name in settings:
         if name not in OPTIONS and not is_security_option(name):
-            raise OptionError(f"unknown option {name}{nearest(name, [*OPTIONS, *SECURITY_NAMES])}", option=name)
+            hint = replacement(name) or nearest(name, [*OPTIONS, *SECURITY_NAMES])
+            raise OptionError(f"unknown option {name}{hint}", option=name)
     if "bootstrap.servers" not in settings:
         raise OptionError(
             "option bootstrap.servers is required: set host:port of at least one broker", option="bootstrap.servers"

@@ -1,4 +1,4 @@
-"""Declaration of an option: its name, accepted values, default, Java's default, and description."""
+"""Declaration of an option: its name, accepted values, default, Java's default, and description. Hints for unknown options."""
 
 from __future__ import annotations
 
@@ -79,6 +79,42 @@ def declared(name: str, kind: Kind, default: object, doc: str, *, java: object =
     if default is REQUIRED:
         return field(metadata={"option": option})
     return field(default=default, metadata={"option": option})
+
+
+# librdkafka's options that are named differently here, with {0} for a prefix. The most similar name would often be a wrong one.
+LIBRDKAFKA_NAMES: Mapping[str, str] = {
+    "batch.num.messages": "{0}batch.size, which is in bytes",
+    "compression.codec": "{0}compression.type",
+    "compression.level": "{0}compression.gzip.level, {0}compression.lz4.level or {0}compression.zstd.level",
+    "max.in.flight": "{0}max.in.flight.requests.per.connection",
+    "message.max.bytes": "{0}max.request.size",
+    "message.send.max.retries": "{0}retries",
+    "message.timeout.ms": "{0}delivery.timeout.ms",
+    "metadata.broker.list": "{0}bootstrap.servers",
+    "partitioner": "{0}partitioner.class",
+    "queue.buffering.max.kbytes": "{0}buffer.memory, which is in bytes",
+    "queue.buffering.max.messages": "{0}buffer.memory, which is in bytes",
+    "queue.buffering.max.ms": "{0}linger.ms",
+    "request.required.acks": "{0}acks",
+    "socket.receive.buffer.bytes": "{0}receive.buffer.bytes",
+    "socket.send.buffer.bytes": "{0}send.buffer.bytes",
+    "socket.timeout.ms": "{0}request.timeout.ms",
+    "topic.metadata.refresh.interval.ms": "{0}metadata.max.age.ms",
+}
+
+
+def replacement(name: str, prefix: str = "") -> str:
+    """Returns what to use in place of an option of other clients, such as `; use linger.ms`, or an empty string.
+
+    Args:
+        name: the option, without the prefix.
+        prefix: what the user writes before Kafka's options.
+    """
+    if name in LIBRDKAFKA_NAMES:
+        return f"; use {LIBRDKAFKA_NAMES[name].format(prefix)}"
+    if name.startswith("schema.registry."):
+        return f"; no built-in serializer uses a schema registry: set {prefix}value.serializer to your own class, which may"
+    return ""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

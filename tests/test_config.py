@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pickle
+import re
 
 import pytest
 
 from spark_kafka_sink import errors
 from spark_kafka_sink.config import OPTIONS, ProducerConfig, producer_config
 from spark_kafka_sink.errors import KafkaSinkError, OptionError
-from spark_kafka_sink.option import REQUIRED, Option
+from spark_kafka_sink.option import LIBRDKAFKA_NAMES, REQUIRED, Option
 from tests.golden_options import OPTIONS_TXT, java_options, run_java
 
 JAVA = java_options()
@@ -52,6 +53,9 @@ def test_equal_settings_are_equal_and_hash_alike() -> None:
         ({"client.id": 7}, "is not a string"),
         ({"batchsize": 1}, "unknown option batchsize; did you mean batch.size?"),
         ({"zzz": 1}, "unknown option zzz$"),
+        ({"queue.buffering.max.ms": 5}, r"unknown option queue\.buffering\.max\.ms; use linger\.ms$"),
+        ({"batch.num.messages": 5}, r"; use batch\.size, which is in bytes$"),
+        ({"schema.registry.url": "http://a"}, r"schema registry: set value\.serializer to your own class, which may$"),
         ({"delivery.timeout.ms": 10}, "less than linger.ms [+] request.timeout.ms = 30005"),
         ({"enable.idempotence": "true", "acks": "1"}, "option acks: must be all with enable.idempotence=true"),
         ({"enable.idempotence": "true", "retries": 0}, "option retries"),
@@ -61,6 +65,14 @@ def test_equal_settings_are_equal_and_hash_alike() -> None:
 def test_bad_settings_name_the_option_and_what_it_takes(settings: dict[str, object], said: str) -> None:
     with pytest.raises(OptionError, match=said):
         producer_config({**SERVERS, **settings})
+
+
+@pytest.mark.parametrize("name", LIBRDKAFKA_NAMES)
+def test_what_replaces_an_option_of_librdkafka_exists(name: str) -> None:
+    assert name not in OPTIONS
+    replacements = re.findall(r"\{0\}([a-z0-9.]+)", LIBRDKAFKA_NAMES[name])
+    assert replacements
+    assert set(replacements) <= set(OPTIONS)
 
 
 def test_a_protocol_in_front_of_a_server_is_passed_over() -> None:

@@ -21,6 +21,8 @@ from tests.kafka.find import ADDRESS, COMPOSE_FILE
 from tests.kafka.versions import DEFAULT, patch_of
 
 ROOT = Path(__file__).parents[1]
+# These tests may run under make, which tells a make inside of it to say more.
+OUTSIDE = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
 
 
 def project() -> Mapping[str, Any]:
@@ -82,9 +84,7 @@ def test_make_knows_its_targets(target: str) -> None:
 
 
 def test_make_alone_prints_the_targets_and_does_nothing_else() -> None:
-    # These tests may run under make, which tells a make inside of it to say more.
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
-    printed = subprocess.run(["make"], cwd=ROOT, check=True, capture_output=True, text=True, timeout=30, env=environment).stdout
+    printed = subprocess.run(["make"], cwd=ROOT, check=True, capture_output=True, text=True, timeout=30, env=OUTSIDE).stdout
     for target in ("setup", "demo", "check", "test-quick", "test", "test-all", "docs", "dist", "bench", "clean"):
         assert re.search(rf"^make {target} +\S", printed, re.MULTILINE)
     assert all(line.startswith("make ") for line in printed.splitlines())
@@ -155,6 +155,42 @@ def test_make_looks_for_java_before_it_downloads_spark(version: str | None, is_e
     assert ("install Java 17" in done.stderr) is not is_enough
     recipe = subprocess.run([make, "--dry-run", "jars"], cwd=ROOT, check=True, capture_output=True, text=True, timeout=30).stdout
     assert recipe.index("install Java 17") < recipe.index("-m tests.kafka.jars")
+
+
+PYTHON = """#!/bin/sh
+case "$*" in
+    "-m venv "*) mkdir -p "$3/bin" && cp "$0" "$3/bin/python" ;;
+    "-m pip install -e "*)
+        echo "Collecting pyspark"
+        echo "  Downloading pyspark-4.3.0.tar.gz.metadata (3.1 kB)"
+        echo "  Downloading pyspark-4.3.0.tar.gz (455.1 MB)"
+        echo "     -------- 455.1/455.1 MB 23.4 MB/s eta 0:00:00"
+        echo "  Building wheel for pyspark (pyproject.toml): started"
+        echo "Installing collected packages: pytz, pyspark"
+        test -z "$PIP_FAILS" || { echo "ERROR: no space left on device" >&2; exit 1; } ;;
+esac
+"""
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_make_setup_shows_what_pip_is_doing_and_fails_if_pip_does(fails: bool, tmp_path: Path) -> None:
+    python, venv = tmp_path / "python", tmp_path / "venv"
+    python.write_text(PYTHON)
+    python.chmod(0o755)
+    done = subprocess.run(
+        ["make", "--silent", "setup", f"PYTHON={python}", f"VENV={venv}"],
+        cwd=ROOT,
+        env={**OUTSIDE, "PIP_FAILS": "yes" if fails else ""},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    steps = ["Downloading pyspark-4.3.0.tar.gz (455.1 MB)", "Building wheel for pyspark", "Installing"]
+    assert done.stdout.splitlines() == [f"  {step}" for step in steps]
+    assert (done.returncode != 0) is fails
+    assert ("no space left on device" in done.stderr) is fails
+    assert (venv / ".stamp").exists() is not fails
 
 
 @pytest.mark.parametrize("name", ["ci.yml", "release.yml"])

@@ -28,7 +28,7 @@ class LedPartition:
 
 
 class ReplicaManager:
-    """Reads and writes the partitions that one broker leads. It has no state of its own, so any thread may call it."""
+    """Reads and writes the partitions that one broker leads. It has no mutable state, so any thread may call it."""
 
     def __init__(self, node_id: int, cluster: Cluster, logs: LogManager) -> None:
         self._node_id = node_id

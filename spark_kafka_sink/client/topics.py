@@ -15,6 +15,7 @@ from spark_kafka_sink.protocol.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
+    DescribeConfigsResult,
 )
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.metadata import METADATA, MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -148,11 +149,9 @@ def configs_of(
         node_id: the broker to ask; None for any. A broker's own configs only that broker has.
         only: names of the configs; None for all.
     """
-    resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=only)
     waiter = ResponseWaiter(deadline, _BACKOFF)
     while True:
-        answer = client.ask(node_id, DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=[resource]), deadline)
-        (result,) = answer.results
+        result = ask_for_configs(client, kind, name, deadline, node_id=node_id, only=only)
         facts = error_facts(result.error_code)
         if not result.error_code:
             return {config.name: config for config in result.configs}
@@ -162,3 +161,12 @@ def configs_of(
             raise client.rights.error(text, ApiKey.DESCRIBE_CONFIGS, result.error_code, name)
         waiter.note(f"DescribeConfigs of {what}", facts.name)
         waiter.again()
+
+
+def ask_for_configs(
+    client: ClusterClient, kind: int, name: str, deadline: float, *, node_id: int | None = None, only: Sequence[str] | None = None
+) -> DescribeConfigsResult:
+    """Asks a broker once for configs, with the arguments of `configs_of`. Returns its result with any error code."""
+    resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=only)
+    (result,) = client.ask(node_id, DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=[resource]), deadline).results
+    return result

@@ -8,14 +8,14 @@ from typing import Final
 
 from spark_kafka_sink.client.backoff import ResponseWaiter
 from spark_kafka_sink.client.cluster_client import ClusterClient
-from spark_kafka_sink.client.topics import TOPIC, ask_to_create, new_topic
+from spark_kafka_sink.client.topics import TOPIC, ask_for_configs, ask_to_create, new_topic
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import KafkaSinkError, OptionError
 from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
 from spark_kafka_sink.exactly_once.coordinator_rounds import BACKOFF
 from spark_kafka_sink.peer_text import quoted
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.configs import DESCRIBE_CONFIGS, DescribeConfigsRequest, DescribeConfigsResource
+from spark_kafka_sink.protocol.configs import DESCRIBE_CONFIGS
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.metadata import METADATA, MetadataRequest, MetadataRequestTopic
 from spark_kafka_sink.protocol.topics import CREATE_TOPICS, CreatableTopicResult
@@ -123,8 +123,7 @@ def _replicas(client: ClusterClient, deadline: float) -> int:
 
 def _is_checked(client: ClusterClient, settings: CommitLogSettings, waiting: ResponseWaiter, deadline: float) -> bool:
     """Returns False if the check must be repeated: a broker has no configs of a topic that it does not know yet."""
-    resource = DescribeConfigsResource(resource_type=TOPIC, resource_name=settings.topic, configuration_keys=[_CLEANUP_POLICY])
-    (result,) = client.ask_any(DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=[resource]), deadline).results
+    result = ask_for_configs(client, TOPIC, settings.topic, deadline, only=[_CLEANUP_POLICY])
     if result.error_code:
         facts = error_facts(result.error_code)
         if not facts.retriable:

@@ -62,7 +62,7 @@ def resolve(view: View, resolution: Resolution) -> Read | Commit | Write | Refus
     """Returns the next step towards an end of the last record's batch.
 
     Every transaction that can be committed is committed; `resolution` is for the rest. If all are committed, or all are aborted,
-    the record says so, whatever `resolution` is. The view is of that batch and has no transactions of its own.
+    the record says so, whatever `resolution` is. `view.own` is empty.
     """
     if not view.read:
         return Read()

@@ -60,6 +60,9 @@ class ProducerInterceptor:
     def on_send_columns(self, topic: str, columns: RecordColumns) -> RecordColumns:
         """Returns the columns to send: the same ones or a replacement, which may have other rows.
 
+        Change columns with `dataclasses.replace(columns, value=...)`. A new RecordColumns loses everything that is not passed to
+        it, such as the fixed headers.
+
         Args:
             topic: Topic of all rows, which cannot be changed.
             columns: The columns of the append.

@@ -180,7 +180,7 @@ def header_views(headers: pa.Array, order: Order) -> Views:
 def fixed_header_views(headers: FixedHeaders, *, counted: bool) -> Views | None:
     """Returns headers that all records share, encoded, as one view for every row; None if there are none.
 
-    counted: their count stands before them, which takes no struct of its own then.
+    counted: their count stands before them, which then needs no separate struct.
     """
     if not headers:
         return None

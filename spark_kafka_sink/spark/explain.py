@@ -163,12 +163,12 @@ def _kinds(base: type[KafkaSinkError]) -> Iterator[type[KafkaSinkError]]:
 
 @cache
 def _kinds_by_code() -> Mapping[str, type[KafkaSinkError]]:
-    # The modules outside of errors.py that define an error with a code of its own.
+    # The modules outside of errors.py that define an error with a new code.
     import_module("spark_kafka_sink.exactly_once.commit_record")
     import_module("spark_kafka_sink.exactly_once.log_writer")
     found: dict[str, type[KafkaSinkError]] = {}
     for kind in _kinds(KafkaSinkError):
-        found.setdefault(kind.code, kind)  # a class without a code of its own comes after the base it has it from
+        found.setdefault(kind.code, kind)  # a class that inherits its code comes after the base
     return found
 
 

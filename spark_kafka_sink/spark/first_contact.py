@@ -1,4 +1,4 @@
-"""Checks on the driver, before any task starts, that a broker is reachable and that the topic exists.
+"""Checks on the driver, before any task starts, that a broker is reachable and that the topic exists, or creates the topic.
 
 Tasks wait for both until max.block.ms has passed, and a cluster runs each task up to four times. Without this check a wrong port
 is reported after minutes.
@@ -6,18 +6,27 @@ is reported after minutes.
 
 from __future__ import annotations
 
+import logging
 import time
+from typing import Final
 
 from spark_kafka_sink.client.backoff import ExponentialBackoff, ResponseWaiter
 from spark_kafka_sink.client.cluster_client import ClusterClient
+from spark_kafka_sink.client.topics import create_topic, creation_error, metadata_error, new_topic, wait_for_leaders
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import DeadlineError, MetadataTimeoutError
 from spark_kafka_sink.producer.producer_metadata import CREATE_IT, FATAL_TOPIC_ERRORS
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.metadata import METADATA, MetadataRequest, MetadataRequestTopic
 from spark_kafka_sink.spark.options import SinkOptions
-from spark_kafka_sink.spark.topic_creation import create_missing_topic
-from spark_kafka_sink.spark.unreachable import contact_limit_ms, unreachable
+from spark_kafka_sink.spark.topic_creation import CREATE_PARTITIONS, TopicCreation, as_option_error
+
+logger = logging.getLogger(__name__)
+
+_PATIENCE_MS: Final = 10_000
+_SHARE: Final = 6  # part of max.block.ms: 10 s of its default of 60 s, and more if the option is larger
 
 
 def check_reachable(options: SinkOptions) -> None:
@@ -35,7 +44,7 @@ def check_reachable(options: SinkOptions) -> None:
         create_missing_topic(options)
         return
     config, topic = options.producer, options.topic
-    limit_ms = contact_limit_ms(config)
+    limit_ms = _limit_ms(config)
     deadline = time.monotonic() + limit_ms / 1000
     with ClusterClient(config) as client:
         try:
@@ -43,7 +52,7 @@ def check_reachable(options: SinkOptions) -> None:
             if topic is None:
                 client.brokers(deadline)
         except DeadlineError as error:
-            raise unreachable(options, error) from None
+            raise _unreachable(options, error) from None
         if topic is None or not code:
             return
         name = error_facts(code).name
@@ -75,3 +84,64 @@ def _topic_code(client: ClusterClient, topic: str, deadline: float) -> int:
             return code
         waiter.note(f"topic {topic}", error_facts(code).name)
         waiter.pause()
+
+
+def create_missing_topic(options: SinkOptions) -> None:
+    """Creates the topic if `topic.create.*` is set and the topic does not exist. An existing topic is never altered.
+
+    Raises:
+        OptionError: the brokers refuse a setting.
+        AuthorizationError: the client may not create the topic; the error has the ACL to add.
+        MetadataTimeoutError: no broker answered within 10 s by default.
+        DeadlineError: the topic was not created within max.block.ms.
+    """
+    creation, topic = options.creation, options.topic
+    if creation is None or topic is None:
+        return
+    with ClusterClient(options.producer) as client:
+        _create(client, topic, creation, options)
+
+
+def _create(client: ClusterClient, topic: str, creation: TopicCreation, options: SinkOptions) -> None:
+    start = time.monotonic()
+    deadline = start + options.producer.max_block_ms / 1000
+    try:
+        partitions, code = client.topic(topic, start + _limit_ms(options.producer) / 1000)
+    except DeadlineError as error:
+        raise _unreachable(options, error) from None
+    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        new = new_topic(topic, creation.partitions, creation.replication_factor, dict(creation.configs))
+        result = create_topic(client, new, deadline)
+        if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            raise as_option_error(creation_error(client, result), creation, topic)
+        partitions = wait_for_leaders(client, topic, deadline)
+        if result.error_code == ErrorCode.NONE:
+            logger.info("created topic %s with %s", topic, counted(partitions, "partition"))
+            return
+    elif code and not error_facts(code).retriable:
+        raise metadata_error(client, topic, code)
+    if 0 < partitions < creation.partitions:
+        logger.warning(
+            "topic %s exists with %s, fewer than %s=%s; it is left as it is",
+            topic,
+            counted(partitions, "partition"),
+            CREATE_PARTITIONS,
+            creation.partitions,
+        )
+
+
+def _limit_ms(config: ProducerConfig) -> int:
+    """Returns how long the driver waits for the first answer of a broker, in ms."""
+    return max(min(config.max_block_ms, _PATIENCE_MS), config.max_block_ms // _SHARE)
+
+
+def _unreachable(options: SinkOptions, error: DeadlineError) -> MetadataTimeoutError:
+    """Returns the error for `error`, with which a request to any broker timed out. It names the addresses."""
+    servers = ",".join(options.producer.bootstrap_servers)
+    topic = "" if options.topic is None else f"topic {options.topic}: "
+    limit_s = _limit_ms(options.producer) / 1000
+    text = f"{topic}no broker of bootstrap.servers {servers} answered the Spark driver within {limit_s:g} s"
+    reason = error.message.partition("the brokers: ")[2] or error.message
+    return MetadataTimeoutError(
+        f"{text}: {reason}. Check bootstrap.servers, and that the driver may connect to it", topic=options.topic
+    )

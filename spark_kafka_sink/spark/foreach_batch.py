@@ -97,7 +97,7 @@ def _check_follows(before: _Call, call: _Call) -> None:
     if before.batch == call.batch and before.sink is not call.sink:
         raise UsageError(
             f"batch {call.batch}: two sinks of one foreachBatch have the same commit log, or the same prefix; give each a"
-            " commit.log.topic and a transactional.id.prefix of its own"
+            " different commit.log.topic and a different transactional.id.prefix"
         )
     if before.batch == call.batch and before.is_committed:
         raise UsageError(

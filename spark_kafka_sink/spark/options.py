@@ -13,7 +13,7 @@ from functools import cache
 
 from spark_kafka_sink.config import OPTIONS, ProducerConfig, producer_config
 from spark_kafka_sink.errors import OptionError
-from spark_kafka_sink.option import nearest
+from spark_kafka_sink.option import nearest, replacement
 from spark_kafka_sink.producer.interceptors import ProducerInterceptors
 from spark_kafka_sink.producer.partitioners.registry import partitioner_of
 from spark_kafka_sink.producer.serializers.registry import serializers_of
@@ -314,7 +314,7 @@ def _check_sink_option(name: str) -> None:
     if name in OPTIONS or is_security_option(name) or name in HARMLESS or why_refused(name):
         raise OptionError(f"unknown option {name}; did you mean {KAFKA_PREFIX}{name}?", option=name)
     known = [*SINK_OPTIONS, *(KAFKA_PREFIX + option for option in (*OPTIONS, *SECURITY_NAMES))]
-    raise OptionError(f"unknown option {name}{nearest(name, known)}", option=name)
+    raise OptionError(f"unknown option {name}{replacement(name, KAFKA_PREFIX) or nearest(name, known)}", option=name)
 
 
 def _producer_config(kafka: Mapping[str, object], guarantee: Guarantee) -> ProducerConfig:
@@ -383,7 +383,8 @@ def _refuse_or_warn(name: str) -> None:
         raise OptionError(f"option {option}: {reason}", option=option)
     if name not in HARMLESS:
         known = (KAFKA_PREFIX + other for other in (*OPTIONS, *SECURITY_NAMES, *HARMLESS, *REFUSED))
-        raise OptionError(f"unknown option {option}{nearest(option, known)}", option=option)
+        hint = replacement(name, KAFKA_PREFIX) or nearest(option, known)
+        raise OptionError(f"unknown option {option}{hint}", option=option)
     warn_once(f"option {option} is ignored: {HARMLESS[name]}")
 
 

@@ -23,13 +23,13 @@ from spark_kafka_sink.producer.serializers.serializer import Serializer
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers, bitmap
 from spark_kafka_sink.records.columns import FixedHeaders
 from spark_kafka_sink.spark.column_types import RECORD_COLUMNS
+from spark_kafka_sink.spark.first_contact import create_missing_topic
 from spark_kafka_sink.spark.metrics import DeliveryMetrics, Feed
 from spark_kafka_sink.spark.options import SinkOptions, serializers_by_column, sink_options
 from spark_kafka_sink.spark.python_workers import active_context, warn_of_other_python
 from spark_kafka_sink.spark.record_options import NAMED_COLUMNS, TOMBSTONE_COLUMN, RecordOptions
 from spark_kafka_sink.spark.schema import FoundColumns, SinkSchema, columns_of_record
 from spark_kafka_sink.spark.task import run_task
-from spark_kafka_sink.spark.topic_creation import create_missing_topic
 
 # Spark's own number of rows per Arrow batch, and few enough bytes that rows and columns fit in memory side by side.
 CHUNK_ROWS = 10_000

@@ -1,23 +1,17 @@
-"""Options `topic.create.*`: the driver creates the topic of the option `topic` if it does not exist, before any task starts."""
+"""Options `topic.create.*`: how `first_contact.py` creates the topic of the option `topic` if it does not exist.
+
+Each of Spark's processes for a query reads them, so this module imports no client.
+"""
 
 from __future__ import annotations
 
-import logging
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from spark_kafka_sink.counts import counted
-from spark_kafka_sink.errors import BrokerError, DeadlineError, OptionError
+from spark_kafka_sink.errors import BrokerError, OptionError
 from spark_kafka_sink.option import Kind, integer
-from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
-
-if TYPE_CHECKING:
-    from spark_kafka_sink.client.cluster_client import ClusterClient
-    from spark_kafka_sink.spark.options import SinkOptions
-
-logger = logging.getLogger(__name__)
+from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 CREATE_PARTITIONS: Final = "topic.create.partitions"
 CREATE_REPLICATION: Final = "topic.create.replication.factor"
@@ -77,55 +71,6 @@ def _count(name: str, value: object) -> int:
     except ValueError:
         raise OptionError(f"option {name}: {value!r} is not {_KINDS[name].wanted}", option=name) from None
     return found
-
-
-def create_missing_topic(options: SinkOptions) -> None:
-    """Creates the topic if `topic.create.*` is set and the topic does not exist. An existing topic is never altered.
-
-    Raises:
-        OptionError: the brokers refuse a setting.
-        AuthorizationError: the client may not create the topic; the error has the ACL to add.
-        MetadataTimeoutError: no broker answered within 10 s by default.
-        DeadlineError: the topic was not created within max.block.ms.
-    """
-    creation, topic = options.creation, options.topic
-    if creation is None or topic is None:
-        return
-    from spark_kafka_sink.client.cluster_client import ClusterClient
-
-    with ClusterClient(options.producer) as client:
-        _create(client, topic, creation, options)
-
-
-def _create(client: ClusterClient, topic: str, creation: TopicCreation, options: SinkOptions) -> None:
-    from spark_kafka_sink.client.topics import create_topic, creation_error, metadata_error, new_topic, wait_for_leaders
-    from spark_kafka_sink.spark.unreachable import contact_limit_ms, unreachable  # imports the options, which import this module
-
-    start = time.monotonic()
-    deadline = start + options.producer.max_block_ms / 1000
-    try:
-        partitions, code = client.topic(topic, start + contact_limit_ms(options.producer) / 1000)
-    except DeadlineError as error:
-        raise unreachable(options, error) from None
-    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        new = new_topic(topic, creation.partitions, creation.replication_factor, dict(creation.configs))
-        result = create_topic(client, new, deadline)
-        if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-            raise as_option_error(creation_error(client, result), creation, topic)
-        partitions = wait_for_leaders(client, topic, deadline)
-        if result.error_code == ErrorCode.NONE:
-            logger.info("created topic %s with %s", topic, counted(partitions, "partition"))
-            return
-    elif code and not error_facts(code).retriable:
-        raise metadata_error(client, topic, code)
-    if 0 < partitions < creation.partitions:
-        logger.warning(
-            "topic %s exists with %s, fewer than %s=%s; it is left as it is",
-            topic,
-            counted(partitions, "partition"),
-            CREATE_PARTITIONS,
-            creation.partitions,
-        )
 
 
 def as_option_error(error: BrokerError, creation: TopicCreation, topic: str) -> BrokerError | OptionError:

@@ -48,6 +48,15 @@ def test_an_error_is_documented(error: griffe.Class) -> None:
     assert error.docstring is not None
 
 
+@pytest.mark.parametrize("name", [*NAMES, *BROKER, "Errors"])
+def test_the_section_of_a_name_links_to_the_file_that_defines_it(name: str) -> None:
+    section = re.search(rf"^###? {name}\n(.*?)(?=^###? |\Z)", PAGES["api.md"](), re.MULTILINE | re.DOTALL)
+    assert section is not None
+    (path,) = re.findall(r"^Source: \[.*\]\(\.\./(.*)\)$", section[1], re.MULTILINE)
+    defined = "KafkaSinkError" if name == "Errors" else name
+    assert re.search(rf"^(?:class|def) {defined}\b", (FOLDER.parent / path).read_text(encoding="utf-8"), re.MULTILINE)
+
+
 @pytest.mark.parametrize("name", INSIDE)
 def test_what_is_left_out_of_a_class_is_still_there(name: str) -> None:
     assert set(INSIDE[name]) <= set(exported(name).members)

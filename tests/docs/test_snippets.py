@@ -22,6 +22,7 @@ from spark_kafka_sink import Producer
 from spark_kafka_sink.broker import EmbeddedBroker
 from spark_kafka_sink.cli.main import main
 from tests.docs.snippets import LANGUAGES, PAGES, Program, Snippet, _blocks, blocks, python_blocks
+from tests.kafka.witness import read_topic
 from tests.tiers import whole_but
 
 if TYPE_CHECKING:
@@ -47,10 +48,15 @@ MakeProgram = Callable[..., Program]
 
 
 @pytest.fixture
-def program(made: ExitStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeProgram:
-    monkeypatch.chdir(tmp_path)
+def broker(made: ExitStack) -> EmbeddedBroker:
     broker = made.enter_context(EmbeddedBroker(2))
     broker.create_topic("events", partitions=3)
+    return broker
+
+
+@pytest.fixture
+def program(broker: EmbeddedBroker, made: ExitStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeProgram:
+    monkeypatch.chdir(tmp_path)
     servers = broker.bootstrap_servers
     numbers = itertools.count(1)
 
@@ -98,6 +104,14 @@ def test_the_blocks_of_a_page_run(page: str, program: MakeProgram) -> None:
     running = program()
     for block in RUN[page]:
         running.run(block)
+
+
+def test_the_columns_that_an_interceptor_changes_keep_their_fixed_headers(program: MakeProgram, broker: EmbeddedBroker) -> None:
+    """What an interceptor raises is only logged, so the block runs in any case."""
+    (block,) = (block for block in RUN["producer.md"] if "on_send_columns" in block.source)
+    program().run(block)
+    (record,) = read_topic(broker.bootstrap_servers, "events")
+    assert (record.value, record.headers) == (b"************1111", (("source", b"shop"),))
 
 
 @pytest.mark.spark

@@ -67,6 +67,24 @@ more {LONG} is too long! Then `a. B` {LONG[5:]}.
     ]
 
 
+def test_a_sentence_may_continue_in_the_items_of_a_list() -> None:
+    page = f"""{LONG[5:]}. This happens
+
+- with {LONG[60:]};
+- or {LONG[60:]}
+
+after. Items that are facts do not continue:
+
+- {LONG[10:]}
+- {LONG[10:]}
+
+{LONG[10:]}:
+
+- {LONG[10:]}
+"""
+    assert [(one.line, one.rule) for one in problems_of_markdown(page)] == [(1, "40 words, at most 30")]
+
+
 def test_an_abbreviation_ends_no_sentence() -> None:
     assert len(problems_of_markdown(f"{LONG} e.g. two.")) == 1
     assert problems_of_markdown(f"{LONG}. {LONG}... {LONG}? ({LONG}.) {LONG}") == []

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -47,6 +47,8 @@ _BAD_BEGINNING = re.compile(
 
 _ABBREVIATION = re.compile(r"\b(?:e\.g|i\.e|etc|vs|cf|approx|no)\.$", re.IGNORECASE)
 _END_OF_SENTENCE = re.compile(r"[.!?]+[\"')\]*_]*\s+")
+_END_OF_TEXT = re.compile(r"[.!?:][\"')\]*_]*$")
+_GOES_ON = re.compile(r"[,;]$|\b(?:and|or)$")
 _MARKDOWN = MarkdownIt("commonmark").enable("table")
 _CODE = "CODE"
 
@@ -65,15 +67,38 @@ class Problem(NamedTuple):
 def problems_of_markdown(text: str) -> list[Problem]:
     """Returns the problems of a page, in order. Code is not text: a span of it counts as one word, and a block is left out.
 
-    A heading, a paragraph, an item of a list and a cell of a table each end a sentence.
+    A heading, a paragraph, an item of a list and a cell of a table each end a sentence, unless it visibly continues in the items
+    of a list.
     """
-    tokens = _MARKDOWN.parse(_without_front_matter(text))
     found = []
-    for token in tokens:
-        if token.type == "inline" and token.map is not None:
-            for line, sentence in _sentences(_plain(token)):
-                found += [Problem(token.map[0] + 1 + line, *rest) for rest in _broken_rules(sentence)]
+    for first, paragraphs in _texts(_MARKDOWN.parse(_without_front_matter(text))):
+        for line, sentence in _sentences(paragraphs):
+            found += [Problem(first + 1 + line, *rest) for rest in _broken_rules(sentence)]
     return found
+
+
+def _texts(tokens: Sequence[Token]) -> Iterator[tuple[int, str]]:
+    """Yields the first line, from 0, and the text of each paragraph, together with the items of a list that continue it.
+
+    They do so after a comma or semicolon, and after a paragraph in front of a list that does not even end in a colon.
+    """
+    first, text = 0, ""
+    for place, token in enumerate(tokens):
+        if token.type != "inline" or token.map is None:
+            continue
+        if text:  # the lines between the two stay
+            text += "\n" * max(1, token.map[0] - first - text.count("\n"))
+        else:
+            first = token.map[0]
+        text += _plain(token)
+        is_paragraph = tokens[place - 1].type == "paragraph_open"
+        following = tokens[place + 2].type if place + 2 < len(tokens) else ""
+        introduces = following in ("bullet_list_open", "ordered_list_open") and not _END_OF_TEXT.search(text)
+        if not is_paragraph or not (introduces or _GOES_ON.search(text)):
+            yield first, text
+            text = ""
+    if text:
+        yield first, text
 
 
 def problems_of_python(source: str) -> list[Problem]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from spark_kafka_sink.spark.check import check
 from spark_kafka_sink.spark.checks.report import Status
+from spark_kafka_sink.spark.first_contact import create_missing_topic
 from spark_kafka_sink.spark.options import sink_options
-from spark_kafka_sink.spark.topic_creation import create_missing_topic
 from tests.kafka.cluster import KafkaCluster
 from tests.kafka.kafka import has_leaders
 

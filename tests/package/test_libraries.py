@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import sys
 import tomllib
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -93,6 +97,18 @@ def test_an_unusable_library_is_one_line_with_cause_and_fix(tmp_path: Path, case
     modules, program, text = CASES[case]
     line = last_line(program, path=path_with(tmp_path, modules))
     assert re.fullmatch(rf"spark_kafka_sink\.errors\.InstallationError: \[INSTALLATION\] {text}", line)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="shared objects of Linux")
+@pytest.mark.parametrize("library", ["crc32c", "lz4", "zstandard", "cramjam"])
+def test_a_truncated_shared_object_is_one_line_and_does_not_kill_the_process(tmp_path: Path, library: str) -> None:
+    (found,) = find_spec(library).submodule_search_locations or []  # type: ignore[union-attr]
+    shutil.copytree(found, tmp_path / library)
+    for file in (tmp_path / library).rglob("*.so"):
+        os.truncate(file, 8192)
+    line = last_line(PRODUCER, path=path_with(tmp_path, {}))
+    cause = rf"ImportError: {tmp_path}/{library}/\S+ is truncated"
+    assert re.search(rf"\[INSTALLATION\] {library} cannot be .* \({cause}\): pip install --force-reinstall {library}$", line)
 
 
 COMMANDS = ["check", "topics list", "transactions list --bootstrap-servers localhost:1"]

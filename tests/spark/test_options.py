@@ -103,6 +103,21 @@ def test_an_unknown_option_names_the_nearest_known_one(name: str, meant: str) ->
     assert f"unknown option {name}; did you mean {meant}?" in refused(**{name: "x"})
 
 
+@pytest.mark.parametrize("prefix", ["", "kafka."])
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("queue.buffering.max.ms", "use kafka.linger.ms"),
+        ("compression.level", "use kafka.compression.gzip.level, kafka.compression.lz4.level or kafka.compression.zstd.level"),
+        ("schema.registry.url", "set kafka.value.serializer to your own class, which may"),
+    ],
+)
+def test_an_option_of_another_client_names_what_to_use_here(prefix: str, name: str, meant: str) -> None:
+    text = refused(**{f"{prefix}{name}": "x"})
+    assert f"unknown option {prefix}{name}; " in text
+    assert text.endswith(meant)
+
+
 def test_an_option_that_is_near_to_none_is_still_an_error() -> None:
     assert refused(zzz="x").endswith("unknown option zzz")
 

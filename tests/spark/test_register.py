@@ -1,8 +1,9 @@
-"""register() where Spark does not let a program reach into its JVM: Databricks' shared clusters, and what is like them."""
+"""register() in Spark's JVM, and where a program may not reach into it: Databricks' shared clusters, and what is like them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, cast
 
 import pytest
@@ -12,6 +13,8 @@ from pyspark.sql import SparkSession
 
 import spark_kafka_sink as sks
 from spark_kafka_sink.errors import UsageError
+from spark_kafka_sink.spark.data_source import reporting_to
+from spark_kafka_sink.spark.metrics import Feed
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.spark.frames import numbers, options, read_values
@@ -94,3 +97,38 @@ def test_what_cannot_be_counted_is_an_error_to_read_and_never_0(
         with pytest.raises(UsageError, match="are not counted"):
             getattr(handle, count)
     handle.close()
+
+
+LOGGER = "org.apache.spark.sql.execution.datasources.DataSourceManager"
+
+
+@contextmanager
+def warnings_of_spark(spark: SparkSession) -> Iterator[Any]:
+    """Yields a java.io.StringWriter that gets the JVM's warnings as lines."""
+    jvm: Any = spark._jvm
+    log4j, written = jvm.org.apache.logging.log4j, jvm.java.io.StringWriter()
+    root = log4j.LogManager.getContext(False).getRootLogger()
+    appender = log4j.core.appender.WriterAppender.createAppender(None, None, written, "test", False, True)
+    appender.start()
+    root.addAppender(appender)
+    spark.sparkContext.setLogLevel("WARN")
+    try:
+        yield written
+    finally:
+        spark.sparkContext.setLogLevel("OFF")
+        root.removeAppender(appender)
+        log4j.core.config.Configurator.setLevel(LOGGER, log4j.Level.ERROR)
+
+
+def test_spark_does_not_warn_that_another_source_is_replaced(spark: SparkSession) -> None:
+    """Neither where it is registered, nor at the start of a query, for which Spark copies the session."""
+    session: Any = spark._jsparkSession
+    log4j = cast("Any", spark._jvm).org.apache.logging.log4j
+    with warnings_of_spark(spark) as written:
+        log4j.core.config.Configurator.setLevel(LOGGER, log4j.Level.WARN)
+        spark.dataSource.register(reporting_to(Feed()))
+        assert "The data source kafka_sink replaced a " in written.toString()
+        written.getBuffer().setLength(0)
+        sks.register(spark).close()
+        assert session.cloneSession().sessionState().dataSourceManager().dataSourceExists("kafka_sink")
+        assert "replaced" not in written.toString()

@@ -320,5 +320,5 @@ def check_topic_defaults(config: BrokerConfig) -> None:
 
 
 def _deciding_broker(image: MetadataImage) -> int:
-    """Returns the first broker with configs of its own: a log exists once, whichever broker leads it."""
+    """Returns the first broker that has configs: a log exists once, whichever broker leads it."""
     return min((node for node, configs in image.configs.items() if configs and node != EVERY_BROKER), default=EVERY_BROKER)

@@ -37,7 +37,7 @@ from spark_kafka_sink.records.small_batch import NewRecord, small_batch
 class UnifiedLog:
     """A partition's log, safe to use from any thread.
 
-    One lock guards all of its state and is held for a write or read of its own files. Work per record (checksum, decompression,
+    One lock guards all of its state and is held while its files are read or written. Work per record (checksum, decompression,
     checks) comes before the lock. Offsets are read without it. There is one replica, so the high watermark is the log's end.
     """
 

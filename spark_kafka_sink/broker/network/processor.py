@@ -159,7 +159,7 @@ class Processor:
                 try:
                     self._loop_once()
                 except Exception:
-                    # Every step handles errors of its own connections. What gets here is a bug, which should not affect other
+                    # Every step handles the errors of its connections. What gets here is a bug, which should not affect other
                     # connections.
                     logger.exception("%s: uncaught exception", self.thread.name)
         finally:

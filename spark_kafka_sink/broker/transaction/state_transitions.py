@@ -28,7 +28,7 @@ def initialized(
 ) -> TransactionMetadata | None:
     """Returns the state to store and answer; None: an open transaction must be aborted first.
 
-    expected: the producer's id and epoch if it requests a bump of its own epoch. Raises CONCURRENT_TRANSACTIONS, PRODUCER_FENCED.
+    expected: the producer's id and epoch if it asks for the next epoch. Raises CONCURRENT_TRANSACTIONS, PRODUCER_FENCED.
     """
     if metadata.is_pending:
         raise ApiException(ErrorCode.CONCURRENT_TRANSACTIONS)

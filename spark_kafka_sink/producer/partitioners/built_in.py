@@ -105,7 +105,7 @@ class BuiltInPartitioner:
         return max(left, min(room, left + self._batch_size))
 
     def _run_end(self, ends: NDArray[np.int64], start: int, left: int, *, alone: bool) -> int:
-        """Returns the end of the rows that fit into the remaining bytes. A row larger than a batch is a run of its own."""
+        """Returns the end of the rows that fit into the remaining bytes. A row larger than a batch is a separate run."""
         before = int(ends[start - 1]) if start else 0
         stop = int(np.searchsorted(ends, before + left, side="right"))
         return max(stop, start + 1 if alone else start)

@@ -96,7 +96,7 @@ def deal(partitions: Partitions, sizes: Sizes, filled: Filled, batch_size: int, 
                 begins.append(position)
                 size = 0
                 stop = int(np.searchsorted(ends, ends[position] + batch_size, side="right")) - 1
-                stop = max(stop, position + 1)  # a row larger than a batch has one of its own
+                stop = max(stop, position + 1)  # a row larger than a batch fills one alone
             stop = min(stop, last)
             size += int(ends[stop] - ends[position])
             position = stop

@@ -20,7 +20,7 @@ _NAN = bytes.fromhex("7ff8000000000000")
 
 
 class _FixedWidth(Serializer):
-    """Accepts a column of its own type, or of a narrower one without loss. Wider columns must be cast by the caller."""
+    """Accepts a column of its type, or of a narrower one without loss. The caller must cast wider columns."""
 
     _arrow: ClassVar[pa.DataType]
     _narrower: ClassVar[tuple[pa.DataType, ...]] = ()

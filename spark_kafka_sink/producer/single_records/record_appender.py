@@ -43,7 +43,7 @@ Send = Callable[[Record, OnDelivery | None], RecordFuture]
 
 
 class RecordAppender:
-    """Sends single records. Any thread may send; the appender has no state of its own."""
+    """Sends single records. Any thread may send; the appender has no mutable state."""
 
     def __init__(
         self,
