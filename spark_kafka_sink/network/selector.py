@@ -238,7 +238,7 @@ class Selector:
                     only_writes = False
                 else:
                     ready[channel.connection_id] = (channel, events)
-                    only_writes = only_writes and events == EVENT_WRITE and channel.state is ChannelState.READY
+                    only_writes = only_writes and events == EVENT_WRITE and channel.is_only_writing
             for channel in buffered:
                 _, events = ready.get(channel.connection_id, (channel, 0))
                 ready[channel.connection_id] = (channel, events | channel.channel.read_needs)
@@ -246,7 +246,7 @@ class Selector:
                 self._serve(channel, events, now_ms, result)
             self._close_idle(now_ms, result)
             timeout_ms = until_ms - now_ms
-            if not only_writes or result.sent or result.disconnected or timeout_ms <= 0:
+            if not only_writes or timeout_ms <= 0 or result.sent or result.received or result.disconnected:
                 return waited_ns
 
     def _serve(self, channel: KafkaChannel, events: int, now_ms: int, result: PollResult) -> None:
