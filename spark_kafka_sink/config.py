@@ -12,6 +12,7 @@ from typing import Any
 
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.option import (
+    ABSENT,
     ACKS,
     BOOLEAN,
     CODECS,
@@ -97,8 +98,19 @@ class ProducerConfig:
         "max.request.size",
         integer(0),
         1024 * 1024,
-        "Maximum size of a Produce request, and of a record before compression, in bytes. A batch that is larger even "
-        "when compressed is sent in a separate request.",
+        "Maximum size of a record before compression, in bytes, and of a Produce request where produce.request.max.bytes does "
+        "not allow more.",
+    )
+    produce_request_max_bytes: int = declared(
+        "produce.request.max.bytes",
+        integer(0),
+        4 * 1024 * 1024,
+        "Maximum size of a Produce request, in bytes. A batch that is larger even when compressed is sent in a separate "
+        "request. Requests keep to max.request.size as long as the broker takes over a second to answer. If only "
+        "max.request.size is set, that is the default here, too.",
+        java=ABSENT,
+        differs="Java limits requests by max.request.size. A request costs the same however large it is, so 4 MiB take a third "
+        "less CPU in the sender than 1 MiB. Some gateways accept less: Event Hubs closes the connection above 1,046,528 bytes.",
     )
     max_block_ms: int = declared(
         "max.block.ms", MILLISECONDS, 60_000, "Time an append may wait for metadata and for memory, in ms."
@@ -331,6 +343,9 @@ def producer_config(settings: Mapping[str, object]) -> ProducerConfig:
         defaults: dict[str, Any] = {name: OPTIONS[option].default for option, name in _FIELD_OF.items()} | values
         least = defaults["linger_ms"] + defaults["request_timeout_ms"]
         values["delivery_timeout_ms"] = min(max(defaults["delivery_timeout_ms"], least), INT32_MAX)
+    # Whoever limits requests for a gateway by Java's option must not get larger ones.
+    if "produce.request.max.bytes" not in settings and "max.request.size" in settings:
+        values["produce_request_max_bytes"] = values["max_request_size"]
     security = security_config({name: value for name, value in settings.items() if name not in OPTIONS})
     return ProducerConfig(**values, security=security)
 

@@ -31,6 +31,12 @@ def test_values_may_be_text_as_spark_gives_them() -> None:
     )
 
 
+def test_requests_keep_to_max_request_size_where_that_is_set_alone() -> None:
+    assert config().produce_request_max_bytes == 4 * 2**20
+    assert config(max_request_size=1_000_000).produce_request_max_bytes == 1_000_000
+    assert config(max_request_size=1_000_000, produce_request_max_bytes=5).produce_request_max_bytes == 5
+
+
 def test_equal_settings_are_equal_and_hash_alike() -> None:
     assert hash(config(linger_ms=1)) == hash(config(linger_ms="1"))
 

@@ -113,6 +113,11 @@ class KafkaChannel:
         channel = self.channel
         return (channel.read_needs if is_listened_to else 0) | (channel.write_needs if self.writer is not None else 0)
 
+    @property
+    def is_only_writing(self) -> bool:
+        """Whether EVENT_WRITE means that more of a frame can be sent, and nothing else. A read of TLS may wait for it, too."""
+        return self.state is ChannelState.READY and self.writer is not None and self.channel.read_needs == EVENT_READ
+
     def prepare(self) -> bool:
         """Continues towards READY. Returns whether it has just become READY."""
         if self.state is ChannelState.CONNECTING and self.channel.finish_connect():

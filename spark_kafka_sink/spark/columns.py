@@ -28,12 +28,14 @@ class TopicRecords:
     """One topic's records of an Arrow batch.
 
     rows: the position of each record in the batch; None: the whole batch, in order. first_row: the batch's first row in the task.
+    is_most_of_batch: whether the records are at least half of the batch's bytes, so that keeping them keeps little else.
     """
 
     topic: str
     columns: RecordColumns
     rows: NDArray[np.intp] | None = None
     first_row: int = 0
+    is_most_of_batch: bool = False
 
     def row_in_task(self, row: int) -> int:
         """Returns the number of a record's row in the task, from 0."""
@@ -76,10 +78,11 @@ def records_by_topic(
         partition=_not_negative(_column(batch, schema.partition), NO_PARTITION, np.int32, "partition", "negative", first_row),
         fixed_headers=fixed_headers,
     )
+    is_most = 2 * columns.nbytes >= batch.nbytes
     if topic is None:
-        yield from _split(columns, _column(batch, schema.topic), first_row)
+        yield from _split(columns, _column(batch, schema.topic), first_row, is_most=is_most)
     else:
-        yield TopicRecords(topic, columns, None, first_row)
+        yield TopicRecords(topic, columns, None, first_row, is_most)
 
 
 def _column(batch: pa.RecordBatch, index: int | None) -> pa.Array | None:
@@ -139,7 +142,7 @@ def _not_negative(
     return values // MICROSECONDS_PER_MS if pa.types.is_timestamp(column.type) else values
 
 
-def _split(columns: RecordColumns, topics: pa.Array | None, first_row: int) -> Iterator[TopicRecords]:
+def _split(columns: RecordColumns, topics: pa.Array | None, first_row: int, *, is_most: bool) -> Iterator[TopicRecords]:
     if topics is None or topics.null_count:
         row = 0 if topics is None else topics.is_null().index(True).as_py()
         raise _bad_row(
@@ -148,7 +151,7 @@ def _split(columns: RecordColumns, topics: pa.Array | None, first_row: int) -> I
     encoded = topics.dictionary_encode()
     names = _topic_names(encoded, first_row)
     if len(names) == 1:
-        yield TopicRecords(names[0], columns, None, first_row)
+        yield TopicRecords(names[0], columns, None, first_row, is_most)
         return
     # Small integers: numpy sorts them by radix.
     codes = numbers(encoded.indices, np.int32).astype(np.min_scalar_type(len(names)))

@@ -1,4 +1,4 @@
-"""No request is larger than max.request.size, whatever was expected of the compression: some gateways close the connection."""
+"""No request is larger than it may be, whatever was expected of the compression: some gateways close the connection."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from spark_kafka_sink.producer.accumulator.request_size import QUICK_MS
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.messages import encode_request
 from spark_kafka_sink.protocol.produce import PRODUCE, ProduceRequest
@@ -75,3 +76,22 @@ def test_a_batch_that_alone_is_too_large_for_a_request_goes_alone(cluster: Recor
         requests.clear()
         send(producer, values(bytes(50_000), changing=True))
     assert [count for _, count in requests] == [1] * PARTITIONS
+
+
+def test_only_a_broker_that_answers_quickly_gets_requests_over_max_request_size(cluster: RecordingBroker) -> None:
+    cluster.topic("t", leaders=[1] * PARTITIONS)
+    requests = Requests(cluster)
+    with producer_on(cluster.bootstrap_servers) as producer:
+
+        def sent() -> list[int]:
+            """Sends 4 MB. Returns the size of each request."""
+            requests.clear()
+            send(producer, values(bytes(100_000)))
+            return [size for size, _ in requests]
+
+        assert sent()[0] <= 2**20  # the broker has not answered any before
+        with cluster.faults.delay(ApiKey.PRODUCE, QUICK_MS + 100, times=None):
+            assert sent()[0] > 3 * 2**20
+            assert max(sent()) <= 2**20
+        assert sent()[0] <= 2**20
+        assert sent()[0] > 3 * 2**20

@@ -57,6 +57,41 @@ def test_a_frame_larger_than_the_sockets_buffers_goes_out_as_the_far_end_reads(e
     assert ends.selector.can_send(1)
 
 
+def test_a_poll_goes_on_until_a_frame_is_sent_whole(ends: Ends) -> None:
+    """So that its caller has one round for each request, however often the socket is full."""
+    far = ends.connected()
+    message = bytes(20_000_000)
+    ends.selector.send(1, [message])
+    got = bytearray()
+
+    def read() -> None:
+        while len(got) < len(message) + 4:
+            got.extend(far.recv(1 << 16))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    assert ends.poll(30_000).sent == [1]
+    reader.join(30)
+    assert got == framed(message)
+
+
+def test_another_thread_wakes_a_poll_that_sends(ends: Ends) -> None:
+    ends.connected()
+    ends.selector.send(1, [bytes(20_000_000)])  # nobody reads it
+    waker = threading.Timer(0.05, ends.selector.wakeup)
+    waker.start()
+    assert ends.poll(30_000) == PollResult()
+    waker.join(30)
+
+
+def test_a_poll_that_sends_ends_in_time(ends: Ends) -> None:
+    ends.connected()
+    ends.selector.send(1, [bytes(20_000_000)])
+    began = time.monotonic()
+    assert ends.poll(30) == PollResult()
+    assert time.monotonic() - began < 10
+
+
 def test_a_poll_gives_at_most_one_frame_per_connection_and_the_others_after_it(ends: Ends) -> None:
     far, other = ends.connected(1), ends.connected(2)
     far.sendall(framed(b"one") + framed(b"two") + framed(b"three"))

@@ -109,3 +109,44 @@ def test_each_topics_rows_are_appended_once_and_in_order(batches: list[tuple[str
     for topic in "tu":
         appended = [value for name, values in found if name == topic for value in values]
         assert appended == [value for name, values in batches if name == topic for value in values]
+
+
+class TestSmallBatches:
+    """An append has a fixed cost, so batches of few rows go together, however few partitions there are."""
+
+    @staticmethod
+    def sizes(count: int, rows: int, row_bytes: int = 1, linger_ms: int = 1000) -> list[int]:
+        """The rows of each append, where `count` Arrow batches arrive in a task."""
+        batches = [records(*[b"x" * row_bytes] * rows) for _ in range(count)]
+        return [len(values) for _, values in coalesced(batches, enough=320, linger_ms=linger_ms)]
+
+    def test_the_first_goes_at_once_and_the_others_four_thousand_rows_at_a_time(self) -> None:
+        assert self.sizes(12, 1000) == [1000, 4000, 4000, 3000]
+
+    def test_four_mebibytes_are_enough(self) -> None:
+        assert self.sizes(8, 1000, 1500) == [1000, 3000, 3000, 1000]
+
+    def test_half_of_that_is_not_combined(self) -> None:
+        assert self.sizes(4, 1000, 2100) == [1000] * 4
+
+    def test_each_topic_has_its_first(self) -> None:
+        both = [records(*[b"x"] * 1000, topic=topic) for topic in "tutu"]
+        assert [(topic, len(values)) for topic, values in coalesced(both, enough=320)] == [
+            ("t", 1000),
+            ("u", 1000),
+            ("t", 1000),
+            ("u", 1000),
+        ]
+
+    def test_not_without_linger(self) -> None:
+        assert self.sizes(4, 1000, linger_ms=0) == [1000] * 4
+
+
+def test_rows_that_are_most_of_their_batch_are_held_without_a_copy() -> None:
+    value = pa.array([b"x" * 1000] * 1000, pa.binary())
+    kept = replace(records(b""), columns=RecordColumns(1000, value=value), is_most_of_batch=True)
+    before = pa.total_allocated_bytes()
+    held = ArrowBatchCoalescer(lambda topic: 3000, 1000).coalesced(iter([kept, kept]))
+    rows = next(held)
+    assert pa.total_allocated_bytes() - before < 100_000
+    assert rows.columns().num_records == 2000

@@ -13,8 +13,10 @@ from pyspark.sql import Row
 from spark_kafka_sink.errors import RecordError, RecordTooLargeError
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.producer.scopes.send_scope import SendScope
-from spark_kafka_sink.records.columns import RecordColumns, copied
-from spark_kafka_sink.spark import coalescer, partition_writer, task
+from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.spark import partition_writer, task
+from spark_kafka_sink.spark.coalescer import CoalescedRecords
+from spark_kafka_sink.spark.columns import TopicRecords
 from spark_kafka_sink.spark.metrics import Feed
 from spark_kafka_sink.spark.options import SinkOptions, sink_options
 from spark_kafka_sink.spark.partition_writer import batches_of_rows
@@ -66,22 +68,22 @@ def test_rows_that_were_held_back_are_let_go_when_they_are_appended(
 ) -> None:
     """Else they would be there a second time, as the next ones are held: up to 8 MB more in each Python worker."""
     topic = new_topic()
-    copies: list[weakref.ref[pa.Array]] = []
+    held: list[weakref.ref[pa.Array]] = []
+    add = CoalescedRecords.add
 
-    def noted(columns: RecordColumns) -> RecordColumns:
-        own = copied(columns)
-        copies.append(weakref.ref(own.value))
-        return own
+    def noted(group: CoalescedRecords, records: TopicRecords) -> None:
+        held.append(weakref.ref(records.columns.value))
+        add(group, records)
 
-    monkeypatch.setattr(coalescer, "copied", noted)
+    monkeypatch.setattr(CoalescedRecords, "add", noted)
     monkeypatch.setattr(SendScope, "rows_per_append", lambda scope, topic: 20)
 
     def batches() -> Iterator[SchemaAndBatch]:
         first, second, third = batches_of_rows(numbered(0, 30), topic)
         yield first
-        assert copies[0]() is not None
+        assert held[0]() is not None
         yield second
-        assert copies[0]() is None
+        assert held[0]() is None
         yield third
 
     assert delivered(batches(), sink_options(options(kafka, topic=topic))).records == 30
@@ -147,14 +149,14 @@ def test_over_many_partitions_small_batches_are_put_together_and_every_row_arriv
         append(scope, topic, columns)
 
     monkeypatch.setattr(SendScope, "append", counted)
-    topic = new_topic(50)
-    rows = [Row(value=str(number), partition=number % 50) for number in range(4050)]
+    topic = new_topic(150)
+    rows = [Row(value=str(number), partition=number % 150) for number in range(6050)]
     settings = sink_options(options(kafka, topic=topic, kafka__linger__ms="60000"))
     report = delivered(batches_of_rows(rows, topic), settings)
     # The first ten go out before the topic's partitions are known; then 40 rows for each of them.
-    assert appended == [10, 2000, 2000, 40]
-    assert report.records == 4050
-    assert sorted(read_values(kafka, topic)) == list(range(4050))
+    assert appended == [10, 6000, 40]
+    assert report.records == 6050
+    assert sorted(read_values(kafka, topic)) == list(range(6050))
 
 
 def test_a_task_reports_topics_of_too_many_partitions_as_sums(

@@ -309,8 +309,7 @@ class Appender:
                     wake = True
                     accumulator.close_open(batch.queue)
             elif batch.record_count and not accumulator.aborted:
-                wake = True
-                accumulator.add(batch, full=is_full)
+                wake = accumulator.add(batch, full=is_full) or wake
                 batch.queued = True
         return accumulator.undefer(tally) or wake
 

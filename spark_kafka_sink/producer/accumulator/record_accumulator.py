@@ -115,11 +115,17 @@ class RecordAccumulator:
             self._ready.lingering.pop(batch, None)
             self._ready.mark(queue)
 
-    def add(self, batch: OpenBatch, *, full: bool) -> None:
-        """Adds a new batch at the end of its queue. A repeated call, after an interrupt, skips what is already done."""
+    def add(self, batch: OpenBatch, *, full: bool) -> bool:
+        """Adds a new batch at the end of its queue. A repeated call, after an interrupt, skips what is already done.
+
+        Returns whether the sender has something to do. An open batch behind another one that lingers changes nothing: the sender
+        wakes up by itself when that one's time is over, which is earlier.
+        """
         queue = batch.queue
+        wake = full or not self._ready.lingering
         if queue.open is not None and queue.open is not batch:  # another scope's, added while this one was encoded
             self.close_open(queue)
+            wake = True
         if batch not in self._incomplete:
             self._incomplete[batch] = batch
             batch.tally.batches_added(1)
@@ -130,6 +136,7 @@ class RecordAccumulator:
         else:
             queue.open = batch
             self._ready.lingering[batch] = None
+        return wake
 
     def undefer(self, tally: Tally) -> bool:
         """Marks queues that the sender skipped during an append as ready. Returns whether there are any."""

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.config import producer_config
-from spark_kafka_sink.producer.accumulator.request_size import batch_limit, batch_overhead, request_overhead
+from spark_kafka_sink.producer.accumulator.request_size import (
+    QUICK_MS,
+    batch_limit,
+    batch_overhead,
+    request_limit,
+    request_overhead,
+)
 from spark_kafka_sink.protocol.messages import encode_request
 from spark_kafka_sink.protocol.produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
@@ -16,6 +22,34 @@ FRAME_PREFIX = 4
 def limit(**settings: object) -> int:
     options = {name.replace("_", "."): value for name, value in settings.items()}
     return batch_limit(producer_config({"bootstrap.servers": "a:1", **options}))
+
+
+MIB = 1 << 20
+
+
+def requests(latency_ms: int | None = 1, **settings: object) -> int:
+    options = {name.replace("_", "."): value for name, value in settings.items()}
+    return request_limit(producer_config({"bootstrap.servers": "a:1", **options}), latency_ms)
+
+
+def test_a_broker_that_answers_quickly_gets_larger_requests() -> None:
+    assert [requests(latency) for latency in (None, 0, QUICK_MS, QUICK_MS + 1)] == [MIB, 4 * MIB, 4 * MIB, MIB]
+
+
+def test_whoever_limits_requests_by_javas_option_gets_none_larger() -> None:
+    assert requests(max_request_size=1_000_000) == 1_000_000
+    assert requests(max_request_size=8 * MIB) == 8 * MIB
+
+
+@pytest.mark.parametrize("latency_ms", [None, 1])
+def test_the_limit_of_requests_may_be_less_than_that_of_records(latency_ms: int | None) -> None:
+    assert requests(latency_ms, produce_request_max_bytes=1_046_528) == 1_046_528
+    assert limit(produce_request_max_bytes=300_000, batch_size=500_000) < 300_000
+
+
+def test_requests_take_an_eighth_of_the_memory_unless_records_may_be_larger() -> None:
+    assert requests(buffer_memory=16 * MIB) == 2 * MIB
+    assert requests(buffer_memory=4 * MIB) == MIB
 
 
 @pytest.mark.parametrize("version", [3, 8, 9, 12])
