@@ -11,7 +11,7 @@ from typing import Any, Final
 from spark_kafka_sink.client.api_versions import NodeApiVersions, api_versions_request, node_api_versions
 from spark_kafka_sink.client.cluster import Node
 from spark_kafka_sink.client.cluster_requests import ClusterRequest
-from spark_kafka_sink.client.connection_probe import HostPort, ProbedConnection, probe_connections
+from spark_kafka_sink.client.connection_probe import HostPort, ProbedConnection, address_text, probe_connections
 from spark_kafka_sink.client.connection_states import bootstrap_nodes
 from spark_kafka_sink.errors import AuthenticationError, KafkaSinkError
 from spark_kafka_sink.protocol.api import ApiKey
@@ -59,7 +59,7 @@ def check_brokers(context: CheckContext) -> Iterator[CheckLine]:
             yield ok("brokers", "bootstrap.servers accept connections")  # the next step tells about TLS
             return
         for where, error in lost.items():
-            yield failed("brokers", f"bootstrap server {_address(where)}: {error.message}", _NOT_REACHED, error.link)
+            yield failed("brokers", f"bootstrap server {address_text(*where)}: {error.message}", _NOT_REACHED, error.link)
         return
     try:
         nodes = context.client.brokers(context.soon())
@@ -73,7 +73,7 @@ def check_brokers(context: CheckContext) -> Iterator[CheckLine]:
             yield failed_by("brokers", error, _NOT_REACHED)
             return
     yield from _check_advertised(context, nodes)
-    dead = ", ".join(f"{_address(where)} ({error.message})" for where, error in lost.items())
+    dead = ", ".join(f"{address_text(*where)} ({error.message})" for where, error in lost.items())
     if context.nodes:
         found = ", ".join(map(str, context.nodes.values()))
         hint = f"bootstrap.servers that cannot be reached: {dead}" if dead else ""
@@ -106,7 +106,7 @@ def _check_advertised(context: CheckContext, nodes: Mapping[int, Node]) -> Itera
 
 
 def _not_reached(node: Node, error: KafkaSinkError) -> CheckLine:
-    address = _address((node.host, node.port))
+    address = address_text(node.host, node.port)
     text = f"broker {node.id} advertises {address}, which cannot be reached from here: {error.message}"
     return failed("brokers", text, _NOT_ADVERTISED.format(address=address, id=node.id), error.link)
 
@@ -123,11 +123,6 @@ def _release_of(versions: NodeApiVersions) -> str:
         if offered is not None and offered[1] >= version:
             return name
     return "older than 2.8"
-
-
-def _address(where: HostPort) -> str:
-    host, port = where
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 # TLS
@@ -164,9 +159,9 @@ def _certificates(connections: Mapping[HostPort, ProbedConnection], *, verifies_
     days = int((ends_s - time.time()) // _DAY_S)
     day = datetime.fromtimestamp(ends_s, UTC).date()
     if days < _SOON_EXPIRED_DAYS:
-        hints.append(f"renew the certificate of {_address(where)} before {day}")
+        hints.append(f"renew the certificate of {address_text(*where)} before {day}")
     which = "the certificate" if len(connections) == 1 else "the first certificate to expire"
-    text = f"{protocols}; {which} is that of {_address(where)}, for {_names(certificate)}, valid until {day} ({days:,} days)"
+    text = f"{protocols}; {which} is that of {address_text(*where)}, for {_names(certificate)}, valid until {day} ({days:,} days)"
     return ok("TLS", text, "; ".join(hints))
 
 
