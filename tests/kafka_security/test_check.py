@@ -51,7 +51,7 @@ def test_plain_text_to_a_port_of_tls_is_a_cross_of_tls(secure_kafka: SecureKafka
 
 
 def test_tls_to_a_port_of_plain_text_is_a_cross_of_tls(secure_kafka: SecureKafka, topic: str) -> None:
-    trusted = {name: value for name, value in at(secure_kafka, "SSL").items() if name != "bootstrap.servers"}
-    report = checked({"bootstrap.servers": secure_kafka.listener("PLAINTEXT"), **trusted}, topic)
+    tls = at(secure_kafka, "SSL", bootstrap__servers=secure_kafka.listener("SASL_PLAINTEXT"))
+    report = checked(tls, topic)
     assert [line.name for line in report.failed] == ["TLS"]
     assert "speaks plain text" in texts(report, "TLS")[0]

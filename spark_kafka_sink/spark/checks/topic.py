@@ -24,7 +24,7 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
 from spark_kafka_sink.protocol.metadata import NO_AUTHORIZED_OPERATIONS, MetadataResponsePartition, MetadataResponseTopic
 from spark_kafka_sink.spark.checks.context import CheckContext, SkippedError
-from spark_kafka_sink.spark.checks.report import CheckLine, failed, failed_by, not_checked, ok
+from spark_kafka_sink.spark.checks.report import CheckLine, failed, failed_by, not_checked, not_checked_after, ok
 from spark_kafka_sink.spark.guarantee import Guarantee
 from spark_kafka_sink.spark.topic_creation import TopicCreation, as_option_error
 
@@ -56,7 +56,7 @@ def check_topic(context: CheckContext) -> Iterator[CheckLine]:
         configs = configs_of(context.client, TOPIC, name, context.soon(), node_id=context.node_id)
     except KafkaSinkError as error:
         yield from _partitions(context, found, None)
-        yield not_checked("topic configs", str(error))
+        yield not_checked_after("topic configs", error)
         return
     context.configs = {each.name: each.value or "" for each in configs.values()}
     yield from _partitions(context, found, context.configs)
@@ -72,24 +72,41 @@ def _missing(context: CheckContext, name: str) -> CheckLine:
     creation = context.options.creation
     if creation is not None:
         return _to_be_created(context, name, creation)
-    try:
-        node_id = context.node_id
-        wanted = ["auto.create.topics.enable", "num.partitions"]
-        found = configs_of(context.client, BROKER, str(node_id), context.soon(), node_id=node_id, only=wanted)
-        if found["auto.create.topics.enable"].value == "true":
-            error = _why_not_allowed_to_create(context, name)
-            if error is not None:
-                return failed_by("topic", error)
-            partitions = found["num.partitions"].value
-            text = f"topic {name!r} does not exist; the brokers create it with the first record (num.partitions={partitions})"
-            return ok("topic", text, "set topic.create.partitions to choose the number of partitions")
-    except (KafkaSinkError, KeyError):
-        pass  # the client may not know: then nothing says that the topic will be there
-    visible = [each.name or "" for each in topics_metadata(context.client, None, context.soon(), context.node_id).topics]
     servers = ",".join(context.options.producer.bootstrap_servers)
     command = f"spark-kafka-sink topics create {name} --bootstrap-servers {servers}"
     to_do = f"correct the option topic, create it with `{command}`, or set topic.create.partitions"
-    return failed("topic", f"topic {name!r} does not exist{nearest(name, visible)}", to_do)
+    visible = [each.name or "" for each in topics_metadata(context.client, None, context.soon(), context.node_id).topics]
+    missing = f"topic {name!r} does not exist{nearest(name, visible)}"
+    unknown = f"{missing}; whether the brokers create it with the first record is not known"
+    try:
+        partitions = _partitions_of_new_topics(context)
+        denial = None if partitions is None else _why_not_allowed_to_create(context, name)
+    except KafkaSinkError as error:
+        return _perhaps_created(context, name, failed("topic", missing, to_do), not_checked_after("topic", error, unknown, to_do))
+    except KeyError:
+        return _perhaps_created(context, name, failed("topic", missing, to_do), not_checked("topic", unknown, to_do))
+    if partitions is None:
+        return failed("topic", missing, to_do)
+    if denial is not None:
+        return failed_by("topic", denial)
+    text = f"topic {name!r} does not exist; the brokers create it with the first record (num.partitions={partitions})"
+    return ok("topic", text, "set topic.create.partitions to choose the number of partitions")
+
+
+def _partitions_of_new_topics(context: CheckContext) -> str | None:
+    """Returns num.partitions of a broker that creates missing topics, and None of another. Raises KeyError if it does not say."""
+    node_id = context.node_id
+    wanted = ["auto.create.topics.enable", "num.partitions"]
+    found = configs_of(context.client, BROKER, str(node_id), context.soon(), node_id=node_id, only=wanted)
+    return found["num.partitions"].value if found["auto.create.topics.enable"].value == "true" else None
+
+
+def _perhaps_created(context: CheckContext, name: str, cross: CheckLine, unknown: CheckLine) -> CheckLine:
+    """Returns the cross if this client may not create the topic, because brokers then do not create it for its records either."""
+    try:
+        return unknown if _why_not_allowed_to_create(context, name) is None else cross
+    except KafkaSinkError:
+        return unknown
 
 
 def _why_not_allowed_to_create(context: CheckContext, name: str) -> AuthorizationError | None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import socket
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from spark_kafka_sink.broker import EmbeddedBroker
+from spark_kafka_sink.broker import BrokerConfig, EmbeddedBroker
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.spark.check import check
 from spark_kafka_sink.spark.checks.report import Status
+from spark_kafka_sink.spark.options import warn_once
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
@@ -66,6 +68,37 @@ def test_a_wrong_option_is_the_only_line() -> None:
     assert len(report.lines) == 1
 
 
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [("ssl.ca.location", "ca.pem"), ("ssl.truststore.location", "broken.pem"), ("ssl.keystore.location", "missing.p12")],
+)
+def test_a_file_that_cannot_be_used_is_a_wrong_option(name: str, file: str, tmp_path: Path) -> None:
+    (tmp_path / "broken.pem").write_text("-----BEGIN NONSENSE", encoding="ascii")
+    options = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.security.protocol": "SSL", f"kafka.{name}": str(tmp_path / file)}
+    report = check(options)
+    (cross,) = report.lines
+    assert cross.text.startswith(f"[OPTION] option kafka.{name}: file '{tmp_path / file}' ")
+    assert report.wrong_options
+
+
+def test_an_environment_variable_that_is_not_set_is_a_wrong_option() -> None:
+    login = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN", "kafka.sasl.username": "ana"}
+    report = check({"kafka.bootstrap.servers": "127.0.0.1:1", **login, "kafka.sasl.password": "${env:NO_SUCH_VARIABLE}"})
+    assert report.wrong_options
+    assert "environment variable NO_SUCH_VARIABLE is not set" in line(report, "options").text
+
+
+def test_a_password_that_is_sent_unencrypted_is_a_hint_and_not_a_warning_too(caplog: pytest.LogCaptureFixture) -> None:
+    warn_once.cache_clear()
+    with EmbeddedBroker(config=BrokerConfig(sasl_users={"sink": "word"})) as broker:
+        broker.create_topic("events")
+        report = check(settings(broker))
+    assert (
+        line(report, "login").to_do == "security.protocol=SASL_PLAINTEXT with PLAIN sends the password unencrypted; use SASL_SSL"
+    )
+    assert [each for each in caplog.messages if "unencrypted" in each] == []
+
+
 @pytest.mark.parametrize("timeout", [0, -1, float("nan")])
 def test_a_timeout_must_be_positive(timeout: float) -> None:
     with pytest.raises(UsageError, match="timeout"):
@@ -106,6 +139,7 @@ def test_a_name_server_that_never_answers_costs_no_more_than_the_time(monkeypatc
     assert report.seconds < 5
     assert [(each.name, each.text) for each in report.failed] == [("brokers", "no answer within 0.5 s")]
     assert statuses(report)["topic"] is Status.NOT_CHECKED
+    assert line(report, "topic").timed_out
 
 
 def test_requests_that_are_never_answered_leave_the_rest_unchecked() -> None:
@@ -114,7 +148,18 @@ def test_requests_that_are_never_answered_leave_the_rest_unchecked() -> None:
         with broker.faults.hold(ApiKey.DESCRIBE_CONFIGS):
             report = check(settings(broker), timeout=1)
     assert report.seconds < 3
-    assert not report.ok or line(report, "topic configs").status is Status.NOT_CHECKED
+    assert not report.failed, report
+    assert line(report, "topic configs").timed_out
+    assert not report.complete
+
+
+def test_a_bootstrap_server_that_never_answers_leaves_time_for_the_next() -> None:
+    with black_hole() as (host, port), EmbeddedBroker() as broker:
+        broker.create_topic("events")
+        options = {"kafka.bootstrap.servers": f"{host}:{port},{broker.bootstrap_servers}", "topic": "events"}
+        report = check(options, timeout=2)
+    assert report.ok, report
+    assert f"{host}:{port}" in line(report, "brokers").to_do
 
 
 @pytest.mark.parametrize("brokers", [1, 2])
