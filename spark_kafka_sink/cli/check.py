@@ -9,6 +9,8 @@ from typing import Final
 
 import click
 
+from spark_kafka_sink.cli.shared_options import BOOTSTRAP_SERVERS, LOCAL_BROKER
+
 _EXIT_CODES: Final = (
     "Exits with 0 if nothing is wrong, 1 if there is a cross, 2 for wrong options. Exits with 3 if there is no cross, but the"
     " time ran out before everything was checked."
@@ -16,9 +18,7 @@ _EXIT_CODES: Final = (
 
 
 @click.command(epilog=_EXIT_CODES)
-@click.option(
-    "--bootstrap-servers", metavar="HOST:PORT,...", help="The sink's kafka.bootstrap.servers.  [default: localhost:9092]"
-)
+@BOOTSTRAP_SERVERS
 @click.option("--topic", metavar="NAME", help="The sink's option topic.")
 @click.option(
     "--set",
@@ -53,7 +53,7 @@ def check(
 
     Prints a tick, a cross or "not checked" for each, and what to do about each cross. Writes nothing to the topic.
     """
-    from spark_kafka_sink.cli.transactions.connection import LOCAL_BROKER, settings_of
+    from spark_kafka_sink.cli.client_settings import settings_of
     from spark_kafka_sink.spark.check import check as run
 
     options = {"kafka.bootstrap.servers": LOCAL_BROKER}

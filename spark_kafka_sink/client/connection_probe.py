@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from selectors import EVENT_READ, EVENT_WRITE
-from typing import Any
+from typing import Any, Final
 
 from spark_kafka_sink.client.connection_states import ConnectionState
 from spark_kafka_sink.client.protocol_probe import ProbeChannel, Question, question_after
@@ -19,6 +19,12 @@ from spark_kafka_sink.network.channel import SYSTEM_DEFAULT, Address, Channel, P
 from spark_kafka_sink.network.tls_channel import TlsChannel
 from spark_kafka_sink.security.channel_opener import ChannelOpener
 from spark_kafka_sink.security_config import SecurityConfig
+
+NOT_REACHED: Final = (
+    "check the address, that the broker runs, and that no firewall is in the way; inside Docker or Kubernetes, localhost is the"
+    " container itself"
+)
+"""What to do if no broker can be reached."""
 
 HostPort = tuple[str, int]
 

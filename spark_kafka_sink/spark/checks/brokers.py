@@ -11,7 +11,7 @@ from typing import Any, Final
 from spark_kafka_sink.client.api_versions import NodeApiVersions, api_versions_request, node_api_versions
 from spark_kafka_sink.client.cluster import Node
 from spark_kafka_sink.client.cluster_requests import ClusterRequest
-from spark_kafka_sink.client.connection_probe import HostPort, ProbedConnection, address_text, probe_connections
+from spark_kafka_sink.client.connection_probe import NOT_REACHED, HostPort, ProbedConnection, address_text, probe_connections
 from spark_kafka_sink.client.connection_states import bootstrap_nodes
 from spark_kafka_sink.errors import AuthenticationError, KafkaSinkError
 from spark_kafka_sink.protocol.api import ApiKey
@@ -38,10 +38,6 @@ _RELEASES: Final = (
     ("2.8", ApiKey.DESCRIBE_CLUSTER, 0),
 )
 
-_NOT_REACHED: Final = (
-    "check the address, that the broker runs, and that no firewall is in the way; inside Docker or Kubernetes, localhost is the"
-    " container itself"
-)
 _NOT_ADVERTISED: Final = (
     "clients write to the address that a broker advertises, not to bootstrap.servers: make {address} reachable from here, or"
     " correct advertised.listeners on broker {id} (usual behind Docker, Kubernetes or a proxy)"
@@ -59,7 +55,7 @@ def check_brokers(context: CheckContext) -> Iterator[CheckLine]:
             yield ok("brokers", "bootstrap.servers accept connections")  # the next step tells about TLS
             return
         for where, error in lost.items():
-            yield failed("brokers", f"bootstrap server {address_text(*where)}: {error.message}", _NOT_REACHED, error.link)
+            yield failed("brokers", f"bootstrap server {address_text(*where)}: {error.message}", NOT_REACHED, error.link)
         return
     try:
         nodes = context.client.brokers(context.soon())
@@ -70,7 +66,7 @@ def check_brokers(context: CheckContext) -> Iterator[CheckLine]:
     except KafkaSinkError as error:
         nodes = context.client.known().nodes  # as a bootstrap server named them; none of them may answer
         if not nodes:
-            yield failed_by("brokers", error, _NOT_REACHED)
+            yield failed_by("brokers", error, NOT_REACHED)
             return
     yield from _check_advertised(context, nodes)
     dead = ", ".join(f"{address_text(*where)} ({error.message})" for where, error in lost.items())
