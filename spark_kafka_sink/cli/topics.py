@@ -10,7 +10,7 @@ import click
 
 from spark_kafka_sink.cli.shared_options import BOOTSTRAP_SERVERS, with_options
 
-_EXIT_CODES: Final = "Exits with 0 on success, 1 if the brokers refuse or do not answer, 2 for wrong options."
+_EXIT_CODES: Final = "Exits with 0 on success, 1 if the brokers reject the request or do not answer, 2 for wrong options."
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from spark_kafka_sink.client.cluster import Node
 from spark_kafka_sink.client.cluster_requests import ClusterRequest
 from spark_kafka_sink.client.connection_probe import NOT_REACHED, HostPort, ProbedConnection, address_text, probe_connections
 from spark_kafka_sink.client.connection_states import bootstrap_nodes
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import AuthenticationError, KafkaSinkError
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.api_versions import API_VERSIONS, ApiVersionsResponse
@@ -73,7 +74,8 @@ def check_brokers(context: CheckContext) -> Iterator[CheckLine]:
     if context.nodes:
         found = ", ".join(map(str, context.nodes.values()))
         hint = f"bootstrap.servers that cannot be reached: {dead}" if dead else ""
-        yield ok("brokers", f"{len(context.nodes)} of {len(nodes)} brokers answered: {found}; {_release(context.versions)}", hint)
+        answered = f"{len(context.nodes)} of {counted(len(nodes), 'broker')} answered"
+        yield ok("brokers", f"{answered}: {found}; {_release(context.versions)}", hint)
 
 
 def _check_advertised(context: CheckContext, nodes: Mapping[int, Node]) -> Iterator[CheckLine]:
@@ -157,7 +159,8 @@ def _certificates(connections: Mapping[HostPort, ProbedConnection], *, verifies_
     if days < _SOON_EXPIRED_DAYS:
         hints.append(f"renew the certificate of {address_text(*where)} before {day}")
     which = "the certificate" if len(connections) == 1 else "the first certificate to expire"
-    text = f"{protocols}; {which} is that of {address_text(*where)}, for {_names(certificate)}, valid until {day} ({days:,} days)"
+    valid = f"valid until {day} ({counted(days, 'day')})"
+    text = f"{protocols}; {which} is that of {address_text(*where)}, for {_names(certificate)}, {valid}"
     return ok("TLS", text, "; ".join(hints))
 
 

@@ -132,14 +132,14 @@ def _partitions(context: CheckContext, topic: MetadataResponseTopic, configs: Ma
     name, count = topic.name or "", len(partitions)
     leaderless = [each for each in partitions if each.leader_id < 0]
     if leaderless:
-        text = f"topic {name!r}: {_numbers(leaderless)} of {count:,} partitions have no leader"
+        text = f"topic {name!r}: {_numbered(leaderless, count)} {'has' if len(leaderless) == 1 else 'have'} no leader"
         yield failed("topic", text, "start the brokers that hold their replicas; rows for these partitions wait until then")
     least = int(configs["min.insync.replicas"]) if configs is not None and "min.insync.replicas" in configs else None
     few = [each for each in partitions if each.leader_id >= 0 and least is not None and len(each.isr_nodes) < least]
     if few and context.options.producer.acks == -1:
-        which = f"{_numbers(few)} of {count:,} partitions"
-        text = f"topic {name!r}: {which} have fewer in-sync replicas than min.insync.replicas={least}"
-        to_do = "start the brokers that hold the other replicas; until then brokers refuse writes with acks=all"
+        which = f"{_numbered(few, count)} {'has' if len(few) == 1 else 'have'}"
+        text = f"topic {name!r}: {which} fewer in-sync replicas than min.insync.replicas={least}"
+        to_do = "start the brokers that hold the other replicas; until then brokers reject writes with acks=all"
         if any(len(each.replica_nodes) < (least or 0) for each in few):
             to_do = f"the topic has fewer replicas than min.insync.replicas={least}: lower that, or add replicas"
         yield failed("topic", text, to_do)
@@ -155,6 +155,13 @@ def _partitions(context: CheckContext, topic: MetadataResponseTopic, configs: Ma
     in_sync = "" if least is None else f", min.insync.replicas={least}"
     text = f"topic {name!r} has {counted(count, 'partition')} on {counted(leaders, 'broker')}"
     yield ok("topic", f"{text}, replication factor {of}{in_sync}", "; ".join(hints))
+
+
+def _numbered(partitions: list[MetadataResponsePartition], count: int) -> str:
+    """Returns the numbers of some of a topic's partitions as the subject of a sentence. count: of all partitions."""
+    if count == 1:
+        return "its only partition"
+    return f"partition{'' if len(partitions) == 1 else 's'} {_numbers(partitions)} of {count:,}"
 
 
 def _numbers(partitions: list[MetadataResponsePartition]) -> str:
@@ -176,9 +183,9 @@ def _sizes(context: CheckContext, configs: Mapping[str, str]) -> Iterator[CheckL
         return
     text = f"kafka.batch.size={producer.batch_size:,} fits max.message.bytes={limit:,}"
     if producer.max_request_size > limit:
-        hint = f"the brokers reject rows that are larger than {limit:,} bytes after compression"
+        hint = f"the brokers reject rows that are larger than {counted(limit, 'byte')} after compression"
     else:
-        hint = f"a row may have {producer.max_request_size:,} bytes (kafka.max.request.size)"
+        hint = f"a row may have {counted(producer.max_request_size, 'byte')} (kafka.max.request.size)"
         hint = hint if producer.max_request_size < limit // 2 else ""
     yield ok("sizes", text, hint)
 
@@ -237,7 +244,7 @@ def _may_have_producer_id(context: CheckContext, node_id: int) -> CheckLine:
         if not code:
             return ok("rights", "allowed to get a producer id (kafka.enable.idempotence=true)")
         if not error_facts(code).retriable:
-            text = f"kafka.enable.idempotence=true: the broker refused a producer id ({error_facts(code).name})"
+            text = f"kafka.enable.idempotence=true: the broker rejected the request for a producer id ({error_facts(code).name})"
             error = context.client.rights.error(text, ApiKey.INIT_PRODUCER_ID, code)
             return failed_by("rights", error, "set kafka.enable.idempotence=false, which allows duplicates after retries")
         waiter.note("InitProducerId", error_facts(code).name)  # a broker that has just started loads its coordinator first
