@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import selectors
+import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -16,6 +17,7 @@ from spark_kafka_sink.client.sasl_login import BrokerAddress
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import DisconnectedError, KafkaSinkError
 from spark_kafka_sink.network.channel import SYSTEM_DEFAULT, Address, Channel, PlainChannel
+from spark_kafka_sink.network.selector import Wakeup
 from spark_kafka_sink.network.tls_channel import TlsChannel
 from spark_kafka_sink.security.channel_opener import ChannelOpener
 from spark_kafka_sink.security_config import SecurityConfig
@@ -42,29 +44,36 @@ ProbeResult = ProbedConnection | KafkaSinkError
 
 
 def probe_connections(config: ProducerConfig, hosts: Iterable[HostPort], deadline: float) -> dict[HostPort, ProbeResult]:
-    """Connects to all hosts at the same time, and closes the connections. A host's addresses are tried in turn.
+    """Looks up all hosts and connects to them at the same time, and closes the connections.
 
-    Each address has an equal share of the time that is left, so one that never answers leaves time for the next. If a port closes
-    the connection during the TLS handshake, one more connection finds out whether it speaks plain text.
+    A host's addresses are tried in turn. Each has an equal share of the time that is left, so one that never answers leaves time
+    for the next. If a port closes the connection during the TLS handshake, one more connection finds out whether it speaks plain
+    text.
 
-    Only the system's resolver may take longer than `deadline`, which is on time.monotonic's clock. Raises OptionError if
-    a file of TLS is invalid.
+    Raises OptionError if a file of TLS is invalid. deadline: on time.monotonic's clock.
     """
     opener = ChannelOpener(config.security)
+    wakeup = Wakeup()
     attempts = [_Attempt(opener, config.security, host, port, deadline) for host, port in hosts]
     with selectors.DefaultSelector() as selector:
+        selector.register(wakeup, EVENT_READ)
         try:
             for attempt in attempts:
-                attempt.next_address(selector)
+                attempt.look_up(wakeup)
             while waiting := [each for each in attempts if each.result is None]:
                 ends = min(each.until for each in waiting)
                 for key, _ in selector.select(max(0.0, ends - time.monotonic())):
-                    key.data.go_on(selector)
+                    if key.data is None:
+                        wakeup.drain()
+                    else:
+                        key.data.go_on(selector)
                 for attempt in waiting:
+                    attempt.start_if_found(selector)
                     attempt.end_if_late(selector)
         finally:
             for attempt in attempts:
                 attempt.close(selector)
+            wakeup.close()
     return {(each.host, each.port): each.result for each in attempts if each.result is not None}
 
 
@@ -84,6 +93,7 @@ class _Attempt:
         self._opener = opener
         self._security = security
         self._deadline = deadline
+        self._found: list[Address] | KafkaSinkError | OSError | None = None  # None while the system looks for the name
         self._addresses: deque[Address] | None = None
         self._address: Address | None = None
         self._channel: Channel | None = None
@@ -92,15 +102,37 @@ class _Attempt:
         self._closed_by: Exception | None = None
         """Why the address closed the connection, while another connection asks which protocol it speaks."""
 
+    def look_up(self, wakeup: Wakeup) -> None:
+        """Looks for the host's addresses in a thread, because the system's resolver has time limits of its own."""
+
+        def resolve() -> None:
+            try:
+                self._found = list(self._opener.resolve(self.host, self.port))
+            except (KafkaSinkError, OSError) as error:
+                self._found = error
+            wakeup.wakeup()
+
+        threading.Thread(target=resolve, name="kafka-sink-look-up", daemon=True).start()
+
+    def start_if_found(self, selector: selectors.BaseSelector) -> None:
+        """Begins with the first address once the addresses are known."""
+        if self._addresses is not None or self._found is None or self.result is not None:
+            return
+        if isinstance(self._found, KafkaSinkError):
+            self.result = self._found
+        elif isinstance(self._found, OSError):
+            self.result = self._failure(self._found)
+        else:
+            self._addresses = deque(self._found)
+            self.next_address(selector)
+
     def next_address(self, selector: selectors.BaseSelector, before: Exception | None = None) -> None:
         """Begins to connect to the next address; without one, the last failure is the result."""
         self._closed_by = None
+        if not self._addresses:
+            self.result = self._failure(before)
+            return
         try:
-            if self._addresses is None:
-                self._addresses = deque(self._opener.resolve(self.host, self.port))
-            if not self._addresses:
-                self.result = self._failure(before)
-                return
             now = time.monotonic()
             self.until = now + max(0.0, self._deadline - now) / len(self._addresses)
             self._is_connected = False
@@ -115,10 +147,7 @@ class _Attempt:
         except KafkaSinkError as error:
             self.result = error
         except OSError as error:
-            if self._addresses:
-                self.next_address(selector, error)
-            else:
-                self.result = self._failure(error)
+            self.next_address(selector, error)
         else:
             self._watch(selector, EVENT_WRITE)
 
@@ -177,6 +206,8 @@ class _Attempt:
 
     def _overdue(self) -> DisconnectedError:
         address = address_text(self.host, self.port)
+        if self._addresses is None:
+            return DisconnectedError(f"could not connect to {address}: timed out looking up the host name")
         if self._is_connected:
             return DisconnectedError(f"{address} accepted the connection, but did not answer the handshake in time")
         return DisconnectedError(f"timed out connecting to {address}")

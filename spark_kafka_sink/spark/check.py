@@ -117,10 +117,14 @@ class _Run:
         checked: list[tuple[SinkOptions, ClusterClient]] = []
         self._step(OPTIONS, lambda: self._options(checked))
         for options, client in checked:
-            with client:
-                self._check(options, client)
+            deadline = self._start + self._timeout_s * (1 - _MARGIN)
+            context = CheckContext(options, self._timeout_s, deadline, client)
+            try:
+                self._check(options, context)
+            finally:
+                context.client.close()
 
-    def _check(self, options: SinkOptions, client: ClusterClient) -> None:
+    def _check(self, options: SinkOptions, context: CheckContext) -> None:
         schemas: list[SinkSchema] = []
         if self._df is None:
             for step in (_COLUMNS, _PYTHON):
@@ -130,10 +134,9 @@ class _Run:
 
             self._step(_COLUMNS, partial(check_columns, self._df, options, schemas))
             self._step(_PYTHON, partial(check_python, self._df))
-        deadline = self._start + self._timeout_s * (1 - _MARGIN)
-        context = CheckContext(options, self._timeout_s, deadline, client, schemas[0] if schemas else None)
+        context.schema = schemas[0] if schemas else None
         for name, look in _STEPS.items():
-            if time.monotonic() < deadline:
+            if time.monotonic() < context.deadline:
                 self._step(name, partial(look, context))
 
     def _options(self, checked: list[tuple[SinkOptions, ClusterClient]]) -> Iterator[CheckLine]:

@@ -83,7 +83,7 @@ def create_missing_topic(options: SinkOptions) -> None:
     """Creates the topic if `topic.create.*` is set and the topic does not exist. An existing topic is never altered.
 
     Raises:
-        OptionError: the brokers refuse a setting.
+        OptionError: the brokers reject a setting.
         AuthorizationError: the client may not create the topic; the error has the ACL to add.
         MetadataTimeoutError: no broker answered within 10 s by default.
         DeadlineError: the topic was not created within max.block.ms.
@@ -129,7 +129,7 @@ def _create(client: ClusterClient, topic: str, creation: TopicCreation, options:
 
 
 def as_option_error(error: BrokerError, creation: TopicCreation, topic: str) -> BrokerError | OptionError:
-    """Returns the error of the option that the brokers refused; `error` itself if it is about something else."""
+    """Returns the error of the option that the brokers rejected; `error` itself if it is about something else."""
     name = _OPTION_OF.get(error.facts["error_code"])
     if name is None:
         return error

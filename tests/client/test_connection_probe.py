@@ -93,3 +93,19 @@ def test_hosts_are_tried_at_the_same_time() -> None:
         found = probe_connections(config, [silent, healthy], time.monotonic() + 0.1)
     assert isinstance(found[healthy], ProbedConnection)
     assert isinstance(found[silent], DisconnectedError)
+
+
+def test_a_name_that_is_never_found_costs_no_more_than_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = threading.Event()
+
+    def hanging(*_: object, **__: object) -> list[object]:
+        answer.wait(60)
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", hanging)
+    try:
+        error = probed("broker.example", 9092, seconds=0.1)
+    finally:
+        answer.set()
+    assert isinstance(error, DisconnectedError)
+    assert error.message == "could not connect to broker.example:9092: timed out looking up the host name"

@@ -58,6 +58,8 @@ def check_brokers(context: CheckContext) -> Iterator[CheckLine]:
         for where, error in lost.items():
             yield failed("brokers", f"bootstrap server {address_text(*where)}: {error.message}", NOT_REACHED, error.link)
         return
+    if lost:
+        context.ask_only(servers.keys() - lost.keys())
     try:
         nodes = context.client.brokers(context.soon())
     except AuthenticationError as error:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections import Counter
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -121,25 +124,58 @@ def test_a_broker_that_never_answers_costs_no_more_than_the_time() -> None:
     assert report.seconds < 3
 
 
-def test_a_name_server_that_never_answers_costs_no_more_than_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = threading.Event()
+@contextmanager
+def name_server(monkeypatch: pytest.MonkeyPatch, silent: Collection[str], after: int = 0) -> Iterator[Counter[str]]:
+    """Never answers for some names `after` so many times, and counts how often each name is looked up."""
+    looked_up: Counter[str] = Counter()
+    answer, found = threading.Event(), socket.getaddrinfo
 
-    def hanging(*_: object, **__: object) -> Any:
+    def get(host: str, *rest: Any, **named: Any) -> Any:
+        looked_up[host] += 1
+        if host not in silent or looked_up[host] <= after:
+            return found(host, *rest, **named)
         answer.wait(60)
         raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
 
-    monkeypatch.setattr(socket, "getaddrinfo", hanging)
+    monkeypatch.setattr(socket, "getaddrinfo", get)
     try:
-        report = check({"kafka.bootstrap.servers": "kafka.example:9092", "topic": "events"}, timeout=0.5)
+        yield looked_up
     finally:
         answer.set()
         for thread in threading.enumerate():
-            if thread.name == "kafka-sink-check":
+            if thread.name.startswith("kafka-sink-"):
                 thread.join(10)
+
+
+def test_a_name_server_that_never_answers_costs_no_more_than_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    with name_server(monkeypatch, ["kafka.example"]):
+        report = check({"kafka.bootstrap.servers": "kafka.example:9092", "topic": "events"}, timeout=0.5)
+    assert report.seconds < 5
+    (cross,) = report.failed
+    text = "bootstrap server kafka.example:9092: could not connect to kafka.example:9092: timed out looking up the host name"
+    assert (cross.name, cross.text) == ("brokers", text)
+    assert statuses(report)["topic"] is Status.NOT_CHECKED
+
+
+def test_a_check_that_hangs_is_a_cross_and_the_others_had_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    with EmbeddedBroker() as broker, name_server(monkeypatch, ["localhost"], after=1):
+        port = broker.address(1).rpartition(":")[2]
+        report = check({"kafka.bootstrap.servers": f"localhost:{port}", "topic": "events"}, timeout=0.5)
     assert report.seconds < 5
     assert [(each.name, each.text) for each in report.failed] == [("brokers", "no answer within 0.5 s")]
     assert statuses(report)["topic"] is Status.NOT_CHECKED
     assert line(report, "topic").timed_out
+
+
+def test_names_that_are_never_found_leave_time_for_a_healthy_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"lost-{number}.example" for number in range(9)]
+    with EmbeddedBroker() as broker, name_server(monkeypatch, names) as looked_up:
+        broker.create_topic("events")
+        servers = ",".join([*(f"{name}:9092" for name in names), broker.bootstrap_servers])
+        report = check({"kafka.bootstrap.servers": servers, "topic": "events"}, timeout=2)
+    assert report.ok, report
+    assert all(name in line(report, "brokers").to_do for name in names)
+    assert {looked_up[name] for name in names} == {1}
 
 
 def test_requests_that_are_never_answered_leave_the_rest_unchecked() -> None:
