@@ -10,6 +10,7 @@ import click
 
 from docs.markdown import plain, table
 from spark_kafka_sink.cli.main import main
+from spark_kafka_sink.errors import DOCS_URL
 
 NAME = "spark-kafka-sink"
 # click's names of ranges, which are no words.
@@ -57,8 +58,8 @@ def _paragraphs(text: str | None) -> Iterator[str]:
 
 
 def _text(text: str) -> str:
-    """Returns a text on one line, in which the name of a page, such as docs/broker.md, is a link."""
-    return re.sub(r"\bdocs/([a-z-]+)\.md", r"[\1](\1.md)", plain(" ".join(text.split())))
+    """Returns a text on one line, in which the address of a page of this site is a link by its name."""
+    return re.sub(rf"{re.escape(DOCS_URL)}/([a-z-]+)\.html", r"[\1](\1.md)", plain(" ".join(text.split())))
 
 
 def _row(option: click.Option, context: click.Context) -> list[str]:

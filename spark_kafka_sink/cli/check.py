@@ -5,14 +5,20 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Final
 
 import click
 
+from spark_kafka_sink.cli.shared_options import BOOTSTRAP_SERVERS, LOCAL_BROKER
 
-@click.command(epilog="Exits with 0 if there is no cross, 1 if there is one, 2 for wrong options.")
-@click.option(
-    "--bootstrap-servers", metavar="HOST:PORT,...", help="The sink's kafka.bootstrap.servers.  [default: localhost:9092]"
+_EXIT_CODES: Final = (
+    "Exits with 0 if nothing is wrong, 1 if there is a cross, 2 for wrong options. Exits with 3 if there is no cross, but the"
+    " time ran out before everything was checked."
 )
+
+
+@click.command(epilog=_EXIT_CODES)
+@BOOTSTRAP_SERVERS
 @click.option("--topic", metavar="NAME", help="The sink's option topic.")
 @click.option(
     "--set",
@@ -47,7 +53,7 @@ def check(
 
     Prints a tick, a cross or "not checked" for each, and what to do about each cross. Writes nothing to the topic.
     """
-    from spark_kafka_sink.cli.transactions.connection import LOCAL_BROKER, settings_of
+    from spark_kafka_sink.cli.client_settings import settings_of
     from spark_kafka_sink.spark.check import check as run
 
     options = {"kafka.bootstrap.servers": LOCAL_BROKER}
@@ -61,8 +67,10 @@ def check(
         click.echo(json.dumps(report.as_json()))
     else:
         click.echo(report.text(plain=not _can_print("✓✗–")))
-    if not report.ok:
+    if report.failed:
         raise click.exceptions.Exit(2 if report.wrong_options else 1)
+    if not report.complete:
+        raise click.exceptions.Exit(3)
 
 
 def _setting(text: str) -> tuple[str, str]:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from spark_kafka_sink.cli.check import check
-from spark_kafka_sink.cli.shared_options import with_options
+from spark_kafka_sink.cli.shared_options import BOOTSTRAP_SERVERS, with_options
 from spark_kafka_sink.cli.topics import topics
-from spark_kafka_sink.errors import InstallationError
+from spark_kafka_sink.errors import DOCS_URL, InstallationError
 from spark_kafka_sink.exactly_once.commit_log_settings import DEFAULT_TOPIC
 from spark_kafka_sink.version import __version__
 
@@ -37,7 +37,8 @@ def main() -> None:
     """A Kafka sink for PySpark in pure Python."""
 
 
-@main.command()
+# The address is at the start of a line, where nothing breaks it in two.
+@main.command(epilog=f"See {DOCS_URL}/broker.html for the releases of --like and the settings of --set.")
 @click.option("--port", default=9092, show_default=True, type=click.IntRange(0, 65535), help="First broker's port; 0: any free.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--advertised-host", help="Host name for clients, if it differs from --host.")
@@ -45,8 +46,8 @@ def main() -> None:
     "--brokers", default=1, show_default=True, type=click.IntRange(1, 100), help="Number of brokers, on consecutive ports."
 )
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Folder for data; without it, data is kept in memory.")
-@click.option("--like", metavar="RELEASE", help="Kafka release that clients see, such as 3.7; see docs/broker.md.")
-@click.option("--set", "settings", metavar="NAME=VALUE", multiple=True, help="Kafka broker setting; see docs/broker.md.")
+@click.option("--like", metavar="RELEASE", help="Kafka release that clients see, such as 3.7.")
+@click.option("--set", "settings", metavar="NAME=VALUE", multiple=True, help="Kafka broker setting.")
 @click.option(
     "--sasl-users", type=click.Path(path_type=Path), metavar="FILE", help="Users who may log in, as lines of user=password."
 )
@@ -76,12 +77,12 @@ main.add_command(topics)
 _EXIT_CODES: Final = "Exit codes: 0 on success, 1 if something could not be done, 2 for invalid options."
 
 
-@main.group(epilog=_EXIT_CODES)
+@main.group(epilog=f"{_EXIT_CODES}\n\nSee {DOCS_URL}/transactions.html for what each state means.")
 def transactions() -> None:
     """List and end transactions left open by delivery.guarantee=exactly-once.
 
     A batch or job is `prepared` until its transactions are committed. A restarted driver ends its own leftovers. Use these
-    commands if it is not restarted, or for decisions that it cannot make. docs/transactions.md describes each state.
+    commands if it is not restarted, or for decisions that it cannot make.
     """
 
 
@@ -109,7 +110,7 @@ _COMMON: Final = (
     ),
     click.option("--commit-log-topic", default=DEFAULT_TOPIC, show_default=True, help="The sink's commit.log.topic."),
     click.option("--prefix", default=_PREFIX, show_default=True, help="The sink's transactional.id.prefix."),
-    click.option("--bootstrap-servers", required=True, metavar="HOST:PORT,...", help="Brokers to connect to first."),
+    BOOTSTRAP_SERVERS,
 )
 
 

@@ -1,12 +1,22 @@
-"""Options that all commands of a group share, passed on as one object."""
+"""Options that commands share. Those of all commands of a group are passed on as one object."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, Final
+
+import click
 
 Command = Callable[..., None]
+
+LOCAL_BROKER: Final = "localhost:9092"
+"""Address of `spark-kafka-sink broker`, and of Kafka on the same machine."""
+
+BOOTSTRAP_SERVERS: Final = click.option(
+    "--bootstrap-servers", metavar="HOST:PORT,...", help=f"Brokers to connect to first.  [default: {LOCAL_BROKER}]"
+)
+"""Its value is None without the option, because a file of --command-config may name the brokers as well."""
 
 
 def with_options(options: Sequence[Callable[[Any], Any]], holder: Callable[[], type]) -> Callable[[Command], Command]:

@@ -11,8 +11,8 @@ from typing import Final
 
 import click
 
+from spark_kafka_sink.cli.client_settings import cluster_client
 from spark_kafka_sink.cli.topics import TopicsConnection
-from spark_kafka_sink.cli.transactions.connection import client_config
 from spark_kafka_sink.cli.transactions.result import text_table
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.client.cluster_requests import ClusterRequest
@@ -27,7 +27,7 @@ from spark_kafka_sink.client.topics import (
     wait_for_leaders,
 )
 from spark_kafka_sink.client.topics import create_topic as ask_to_create
-from spark_kafka_sink.errors import AuthorizationError, KafkaSinkError
+from spark_kafka_sink.errors import AuthorizationError
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.metadata import MetadataResponsePartition, MetadataResponseTopic
 from spark_kafka_sink.protocol.partition_offsets import (
@@ -47,12 +47,8 @@ _SET_ON_TOPIC: Final = 1
 @contextmanager
 def connected(connection: TopicsConnection) -> Iterator[tuple[ClusterClient, float]]:
     """Yields a client and the deadline of its answers; errors are one line each, without a traceback."""
-    config = client_config(connection.bootstrap_servers, connection.command_config)
-    try:
-        with ClusterClient(config) as client:
-            yield client, time.monotonic() + connection.timeout_s
-    except KafkaSinkError as error:
-        raise click.ClickException(str(error)) from None
+    with cluster_client(connection.bootstrap_servers, connection.command_config, connection.timeout_s) as client:
+        yield client, time.monotonic() + connection.timeout_s
 
 
 def escaped(text: str) -> str:

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import click
 
-from spark_kafka_sink.cli.shared_options import with_options
+from spark_kafka_sink.cli.shared_options import BOOTSTRAP_SERVERS, with_options
 
-_EXIT_CODES: Final = "Exits with 0 on success, 1 if the brokers refuse or do not answer, 2 for wrong options."
+_EXIT_CODES: Final = "Exits with 0 on success, 1 if the brokers reject the request or do not answer, 2 for wrong options."
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ _COMMON: Final = (
         metavar="FILE",
         help="Properties file with the client's settings, as Kafka's own tools take it.",
     ),
-    click.option("--bootstrap-servers", metavar="HOST:PORT,...", help="Brokers to connect to first.  [default: localhost:9092]"),
+    BOOTSTRAP_SERVERS,
 )
 
 

@@ -78,6 +78,24 @@ class ClusterClient:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
+    def prepare(self) -> bool:
+        """Reads certificates and keys, and prepares the login. Does not connect. Returns False if this was done before.
+
+        The first request does this otherwise. Raises OptionError if a file or a reference is invalid, InstallationError if a
+        library is missing.
+        """
+        if self._closed:
+            raise UsageError("this client is closed")
+        if self._pid == os.getpid():
+            return False
+        # A parent's NetworkClient is left open: closing it would remove its sockets from an epoll that both processes share.
+        if self._pid != -1:
+            self._inherited.append(self._client)
+        self._metadata = ClusterMetadata(self.config)
+        self._client = NetworkClient(self.config, self._metadata)
+        self._pid = os.getpid()
+        return True
+
     def close(self) -> None:
         """Closes the connections, but not those of a parent process."""
         self._closed = True
@@ -250,16 +268,7 @@ class ClusterClient:
 
     def _open(self, deadline: float) -> None:
         """Opens the client of this process if needed, fetches the brokers, and handles pending events."""
-        if self._closed:
-            raise UsageError("this client is closed")
-        if self._pid != os.getpid():
-            # A parent's NetworkClient is left open: closing it would remove its sockets from an epoll that both processes share.
-            if self._pid != -1:
-                self._inherited.append(self._client)
-            self._metadata = ClusterMetadata(self.config)
-            self._client = NetworkClient(self.config, self._metadata)
-            self._pid = os.getpid()
-        elif monotonic_ms() - self._used_ms > _IDLE_MS:
+        if not self.prepare() and monotonic_ms() - self._used_ms > _IDLE_MS:
             self._client.poll(0, monotonic_ms())
         if not self._metadata.nodes():
             self._refresh(self._metadata.refresh(), "the brokers", "", deadline)

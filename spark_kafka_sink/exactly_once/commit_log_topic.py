@@ -45,7 +45,7 @@ _REFUSED_CONFIGS: Final = frozenset({ErrorCode.INVALID_CONFIG, ErrorCode.POLICY_
 def ensure_topic(client: ClusterClient, settings: CommitLogSettings, deadline: float) -> None:
     """Creates the topic unless it exists, and checks it. Two processes may do so at once.
 
-    Raises OptionError if the topic is not suitable or the brokers refuse to create it with these settings, and AuthorizationError
+    Raises OptionError if the topic is not suitable or the brokers do not create it with these settings, and AuthorizationError
     with the ACL to add if the client lacks a right.
     """
     waiting = ResponseWaiter(deadline, BACKOFF)

@@ -177,4 +177,12 @@ class PlainChannel:
         return self._socket
 
     def close(self) -> None:
+        """Closes the connection. The end of the stream goes out first, as from Java's NIO channels.
+
+        Closing a socket with unread bytes resets the connection, and the far end would see only the reset.
+        """
+        try:
+            self._socket.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass  # it is not connected
         self._socket.close()

@@ -18,6 +18,7 @@ from selectors import EVENT_READ, EVENT_WRITE
 from typing import Final, NoReturn, TypeAlias
 from urllib.parse import unquote, urlsplit
 
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import AuthenticationError, OptionError
 from spark_kafka_sink.network.channel import Address, PlainChannel, check_port, resolve
 from spark_kafka_sink.peer_text import quoted
@@ -254,7 +255,7 @@ class ProxiedChannel(PlainChannel):
             except (BlockingIOError, InterruptedError):
                 return False
             if not seen:
-                done = f"after {len(self._answer):,} bytes of its answer" if self._answer else "before it answered"
+                done = f"after {counted(len(self._answer), 'byte')} of its answer" if self._answer else "before it answered"
                 raise OSError(f"the proxy closed the connection {done}")
             self._answer += seen
         return True

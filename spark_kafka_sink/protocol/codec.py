@@ -9,6 +9,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import ProtocolError, UnsupportedVersionError, UsageError
 from spark_kafka_sink.protocol.fields import Message, WireField, wire_fields
 from spark_kafka_sink.protocol.tagged_fields import TaggedField, TaggedFieldsCodec, tagged_fields_codec
@@ -240,5 +241,5 @@ def read_part(codec: Codec, data: memoryview, offset: int, what: str) -> tuple[A
     try:
         offset = codec.read(data, offset, values)
     except MalformedError as error:
-        raise ProtocolError(f"{what} of {len(data):,} bytes cannot be decoded: {error}") from None
+        raise ProtocolError(f"{what} of {counted(len(data), 'byte')} cannot be decoded: {error}") from None
     return values[0], offset

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final, Generic, TypeVar
 
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import ProtocolError, UnsupportedVersionError
 from spark_kafka_sink.protocol.api import NEVER_FLEXIBLE
 from spark_kafka_sink.protocol.codec import message_codec, read_part, write_parts
@@ -24,7 +25,7 @@ _VERSION: Final = struct.Struct(">h")
 def version_prefix(data: Buffer) -> int:
     """Returns the first two bytes. Raises ProtocolError if they are missing."""
     if len(data) < _VERSION.size:
-        raise ProtocolError(f"a record of {len(data)} bytes cannot be decoded: it is shorter than its version")
+        raise ProtocolError(f"a record of {counted(len(data), 'byte')} cannot be decoded: it is shorter than its version")
     (version,) = _VERSION.unpack_from(data)
     return int(version)
 
@@ -61,7 +62,7 @@ class VersionedRecord(Generic[MessageT]):
         body: MessageT
         body, offset = read_part(codec, view, _VERSION.size, what)
         if offset != len(view):
-            raise ProtocolError(f"{what} of {len(view):,} bytes cannot be decoded: it ends at byte {offset:,}")
+            raise ProtocolError(f"{what} of {counted(len(view), 'byte')} cannot be decoded: it ends at byte {offset:,}")
         return body
 
     def _codec(self, version: int) -> Codec:

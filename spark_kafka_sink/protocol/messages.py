@@ -6,6 +6,7 @@ import struct
 from collections.abc import Mapping
 from typing import Final
 
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import ProtocolError, UnsupportedVersionError
 from spark_kafka_sink.protocol.api import AnyApi, Api, ApiKey, RequestT, ResponseT
 from spark_kafka_sink.protocol.api_versions import API_VERSIONS
@@ -126,7 +127,7 @@ def _response_body_version(api: AnyApi, version: int, data: memoryview, offset: 
 
 def _requested(data: memoryview, apis: Mapping[int, AnyApi]) -> tuple[AnyApi, int]:
     if len(data) < _REQUEST_PREFIX.size:
-        raise ProtocolError(f"a request of {len(data)} bytes cannot be decoded: it is shorter than a header")
+        raise ProtocolError(f"a request of {counted(len(data), 'byte')} cannot be decoded: it is shorter than a header")
     key, version, correlation_id = _REQUEST_PREFIX.unpack_from(data)
     api = apis.get(key)
     if api is None or not api.has_version(version):

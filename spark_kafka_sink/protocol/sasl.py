@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.protocol.api import NEVER_FLEXIBLE, Api, ApiKey
 from spark_kafka_sink.protocol.fields import Message, message, wire
 from spark_kafka_sink.protocol.wire_types import BYTES, INT8, INT16, INT32, INT64, STRING, ArrayOf
@@ -38,7 +39,7 @@ class SaslAuthenticateRequest(Message):
 
     def __repr__(self) -> str:
         # PLAIN sends a password in them.
-        return f"SaslAuthenticateRequest({len(self.auth_bytes)} bytes)"
+        return f"SaslAuthenticateRequest({counted(len(self.auth_bytes), 'byte')})"
 
 
 @message

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.protocol.wire_types import Buffer, FixedType, Records
 
 
@@ -122,7 +123,7 @@ def check_fits(data: memoryview, offset: int, size: int, what: str) -> None:
     """Raises MalformedError if fewer than `size` bytes follow `offset`. Call it before allocating memory of that size."""
     left = len(data) - offset
     if size > left:
-        raise MalformedError(f"{size:,} bytes for {what}, but only {left:,} are left")
+        raise MalformedError(f"{counted(size, 'byte')} for {what}, but only {counted(left, 'is', 'are')} left")
 
 
 def _read_compact_length(data: memoryview, offset: int) -> tuple[int, int]:

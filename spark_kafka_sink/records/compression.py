@@ -17,6 +17,7 @@ import cramjam
 import lz4.frame
 import zstandard
 
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import OptionError, ProtocolError
 
 Buffer = bytes | bytearray | memoryview
@@ -65,14 +66,15 @@ def decompress(codec: Codec, data: Buffer, limit: int) -> bytes:
     try:
         plain = _DECOMPRESS[codec](data, limit)
     except (zlib.error, RuntimeError, zstandard.ZstdError, cramjam.DecompressionError, struct.error) as error:
-        raise ProtocolError(f"{codec.name.lower()} data of {len(data)} bytes cannot be decompressed: {error}") from error
+        size = counted(len(data), "byte")
+        raise ProtocolError(f"{codec.name.lower()} data of {size} cannot be decompressed: {error}") from error
     if len(plain) > limit:
         raise _over(codec, limit)
     return plain
 
 
 def _over(codec: Codec, limit: int) -> ProtocolError:
-    return ProtocolError(f"{codec.name.lower()} data decompresses to more than the {limit} bytes allowed")
+    return ProtocolError(f"{codec.name.lower()} data decompresses to more than the {limit:,} bytes allowed")
 
 
 def _lz4(data: Buffer, level: int) -> bytes:
@@ -162,14 +164,16 @@ def _unsnappy(data: Buffer, limit: int) -> bytes:
     if view[:8] != _SNAPPY_HEADER[:8]:
         return _unsnappy_block(view, limit)
     if len(view) < len(_SNAPPY_HEADER):
-        raise ProtocolError(f"snappy data of {len(view)} bytes ends in its header")
+        raise ProtocolError(f"snappy data of {counted(len(view), 'byte')} ends in its header")
     plain = bytearray()
     position = len(_SNAPPY_HEADER)
     while position < len(view):
         (size,) = struct.unpack_from(">i", view, position)
         position += 4
         if not 0 < size <= len(view) - position:
-            raise ProtocolError(f"snappy data has a block of {size} bytes, but only {len(view) - position} are left")
+            raise ProtocolError(
+                f"snappy data has a block of {counted(size, 'byte')}, but only {counted(len(view) - position, 'is', 'are')} left"
+            )
         plain += _unsnappy_block(view[position : position + size], limit - len(plain))
         position += size
     return bytes(plain)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from crc32c import crc32c
 
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import ProtocolError
 from spark_kafka_sink.records.batch_header import (
     CHECKED,
@@ -76,14 +77,15 @@ class FetchedBatch:
         """Returns all records. Raises ProtocolError if they contradict the header or exceed `limit` bytes in total."""
         data = decompress(self.codec, self.payload, limit)
         if not 0 <= self.record_count <= len(data) // _LEAST_RECORD:
-            raise ProtocolError(f"a batch of {len(data)} bytes claims to have {self.record_count} records")
+            raise ProtocolError(f"a batch of {counted(len(data), 'byte')} claims to have {counted(self.record_count, 'record')}")
         stamp = self.max_timestamp if self.is_log_append_time else None
         records, position = [], 0
         for _ in range(self.record_count):
             record, position = read_record(data, position, self.base_offset, self.first_timestamp, stamp)
             records.append(record)
         if position != len(data):
-            raise ProtocolError(f"a batch has {len(data) - position} bytes after its {self.record_count} records")
+            left = counted(len(data) - position, "byte")
+            raise ProtocolError(f"a batch has {left} after its {counted(self.record_count, 'record')}")
         return records
 
 
@@ -99,7 +101,8 @@ def decode_batches(data: Buffer, *, cut_off: bool = False) -> Iterator[FetchedBa
         if size > len(view) - position:
             if cut_off:
                 return
-            raise ProtocolError(f"a batch at byte {position} is {size} bytes long, but only {len(view) - position} are left")
+            left = counted(len(view) - position, "is", "are")
+            raise ProtocolError(f"a batch at byte {position} is {counted(size, 'byte')} long, but only {left} left")
         yield _decode(view[position : position + size], position)
         position += size
 
@@ -110,7 +113,8 @@ def _whole_size(rest: memoryview) -> int:
         return HEADER_SIZE
     length: int = struct.unpack_from(">i", rest, 8)[0]
     if length < HEADER_SIZE - SIZE_BEFORE_LENGTH:
-        raise ProtocolError(f"a batch claims that {length} bytes follow its length, which is fewer than its header needs")
+        follow = counted(length, "byte follows", "bytes follow")
+        raise ProtocolError(f"a batch claims that {follow} its length, which is fewer than its header needs")
     return length + SIZE_BEFORE_LENGTH
 
 

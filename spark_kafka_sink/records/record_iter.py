@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import ProtocolError
 from spark_kafka_sink.records.record_reader import ATTRIBUTES_SIZE, INT_BITS, LONG_BITS, read_varint
 
@@ -59,7 +60,8 @@ def iter_records(data: bytes, count: int) -> Iterator[RecordChunk]:
 
 def _check_end(data: bytes, position: int, count: int) -> None:
     if position != len(data):
-        raise ProtocolError(f"a batch of {len(data)} bytes has {count} records, which end at byte {position}")
+        has = f"a batch of {counted(len(data), 'byte')} has {counted(count, 'record')}"
+        raise ProtocolError(f"{has}, but its records end at byte {position}")
 
 
 def _one_by_one(data: bytes, count: int) -> RecordChunk:
@@ -83,13 +85,13 @@ def _one(data: bytes, start: int) -> tuple[int, int, int, int]:
         value, position = read_varint(data, position + max(key, 0), INT_BITS)
         headers, position = read_varint(data, position + max(value, 0), INT_BITS)
         if headers < 0:
-            raise ProtocolError(f"a record claims to have {headers} headers")
+            raise ProtocolError(f"a record claims to have {counted(headers, 'header')}")
         for _ in range(headers):
             position = _header_end(data, position)
     except IndexError:
         raise ProtocolError("a record ends in the middle of a number") from None
     if position != body + size:
-        raise ProtocolError(f"a record claims to be {size} bytes long, but its fields have {position - body}")
+        raise ProtocolError(f"a record claims to be {counted(size, 'byte')} long, but its fields have {position - body}")
     return position, timestamp_delta, offset_delta, key
 
 
@@ -114,7 +116,7 @@ def _bounds(data: bytes, view: NDArray[np.uint8], position: int, count: int) -> 
             known += len(ends)
             position = int(ends[-1])
     except IndexError:
-        raise ProtocolError(f"a batch ends before its {count} records do") from None
+        raise ProtocolError(f"a batch ends before its {counted(count, 'record does', 'records do')}") from None
     return bounds
 
 
@@ -123,7 +125,7 @@ def _run(data: bytes, view: NDArray[np.uint8], position: int, count: int) -> Pos
     size, body = read_varint(data, position, INT_BITS)
     stride, width = body - position + size, body - position
     if size < 0:
-        raise ProtocolError(f"a record claims to be {size} bytes long")
+        raise ProtocolError(f"a record claims to be {counted(size, 'byte')} long")
     count = min(count, (len(data) - position) // stride)
     alike, rows = 0, min(count, _PROBE)
     while alike < rows:
@@ -169,7 +171,7 @@ def _fields(data: bytes, view: NDArray[np.uint8], bounds: Positions, first: int)
     wrong = position != bounds[1:]
     if wrong.any():
         raise ProtocolError(
-            f"{np.count_nonzero(wrong)} records do not have the size that they claim; the first one is number "
+            f"{counted(int(np.count_nonzero(wrong)), 'record')} with another size than claimed; the first one is number "
             f"{first + int(wrong.argmax())}"
         )
     return RecordChunk(first, timestamp_deltas, offset_deltas, key_lengths)
@@ -186,7 +188,7 @@ def _skip_headers(
 ) -> None:
     """Moves `position` past the headers of the records that have some."""
     if int(counts.min()) < 0:
-        raise ProtocolError(f"a record claims to have {int(counts.min())} headers")
+        raise ProtocolError(f"a record claims to have {counted(int(counts.min()), 'header')}")
     for row in np.flatnonzero(counts > _FEW_HEADERS).tolist():
         position[row] = _one(data, int(bounds[row]))[0]
     few = np.where(counts > _FEW_HEADERS, 0, counts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import ProtocolError
 
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -32,14 +33,16 @@ def read_record(
         size, start = read_varint(data, position, INT_BITS)
         end = start + size
         if not 0 < size <= len(data) - start:
-            raise ProtocolError(f"a record claims to be {size} bytes long, but only {len(data) - start} are left")
+            raise ProtocolError(
+                f"a record claims to be {counted(size, 'byte')} long, but only {counted(len(data) - start, 'is', 'are')} left"
+            )
         record, read = _read_body(data, start + ATTRIBUTES_SIZE, base_offset, first_timestamp, log_append_time)
     except IndexError:
         raise ProtocolError("a record ends in the middle of a number") from None
     except UnicodeDecodeError as error:
         raise ProtocolError(f"a header's key is not valid UTF-8: {error.reason}") from None
     if read != end:
-        raise ProtocolError(f"a record claims to be {size} bytes long, but its fields have {read - start}")
+        raise ProtocolError(f"a record claims to be {counted(size, 'byte')} long, but its fields have {read - start}")
     return record, end
 
 
@@ -59,7 +62,8 @@ def _read_body(
 def _headers(data: bytes, position: int) -> tuple[Headers, int]:
     count, position = read_varint(data, position, INT_BITS)
     if not 0 <= count <= (len(data) - position) // 2:  # at least two one-byte numbers
-        raise ProtocolError(f"a record claims to have {count} headers, but only {len(data) - position} bytes are left")
+        left = counted(len(data) - position, "byte is", "bytes are")
+        raise ProtocolError(f"a record claims to have {counted(count, 'header')}, but only {left} left")
     headers = []
     for _ in range(count):
         key, position = _bytes(data, position)
@@ -75,7 +79,9 @@ def _bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
     if size < 0:  # as in Java, any negative length is null
         return None, position
     if size > len(data) - position:
-        raise ProtocolError(f"a field claims to be {size} bytes long, but only {len(data) - position} are left")
+        raise ProtocolError(
+            f"a field claims to be {counted(size, 'byte')} long, but only {counted(len(data) - position, 'is', 'are')} left"
+        )
     return data[position : position + size], position + size
 
 

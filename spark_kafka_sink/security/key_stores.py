@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.installation import not_installed
 
@@ -125,7 +126,7 @@ class PemBlock:
     data: bytes
 
     def __repr__(self) -> str:
-        return f"PemBlock({self.label!r}, {len(self.data):,} bytes)"
+        return f"PemBlock({self.label!r}, {counted(len(self.data), 'byte')})"
 
     @property
     def is_encrypted(self) -> bool:
@@ -346,4 +347,4 @@ def _jks_entries(source: Source, body: bytes) -> Iterator[bytes]:
         else:
             raise source.wrong(f"has an entry of unknown kind {kind}. Check that it is complete")
     if at != len(body):
-        raise source.wrong(f"has {len(body) - at:,} bytes after its last entry. Check that it is complete")
+        raise source.wrong(f"has {counted(len(body) - at, 'byte')} after its last entry. Check that it is complete")

@@ -10,13 +10,14 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from spark_kafka_sink.errors import KafkaSinkError, UsageError
+from spark_kafka_sink.client.cluster_client import ClusterClient
+from spark_kafka_sink.errors import KafkaSinkError, OptionError, UsageError
 from spark_kafka_sink.spark.checks.brokers import check_brokers, check_login, check_tls
 from spark_kafka_sink.spark.checks.context import CheckContext, SkippedError, Step, client_for
 from spark_kafka_sink.spark.checks.report import OPTIONS, CheckLine, CheckReport, failed, failed_by, not_checked, ok
 from spark_kafka_sink.spark.checks.topic import check_rights, check_topic
 from spark_kafka_sink.spark.checks.transactions import check_transactions
-from spark_kafka_sink.spark.options import SinkOptions, sink_options
+from spark_kafka_sink.spark.options import SinkOptions, sink_options, with_prefix
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -54,8 +55,8 @@ def check(options: Mapping[str, object], df: DataFrame | None = None, *, timeout
         timeout: seconds for everything. What is not done by then is reported as not checked.
 
     Returns:
-        A report that prints as ticks and crosses, with what to do about each cross. `report.ok` is True if there is no cross.
-        Wrong options and unreachable brokers are crosses, not exceptions.
+        A report that prints as ticks and crosses, with what to do about each cross. `report.ok` is True if there is no cross and
+        the time was enough for every check. Wrong options and unreachable brokers are crosses, not exceptions.
 
     Raises:
         UsageError: `timeout` is not a positive number.
@@ -99,7 +100,7 @@ class _Run:
         if not any(line.name == OPTIONS and line.status != "ok" for line in lines.get(OPTIONS, [])):
             for step in _ORDER:
                 if step not in lines:
-                    lines[step] = [not_checked(step, f"no time left of {self._timeout_s:g} s")]
+                    lines[step] = [not_checked(step, f"no time left of {self._timeout_s:g} s", timed_out=True)]
         ordered = (line for step in _ORDER for line in lines.get(step, []))
         return CheckReport(tuple(ordered), time.monotonic() - self._start)
 
@@ -113,11 +114,17 @@ class _Run:
                 self._failure = error
 
     def _run(self) -> None:
-        checked: list[SinkOptions] = []
+        checked: list[tuple[SinkOptions, ClusterClient]] = []
         self._step(OPTIONS, lambda: self._options(checked))
-        if not checked:
-            return
-        (options,) = checked
+        for options, client in checked:
+            deadline = self._start + self._timeout_s * (1 - _MARGIN)
+            context = CheckContext(options, self._timeout_s, deadline, client)
+            try:
+                self._check(options, context)
+            finally:
+                context.client.close()
+
+    def _check(self, options: SinkOptions, context: CheckContext) -> None:
         schemas: list[SinkSchema] = []
         if self._df is None:
             for step in (_COLUMNS, _PYTHON):
@@ -127,22 +134,19 @@ class _Run:
 
             self._step(_COLUMNS, partial(check_columns, self._df, options, schemas))
             self._step(_PYTHON, partial(check_python, self._df))
-        deadline = self._start + self._timeout_s * (1 - _MARGIN)
-        self._current = "brokers"
-        try:
-            client = client_for(options, self._timeout_s)
-        except KafkaSinkError as error:
-            self._add("brokers", failed_by("brokers", error))
-            return
-        with client:
-            context = CheckContext(options, self._timeout_s, deadline, client, schemas[0] if schemas else None)
-            for name, look in _STEPS.items():
-                if time.monotonic() < deadline:
-                    self._step(name, partial(look, context))
+        context.schema = schemas[0] if schemas else None
+        for name, look in _STEPS.items():
+            if time.monotonic() < context.deadline:
+                self._step(name, partial(look, context))
 
-    def _options(self, checked: list[SinkOptions]) -> Iterator[CheckLine]:
-        options = sink_options(self._given)
-        checked.append(options)
+    def _options(self, checked: list[tuple[SinkOptions, ClusterClient]]) -> Iterator[CheckLine]:
+        options = sink_options(self._given, warns_of_security=False)
+        client = client_for(options, self._timeout_s)
+        try:
+            client.prepare()
+        except OptionError as error:  # of a file or an environment variable that an option names
+            raise with_prefix(error) from None
+        checked.append((options, client))
         where = f"to topic {options.topic!r}" if options.topic else "to the topics of the column topic"
         servers = ",".join(options.producer.bootstrap_servers)
         yield ok(OPTIONS, f"{options.guarantee} delivery {where} on {servers}")
@@ -173,9 +177,12 @@ def _no_dataframe(step: str) -> Iterator[CheckLine]:
 @contextmanager
 def _quiet_client() -> Iterator[None]:
     """Keeps warnings of connections, which the report repeats, from being printed where logging is not configured."""
-    logger, handler = logging.getLogger("spark_kafka_sink.client"), logging.NullHandler()
-    logger.addHandler(handler)
+    loggers = [logging.getLogger(f"spark_kafka_sink.{name}") for name in ("client", "security.channel_opener")]
+    handler = logging.NullHandler()
+    for logger in loggers:
+        logger.addHandler(handler)
     try:
         yield
     finally:
-        logger.removeHandler(handler)
+        for logger in loggers:
+            logger.removeHandler(handler)

@@ -49,7 +49,7 @@ def summary(report: DeliveryReport) -> str:
 
 
 def errors_text(report: DeliveryReport, before: str = "") -> str:
-    """Returns the number of refused batches for each error, by Kafka's name of it, or an empty string if there are none."""
+    """Returns the number of rejected batches for each error, by Kafka's name of it, or an empty string if there are none."""
     return before + ", ".join(f"{name} {count:,}" for name, count in sorted(report.errors.items())) if report.errors else ""
 
 

@@ -215,7 +215,10 @@ def _parsed(text: str, pattern: re.Pattern[str]) -> KafkaSinkError | None:
 _FACTS: Final = {
     "topic": re.compile(r"\btopic '?([\w.-]*\w)'?[:,;]"),
     "partition": re.compile(r"(?<!Spark )\bpartition (\d+)\b"),
-    "broker": re.compile(r"(?<![\w.:/-])([A-Za-z0-9][\w.-]*:\d{2,5}|\[[0-9a-f:]+\]:\d{2,5})\b"),
+    # A host has a letter or a dot, which tells it from a time such as 12:30 or 2026-11-23T12:30:05.
+    "broker": re.compile(
+        r"(?<![\w.:/-])(?!\d{4}-\d\d-\d\dT)((?=[\w-]*[A-Za-z.])[A-Za-z0-9][\w.-]*:\d{2,5}|\[[0-9a-f:]+\]:\d{2,5})(?!:\d)\b"
+    ),
     "column": re.compile(r"\bcolumn '?([\w.-]*\w)"),
     "option": re.compile(r"\boption '?([a-z][\w.-]*\w)"),
     "error": re.compile(r"\b([A-Z]{3,}(?:_[A-Z]+)+)\b"),

@@ -90,7 +90,7 @@ def create_missing_topic(options: SinkOptions) -> None:
     """Creates the topic if `topic.create.*` is set and the topic does not exist. An existing topic is never altered.
 
     Raises:
-        OptionError: the brokers refuse a setting.
+        OptionError: the brokers reject a setting.
         AuthorizationError: the client may not create the topic; the error has the ACL to add.
         MetadataTimeoutError: no broker answered within 10 s by default.
         DeadlineError: the topic was not created within max.block.ms.

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.accumulators import Accumulator, AccumulatorParam
 
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.spark.display import summary
@@ -232,7 +233,7 @@ class CommitListener:
         elif kind == _REFUSED and not body:
             self._on_refusal()
         else:
-            raise ValueError(f"its kind is {kind!r}, with {len(body)} bytes")
+            raise ValueError(f"its kind is {kind!r}, with {counted(len(body), 'byte')}")
         connection.sendall(_DONE)
 
 
@@ -249,7 +250,7 @@ def send_refusal(address: ListenerAddress) -> None:
 def _send(address: ListenerAddress, kind: bytes, content: bytes) -> None:
     body = address.token.encode() + kind + content
     if len(body) > MAX_MESSAGE_BYTES:
-        raise OSError(f"the message takes {len(body)} bytes, more than {MAX_MESSAGE_BYTES}")
+        raise OSError(f"the message takes {counted(len(body), 'byte')}, more than {MAX_MESSAGE_BYTES}")
     deadline = time.monotonic() + SEND_TIMEOUT_S
     with socket.create_connection((LOOPBACK, address.port), timeout=SEND_TIMEOUT_S) as connection:
         connection.sendall(_LENGTH.pack(len(body)) + body)

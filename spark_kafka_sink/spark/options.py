@@ -261,10 +261,14 @@ class SinkOptions:
     record: RecordOptions = NAMED_COLUMNS
 
 
-def sink_options(options: Mapping[str, object]) -> SinkOptions:
+def sink_options(options: Mapping[str, object], *, warns_of_security: bool = True) -> SinkOptions:
     """Returns the settings from options in the form of Spark's own Kafka sink. Names match in any case.
 
     Other options that only Java's producer has are ignored, with one warning each.
+
+    Args:
+        options: values by name.
+        warns_of_security: whether to log a warning for unsafe settings. `check` shows them in its report.
 
     Raises:
         OptionError: an option is unknown (the text suggests the nearest known one), a value has the wrong type or range, or a
@@ -295,7 +299,11 @@ def sink_options(options: Mapping[str, object]) -> SinkOptions:
     topic = None if topic is None else topic_name(TOPIC, topic)
     creation = topic_creation(by_name, topic)
     record = record_options(by_name)
-    return SinkOptions(_producer_config(kafka, guarantee), topic, guarantee, exactly_once, creation, record)
+    producer = _producer_config(kafka, guarantee)
+    if warns_of_security:
+        for text in security_warnings(producer.security):
+            warn_once(text)
+    return SinkOptions(producer, topic, guarantee, exactly_once, creation, record)
 
 
 def _lower_cased(options: Mapping[str, object]) -> dict[str, object]:
@@ -331,14 +339,19 @@ def _producer_config(kafka: Mapping[str, object], guarantee: Guarantee) -> Produ
         config = producer_config(with_guarantee(known, guarantee))
         _check_plugins(config)
     except OptionError as error:
-        option = error.facts["option"]
-        text = error.message.replace(f"option {option}", f"option {KAFKA_PREFIX}{option}", 1)
-        raise OptionError(text, option=KAFKA_PREFIX + option) from None
-    for text in security_warnings(config.security):
-        warn_once(text)
+        raise with_prefix(error) from None
     if "linger.ms" in known:
         return config
     return replace(config, linger_ms=min(TASK_LINGER_MS, config.delivery_timeout_ms - config.request_timeout_ms))
+
+
+def with_prefix(error: OptionError) -> OptionError:
+    """Returns the producer's error with the option's name as the sink's user wrote it, if it names an option."""
+    option = error.facts.get("option")
+    if option is None:
+        return error
+    text = error.message.replace(f"option {option}", f"option {KAFKA_PREFIX}{option}", 1)
+    return OptionError(text, **{**error.facts, "option": KAFKA_PREFIX + option})
 
 
 def _check_plugins(config: ProducerConfig) -> None:

@@ -105,7 +105,7 @@ def _deliver(batches: Iterable[SchemaAndBatch], options: SinkOptions) -> Deliver
             task = "" if context is None else f" of Spark partition {context.partitionId()}, attempt {context.attemptNumber()}"
             error.add_note(
                 f"Kafka has acked {counted(report.records, 'row')}{task}; they stay in their topics, and another attempt"
-                f" writes them again.{errors_text(report, ' Refused batches by error: ')}"
+                f" writes them again.{errors_text(report, ' Rejected batches by error: ')}"
             )
             raise
         return scope.report().summed(MOST_PARTITIONS)
@@ -131,8 +131,8 @@ def _deliver_in_transaction(
             handle = scope.prepare()
             reach("flush.after", batch.number)
         except Exception as error:
-            refused = errors_text(scope.report(), " Refused batches by error: ")
-            error.add_note(f"The task's transaction is aborted: consumers that read committed see none of its rows.{refused}")
+            rejected = errors_text(scope.report(), " Rejected batches by error: ")
+            error.add_note(f"The task's transaction is aborted: consumers that read committed see none of its rows.{rejected}")
             raise
         report = scope.report().summed(MOST_PARTITIONS)
         if handle is None:

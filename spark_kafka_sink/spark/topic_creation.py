@@ -74,7 +74,7 @@ def _count(name: str, value: object) -> int:
 
 
 def as_option_error(error: BrokerError, creation: TopicCreation, topic: str) -> BrokerError | OptionError:
-    """Returns the error of the option that the brokers refused; `error` itself if it is about something else."""
+    """Returns the error of the option that the brokers rejected; `error` itself if it is about something else."""
     name = _OPTION_OF.get(error.facts["error_code"])
     if name is None:
         return error

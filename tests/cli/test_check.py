@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from spark_kafka_sink.broker import BrokerConfig, EmbeddedBroker
 from spark_kafka_sink.cli.main import main
+from spark_kafka_sink.protocol.api import ApiKey
 from tests.cli.command import ended, environment
 from tests.kafka.ports import free_ports
 from tests.planted_secrets import MARK, SECRET, USER
@@ -70,11 +71,20 @@ def test_brokers_that_cannot_be_reached_are_exit_code_1() -> None:
     assert "Connection refused" in done.stdout
 
 
+def test_checks_that_had_no_time_are_exit_code_3(broker: EmbeddedBroker, config: Path) -> None:
+    with broker.faults.hold(ApiKey.DESCRIBE_CONFIGS):
+        done = checked(broker, config, "--topic", "events", "--timeout", "1")
+    assert done.exit_code == 3, done.output
+    assert "No problems found" in done.stdout
+    assert "the time ran out before everything was checked" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
         (["--bootstrap-servers", "b:1", "--set", "acks=all"], "did you mean kafka.acks?"),
         (["--bootstrap-servers", "b:1", "--set", SECRET], "Invalid value for --set: must be NAME=VALUE"),
+        (["--set", "kafka.security.protocol=SSL", "--set", "kafka.ssl.ca.location=/nowhere"], "file '/nowhere' does not exist"),
         (["--bootstrap-servers", "b:1", "--timeout", "0"], "0.0 is not in the range"),
         (["--bootstrap-servers", "b:1", "--command-config", "/nowhere"], "/nowhere cannot be read"),
     ],

@@ -31,6 +31,7 @@ from spark_kafka_sink.protocol.topics import DELETE_TOPICS, DeleteTopicsRequest,
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.ports import free_ports
+from tests.network.black_hole import black_hole
 
 Values = Sequence[str]
 
@@ -153,10 +154,35 @@ def test_wrong_options_are_said(command: str, arguments: list[str], text: str) -
     assert text in refused.stderr
 
 
-def test_brokers_that_do_not_answer_cost_no_more_than_the_time() -> None:
-    refused = run(f"127.0.0.1:{free_ports(1)[0]}", "list", "--timeout", "0.3")
+@pytest.mark.parametrize("arguments", [["list"], ["create", "new"], ["describe", "new"], ["tail", "new"]])
+def test_brokers_that_do_not_answer_cost_no_more_than_the_time(arguments: list[str]) -> None:
+    refused = run(f"127.0.0.1:{free_ports(1)[0]}", *arguments, "--timeout", "0.3")
     assert refused.exit_code == 1
     assert "Connection refused" in refused.stderr
+    assert "; check the address, that the broker runs, and that no firewall is in the way" in refused.stderr
+
+
+def test_a_broker_that_answers_too_late_is_not_blamed_on_the_address(broker: EmbeddedBroker) -> None:
+    broker.create_topic("late")
+    with broker.faults.hold(ApiKey.DESCRIBE_CONFIGS):
+        refused = run(broker.bootstrap_servers, "describe", "late", "--timeout", "0.5")
+    assert refused.exit_code == 1
+    assert "[DEADLINE]" in refused.stderr
+    assert "check the address" not in refused.stderr
+
+
+def test_a_broker_that_never_answers_leaves_time_for_the_next(broker: EmbeddedBroker) -> None:
+    broker.create_topic("found")
+    with black_hole() as (host, port):
+        assert "found" in done(f"{host}:{port},{broker.bootstrap_servers}", "list", "--timeout", "2")
+
+
+def test_a_file_that_an_option_names_is_a_wrong_option(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("security.protocol=SSL\nssl.truststore.location=/nowhere/ca.pem\n", encoding="utf-8")
+    refused = run("b:1", "list", "--command-config", str(file))
+    assert refused.exit_code == 2
+    assert "option ssl.truststore.location: file '/nowhere/ca.pem' does not exist" in refused.stderr
 
 
 def test_a_login_comes_from_the_file_and_a_missing_right_has_its_acl(tmp_path: Path) -> None:
@@ -333,7 +359,7 @@ def test_a_leader_that_fails_is_asked_again(broker: EmbeddedBroker) -> None:
     assert values_of(broker.bootstrap_servers, "retried") == ["a"]
 
 
-@pytest.mark.parametrize("arguments", [["check"], ["topics", "list"]])
+@pytest.mark.parametrize("arguments", [["check"], ["topics", "list"], ["transactions", "list"]])
 def test_the_broker_of_this_machine_is_the_default(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
     """Whatever listens there, nothing is sent to it."""
     asked: list[tuple[str, int]] = []

@@ -9,6 +9,7 @@ import pytest
 from docs.api_page import _summary, _text
 from docs.cli_page import _described, cli_page
 from spark_kafka_sink.cli.main import main
+from spark_kafka_sink.errors import DOCS_URL
 
 DOCSTRINGS = '''
 def send(topic: str, value: bytes | None = None) -> int:
@@ -67,7 +68,9 @@ def test_the_table_of_errors_has_summaries_only() -> None:
 
 @click.command()
 @click.argument("name")
-@click.option("-p", "--port", type=click.IntRange(0, 65535), default=9092, show_default=True, help="Port; see docs/broker.md.")
+@click.option(
+    "-p", "--port", type=click.IntRange(0, 65535), default=9092, show_default=True, help=f"Port; see {DOCS_URL}/broker.html."
+)
 @click.option("--set", "settings", metavar="NAME=VALUE", multiple=True, help="A setting.")
 @click.option("--file", required=True, help="A file.")
 @click.option("--yes", is_flag=True, help="Do not ask.")

@@ -48,3 +48,10 @@ def test_a_wrong_password_is_a_cross_of_the_login(secure_kafka: SecureKafka, top
 def test_plain_text_to_a_port_of_tls_is_a_cross_of_tls(secure_kafka: SecureKafka, topic: str) -> None:
     report = checked({"bootstrap.servers": secure_kafka.listener("SSL")}, topic)
     assert [line.name for line in report.failed] == ["TLS"]
+
+
+def test_tls_to_a_port_of_plain_text_is_a_cross_of_tls(secure_kafka: SecureKafka, topic: str) -> None:
+    tls = at(secure_kafka, "SSL", bootstrap__servers=secure_kafka.listener("SASL_PLAINTEXT"))
+    report = checked(tls, topic)
+    assert [line.name for line in report.failed] == ["TLS"]
+    assert "speaks plain text" in texts(report, "TLS")[0]

@@ -327,7 +327,9 @@ def test_an_answer_that_is_cut_off_anywhere_is_an_error_that_may_be_tried_again(
         channel.handshake()
         far.socket.sendall(answer[:size])
         far.socket.shutdown(socket.SHUT_WR)
-        with pytest.raises(OSError, match=r"^the proxy closed the connection (before it answered|after \d+ bytes)"):
+        with pytest.raises(
+            OSError, match=r"^the proxy closed the connection (before it answered|after (1 byte|\d+ bytes) of its answer)"
+        ):
             while not channel.handshake():
                 assert select.select([channel], [], [], 5)[0]
 

@@ -57,11 +57,11 @@ def test_unknown_ones_survive_a_round_trip(raw: dict[int, bytes]) -> None:
     ("tagged_fields", "complaint"),
     [
         ("02090161090162", "tag 9 twice"),
-        ("0109ffffffff0f61", r"4,294,967,295 bytes for a tagged field \(tag 9\), but only 1 are left"),
+        ("0109ffffffff0f61", r"4,294,967,295 bytes for a tagged field \(tag 9\), but only 1 is left"),
         ("ffffffff0f0901", "8,589,934,590 bytes for tagged fields, but only 2 are left"),
         ("0103020101", "zk_migration_ready: 1 unexpected bytes"),
         ("01010700000000000007", "tagged_fields.finalized_features_epoch: unexpected end of data"),
-        ("01090261", r"2 bytes for a tagged field \(tag 9\), but only 1 are left"),
+        ("01090261", r"2 bytes for a tagged field \(tag 9\), but only 1 is left"),
         ("01ffffffffff0f00", "a varint of more than 32 bits"),
         ("01ffffffff1f00", "a varint of more than 32 bits"),
         ("0180808080800000", "a varint of more than 32 bits"),

@@ -183,7 +183,7 @@ def test_what_is_wrong_with_jks_is_said() -> None:
     assert "contains no certificate" in refusal(TRUST, jks())
     assert "version 3, but only 1 and 2 are supported" in refusal(TRUST, jks(version=3))
     assert "an entry of unknown kind 9" in refusal(TRUST, jks(struct.pack(">IHQ", 9, 0, 0)))
-    assert "has 1 bytes after its last entry" in refusal(TRUST, jks(trusted(b"x"))[:-20] + b"!" + bytes(20))
+    assert "has 1 byte after its last entry" in refusal(TRUST, jks(trusted(b"x"))[:-20] + b"!" + bytes(20))
     secret = jks(struct.pack(">IH", 3, 4) + b"pass" + struct.pack(">Q", 1), magic=0xCECECECE)
     assert "has a secret key ('pass') in it" in refusal(TRUST, secret)
     assert "-srcstoretype JCEKS" in refusal(TRUST, secret)

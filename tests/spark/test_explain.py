@@ -86,6 +86,20 @@ def test_of_a_failed_task_the_last_error_of_the_first_traceback_is_found_with_it
     assert found.link == f"{SITE}#delivery"
 
 
+@pytest.mark.parametrize(
+    ("text", "broker"),
+    [
+        ("no response since 12:30", None),
+        ("no response since 12:30:05, broker-1:9092 is down", "broker-1:9092"),
+        ("2026-11-23T12:30:05Z no response", None),
+        ("10.0.0.1:9092: refused", "10.0.0.1:9092"),
+        ("could not connect to [::1]:9092", "[::1]:9092"),
+    ],
+)
+def test_a_time_is_no_broker(text: str, broker: str | None) -> None:
+    assert sks.explain(f"[DEADLINE] {text}").facts.get("broker") == broker
+
+
 def test_it_prints_as_lines_and_as_html() -> None:
     found = sks.explain(RuntimeError(PLANNING))
     assert repr(found).splitlines() == [

@@ -10,9 +10,12 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import Row
 
-from spark_kafka_sink.errors import RecordError, RecordTooLargeError
+from spark_kafka_sink.broker import EmbeddedBroker
+from spark_kafka_sink.errors import DeliveryError, RecordError, RecordTooLargeError
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.producer.scopes.send_scope import SendScope
+from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.spark import partition_writer, task
 from spark_kafka_sink.spark.coalescer import CoalescedRecords
@@ -87,6 +90,17 @@ def test_rows_that_were_held_back_are_let_go_when_they_are_appended(
         yield third
 
     assert delivered(batches(), sink_options(options(kafka, topic=topic))).records == 30
+
+
+def test_a_failure_counts_the_batches_that_a_broker_rejected() -> None:
+    with EmbeddedBroker() as broker:
+        broker.create_topic("events")
+        broker.faults.fail(ApiKey.PRODUCE, ErrorCode.INVALID_RECORD, times=None)
+        settings = sink_options({"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "events"})
+        with pytest.raises(DeliveryError) as caught:
+            delivered(batches_of_rows(numbered(0, 3), "events"), settings)
+    (note,) = caught.value.__notes__
+    assert note.endswith(" Rejected batches by error: INVALID_RECORD 1")
 
 
 def test_a_failure_says_what_was_acked_and_that_stays(kafka: Kafka, new_topic: NewTopic) -> None:

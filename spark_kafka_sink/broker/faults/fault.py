@@ -19,6 +19,7 @@ from spark_kafka_sink.broker.faults.request_filter import SHAPES, IsAffected, Re
 from spark_kafka_sink.broker.log.batch import EndTransactionMarker
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.broker.transaction.transaction_marker_channel_manager import WriteMarkers
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
@@ -43,7 +44,7 @@ class Fault:
         self.undo: Callable[[], object] = bool  # does nothing
 
     def __str__(self) -> str:
-        return f"{self._what}, hit {self._hits} times"
+        return f"{self._what}, hit {counted(self._hits, 'time')}"
 
     def __enter__(self) -> Self:
         return self

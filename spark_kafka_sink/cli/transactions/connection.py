@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TypeVar
 
-import click
-
-from spark_kafka_sink.cli.log_format import warn
+from spark_kafka_sink.cli.client_settings import cluster_client
 from spark_kafka_sink.client.cluster_client import ClusterClient
-from spark_kafka_sink.config import OPTIONS, ProducerConfig, producer_config
 from spark_kafka_sink.counts import counted
-from spark_kafka_sink.errors import KafkaSinkError, OptionError
+from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.exactly_once.commit_log import CommitLog, LastRecords, LoggedRecord, last_records_of, partition_of
 from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord
@@ -23,20 +20,19 @@ from spark_kafka_sink.exactly_once.execution import CommitCall, Execution, retry
 from spark_kafka_sink.exactly_once.rules import View
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds, foreign_prefix
-from spark_kafka_sink.option import nearest
-from spark_kafka_sink.properties import lines_without_sign, parse_properties
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.security_config import SECURITY_NAMES, is_security_option, security_warnings
-from spark_kafka_sink.spark.options import HARMLESS, why_refused
 
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOptions:
-    """The options of all commands. commit_log_partitions: None for all of the topic. timeout_s: per query or job."""
+    """The options of all commands.
 
-    bootstrap_servers: str
+    bootstrap_servers: None for the default. commit_log_partitions: None for all of the topic. timeout_s: per query or job.
+    """
+
+    bootstrap_servers: str | None
     prefix: str
     commit_log_topic: str
     commit_log_partitions: int | None
@@ -149,74 +145,5 @@ class Connection:
 @contextmanager
 def connected(options: ConnectionOptions) -> Iterator[Connection]:
     """Connects a command. Each error becomes one line without a traceback."""
-    config = client_config(options.bootstrap_servers, options.command_config)
-    try:
-        with ClusterClient(config) as client:
-            yield Connection(options, client)
-    except KafkaSinkError as error:
-        raise click.ClickException(str(error)) from None
-
-
-# Client settings
-
-LOCAL_BROKER: Final = "localhost:9092"
-"""Address of `spark-kafka-sink broker`, and of Kafka on the same machine."""
-
-_FILE: Final = "--command-config"
-# The same files serve tools that use Java's admin client.
-_IGNORED: Mapping[str, str] = {**HARMLESS, "default.api.timeout.ms": "use --timeout instead"}
-
-
-def client_config(bootstrap_servers: str | None, command_config: Path | None) -> ProducerConfig:
-    """Returns the client settings from the file of --command-config, in the format of Kafka's own tools.
-
-    Without `bootstrap_servers` the file's value counts, then LOCAL_BROKER.
-
-    Raises:
-        click.BadParameter: an option is not valid. The message never contains a value from the file, which may be a password.
-    """
-    settings = {"client.id": "spark-kafka-sink-cli", "bootstrap.servers": LOCAL_BROKER}
-    settings |= {} if command_config is None else settings_of(command_config)
-    try:
-        config = producer_config(settings if bootstrap_servers is None else {**settings, "bootstrap.servers": bootstrap_servers})
-    except OptionError as error:
-        hint = "--bootstrap-servers" if error.facts.get("option") == "bootstrap.servers" else _FILE
-        raise click.BadParameter(error.message, param_hint=hint) from None
-    for text in security_warnings(config.security):
-        warn(text)
-    return config
-
-
-def settings_of(path: Path) -> dict[str, str]:
-    """Returns the settings by name. Java's other settings are ignored, or refused if ignoring them would change the outcome."""
-    known = {}
-    for name, value in _properties(path).items():
-        if name in OPTIONS or is_security_option(name):
-            known[name] = value
-        elif (reason := why_refused(name)) is not None:
-            raise _wrong(f"{path}: option {name}: {reason}")
-        elif name in _IGNORED:
-            warn(f"{path}: option {name} is ignored: {_IGNORED[name]}")
-        else:
-            raise _wrong(f"{path}: unknown option {name}{nearest(name, [*OPTIONS, *SECURITY_NAMES, *_IGNORED])}")
-    return known
-
-
-def _properties(path: Path) -> dict[str, str]:
-    """Reads a properties file like Java, but refuses lines without `=`, which Kafka's tools read as empty options."""
-    try:
-        text = path.read_text(encoding="utf-8")
-        found = parse_properties(text)
-    except OSError as error:
-        raise _wrong(f"{path} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise _wrong(f"{path} cannot be read: it is not UTF-8") from None
-    except ValueError as error:
-        raise _wrong(f"{path}: {error}") from None
-    for number in lines_without_sign(text):
-        raise _wrong(f"line {number} of {path} must have the form name=value")
-    return found
-
-
-def _wrong(text: str) -> click.BadParameter:
-    return click.BadParameter(text, param_hint=_FILE)
+    with cluster_client(options.bootstrap_servers, options.command_config, options.timeout_s) as client:
+        yield Connection(options, client)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from spark_kafka_sink.client.cluster import Cluster
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.counts import partition_range
+from spark_kafka_sink.counts import counted, partition_range
 from spark_kafka_sink.errors import KafkaSinkError, OptionError, RecordError
 from spark_kafka_sink.producer.partitioners.partitioner import Partitions, Sizes, optional_method, partition_count
 from spark_kafka_sink.producer.plugins import configured, full_name, plugin
@@ -96,7 +96,7 @@ class CustomPartitioner:
         if not isinstance(answer, np.ndarray):
             self._refuse(topic, f"returned {type(answer).__name__}, not a numpy array of int32")
         if answer.shape != (rows,):
-            self._refuse(topic, f"returned shape {answer.shape} for {rows} rows, not ({rows},)")
+            self._refuse(topic, f"returned shape {answer.shape} for {counted(rows, 'row')}, not ({rows},)")
         if answer.dtype.kind not in "iu":
             self._refuse(topic, f"returned {answer.dtype}, not int32")
         wrong = (answer < 0) | (answer >= count)

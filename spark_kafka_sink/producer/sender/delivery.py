@@ -303,7 +303,7 @@ class Delivery:
         if code in ADVICE:
             parts.append(ADVICE[code])
         if batch.attempts > 1:
-            parts.append(f"tried {batch.attempts} times")
+            parts.append(f"tried {counted(batch.attempts, 'time')}")
         return self._error("; ".join(parts) + more, queue, code)
 
     def _error(self, text: str, queue: PartitionQueue, code: int) -> BrokerError:

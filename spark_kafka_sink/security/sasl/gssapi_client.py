@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Final
 
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import AuthenticationError, DisconnectedError, OptionError, PeerError
 from spark_kafka_sink.installation import install_extra
 from spark_kafka_sink.secret import resolve
@@ -140,7 +141,7 @@ class GssapiClient:
     def _choose_layer(self, challenge: bytes) -> bytes:
         offer: bytes = self._context.unwrap(challenge).message
         if len(offer) != 4:
-            raise AuthenticationError(f"the broker's offer of security layers has {len(offer)} bytes, must have 4")
+            raise AuthenticationError(f"the broker's offer of security layers has {counted(len(offer), 'byte')}, must have 4")
         if not offer[0] & _NO_LAYER:
             raise AuthenticationError("the broker requires a GSSAPI security layer, which Kafka does not support")
         # Without a layer the size is 0. There is no authorization id: the broker uses the principal.

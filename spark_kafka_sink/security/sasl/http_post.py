@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import IO, Any, Final
 
+from spark_kafka_sink.counts import counted
+
 MAX_ANSWER_BYTES: Final = 1024 * 1024
 """Maximum size of a response. Tokens have a few KB."""
 
@@ -60,7 +62,7 @@ def _limited(answer: IO[bytes]) -> bytes:
         raise ValueError(f"the response has more than {MAX_ANSWER_BYTES:,} bytes")
     missing = getattr(answer, "length", None)  # HTTPResponse.read(n) ignores an early end
     if missing:
-        raise ValueError(f"the response ended {missing:,} bytes early")
+        raise ValueError(f"the response ended {counted(missing, 'byte')} early")
     return body
 
 

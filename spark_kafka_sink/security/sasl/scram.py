@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import AuthenticationError
 from spark_kafka_sink.peer_text import quoted
 from spark_kafka_sink.secret import Secret
@@ -129,7 +130,7 @@ class ScramClient:
         """Returns a message as text. Raises AuthenticationError if the broker rejected the login."""
         message = challenge or b""
         if len(message) > MAX_MESSAGE_BYTES:
-            text = f"the broker sent a {self._mechanism} message of {len(message):,} bytes"
+            text = f"the broker sent a {self._mechanism} message of {counted(len(message), 'byte')}"
             raise AuthenticationError(f"{text}; at most {MAX_MESSAGE_BYTES:,} are allowed")
         text = message.decode(errors="replace")
         if (refusal := _ERROR.fullmatch(text)) is not None:

@@ -11,8 +11,9 @@ from typing import Any, Final
 from spark_kafka_sink.client.api_versions import NodeApiVersions, api_versions_request, node_api_versions
 from spark_kafka_sink.client.cluster import Node
 from spark_kafka_sink.client.cluster_requests import ClusterRequest
-from spark_kafka_sink.client.connection_probe import HostPort, ProbedConnection, probe_connections
+from spark_kafka_sink.client.connection_probe import NOT_REACHED, HostPort, ProbedConnection, address_text, probe_connections
 from spark_kafka_sink.client.connection_states import bootstrap_nodes
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import AuthenticationError, KafkaSinkError
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.api_versions import API_VERSIONS, ApiVersionsResponse
@@ -38,10 +39,6 @@ _RELEASES: Final = (
     ("2.8", ApiKey.DESCRIBE_CLUSTER, 0),
 )
 
-_NOT_REACHED: Final = (
-    "check the address, that the broker runs, and that no firewall is in the way; inside Docker or Kubernetes, localhost is the"
-    " container itself"
-)
 _NOT_ADVERTISED: Final = (
     "clients write to the address that a broker advertises, not to bootstrap.servers: make {address} reachable from here, or"
     " correct advertised.listeners on broker {id} (usual behind Docker, Kubernetes or a proxy)"
@@ -59,8 +56,10 @@ def check_brokers(context: CheckContext) -> Iterator[CheckLine]:
             yield ok("brokers", "bootstrap.servers accept connections")  # the next step tells about TLS
             return
         for where, error in lost.items():
-            yield failed("brokers", f"bootstrap server {_address(where)}: {error.message}", _NOT_REACHED, error.link)
+            yield failed("brokers", f"bootstrap server {address_text(*where)}: {error.message}", NOT_REACHED, error.link)
         return
+    if lost:
+        context.ask_only(servers.keys() - lost.keys())
     try:
         nodes = context.client.brokers(context.soon())
     except AuthenticationError as error:
@@ -70,14 +69,15 @@ def check_brokers(context: CheckContext) -> Iterator[CheckLine]:
     except KafkaSinkError as error:
         nodes = context.client.known().nodes  # as a bootstrap server named them; none of them may answer
         if not nodes:
-            yield failed_by("brokers", error, _NOT_REACHED)
+            yield failed_by("brokers", error, NOT_REACHED)
             return
     yield from _check_advertised(context, nodes)
-    dead = ", ".join(f"{_address(where)} ({error.message})" for where, error in lost.items())
+    dead = ", ".join(f"{address_text(*where)} ({error.message})" for where, error in lost.items())
     if context.nodes:
         found = ", ".join(map(str, context.nodes.values()))
         hint = f"bootstrap.servers that cannot be reached: {dead}" if dead else ""
-        yield ok("brokers", f"{len(context.nodes)} of {len(nodes)} brokers answered: {found}; {_release(context.versions)}", hint)
+        answered = f"{len(context.nodes)} of {counted(len(nodes), 'broker')} answered"
+        yield ok("brokers", f"{answered}: {found}; {_release(context.versions)}", hint)
 
 
 def _check_advertised(context: CheckContext, nodes: Mapping[int, Node]) -> Iterator[CheckLine]:
@@ -106,7 +106,7 @@ def _check_advertised(context: CheckContext, nodes: Mapping[int, Node]) -> Itera
 
 
 def _not_reached(node: Node, error: KafkaSinkError) -> CheckLine:
-    address = _address((node.host, node.port))
+    address = address_text(node.host, node.port)
     text = f"broker {node.id} advertises {address}, which cannot be reached from here: {error.message}"
     return failed("brokers", text, _NOT_ADVERTISED.format(address=address, id=node.id), error.link)
 
@@ -123,11 +123,6 @@ def _release_of(versions: NodeApiVersions) -> str:
         if offered is not None and offered[1] >= version:
             return name
     return "older than 2.8"
-
-
-def _address(where: HostPort) -> str:
-    host, port = where
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 # TLS
@@ -164,9 +159,10 @@ def _certificates(connections: Mapping[HostPort, ProbedConnection], *, verifies_
     days = int((ends_s - time.time()) // _DAY_S)
     day = datetime.fromtimestamp(ends_s, UTC).date()
     if days < _SOON_EXPIRED_DAYS:
-        hints.append(f"renew the certificate of {_address(where)} before {day}")
+        hints.append(f"renew the certificate of {address_text(*where)} before {day}")
     which = "the certificate" if len(connections) == 1 else "the first certificate to expire"
-    text = f"{protocols}; {which} is that of {_address(where)}, for {_names(certificate)}, valid until {day} ({days:,} days)"
+    valid = f"valid until {day} ({counted(days, 'day')})"
+    text = f"{protocols}; {which} is that of {address_text(*where)}, for {_names(certificate)}, {valid}"
     return ok("TLS", text, "; ".join(hints))
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from spark_kafka_sink.client.api_versions import NodeApiVersions
 from spark_kafka_sink.client.cluster import Node
 from spark_kafka_sink.client.cluster_client import ClusterClient
-from spark_kafka_sink.client.connection_probe import HostPort, ProbeResult
+from spark_kafka_sink.client.connection_probe import HostPort, ProbeResult, address_text
 from spark_kafka_sink.errors import AuthenticationError
 from spark_kafka_sink.protocol.metadata import MetadataResponseTopic
 from spark_kafka_sink.spark.checks.report import CheckLine
@@ -60,6 +60,12 @@ class CheckContext:
     login_error: AuthenticationError | None = None
     topic: MetadataResponseTopic | None = None
     configs: Mapping[str, str] | None = None
+
+    def ask_only(self, servers: Iterable[HostPort]) -> None:
+        """Goes on with these bootstrap servers. The others would only take the time of the other checks."""
+        config = self.client.config
+        self.client.close()
+        self.client = ClusterClient(replace(config, bootstrap_servers=tuple(address_text(*each) for each in servers)))
 
     def soon(self) -> float:
         """Returns the deadline of one wait."""

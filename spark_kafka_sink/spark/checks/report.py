@@ -10,7 +10,8 @@ from enum import StrEnum
 from html import escape
 from typing import Any, Final
 
-from spark_kafka_sink.errors import KafkaSinkError
+from spark_kafka_sink.counts import counted
+from spark_kafka_sink.errors import DeadlineError, KafkaSinkError
 
 _WIDTH: Final = 110
 _WORD: Final = re.compile(r"`[^`]*`\S*|\S+")
@@ -43,6 +44,7 @@ class CheckLine:
         text: the finding.
         to_do: what to do about a cross; for a tick, a hint or "".
         link: address of the documentation's section about the error; "" if there is none.
+        timed_out: whether the check was not made because the time ran out.
     """
 
     name: str
@@ -50,10 +52,18 @@ class CheckLine:
     text: str
     to_do: str = ""
     link: str = ""
+    timed_out: bool = False
 
-    def as_json(self) -> dict[str, str]:
+    def as_json(self) -> dict[str, str | bool]:
         """Returns the line's fields, for programs."""
-        return {"name": self.name, "status": self.status.value, "text": self.text, "to_do": self.to_do, "link": self.link}
+        return {
+            "name": self.name,
+            "status": self.status.value,
+            "text": self.text,
+            "to_do": self.to_do,
+            "link": self.link,
+            "timed_out": self.timed_out,
+        }
 
 
 def ok(name: str, text: str, hint: str = "") -> CheckLine:
@@ -64,8 +74,13 @@ def failed(name: str, text: str, to_do: str = "", link: str = "") -> CheckLine:
     return CheckLine(name, Status.FAILED, text, to_do, link)
 
 
-def not_checked(name: str, text: str, to_do: str = "") -> CheckLine:
-    return CheckLine(name, Status.NOT_CHECKED, text, to_do)
+def not_checked(name: str, text: str, to_do: str = "", *, timed_out: bool = False) -> CheckLine:
+    return CheckLine(name, Status.NOT_CHECKED, text, to_do, timed_out=timed_out)
+
+
+def not_checked_after(name: str, error: KafkaSinkError, text: str = "", to_do: str = "") -> CheckLine:
+    """Returns the line of a check that an error prevented. text: precedes the error's text."""
+    return not_checked(name, f"{text}: {error}" if text else str(error), to_do, timed_out=isinstance(error, DeadlineError))
 
 
 def failed_by(name: str, error: KafkaSinkError, to_do: str = "") -> CheckLine:
@@ -88,8 +103,13 @@ class CheckReport:
 
     @property
     def ok(self) -> bool:
-        """Whether no line is a cross."""
-        return not self.failed
+        """Whether no line is a cross, and the time was enough for every check."""
+        return self.complete and not self.failed
+
+    @property
+    def complete(self) -> bool:
+        """Whether the time was enough for every check."""
+        return not any(line.timed_out for line in self.lines)
 
     @property
     def failed(self) -> tuple[CheckLine, ...]:
@@ -122,15 +142,17 @@ class CheckReport:
         return f"<p>{escape(self._headline())}</p><table><tbody>{rows}</tbody></table>"
 
     def as_json(self) -> dict[str, Any]:
-        """Returns the report for programs: `ok`, `seconds` and `checks`, with the fields of each line."""
-        return {"ok": self.ok, "seconds": round(self.seconds, 3), "checks": [line.as_json() for line in self.lines]}
+        """Returns the report for programs: `ok`, `complete`, `seconds` and `checks`, with the fields of each line."""
+        checks = [line.as_json() for line in self.lines]
+        return {"ok": self.ok, "complete": self.complete, "seconds": round(self.seconds, 3), "checks": checks}
 
     def _headline(self) -> str:
         counts = Counter(line.status for line in self.lines)
         failures = counts[Status.FAILED]
-        result = "No problems found" if not failures else f"{failures} problem{'' if failures == 1 else 's'} found"
+        result = f"{counted(failures, 'problem')} found" if failures else "No problems found"
         each = ", ".join(f"{counts[status]} {status.value}" for status in Status if counts[status])
-        return f"{result} in {self.seconds:.1f} s: {each}"
+        late = "" if self.complete else ", but the time ran out before everything was checked (raise the timeout)"
+        return f"{result} in {self.seconds:.1f} s{late}: {each}"
 
 
 OPTIONS: Final = "options"

@@ -24,7 +24,7 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
 from spark_kafka_sink.protocol.metadata import NO_AUTHORIZED_OPERATIONS, MetadataResponsePartition, MetadataResponseTopic
 from spark_kafka_sink.spark.checks.context import CheckContext, SkippedError
-from spark_kafka_sink.spark.checks.report import CheckLine, failed, failed_by, not_checked, ok
+from spark_kafka_sink.spark.checks.report import CheckLine, failed, failed_by, not_checked, not_checked_after, ok
 from spark_kafka_sink.spark.guarantee import Guarantee
 from spark_kafka_sink.spark.topic_creation import TopicCreation, as_option_error
 
@@ -56,7 +56,7 @@ def check_topic(context: CheckContext) -> Iterator[CheckLine]:
         configs = configs_of(context.client, TOPIC, name, context.soon(), node_id=context.node_id)
     except KafkaSinkError as error:
         yield from _partitions(context, found, None)
-        yield not_checked("topic configs", str(error))
+        yield not_checked_after("topic configs", error)
         return
     context.configs = {each.name: each.value or "" for each in configs.values()}
     yield from _partitions(context, found, context.configs)
@@ -72,24 +72,41 @@ def _missing(context: CheckContext, name: str) -> CheckLine:
     creation = context.options.creation
     if creation is not None:
         return _to_be_created(context, name, creation)
-    try:
-        node_id = context.node_id
-        wanted = ["auto.create.topics.enable", "num.partitions"]
-        found = configs_of(context.client, BROKER, str(node_id), context.soon(), node_id=node_id, only=wanted)
-        if found["auto.create.topics.enable"].value == "true":
-            error = _why_not_allowed_to_create(context, name)
-            if error is not None:
-                return failed_by("topic", error)
-            partitions = found["num.partitions"].value
-            text = f"topic {name!r} does not exist; the brokers create it with the first record (num.partitions={partitions})"
-            return ok("topic", text, "set topic.create.partitions to choose the number of partitions")
-    except (KafkaSinkError, KeyError):
-        pass  # the client may not know: then nothing says that the topic will be there
-    visible = [each.name or "" for each in topics_metadata(context.client, None, context.soon(), context.node_id).topics]
     servers = ",".join(context.options.producer.bootstrap_servers)
     command = f"spark-kafka-sink topics create {name} --bootstrap-servers {servers}"
     to_do = f"correct the option topic, create it with `{command}`, or set topic.create.partitions"
-    return failed("topic", f"topic {name!r} does not exist{nearest(name, visible)}", to_do)
+    visible = [each.name or "" for each in topics_metadata(context.client, None, context.soon(), context.node_id).topics]
+    missing = f"topic {name!r} does not exist{nearest(name, visible)}"
+    unknown = f"{missing}; whether the brokers create it with the first record is not known"
+    try:
+        partitions = _partitions_of_new_topics(context)
+        denial = None if partitions is None else _why_not_allowed_to_create(context, name)
+    except KafkaSinkError as error:
+        return _perhaps_created(context, name, failed("topic", missing, to_do), not_checked_after("topic", error, unknown, to_do))
+    except KeyError:
+        return _perhaps_created(context, name, failed("topic", missing, to_do), not_checked("topic", unknown, to_do))
+    if partitions is None:
+        return failed("topic", missing, to_do)
+    if denial is not None:
+        return failed_by("topic", denial)
+    text = f"topic {name!r} does not exist; the brokers create it with the first record (num.partitions={partitions})"
+    return ok("topic", text, "set topic.create.partitions to choose the number of partitions")
+
+
+def _partitions_of_new_topics(context: CheckContext) -> str | None:
+    """Returns num.partitions of a broker that creates missing topics, and None of another. Raises KeyError if it does not say."""
+    node_id = context.node_id
+    wanted = ["auto.create.topics.enable", "num.partitions"]
+    found = configs_of(context.client, BROKER, str(node_id), context.soon(), node_id=node_id, only=wanted)
+    return found["num.partitions"].value if found["auto.create.topics.enable"].value == "true" else None
+
+
+def _perhaps_created(context: CheckContext, name: str, cross: CheckLine, unknown: CheckLine) -> CheckLine:
+    """Returns the cross if this client may not create the topic, because brokers then do not create it for its records either."""
+    try:
+        return unknown if _why_not_allowed_to_create(context, name) is None else cross
+    except KafkaSinkError:
+        return unknown
 
 
 def _why_not_allowed_to_create(context: CheckContext, name: str) -> AuthorizationError | None:
@@ -115,14 +132,14 @@ def _partitions(context: CheckContext, topic: MetadataResponseTopic, configs: Ma
     name, count = topic.name or "", len(partitions)
     leaderless = [each for each in partitions if each.leader_id < 0]
     if leaderless:
-        text = f"topic {name!r}: {_numbers(leaderless)} of {count:,} partitions have no leader"
+        text = f"topic {name!r}: {_numbered(leaderless, count)} {'has' if len(leaderless) == 1 else 'have'} no leader"
         yield failed("topic", text, "start the brokers that hold their replicas; rows for these partitions wait until then")
     least = int(configs["min.insync.replicas"]) if configs is not None and "min.insync.replicas" in configs else None
     few = [each for each in partitions if each.leader_id >= 0 and least is not None and len(each.isr_nodes) < least]
     if few and context.options.producer.acks == -1:
-        which = f"{_numbers(few)} of {count:,} partitions"
-        text = f"topic {name!r}: {which} have fewer in-sync replicas than min.insync.replicas={least}"
-        to_do = "start the brokers that hold the other replicas; until then brokers refuse writes with acks=all"
+        which = f"{_numbered(few, count)} {'has' if len(few) == 1 else 'have'}"
+        text = f"topic {name!r}: {which} fewer in-sync replicas than min.insync.replicas={least}"
+        to_do = "start the brokers that hold the other replicas; until then brokers reject writes with acks=all"
         if any(len(each.replica_nodes) < (least or 0) for each in few):
             to_do = f"the topic has fewer replicas than min.insync.replicas={least}: lower that, or add replicas"
         yield failed("topic", text, to_do)
@@ -138,6 +155,13 @@ def _partitions(context: CheckContext, topic: MetadataResponseTopic, configs: Ma
     in_sync = "" if least is None else f", min.insync.replicas={least}"
     text = f"topic {name!r} has {counted(count, 'partition')} on {counted(leaders, 'broker')}"
     yield ok("topic", f"{text}, replication factor {of}{in_sync}", "; ".join(hints))
+
+
+def _numbered(partitions: list[MetadataResponsePartition], count: int) -> str:
+    """Returns the numbers of some of a topic's partitions as the subject of a sentence. count: of all partitions."""
+    if count == 1:
+        return "its only partition"
+    return f"partition{'' if len(partitions) == 1 else 's'} {_numbers(partitions)} of {count:,}"
 
 
 def _numbers(partitions: list[MetadataResponsePartition]) -> str:
@@ -159,9 +183,9 @@ def _sizes(context: CheckContext, configs: Mapping[str, str]) -> Iterator[CheckL
         return
     text = f"kafka.batch.size={producer.batch_size:,} fits max.message.bytes={limit:,}"
     if producer.max_request_size > limit:
-        hint = f"the brokers reject rows that are larger than {limit:,} bytes after compression"
+        hint = f"the brokers reject rows that are larger than {counted(limit, 'byte')} after compression"
     else:
-        hint = f"a row may have {producer.max_request_size:,} bytes (kafka.max.request.size)"
+        hint = f"a row may have {counted(producer.max_request_size, 'byte')} (kafka.max.request.size)"
         hint = hint if producer.max_request_size < limit // 2 else ""
     yield ok("sizes", text, hint)
 
@@ -220,7 +244,7 @@ def _may_have_producer_id(context: CheckContext, node_id: int) -> CheckLine:
         if not code:
             return ok("rights", "allowed to get a producer id (kafka.enable.idempotence=true)")
         if not error_facts(code).retriable:
-            text = f"kafka.enable.idempotence=true: the broker refused a producer id ({error_facts(code).name})"
+            text = f"kafka.enable.idempotence=true: the broker rejected the request for a producer id ({error_facts(code).name})"
             error = context.client.rights.error(text, ApiKey.INIT_PRODUCER_ID, code)
             return failed_by("rights", error, "set kafka.enable.idempotence=false, which allows duplicates after retries")
         waiter.note("InitProducerId", error_facts(code).name)  # a broker that has just started loads its coordinator first

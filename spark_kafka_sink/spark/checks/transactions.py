@@ -24,7 +24,7 @@ from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.security.acls import COMMIT_LOG
 from spark_kafka_sink.spark.checks.context import CheckContext
-from spark_kafka_sink.spark.checks.report import CheckLine, failed, failed_by, not_checked, ok
+from spark_kafka_sink.spark.checks.report import CheckLine, failed, failed_by, not_checked, not_checked_after, ok
 from spark_kafka_sink.spark.checks.topic import DESCRIBE_CONFIGS, READ, WRITE, may_on_topic
 
 _NAME: Final = "exactly-once"
@@ -60,12 +60,14 @@ def check_transactions(context: CheckContext) -> Iterator[CheckLine]:
 
 def _timeout(context: CheckContext) -> CheckLine:
     wanted, node_id = context.options.producer.transaction_timeout_ms, context.node_id
+    unknown = f"whether kafka.transaction.timeout.ms={wanted:,} is within {_MAX_TIMEOUT} of the brokers"
     try:
         found = configs_of(context.client, BROKER, str(node_id), context.soon(), node_id=node_id, only=[_MAX_TIMEOUT])
         limit = int(found[_MAX_TIMEOUT].value or 0)
-    except (KafkaSinkError, KeyError, ValueError) as error:
-        why = f": {error}" if isinstance(error, KafkaSinkError) else ""
-        return not_checked(_NAME, f"whether kafka.transaction.timeout.ms={wanted:,} is within {_MAX_TIMEOUT} of the brokers{why}")
+    except (KeyError, ValueError):
+        return not_checked(_NAME, unknown)
+    except KafkaSinkError as error:
+        return not_checked_after(_NAME, error, unknown)
     if wanted > limit:
         text = f"kafka.transaction.timeout.ms={wanted:,} is more than the brokers' {_MAX_TIMEOUT}={limit:,}"
         return failed(_NAME, text, f"set kafka.transaction.timeout.ms to at most {limit}, or raise {_MAX_TIMEOUT}")
@@ -107,7 +109,7 @@ def _commit_log(context: CheckContext, settings: CommitLogSettings) -> Iterator[
     try:
         policy = configs_of(context.client, TOPIC, name, context.soon(), only=["cleanup.policy"])["cleanup.policy"].value
     except AuthorizationError as error:
-        yield not_checked("commit log", f"whether topic {name!r} is compacted: {error}")
+        yield not_checked_after("commit log", error, f"whether topic {name!r} is compacted")
         return
     if policy != "compact":
         text = f"topic {name!r} has cleanup.policy={policy}, so Kafka may delete what queries have committed"

@@ -128,7 +128,7 @@ def test_a_code_that_nobody_knows_can_be_answered(broker: EmbeddedBroker, client
     fault = broker.faults.fail(ApiKey.PRODUCE, 999)
 
     assert produced(client, topic, 0) == {0: 999}
-    assert str(fault) == "999 for PRODUCE, hit 1 times"
+    assert str(fault) == "999 for PRODUCE, hit 1 time"
 
 
 def test_the_message_goes_along(broker: EmbeddedBroker, client: Client, topic: str) -> None:

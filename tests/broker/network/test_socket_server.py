@@ -128,3 +128,11 @@ def test_its_port_can_be_listened_to_again_at_once() -> None:
         server.client().api_versions()
     with Server(listeners=[Listener(port=port)]) as server:
         assert server.client().api_versions().error_code == 0
+
+
+def test_a_frame_that_is_too_large_ends_the_stream_as_a_java_broker_does() -> None:
+    """A reset, which the system sends for unread bytes, would hide from a client with TLS that the port has none."""
+    tls_hello = bytes.fromhex("16030102000100") + bytes(500)
+    with Server() as server, socket.create_connection(("127.0.0.1", server.port), timeout=10) as stranger:
+        stranger.sendall(tls_hello)
+        assert stranger.recv(1) == b""

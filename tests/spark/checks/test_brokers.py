@@ -105,6 +105,14 @@ def test_no_tls_where_brokers_want_it_is_a_cross_of_tls() -> None:
     assert "Set security.protocol=SSL" in line(report, "TLS").text
 
 
+def test_tls_where_brokers_have_none_is_a_cross_of_tls() -> None:
+    with EmbeddedBroker() as broker:
+        report = check(settings(broker) | {"kafka.security.protocol": "SSL"})
+    assert [each.name for each in report.failed] == ["TLS"]
+    assert f"broker {broker.bootstrap_servers} speaks plain text" in line(report, "TLS").text
+    assert "Use the port of a listener with TLS" in line(report, "TLS").text
+
+
 def test_the_login_is_told_and_a_wrong_password_is_its_cross() -> None:
     with EmbeddedBroker(config=BrokerConfig(sasl_users={"sink": "word"})) as broker:
         broker.create_topic("events")

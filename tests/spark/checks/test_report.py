@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import pickle
 
-from spark_kafka_sink.errors import AuthorizationError, OptionError
-from spark_kafka_sink.spark.checks.report import CheckReport, failed, failed_by, not_checked, ok
+from spark_kafka_sink.errors import AuthorizationError, DeadlineError, OptionError
+from spark_kafka_sink.spark.checks.report import CheckReport, failed, failed_by, not_checked, not_checked_after, ok
 
 COMMAND = "kafka-acls --bootstrap-server broker:9092 --add --allow-principal User:ana --operation Write --topic " + "e" * 60
 REPORT = CheckReport(
@@ -54,6 +54,18 @@ def test_a_report_without_crosses_is_ok() -> None:
     assert CheckReport((ok("a", "b"), not_checked("c", "d")), 0).ok
 
 
+def test_a_report_of_checks_that_had_no_time_is_not_ok_and_says_so() -> None:
+    late = not_checked_after("topic configs", DeadlineError("DescribeConfigs: timed out"))
+    report = CheckReport((ok("options", "b"), late), 10)
+    assert not report.failed
+    assert not report.complete
+    assert not report.ok
+    assert "the time ran out before everything was checked" in repr(report).splitlines()[0]
+    assert report.as_json()["complete"] is False
+    denied = not_checked_after("topic configs", AuthorizationError("no right"))
+    assert CheckReport((denied,), 1).ok
+
+
 def test_a_program_reads_it_as_json() -> None:
     told = json.loads(json.dumps(REPORT.as_json()))
     assert told["ok"] is False
@@ -64,6 +76,7 @@ def test_a_program_reads_it_as_json() -> None:
         "text": "no DataFrame was given",
         "to_do": "",
         "link": "",
+        "timed_out": False,
     }
 
 

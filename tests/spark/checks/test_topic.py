@@ -42,8 +42,17 @@ def test_partitions_without_a_leader_are_named() -> None:
         made.kill(2)
         gone = [number for number in range(4) if made.leader("events", number) < 0]
         report = check(settings(made) | {"kafka.bootstrap.servers": made.address(1)})
-    assert f"{', '.join(map(str, gone))} of 4 partitions have no leader" in line(report, "topic").text
+    assert line(report, "topic").text == f"topic 'events': partitions {', '.join(map(str, gone))} of 4 have no leader"
     assert not report.ok
+
+
+def test_the_only_partition_of_a_topic_is_named_as_such() -> None:
+    with EmbeddedBroker(2) as made:
+        made.create_topic("events", 1)
+        made.kill(made.leader("events", 0))
+        report = check(settings(made))
+    assert line(report, "topic").text == "topic 'events': its only partition has no leader"
+    assert line(report, "brokers").text.startswith("1 of 1 broker answered: ")
 
 
 def test_fewer_in_sync_replicas_than_needed_is_a_cross() -> None:

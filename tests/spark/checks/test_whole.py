@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections import Counter
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from spark_kafka_sink.broker import EmbeddedBroker
+from spark_kafka_sink.broker import BrokerConfig, EmbeddedBroker
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.spark.check import check
 from spark_kafka_sink.spark.checks.report import Status
+from spark_kafka_sink.spark.options import warn_once
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
@@ -66,6 +71,37 @@ def test_a_wrong_option_is_the_only_line() -> None:
     assert len(report.lines) == 1
 
 
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [("ssl.ca.location", "ca.pem"), ("ssl.truststore.location", "broken.pem"), ("ssl.keystore.location", "missing.p12")],
+)
+def test_a_file_that_cannot_be_used_is_a_wrong_option(name: str, file: str, tmp_path: Path) -> None:
+    (tmp_path / "broken.pem").write_text("-----BEGIN NONSENSE", encoding="ascii")
+    options = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.security.protocol": "SSL", f"kafka.{name}": str(tmp_path / file)}
+    report = check(options)
+    (cross,) = report.lines
+    assert cross.text.startswith(f"[OPTION] option kafka.{name}: file '{tmp_path / file}' ")
+    assert report.wrong_options
+
+
+def test_an_environment_variable_that_is_not_set_is_a_wrong_option() -> None:
+    login = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN", "kafka.sasl.username": "ana"}
+    report = check({"kafka.bootstrap.servers": "127.0.0.1:1", **login, "kafka.sasl.password": "${env:NO_SUCH_VARIABLE}"})
+    assert report.wrong_options
+    assert "environment variable NO_SUCH_VARIABLE is not set" in line(report, "options").text
+
+
+def test_a_password_that_is_sent_unencrypted_is_a_hint_and_not_a_warning_too(caplog: pytest.LogCaptureFixture) -> None:
+    warn_once.cache_clear()
+    with EmbeddedBroker(config=BrokerConfig(sasl_users={"sink": "word"})) as broker:
+        broker.create_topic("events")
+        report = check(settings(broker))
+    assert (
+        line(report, "login").to_do == "security.protocol=SASL_PLAINTEXT with PLAIN sends the password unencrypted; use SASL_SSL"
+    )
+    assert [each for each in caplog.messages if "unencrypted" in each] == []
+
+
 @pytest.mark.parametrize("timeout", [0, -1, float("nan")])
 def test_a_timeout_must_be_positive(timeout: float) -> None:
     with pytest.raises(UsageError, match="timeout"):
@@ -88,24 +124,58 @@ def test_a_broker_that_never_answers_costs_no_more_than_the_time() -> None:
     assert report.seconds < 3
 
 
-def test_a_name_server_that_never_answers_costs_no_more_than_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = threading.Event()
+@contextmanager
+def name_server(monkeypatch: pytest.MonkeyPatch, silent: Collection[str], after: int = 0) -> Iterator[Counter[str]]:
+    """Never answers for some names `after` so many times, and counts how often each name is looked up."""
+    looked_up: Counter[str] = Counter()
+    answer, found = threading.Event(), socket.getaddrinfo
 
-    def hanging(*_: object, **__: object) -> Any:
+    def get(host: str, *rest: Any, **named: Any) -> Any:
+        looked_up[host] += 1
+        if host not in silent or looked_up[host] <= after:
+            return found(host, *rest, **named)
         answer.wait(60)
         raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
 
-    monkeypatch.setattr(socket, "getaddrinfo", hanging)
+    monkeypatch.setattr(socket, "getaddrinfo", get)
     try:
-        report = check({"kafka.bootstrap.servers": "kafka.example:9092", "topic": "events"}, timeout=0.5)
+        yield looked_up
     finally:
         answer.set()
         for thread in threading.enumerate():
-            if thread.name == "kafka-sink-check":
+            if thread.name.startswith("kafka-sink-"):
                 thread.join(10)
+
+
+def test_a_name_server_that_never_answers_costs_no_more_than_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    with name_server(monkeypatch, ["kafka.example"]):
+        report = check({"kafka.bootstrap.servers": "kafka.example:9092", "topic": "events"}, timeout=0.5)
+    assert report.seconds < 5
+    (cross,) = report.failed
+    text = "bootstrap server kafka.example:9092: could not connect to kafka.example:9092: timed out looking up the host name"
+    assert (cross.name, cross.text) == ("brokers", text)
+    assert statuses(report)["topic"] is Status.NOT_CHECKED
+
+
+def test_a_check_that_hangs_is_a_cross_and_the_others_had_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    with EmbeddedBroker() as broker, name_server(monkeypatch, ["localhost"], after=1):
+        port = broker.address(1).rpartition(":")[2]
+        report = check({"kafka.bootstrap.servers": f"localhost:{port}", "topic": "events"}, timeout=0.5)
     assert report.seconds < 5
     assert [(each.name, each.text) for each in report.failed] == [("brokers", "no answer within 0.5 s")]
     assert statuses(report)["topic"] is Status.NOT_CHECKED
+    assert line(report, "topic").timed_out
+
+
+def test_names_that_are_never_found_leave_time_for_a_healthy_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"lost-{number}.example" for number in range(9)]
+    with EmbeddedBroker() as broker, name_server(monkeypatch, names) as looked_up:
+        broker.create_topic("events")
+        servers = ",".join([*(f"{name}:9092" for name in names), broker.bootstrap_servers])
+        report = check({"kafka.bootstrap.servers": servers, "topic": "events"}, timeout=2)
+    assert report.ok, report
+    assert all(name in line(report, "brokers").to_do for name in names)
+    assert {looked_up[name] for name in names} == {1}
 
 
 def test_requests_that_are_never_answered_leave_the_rest_unchecked() -> None:
@@ -114,7 +184,18 @@ def test_requests_that_are_never_answered_leave_the_rest_unchecked() -> None:
         with broker.faults.hold(ApiKey.DESCRIBE_CONFIGS):
             report = check(settings(broker), timeout=1)
     assert report.seconds < 3
-    assert not report.ok or line(report, "topic configs").status is Status.NOT_CHECKED
+    assert not report.failed, report
+    assert line(report, "topic configs").timed_out
+    assert not report.complete
+
+
+def test_a_bootstrap_server_that_never_answers_leaves_time_for_the_next() -> None:
+    with black_hole() as (host, port), EmbeddedBroker() as broker:
+        broker.create_topic("events")
+        options = {"kafka.bootstrap.servers": f"{host}:{port},{broker.bootstrap_servers}", "topic": "events"}
+        report = check(options, timeout=2)
+    assert report.ok, report
+    assert f"{host}:{port}" in line(report, "brokers").to_do
 
 
 @pytest.mark.parametrize("brokers", [1, 2])
