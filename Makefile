@@ -88,8 +88,8 @@ format: setup
 WORKERS ?= 3
 PYTEST := -m pytest -n $(WORKERS) --dist loadgroup
 # Other programs' timing decides about a few of the 14,000 tests. As in Kafka's own build, a failed test runs once more, at most three
-# in all, and the summary shows each with its traceback. Where a lost or a doubled row is the failure, there is no second try.
-RETRY := --reruns 1 --max-suite-reruns 3 --rerun-show-tracebacks --rerun-exclude-path tests/faults/exactly_once
+# in all, and the summary shows each with its traceback. Tests of lost and doubled rows have no second try (tests/tiers.py).
+RETRY := --reruns 1 --max-suite-reruns 3 --rerun-show-tracebacks
 # Each test of tests/spark runs on real Kafka with the newest pyspark, and on embedded brokers with the oldest.
 NEWEST := -m "not oldest"
 OLDER := tests/spark -m "spark and not kafka"

@@ -45,6 +45,8 @@ _SHARED: Final = _GROUPS[:2]
 # The tests of a folder share clusters: one of each version; the secure one.
 _VERSIONS: Final = "tests/kafka_versions/"
 _SECURITY: Final = "tests/kafka_security/"
+# A failure here may be a lost or a doubled row, which another run would hide. Other tests that fail are run once more (Makefile).
+_NO_SECOND_TRY: Final = ("tests/faults/exactly_once/", "tests/faults/test_soak.py", "tests/kafka_versions/test_exactly_once.py")
 # The Makefile runs this folder with each pyspark.
 _SPARKS_OWN: Final = "tests/spark/"
 OLDEST: Final = "oldest"
@@ -118,6 +120,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.nodeid.startswith(_SLOW_FOLDERS):
             item.add_marker(_SLOW)
+        if item.nodeid.startswith(_NO_SECOND_TRY):
+            item.add_marker(pytest.mark.flaky(reruns=0))
         marks, file = marks_of(item), item.nodeid.partition("::")[0]
         item.add_marker(pytest.mark.xdist_group(group_of(marks, file)))
         if is_for_oldest(marks, file):

@@ -137,7 +137,7 @@ def test_a_frame_that_comes_a_byte_at_a_time_is_answered_and_keeps_nobody_waitin
             slow.send(bytes([byte]))
             began = time.monotonic()
             other.api_versions()
-            assert time.monotonic() - began < 2
+            assert time.monotonic() - began < 5
         assert slow.receive_response(ApiKey.API_VERSIONS, 3)[0] == 8
 
 

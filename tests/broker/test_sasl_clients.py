@@ -25,6 +25,7 @@ from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.metadata import MetadataRequest
 from spark_kafka_sink.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from tests.broker.compat.confluent import wait_for_error
 from tests.broker.network.client import Client, framed
 from tests.broker.sasl.scram_client import ScramClient
 
@@ -84,9 +85,8 @@ def test_confluent_is_refused(broker: EmbeddedBroker, mechanism: str) -> None:
     admin = AdminClient(refused)
     with pytest.raises(KafkaException):
         admin.list_topics(timeout=1)
-    admin.poll(0)
 
-    assert KafkaError._AUTHENTICATION in {error.code() for error in errors}
+    wait_for_error(admin, errors, KafkaError._AUTHENTICATION)
     assert any("Authentication failed" in error.str() for error in errors)
 
 

@@ -26,6 +26,7 @@ from spark_kafka_sink.broker.certificates import CertificateAuthority
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.errors import OptionError, UsageError
 from spark_kafka_sink.protocol.api import ApiKey
+from tests.broker.compat.confluent import wait_for_error
 from tests.broker.compat.java_tools import tool
 
 pytestmark = pytest.mark.slow
@@ -91,20 +92,18 @@ class TestConfluent:
             del settings["sasl.username"], settings["sasl.password"]
         admin = AdminClient(settings)
         with pytest.raises(KafkaException):
-            admin.list_topics(timeout=2)
-        admin.poll(0)
+            admin.list_topics(timeout=1)
 
-        assert KafkaError._AUTHENTICATION in {error.code() for error in errors}
+        wait_for_error(admin, errors, KafkaError._AUTHENTICATION)
 
     def test_does_not_trust_another_authority(self, sasl_ssl: EmbeddedBroker) -> None:
         errors: list[KafkaError] = []
         other = CertificateAuthority().certificate
         admin = AdminClient(confluent(sasl_ssl, error_cb=errors.append, **{"ssl.ca.pem": other}))
         with pytest.raises(KafkaException):
-            admin.list_topics(timeout=2)
-        admin.poll(0)
+            admin.list_topics(timeout=1)
 
-        assert KafkaError._SSL in {error.code() for error in errors}
+        wait_for_error(admin, errors, KafkaError._SSL)
 
     def test_a_transaction_and_a_consumer_over_tls(self) -> None:
         with broker_of() as broker:

@@ -129,10 +129,10 @@ def test_a_topic_is_waited_for_and_never_made_by_asking(client: ClusterClient, k
 def test_to_ask_again_what_has_not_changed_takes_no_longer_each_time(client: ClusterClient) -> None:
     client.brokers(soon())
     begun = time.monotonic()
-    for _ in range(20):
+    for _ in range(40):
         client.brokers(soon())
 
-    assert time.monotonic() - begun < 2  # a producer's back-off would make it 15 s
+    assert time.monotonic() - begun < 10  # a producer's back-off would make it 30 s
 
 
 def test_how_many_partitions_a_topic_has_is_asked_anew_each_time(client: ClusterClient, new_topic: NewTopic) -> None:

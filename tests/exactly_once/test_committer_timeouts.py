@@ -110,7 +110,7 @@ def test_what_cannot_be_aborted_in_time_either_is_said_to_be_open(broker: Embedd
     ):
         begun = time.monotonic()
         said = too_late(query, own, hurried(query, sweep_s=0.5))
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < 20
     assert "None of this run's rows is visible" in said
     assert "stay open until kafka.transaction.timeout.ms has passed" in said
     assert f"`spark-kafka-sink transactions abort --query {query.id} {OPTIONS}`" in said
@@ -227,11 +227,13 @@ def test_a_batch_is_not_prepared_any_more_when_its_transactions_are_about_to_tim
     """A quarter of their time, 2 s, is left when they are looked at; half of that has to be left when the record is there."""
     own = query.write("a", "b", timeout_ms=8_000)
     fault_at.begins("prepared.before", broker, ApiKey.PRODUCE, ErrorCode.NOT_ENOUGH_REPLICAS, query.log_topic)
-    begun = time.monotonic()
+    ended = broker.broker.faults.seen(ApiKey.END_TXN)
     with pytest.raises(BatchAbortedError, match=r"had too little time left: .*kafka\.transaction\.timeout\.ms"):
         hurried(query, timeout_s=30).commit(MicroBatch(query.id, 0), own)
-    assert time.monotonic() - begun < 8
     assert query.open_ids() == []
+    assert broker.broker.faults.seen(ApiKey.END_TXN) >= ended + len(own), (
+        "their coordinator has ended them when their time was over"
+    )
     fault_at.faults[0].remove()
     query.run(0, "a", "b")
     query.expect("a", "b")

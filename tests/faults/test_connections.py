@@ -101,7 +101,7 @@ def test_silence_after_the_batch_was_sent_ends_at_the_request_timeout_and_is_ret
 
 def test_silence_for_good_ends_at_delivery_timeout_with_the_last_error(proxied_kafka: ProxiedKafka, new_topic: NewTopic) -> None:
     topic, proxy = new_topic(1, on=proxied_kafka.cluster), proxied_kafka.proxy
-    settings = {"request_timeout_ms": 300, "delivery_timeout_ms": 1000}
+    settings = {"request_timeout_ms": 800, "delivery_timeout_ms": 3000}
     with one_by_one(proxied_kafka.cluster.bootstrap_servers, **settings) as producer:
         with failing_scope(producer) as scope:
             scope.append(topic, numbers([0]))
@@ -109,10 +109,10 @@ def test_silence_for_good_ends_at_delivery_timeout_with_the_last_error(proxied_k
             proxy.black_hole()
             scope.append(topic, numbers(range(1, 4)))
             begun = time.monotonic()
-            wanted = r"delivery\.timeout\.ms.*may have been stored; last error: .*did not respond to PRODUCE within 300 ms"
+            wanted = r"delivery\.timeout\.ms.*may have been stored; last error: .*did not respond to PRODUCE within 800 ms"
             with pytest.raises(DeliveryError, match=wanted):
                 scope.flush(20)
-            assert time.monotonic() - begun < 3
+            assert time.monotonic() - begun < 15
         proxy.heal()
         proxy.cut()
         with producer.scope() as scope:
@@ -130,7 +130,7 @@ def test_an_address_that_swallows_everything_ends_at_max_block_ms() -> None:
         wanted = pytest.raises(MetadataTimeoutError, match=rf"could not connect to .*{host}:{port} within")
         with producer_on(f"{host}:{port}", **settings) as producer, producer.scope() as scope, wanted:
             scope.append("t", numbers([0]))
-        assert 1 <= time.monotonic() - begun < 4
+        assert 1 <= time.monotonic() - begun < 15
 
 
 def test_a_dead_first_bootstrap_server_costs_only_its_setup_timeout(proxied_kafka: ProxiedKafka, new_topic: NewTopic) -> None:
@@ -180,7 +180,7 @@ def test_a_broker_that_stands_still_bounds_memory_and_appends_and_then_gets_ever
             kafka3.pause(node)
         before = process.memory_info().rss
         begun = time.monotonic()
-        with pytest.raises(BufferExhaustedError, match=r"buffer\.memory: timed out after 1\d\d\d ms waiting for \d+ bytes"):
+        with pytest.raises(BufferExhaustedError, match=r"buffer\.memory: timed out after \d+ ms waiting for \d+ bytes"):
             for appended in range(1, 100):
                 scope.append(topic, numbers(range(appended * 100, appended * 100 + 100), width=1000))
         assert 1 <= time.monotonic() - begun < 15

@@ -49,14 +49,14 @@ def append_in_thread(producer: Producer, outcome: list[BaseException | None]) ->
 
 def test_memory_that_stays_out_ends_an_append_at_max_block_ms(cluster: RecordingBroker) -> None:
     held = cluster.faults.hold(ApiKey.PRODUCE, times=None)
-    with one_by_one(cluster.bootstrap_servers, buffer_memory=TWO_CHUNKS, max_block_ms=300) as producer:
+    with one_by_one(cluster.bootstrap_servers, buffer_memory=TWO_CHUNKS, max_block_ms=1000) as producer:
         with producer.scope() as scope:
             scope.append("t", numbers([0]))
             scope.append("t", numbers([1]))
             begun = time.monotonic()
-            with pytest.raises(BufferExhaustedError, match=r"buffer.memory: timed out after 3\d\d ms waiting for 16384 bytes"):
+            with pytest.raises(BufferExhaustedError, match=r"buffer.memory: timed out after \d+ ms waiting for 16384 bytes"):
                 scope.append("t", numbers([2]))
-            assert 0.3 <= time.monotonic() - begun < 5
+            assert 1 <= time.monotonic() - begun < 10
             held.remove()
             scope.flush(10)
             assert scope.report().records == 2

@@ -42,13 +42,13 @@ def test_a_leader_that_moved_is_found_by_asking(cluster2: RecordingBroker) -> No
 @pytest.mark.parametrize("in_flight", [1, 5])
 def test_a_leader_named_in_the_refusal_is_used_without_asking_or_waiting(cluster2: RecordingBroker, in_flight: int) -> None:
     """KIP-951. What Metadata would say meanwhile still names the old leader."""
-    with one_by_one(cluster2.bootstrap_servers, retry_backoff_ms=2000, retry_backoff_max_ms=2000) as producer:
+    with one_by_one(cluster2.bootstrap_servers, retry_backoff_ms=20_000, retry_backoff_max_ms=20_000) as producer:
         send(producer, numbers([0]))
         cluster2.faults.alter(ApiKey.METADATA, tells_leader(1, cluster2.leader_epoch()), times=None)
         cluster2.move_leader("t", 0, 2)
         begun = time.monotonic()
         send(producer, numbers(range(1, 1 + in_flight)))
-        assert time.monotonic() - begun < 1.5, "the back-off was waited out although the leader was known"
+        assert time.monotonic() - begun < 10, "the back-off was waited out although the leader was known"
     assert cluster2.values() == list(range(1 + in_flight))
 
 
@@ -91,7 +91,7 @@ def test_a_partition_without_a_leader_waits_for_one(cluster: RecordingBroker) ->
 
 
 def test_a_partition_that_gets_no_leader_ends_at_delivery_timeout_and_says_so(cluster: RecordingBroker) -> None:
-    with one_by_one(cluster.bootstrap_servers, request_timeout_ms=400, delivery_timeout_ms=400) as producer:
+    with one_by_one(cluster.bootstrap_servers, request_timeout_ms=1500, delivery_timeout_ms=1500) as producer:
         with failing_scope(producer) as scope:
             scope.append("t", numbers([0]))
             scope.flush(10)
@@ -187,14 +187,14 @@ def test_a_partition_that_is_not_there_is_an_error_that_names_the_row(cluster: R
 
 
 def test_a_topic_that_turns_out_to_be_deleted_is_an_error_at_max_block_ms(cluster: RecordingBroker) -> None:
-    with one_by_one(cluster.bootstrap_servers, max_block_ms=300) as producer, producer.scope() as scope:
+    with one_by_one(cluster.bootstrap_servers, max_block_ms=1000) as producer, producer.scope() as scope:
         scope.append("t", numbers([0]))
         scope.flush(10)
         cluster.delete()
         begun = time.monotonic()
         with pytest.raises(MetadataTimeoutError, match=r"topic t: .*: UNKNOWN_TOPIC_OR_PARTITION.*\. Create the topic"):
             scope.append("t", numbers([1], partition=2))
-        assert 0.29 < time.monotonic() - begun < 5
+        assert 0.99 < time.monotonic() - begun < 10
         cluster.topic("t", leaders=(1, 1, 1))
         scope.append("t", numbers([2], partition=2))
         scope.flush(10)
@@ -217,14 +217,14 @@ def test_a_topic_that_turns_out_to_be_closed_to_us_is_an_error_at_once(cluster: 
 
 @pytest.mark.parametrize("code", [ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.INVALID_REQUEST])
 def test_another_error_of_the_topic_is_waited_out_until_max_block_ms(cluster: RecordingBroker, code: ErrorCode) -> None:
-    with one_by_one(cluster.bootstrap_servers, max_block_ms=400) as producer, failing_scope(producer) as scope:
+    with one_by_one(cluster.bootstrap_servers, max_block_ms=1000) as producer, failing_scope(producer) as scope:
         scope.append("t", numbers([0]))
         scope.flush(10)
         cluster.faults.fail(ApiKey.METADATA, code, topic="t", times=None)
         begun = time.monotonic()
         with pytest.raises(MetadataTimeoutError, match=f"topic t: timed out waiting for metadata after .*: {code.name}[;. ]"):
             scope.append("t", numbers([1], partition=2))
-        assert 0.39 < time.monotonic() - begun < 5
+        assert 0.99 < time.monotonic() - begun < 10
 
 
 def test_a_topic_that_is_made_anew_with_the_partition_meanwhile_gets_its_rows(cluster: RecordingBroker) -> None:
@@ -245,7 +245,7 @@ def test_a_topic_that_is_made_anew_without_the_partition_is_an_error_of_the_row(
 
 
 def test_when_nobody_answers_about_the_partition_the_error_comes_at_max_block_ms(cluster: RecordingBroker) -> None:
-    with one_by_one(cluster.bootstrap_servers, max_block_ms=300) as producer, failing_scope(producer) as scope:
+    with one_by_one(cluster.bootstrap_servers, max_block_ms=1000) as producer, failing_scope(producer) as scope:
         scope.append("t", numbers([0]))
         scope.flush(10)
         silence = cluster.faults.unreachable(1, black_hole=True)
@@ -255,7 +255,7 @@ def test_when_nobody_answers_about_the_partition_the_error_comes_at_max_block_ms
             match=r"topic t: timed out waiting for metadata after \d+ ms; asked broker 1 \(127.*\): no response yet",
         ):
             scope.append("t", numbers([1], partition=2))
-        assert 0.29 < time.monotonic() - begun < 5
+        assert 0.99 < time.monotonic() - begun < 10
         silence.remove()
 
 

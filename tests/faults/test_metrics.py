@@ -99,7 +99,7 @@ def test_what_a_close_leaves_undone_is_an_error_and_nothing_stays_in_flight(clus
 
 
 def test_records_that_an_append_refuses_are_errors_without_having_been_sent(cluster: RecordingBroker) -> None:
-    with producer_on(cluster.bootstrap_servers, max_request_size=1000, max_block_ms=100) as producer, producer.scope() as scope:
+    with producer_on(cluster.bootstrap_servers, max_request_size=1000, max_block_ms=1000) as producer, producer.scope() as scope:
         with pytest.raises(RecordTooLargeError):
             scope.append("t", RecordColumns(3, value=pa.array([b"1", b"2" * 1000, b"3"])))
         assert of_producer(producer)["record-error-total"] == 3
@@ -112,7 +112,7 @@ def test_records_that_an_append_refuses_are_errors_without_having_been_sent(clus
 
 
 def test_single_records_that_are_refused_are_errors_wherever_that_happens(cluster: RecordingBroker) -> None:
-    settings = {"buffer_memory": 2 * CHUNK_SIZE, "max_block_ms": 100, "delivery_timeout_ms": 300, "request_timeout_ms": 200}
+    settings = {"buffer_memory": 2 * CHUNK_SIZE, "max_block_ms": 1000, "delivery_timeout_ms": 300, "request_timeout_ms": 200}
     with producer_on(cluster.bootstrap_servers, **settings) as producer:
         with pytest.raises(SerializationError):
             producer.send("t", 1.5)
@@ -151,7 +151,7 @@ def test_a_flush_of_single_records_is_timed(cluster: RecordingBroker) -> None:
 
 def test_memory_that_stays_out_is_waited_for_and_then_refused(cluster: RecordingBroker) -> None:
     held = cluster.faults.hold(ApiKey.PRODUCE, times=None)
-    with one_by_one(cluster.bootstrap_servers, buffer_memory=2 * CHUNK_SIZE, max_block_ms=300) as producer:
+    with one_by_one(cluster.bootstrap_servers, buffer_memory=2 * CHUNK_SIZE, max_block_ms=1000) as producer:
         with producer.scope() as scope:
             begun_ns = time.monotonic_ns()
             with pytest.raises(BufferExhaustedError) as refused:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 
 import pytest
@@ -25,7 +26,7 @@ from tests.faults.recording_broker import RecordingBroker, throttles
 from tests.kafka.ports import free_ports
 from tests.kafka.witness import read_topic
 
-SHORT = {"request_timeout_ms": 900, "delivery_timeout_ms": 900}
+SHORT = {"request_timeout_ms": 2000, "delivery_timeout_ms": 2000}
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +48,8 @@ def lines(told: pytest.LogCaptureFixture, level: int) -> list[str]:
 
 
 def warnings(told: pytest.LogCaptureFixture) -> list[str]:
-    return lines(told, logging.WARNING)
+    """How long something has been waiting, which on a busy machine is more than WARN_AFTER_MS, is N."""
+    return [re.sub(r"\bfor \d+ s\b", "for N s", line) for line in lines(told, logging.WARNING)]
 
 
 def test_a_broker_that_does_not_answer_is_told_of_once_whatever_waits_for_it(
@@ -65,7 +67,7 @@ def test_a_broker_that_does_not_answer_is_told_of_once_whatever_waits_for_it(
         wait_until(lambda: len(lines(told, logging.INFO)) > 0, "its end", 10)
     (warning,) = warnings(told)
     address = cluster.address(1)
-    assert warning.startswith(f"broker 1 ({address}) has not responded for 0 s, and 80 records are waiting for it; ")
+    assert warning.startswith(f"broker 1 ({address}) has not responded for N s, and 80 records are waiting for it; ")
     assert warning.endswith("requests to it have no response")
     (over,) = lines(told, logging.INFO)
     assert over.startswith(f"broker 1 ({address}) responds again, after ")
@@ -83,7 +85,7 @@ def test_a_broker_that_cannot_be_reached_is_told_of_with_the_reason(
         with pytest.raises(DeliveryError):
             scope.flush(10)
     assert warnings(told)[0].startswith(
-        f"broker 2 ({address}) has not responded for 0 s, and 2 records are waiting for it; broker 2 "
+        f"broker 2 ({address}) has not responded for N s, and 2 records are waiting for it; broker 2 "
     )
     assert "refused" in warnings(told)[0]
 
@@ -136,7 +138,7 @@ def test_an_append_that_finds_no_broker_is_told_of_while_it_waits(told: pytest.L
         pytest.raises(MetadataTimeoutError),
     ):
         scope.append("t", numbers([1]))
-    assert warnings(told)[0].startswith(f"topic t: an append has been waiting for 0 s; bootstrap server 127.0.0.1:{port}: ")
+    assert warnings(told)[0].startswith(f"topic t: an append has been waiting for N s; bootstrap server 127.0.0.1:{port}: ")
     assert "refused" in warnings(told)[0]
 
 
@@ -146,7 +148,7 @@ def test_a_transaction_that_finds_no_coordinator_is_told_of_while_it_waits(told:
     with producer_on(f"127.0.0.1:{port}", **settings) as producer, pytest.raises(TransactionTimeoutError):
         producer.init_transactions()
     assert warnings(told)[0].startswith(
-        "transactional id its-own: a transaction has been waiting for 0 s; the transaction is not ready: "
+        "transactional id its-own: a transaction has been waiting for N s; the transaction is not ready: "
     )
     assert len(warnings(told)) == 1
 
@@ -154,23 +156,24 @@ def test_a_transaction_that_finds_no_coordinator_is_told_of_while_it_waits(told:
 def test_a_commit_that_nobody_answers_is_told_of_until_it_is_done(
     told: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outage_log, "WARN_AFTER_MS", 500)
+    monkeypatch.setattr(outage_log, "WARN_AFTER_MS", 1500)  # on a busy machine a transaction may take a second
     with EmbeddedBroker() as broker, producer_on(broker.bootstrap_servers, transactional_id="its-own") as producer:
         broker.create_topic("t")
         producer.init_transactions()
         told.clear()
-        for number in range(50):  # they take longer than a warning does, but none of them waits
+        begun = time.monotonic()
+        while time.monotonic() - begun < 2:  # they take longer than a warning does, but none of them waits
             producer.begin()
-            producer.send("t", b"%d" % number)
+            producer.send("t", b"1")
             producer.commit()
         producer.begin()
         producer.send("t", b"last").result(20)
         assert told.messages == []
-        broker.faults.delay(ApiKey.END_TXN, 1500)
+        broker.faults.delay(ApiKey.END_TXN, 3000)
         producer.commit()
         wait_until(lambda: len(lines(told, logging.INFO)) > 0, "its end", 10)
     (warning,) = warnings(told)
-    assert warning.startswith("transactional id its-own: a transaction has been waiting for 0 s; ")
+    assert warning.startswith("transactional id its-own: a transaction has been waiting for N s; ")
     assert warning.endswith("broker 1 has not responded to EndTxn yet")
     assert lines(told, logging.INFO)[0].startswith("transactional id its-own: nothing waits for it any more, after ")
 
@@ -184,7 +187,7 @@ def test_an_append_to_a_topic_that_does_not_exist_is_told_of_with_what_to_do(
         pytest.raises(MetadataTimeoutError),
     ):
         scope.append("absent", numbers([1]))
-    assert warnings(told)[0].startswith("topic absent: an append has been waiting for 0 s; ")
+    assert warnings(told)[0].startswith("topic absent: an append has been waiting for N s; ")
     assert f"broker 1 ({cluster.address(1)}): UNKNOWN_TOPIC_OR_PARTITION" in warnings(told)[0]
     assert warnings(told)[0].endswith("; create the topic, or set auto.create.topics.enable=true on the brokers")
 
@@ -212,7 +215,7 @@ def test_a_broker_that_has_answered_is_not_said_to_be_silent_while_a_retry_waits
         told.clear()
         cluster.faults.fail(ApiKey.PRODUCE, ErrorCode.NOT_ENOUGH_REPLICAS)
         assert send(producer, numbers([1])) == 1
-    assert warnings(told)[0].startswith(f"1 record has been waiting for broker 1 ({cluster.address(1)}) for 0 s; ")
+    assert warnings(told)[0].startswith(f"1 record has been waiting for broker 1 ({cluster.address(1)}) for N s; ")
     assert not any("has not responded" in warning for warning in warnings(told))
 
 
@@ -228,7 +231,7 @@ def test_a_topic_that_is_deleted_under_a_task_is_told_of_and_the_error_says_what
         scope.append("t", numbers([1, 2, 3]))
         with pytest.raises(DeliveryError, match=r"UNKNOWN_TOPIC_OR_PARTITION.*create the topic, or set auto\.create\.topics"):
             scope.flush(10)
-    assert warnings(told)[0].startswith("topic t: 3 records have been waiting for a leader for 0 s; broker 1 ")
+    assert warnings(told)[0].startswith("topic t: 3 records have been waiting for a leader for N s; broker 1 ")
     assert "; create the topic, or set auto.create.topics.enable=true on the brokers" in warnings(told)[0]
 
 

@@ -17,14 +17,14 @@ from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataResponse
 from tests.exactly_once.opened import soon
 from tests.faults.conftest import check_numbers
 from tests.faults.numbered_stream import wait_until
-from tests.faults.producing import failing_scope, numbers, one_by_one, send
+from tests.faults.producing import failing_scope, figure, numbers, one_by_one, send
 from tests.faults.recording_broker import RecordingBroker
 from tests.kafka.fixtures import NewTopic, ProxiedKafka
 from tests.kafka.kafka import Kafka
 from tests.kafka.proxy import TcpProxy
 from tests.kafka.witness import read_topic
 
-SOON_OVER = {"request_timeout_ms": 700, "delivery_timeout_ms": 700, "max_block_ms": 700}
+SOON_OVER = {"request_timeout_ms": 1500, "delivery_timeout_ms": 1500, "max_block_ms": 1500}
 
 
 def hide(cluster: RecordingBroker, broker: int) -> None:
@@ -176,6 +176,8 @@ def test_with_strategy_none_a_cluster_that_was_replaced_is_not_found(
     with one_by_one(moving.address, metadata_recovery_strategy="none", **SOON_OVER) as producer:
         send(producer, numbers(range(3)), topic)
         move(moving, proxied_kafka, kafka)
+        # Or the record is sent, lost with the connection, and expires without a second attempt.
+        wait_until(lambda: figure(producer, "connection-count") == 0, "the end of the connections")
         with failing_scope(producer) as scope:
             scope.append(topic, numbers([3]))
             with pytest.raises(DeliveryError, match=r"delivery\.timeout\.ms .*broker 1 \(.*metadata\.recovery\.strategy is none"):

@@ -65,7 +65,7 @@ def test_what_expired_while_the_broker_stood_still_is_stored_once_or_never(
     """The broker finds the requests of given-up connections in its sockets when it goes on, and stores some of them late."""
     cluster = proxied_kafka.cluster
     topic = new_topic(1, on=cluster)
-    with one_by_one(cluster.bootstrap_servers, request_timeout_ms=400, delivery_timeout_ms=1000) as producer:
+    with one_by_one(cluster.bootstrap_servers, request_timeout_ms=1000, delivery_timeout_ms=3000) as producer:
         with failing_scope(producer) as scope:
             scope.append(topic, numbers([0]))
             scope.flush(20)

@@ -23,7 +23,7 @@ from tests.faults.producing import failing_scope, numbers, one_by_one
 from tests.faults.recording_broker import RecordingBroker
 
 A, E = ApiKey, ErrorCode
-QUICKLY_S = 5.0
+QUICKLY_S = 8.0
 
 
 @contextmanager

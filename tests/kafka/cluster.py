@@ -10,7 +10,6 @@ import tempfile
 import uuid
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import count
 from pathlib import Path
 
 from tests.kafka import kafka
@@ -27,6 +26,8 @@ TMPFS_BYTES_WANTED = 2 * 1024**3
 QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 # One that a benchmark measures against runs as Kafka's own scripts start it.
 FULL_SPEED = ("-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
+# How often a cluster is started whose ports another program takes before its servers do.
+STARTS = 3
 
 
 class KafkaCluster(Brokers):
@@ -60,34 +61,47 @@ class KafkaCluster(Brokers):
         deadline_s: how long they may take to be ready; then TimeoutError with their logs' tails.
         """
         jars_of(version)  # first, as they may have to be downloaded: that is no part of the deadline
-        more = dict(listeners or {})
-        ports = free_ports((3 + len(more)) * brokers + zookeeper)
-        own = ports[: 3 * brokers]
-        self._folder = data_folder()
-        self._guardian = Guardian()
-        self._guardian.watch_folder(self._folder)
+        self._protocols = dict(listeners or {})
         options = [f"-Xms{heap_mb // 2}m", f"-Xmx{heap_mb}m", "-Djava.awt.headless=true", *java_options]
-        self._brokers = {
-            node: Broker(node, (client, internal, controller), self._folder, self._guardian, options, version)
-            for node, client, internal, controller in zip(count(1), own[0::3], own[1::3], own[2::3], strict=False)
-        }
-        self._protocols = more
-        self._listeners = {
-            node: dict(zip(more, ports[len(own) + len(more) * (node - 1) :], strict=False)) for node in self._brokers
-        }
-        self._zookeeper: ZooKeeper | None = None
-        addresses = {node: self.address(node) for node in self._brokers} | dict(advertised or {})
-        super().__init__(",".join(addresses[node] for node in self._brokers), ",".join(map(self._internal, self._brokers)))
-        try:
-            if zookeeper:
-                self._zookeeper = ZooKeeper(ports[-1], self._folder, self._guardian, version)
-            self._configure(addresses, overrides or {})
-            if not zookeeper:
-                self._format(features or {})
-            self._start_all(deadline_s)
-        except BaseException:
-            self.stop()
-            raise
+        for left in reversed(range(STARTS)):
+            own, more, (zookeeper_port,) = self._ports(brokers)
+            self._folder = data_folder()
+            self._guardian = Guardian()
+            self._guardian.watch_folder(self._folder)
+            self._brokers = {
+                node: Broker(node, ports, self._folder, self._guardian, options, version) for node, ports in enumerate(own, 1)
+            }
+            self._listeners = {node: dict(zip(self._protocols, ports, strict=True)) for node, ports in enumerate(more, 1)}
+            self._zookeeper: ZooKeeper | None = None
+            addresses = {node: self.address(node) for node in self._brokers} | dict(advertised or {})
+            super().__init__(",".join(addresses[node] for node in self._brokers), ",".join(map(self._internal, self._brokers)))
+            try:
+                if zookeeper:
+                    self._zookeeper = ZooKeeper(zookeeper_port, self._folder, self._guardian, version)
+                self._configure(addresses, overrides or {})
+                if not zookeeper:
+                    self._format(features or {})
+                self._start_all(deadline_s)
+                return
+            except BaseException as error:
+                again = left > 0 and isinstance(error, Exception) and self._found_a_port_taken()
+                self.stop()
+                if not again:
+                    raise
+
+    def _ports(self, brokers: int) -> tuple[list[tuple[int, int, int]], list[list[int]], list[int]]:
+        """Chooses ports: of each broker for clients, other brokers and controllers; of its further listeners; ZooKeeper's."""
+        more = len(self._protocols)
+        ports = free_ports((3 + more) * brokers + 1)
+        own = [(ports[at], ports[at + 1], ports[at + 2]) for at in range(0, 3 * brokers, 3)]
+        return own, [ports[3 * brokers + more * node :][:more] for node in range(brokers)], ports[-1:]
+
+    def _found_a_port_taken(self) -> bool:
+        """Returns whether a server has ended because another program had taken its port since that was chosen."""
+        outputs = [broker.output for broker in self._brokers.values()]
+        if self._zookeeper is not None:
+            outputs.append(self._zookeeper.output)
+        return any("java.net.BindException" in output.read_text(errors="replace") for output in outputs if output.exists())
 
     def _configure(self, addresses: Mapping[int, str], overrides: Mapping[str, str]) -> None:
         voters = ",".join(f"{node}@127.0.0.1:{broker.controller_port}" for node, broker in self._brokers.items())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ import psutil
 import pytest
 from confluent_kafka import KafkaException, Producer
 
+from tests.kafka import cluster, ports
 from tests.kafka.brokers import Brokers
 from tests.kafka.cluster import KafkaCluster
 from tests.kafka.fixtures import NewTopic
@@ -156,6 +158,41 @@ def test_no_files_of_embedded_brokers_are_left_after_their_process_was_killed() 
         assert folder.is_dir()
         starter.send_signal(signal.SIGKILL)
     assert within(20, lambda: not folder.exists())
+
+
+@pytest.mark.whole("clusters of its own")
+def test_a_cluster_whose_port_was_taken_meanwhile_starts_on_other_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen: list[list[int]] = []
+
+    def choose(count: int) -> list[int]:
+        chosen.append(free_ports(count))
+        if len(chosen) == 1:
+            thief.bind(("127.0.0.1", chosen[0][0]))
+            thief.listen()
+        return chosen[-1]
+
+    monkeypatch.setattr(cluster, "free_ports", choose)
+    with socket.socket() as thief, KafkaCluster() as started:
+        assert len(chosen) == 2
+        assert started.address(1) == f"127.0.0.1:{chosen[1][0]}"
+        assert started.create_topic("t") == "t"
+
+
+@pytest.mark.parametrize("ends", [False, True], ids=["runs", "has ended"])
+def test_no_other_process_chooses_a_port_before_the_one_that_chose_it_ends(ends: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = "from tests.kafka.ports import free_ports\nprint(free_ports(1)[0], flush=True)\ninput()\n"
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        port = int(other.stdout.readline())
+        if ends:
+            other.communicate("\n", timeout=30)
+        monkeypatch.setattr(ports, "LOWEST", port)
+        monkeypatch.setattr(ports, "HIGHEST", port + 1)
+        if ends:
+            assert free_ports(1) == [port]
+        else:
+            with pytest.raises(OSError, match="fewer than 1 free ports"):
+                free_ports(1)
 
 
 def test_free_ports_differ_and_lie_below_the_ephemeral_range() -> None:

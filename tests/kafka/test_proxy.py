@@ -169,13 +169,13 @@ def test_what_a_black_hole_swallowed_never_comes(line: socket.socket, proxy: Tcp
 
 
 def test_a_delay_is_added_once_for_all_bytes_under_way(line: socket.socket, proxy: TcpProxy) -> None:
-    proxy.delay(0.2, "to_server")
+    proxy.delay(1, "to_server")
     started = time.monotonic()
     for _ in range(10):
         line.sendall(b"x")
         time.sleep(0.01)
     assert receive(line, 10) == b"x" * 10
-    assert 0.2 <= time.monotonic() - started < 1.5
+    assert 1 <= time.monotonic() - started < 8
 
 
 def test_a_rate_limit_holds(line: socket.socket, proxy: TcpProxy) -> None:

@@ -44,7 +44,7 @@ LISTENERS: Mapping[str, str] = {
 for another host, that of CHANGING is for tests to replace. SASL_PLAINTEXT does not offer OAUTHBEARER. REAUTH ends sessions that
 do not log in again after REAUTH_MS."""
 
-REAUTH_MS = 1_500
+REAUTH_MS = 2_000
 
 USER, PASSWORD = "sink", "word-of-sink"
 """Logs in with PLAIN, SCRAM and Kerberos, and may do everything."""

@@ -39,9 +39,10 @@ def test_a_session_is_renewed_on_its_connection_while_records_are_written(
     with Load(dict(LOGINS[name](secure_kafka)), topic) as load:
         load.wait_until_written(100)
         connections = load.figure("connection-creation-total")
-        load.wait_for(REAUTH_MS * 2.5 / 1000)
+        load.wait_for(REAUTH_MS * 3.5 / 1000)
         assert load.error is None
-        assert load.figure("connection-creation-total") == connections
+        # Without renewals it would be three. A busy machine may be late once: a renewal has 5 to 15 % of the session's time.
+        assert load.figure("connection-creation-total") - connections <= 1
     expect_each_once_and_in_order(secure_kafka, topic, load)
 
 

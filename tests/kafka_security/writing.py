@@ -16,7 +16,7 @@ from tests.kafka.witness import read_topic
 from tests.kafka_security.secure_kafka import SecureKafka
 
 TIMEOUT_S = 20.0
-AT_ONCE_S = 5.0
+AT_ONCE_S = 15.0
 """An attempt to connect takes milliseconds here. max.block.ms and delivery.timeout.ms are a minute and two."""
 
 

@@ -48,9 +48,9 @@ class Ends:
         return self.selector.poll(timeout_ms)
 
     def until(self, reached: Callable[[PollResult], bool]) -> PollResult:
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 20
         while not reached(result := self.selector.poll(20)):
-            assert time.monotonic() < deadline, f"it did not come about in 5 s; last: {result}"
+            assert time.monotonic() < deadline, f"it did not come about in 20 s; last: {result}"
         return result
 
     def lost(self) -> PeerError:

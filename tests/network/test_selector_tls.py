@@ -59,7 +59,7 @@ def test_frames_in_one_record_are_given_without_more_bytes_coming(ends: Ends, fa
     began = time.monotonic()
     messages = [received(ends.until(lambda result: bool(result.received))) for _ in range(3)]
     assert messages == [[(1, b"a")], [(1, b"b")], [(1, b"c")]]
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 15
 
 
 def test_decrypted_frames_do_not_wait_for_a_long_write(ends: Ends, far: ssl.SSLSocket) -> None:

@@ -80,8 +80,8 @@ def test_another_thread_ends_the_wait(wakeup: Wakeup) -> None:
     caller = threading.Thread(target=wakeup.wakeup)
     began = time.monotonic()
     caller.start()
-    assert is_signalled(wakeup, 5)
-    assert time.monotonic() - began < 4
+    assert is_signalled(wakeup, 20)
+    assert time.monotonic() - began < 15
     caller.join()
 
 

@@ -197,7 +197,7 @@ def test_a_record_that_fails_before_it_is_in_a_batch_is_told_once(
     cluster: RecordingBroker, call: dict[str, Any], kind: type[KafkaSinkError], raised: bool
 ) -> None:
     one, told = Recording(), Told()
-    with intercepted(cluster, one, max_block_ms=100, max_request_size=2000) as producer:
+    with intercepted(cluster, one, max_block_ms=1000, max_request_size=2000) as producer:
         given: dict[str, Any] = {"topic": "t", "value": b"1", "on_delivery": told.of("it"), **call}
         if raised:
             with pytest.raises(kind):
@@ -329,7 +329,7 @@ def test_rows_without_acks_are_told_without_offsets(cluster: RecordingBroker) ->
 
 def test_columns_that_are_refused_whole_are_told_once(cluster: RecordingBroker) -> None:
     one = Recording()
-    settings = {"max_block_ms": 100, "max_request_size": 2000, "value_serializer": "long"}
+    settings = {"max_block_ms": 1000, "max_request_size": 2000, "value_serializer": "long"}
     good = RecordColumns(1, value=pa.array([1], pa.int64()))
     with intercepted(cluster, one, **settings) as producer, failing_scope(producer) as scope:
         with pytest.raises(SerializationError):

@@ -46,7 +46,7 @@ def test_a_wrong_address_is_told_with_the_address_and_what_came_of_it(nowhere: s
     begun = time.monotonic()
     with pytest.raises(MetadataTimeoutError) as caught:
         check_reachable(checked(nowhere, topic))
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 15
     assert f"no broker of bootstrap.servers {nowhere} answered the Spark driver within 0.3 s: " in caught.value.message
     assert "Connection refused" in caught.value.message
     assert caught.value.facts["topic"] == topic

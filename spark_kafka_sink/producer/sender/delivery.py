@@ -198,9 +198,12 @@ class Delivery:
             self._reject(batch, answer)
             return
         if not again:
-            late = "; delivery.timeout.ms has passed" if action in _AGAIN and self._is_late(batch, now_ms) else ""
-            unknown = f"; {CREATE_IT}" if action is Action.TOPIC_UNKNOWN else ""
-            error = self._failure(batch, answer, batch.record_count, unknown + late)
+            if (
+                action in _AGAIN and batch.attempts <= self._config.retries
+            ):  # the same error as if it had expired before the answer
+                self._drop(batch, self._timeout_error(batch, now_ms))
+                return
+            error = self._failure(batch, answer, batch.record_count, f"; {CREATE_IT}" if action is Action.TOPIC_UNKNOWN else "")
             if action is Action.FATAL:  # first, because more than this batch has failed
                 self._identity.fatal(error)
             self._drop(batch, error)
@@ -260,10 +263,8 @@ class Delivery:
         batch.free(self._pool)
 
     def _may_retry(self, batch: SealedBatch, now_ms: int) -> bool:
-        return batch.attempts <= self._config.retries and not self._is_late(batch, now_ms)
-
-    def _is_late(self, batch: SealedBatch, now_ms: int) -> bool:
-        return now_ms - batch.created_ms >= self._config.delivery_timeout_ms
+        is_late = now_ms - batch.created_ms >= self._config.delivery_timeout_ms
+        return batch.attempts <= self._config.retries and not is_late
 
     def _settle_expired(self, batch: SealedBatch, action: Action) -> None:
         if action is Action.DELIVERED:
@@ -331,12 +332,10 @@ class Delivery:
         return self._rights().error(text, ApiKey.METADATA, int(code), queue.topic, topic=queue.topic, partition=queue.partition)
 
     def _timeout_error(self, batch: Batch, now_ms: int) -> DeliveryTimeoutError:
-        queue = batch.queue
-        tried = self._what_was_tried(batch)
+        queue, tried = batch.queue, self._what_was_tried(batch)
         return DeliveryTimeoutError(
             f"topic {queue.topic} partition {queue.partition}: {counted(batch.record_count, 'record was', 'records were')}"
-            " not acknowledged within"
-            f" delivery.timeout.ms ({now_ms - batch.created_ms} ms passed); {tried}",
+            f" not acknowledged within delivery.timeout.ms ({now_ms - batch.created_ms} ms passed); {tried}",
             topic=queue.topic,
             partition=queue.partition,
         )
@@ -358,7 +357,10 @@ class Delivery:
                 never = f"split after {batch.last_error} and not sent since"
             return f"{never}: {self._unsent_reason(batch.queue)}"
         last = batch.last_error or "no response yet"
-        why = f"; {self._unsent_reason(batch.queue)}" if batch.queue.leader is None else ""
+        if batch.queue.leader is None:
+            why = f"; {self._unsent_reason(batch.queue)}"
+        else:
+            why = f"; {CREATE_IT}" if last.startswith(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name) else ""
         return f"sent {counted(batch.attempts, 'time')}, may have been stored; last error: {last}{why}"
 
 

@@ -74,6 +74,14 @@ def values(messages: list[Message]) -> list[str]:
     return [(message.value() or b"").decode() for message in messages]
 
 
+def wait_for_error(client: AdminClient, told: list[KafkaError], code: int) -> None:
+    """Waits until a client whose `error_cb` appends to `told` has told of an error with this code."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while code not in [error.code() for error in told]:
+        assert time.monotonic() < deadline, f"not within {TIMEOUT_S:g} s: error {code}; told: {told}"
+        client.poll(0.05)
+
+
 def wait_for(reached: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + TIMEOUT_S
     while not reached():

@@ -12,7 +12,8 @@ from spark_kafka_sink.protocol.groups import HeartbeatResponse
 from tests.broker.network.held import heartbeat_frame, number_of
 from tests.broker.network.servers import Server
 
-THROTTLE_MS = 500
+THROTTLE_MS = 2000
+"""What is not held up is done long before, on a busy machine too."""
 
 
 def throttled_once(_services: BrokerServices, request: Request) -> Message:
@@ -38,7 +39,6 @@ def test_other_connections_do_not_wait() -> None:
         began = time.monotonic()
         other.api_versions()
         assert time.monotonic() - began < THROTTLE_MS / 1000
-        client.receive()
 
 
 def test_a_connection_that_ends_while_it_is_throttled_is_forgotten() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from spark_kafka_sink.client.network_client import ClientResponse
-from spark_kafka_sink.errors import DeliveryError, KafkaSinkError, UsageError
+from spark_kafka_sink.errors import DeliveryError, DeliveryTimeoutError, KafkaSinkError, UsageError
 from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, SealedBatch
 from spark_kafka_sink.producer.accumulator.sequences import PartitionSequences, ProducerIdAndEpoch
 from spark_kafka_sink.producer.accumulator.tally import Tally
@@ -110,18 +110,54 @@ def test_a_partition_goes_on_once_all_that_was_in_flight_behind_a_failed_batch_i
     assert not parts.accumulator.has_incomplete()
 
 
-@pytest.mark.parametrize(("age_ms", "again", "end"), [(119_999, True, ""), (120_000, False, "; delivery.timeout.ms has passed")])
-def test_a_batch_is_sent_again_while_there_is_time_and_then_fails_with_the_answer_and_why(
-    parts: Parts, age_ms: int, again: bool, end: str
-) -> None:
+@pytest.mark.parametrize(("age_ms", "again"), [(119_999, True), (120_000, False)])
+def test_a_batch_is_sent_again_while_there_is_time(parts: Parts, age_ms: int, again: bool) -> None:
     delivery, scope = delivery_of(parts), parts.tally()
     parts.append(scope, [b"0"], [0])
     (batch,) = sent(parts)
     delivery.answered([said(batch, ErrorCode.NOT_ENOUGH_REPLICAS)], batch.created_ms + age_ms)
     assert parts.accumulator.has_incomplete() == again
-    if not again:
-        with pytest.raises(DeliveryError, match=f"the broker rejected 1 record: NOT_ENOUGH_REPLICAS{end}$"):
-            scope.raise_error()
+
+
+def rejected_late(delivery: Delivery, batch: SealedBatch, code: ErrorCode) -> None:
+    delivery.answered([said(batch, code)], batch.created_ms + 120_000)
+
+
+def expired_before_its_retry(delivery: Delivery, batch: SealedBatch, code: ErrorCode) -> None:
+    delivery.answered([said(batch, code)], batch.created_ms)
+    delivery.expire(batch.created_ms + 120_000)
+
+
+@pytest.mark.parametrize("ends", [rejected_late, expired_before_its_retry])
+@pytest.mark.parametrize(
+    ("code", "advice"), [(ErrorCode.NOT_ENOUGH_REPLICAS, ""), (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "; create the topic, or .*")]
+)
+def test_whether_a_batch_expires_before_or_with_its_last_rejection_the_error_is_the_same(
+    parts: Parts, ends: Callable[[Delivery, SealedBatch, ErrorCode], None], code: ErrorCode, advice: str
+) -> None:
+    delivery, scope = delivery_of(parts), parts.tally()
+    parts.append(scope, [b"0"], [0])
+    (batch,) = sent(parts)
+    ends(delivery, batch, code)
+    wanted = (
+        r"topic t partition 0: 1 record was not acknowledged within delivery\.timeout\.ms \(120000 ms passed\);"
+        rf" sent 1 time, may have been stored; last error: {code.name}{advice}$"
+    )
+    with pytest.raises(DeliveryError, match=wanted) as raised:
+        scope.raise_error()
+    assert isinstance(raised.value.__cause__, DeliveryTimeoutError)
+    assert parts.pool.available == parts.pool.total
+
+
+def test_a_batch_without_retries_left_fails_with_its_rejection_however_late() -> None:
+    parts = make_parts(retries=1)
+    delivery, scope = delivery_of(parts), parts.tally()
+    parts.append(scope, [b"0"], [0])
+    (batch,) = sent(parts)
+    batch.attempts = 2
+    rejected_late(delivery, batch, ErrorCode.NOT_ENOUGH_REPLICAS)
+    with pytest.raises(DeliveryError, match=r"the broker rejected 1 record: NOT_ENOUGH_REPLICAS; tried 2 times$"):
+        scope.raise_error()
 
 
 def test_no_retry_waits_longer_than_the_longest_back_off() -> None:

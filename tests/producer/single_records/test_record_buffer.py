@@ -241,7 +241,7 @@ def test_where_there_is_no_memory_those_that_are_enough_fail_at_max_block_ms(
 ) -> None:
     """The broker stands still: its proxy lets nothing through."""
     topic, told = new_topic(1, on=proxied_kafka.cluster), Told()
-    settings = {"buffer_memory": 64 * 1024, "max_block_ms": 400, "linger_ms": HOUR_MS, "delivery_timeout_ms": 2 * HOUR_MS}
+    settings = {"buffer_memory": 64 * 1024, "max_block_ms": 1000, "linger_ms": HOUR_MS, "delivery_timeout_ms": 2 * HOUR_MS}
     with producer_on(proxied_kafka.cluster.bootstrap_servers, **settings) as producer:
         assert producer.send(topic, b"first", on_delivery=told.of("first")) is not None
         producer.flush(20)
@@ -307,7 +307,7 @@ def test_records_that_find_no_memory_keep_their_partition_and_with_it_their_orde
         futures = [producer.send(topic, b"%01000d" % n) for n in range(40)]
         with pytest.raises(FlushTimeoutError):
             producer.flush(0.2)
-        assert not any(future.pending for future in futures[::4])  # partition 0 comes first
+        wait_until(lambda: not any(future.pending for future in futures[::4]), "partition 0, which comes first")
         assert futures[-1].pending
         held.remove()
         producer.flush(20)
@@ -443,7 +443,7 @@ def test_a_callback_may_send_more_than_is_buffered_at_once(cluster: RecordingBro
 
 def test_a_callback_that_sends_to_an_unknown_topic_has_its_end_at_max_block_ms(cluster: RecordingBroker) -> None:
     told, outcome = Told(), list[object]()
-    with producer_on(cluster.bootstrap_servers, max_block_ms=300) as producer:
+    with producer_on(cluster.bootstrap_servers, max_block_ms=1000) as producer:
         send = in_callback(lambda: producer.send("nowhere", b"1", on_delivery=told.of("inner")), outcome)
         producer.send("t", b"0", on_delivery=send).result(10)
         (future,) = outcome

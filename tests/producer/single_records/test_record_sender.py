@@ -223,7 +223,7 @@ def test_what_cannot_be_sent_fails_its_future_and_harms_no_other(
     kafka: Kafka, new_topic: NewTopic, call: dict[str, Any], error: type[KafkaSinkError], text: str
 ) -> None:
     topic, told = new_topic(2), Told()
-    with producer_on(kafka, linger_ms=60_000, max_block_ms=300, max_request_size=2000) as producer:
+    with producer_on(kafka, linger_ms=60_000, max_block_ms=1000, max_request_size=2000) as producer:
         before = producer.send(topic, b"before", partition=0)
         failed = producer.send(**{"topic": topic, "value": b"v", "on_delivery": told.of("failed"), **call})
         assert failed.done()

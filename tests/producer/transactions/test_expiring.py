@@ -20,8 +20,8 @@ from tests.producer.transactions.transacting import state_of, under_id, until_en
 SOON_S = 20.0
 # A batch that was refused once expires before it is sent again.
 EXPIRING: dict[str, Any] = {
-    "request_timeout_ms": 500,
-    "delivery_timeout_ms": 1_000,
+    "request_timeout_ms": 2_000,
+    "delivery_timeout_ms": 2_000,
     "retry_backoff_ms": 30_000,
     "retry_backoff_max_ms": 30_000,
 }
