@@ -12,7 +12,7 @@ from spark_kafka_sink.records.arrow_arrays import byte_lengths
 from spark_kafka_sink.records.concat import column_views, concat_rows
 from spark_kafka_sink.records.encoder import EncodedRecords, body_sizes, record_offsets
 from spark_kafka_sink.records.record_reader import ATTRIBUTES_SIZE, INT_BITS, LONG_BITS, read_varint
-from spark_kafka_sink.records.varints import ZERO_BYTE, varints
+from spark_kafka_sink.records.varints import ZERO_BYTE, packed_sizes, varints
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,7 @@ def encode_again(
     rest = column_views(records.fields, byte_lengths(records.fields), 2 * rows + 1)
     deltas = [ZERO_BYTE, *varints(timestamp_deltas), *varints(offset_deltas.astype(np.int64))]
     body = body_sizes(deltas, [rest])
-    offsets = record_offsets(body, len(rows))
-    data = concat_rows(len(rows), [*varints(body), *deltas, rest], int(offsets[-1]))
+    length = varints(body)
+    offsets = record_offsets(body, packed_sizes(length), len(rows))
+    data = concat_rows(len(rows), [*length, *deltas, rest], int(offsets[-1]))
     return EncodedRecords(memoryview(data).cast("B")[: int(offsets[-1])], offsets)

@@ -34,16 +34,20 @@ Lengths = NDArray[np.int64] | int
 class Views:
     """A column as view structs, to be reordered by `order`.
 
-    `lengths` already have that order, with -1 for null; an int applies to every row. The structs of null rows are undefined. A
-    single struct stands for every row.
+    `lengths` already have that order, with -1 for null; an int applies to every row. They are between `shortest` and `longest`.
+    The structs of null rows are undefined. A single struct stands for every row.
     """
 
     structs: NDArray[np.complex128]
     buffers: list[Any]
     lengths: Lengths
+    shortest: int
     longest: int
-    has_nulls: bool
     order: Order
+
+    @property
+    def has_nulls(self) -> bool:
+        return self.shortest < 0
 
     def sizes(self) -> Lengths:
         """Returns the lengths, with 0 for null."""
@@ -59,8 +63,8 @@ def column_views(array: pa.Array, lengths: ByteLengths, order: Order) -> Views:
         raise RecordTooLargeError(f"a value of {longest} bytes is too large: Kafka's limit is {INT32_MAX} bytes", size=longest)
     structs, buffers = _structs(byte_column(array))
     if lengths.is_constant:
-        return Views(structs, buffers, longest, longest, longest < 0, order)
-    return Views(structs, buffers, lengths.rows if order is None else lengths.rows[order], longest, shortest < 0, order)
+        return Views(structs, buffers, longest, shortest, longest, order)
+    return Views(structs, buffers, lengths.rows if order is None else lengths.rows[order], shortest, longest, order)
 
 
 def _structs(array: pa.Array) -> tuple[NDArray[np.complex128], list[Any]]:

@@ -6,6 +6,7 @@ that, so slice larger Arrow batches first.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
@@ -19,7 +20,7 @@ from spark_kafka_sink.option import INT32_MAX
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, bitmap, byte_lengths, offsets_of, valid_mask
 from spark_kafka_sink.records.columns import FixedHeaders, RecordColumns
 from spark_kafka_sink.records.concat import Lengths, Order, Views, column_views, concat_rows
-from spark_kafka_sink.records.varints import ZERO_BYTE, Packed, Words, varint, varint_sizes, varints
+from spark_kafka_sink.records.varints import ZERO_BYTE, Packed, Words, packed_sizes, varint, varint_sizes, varints
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +53,16 @@ def encode_records(
         ZERO_BYTE,  # attributes
         *varints(0 if timestamp_deltas is None else timestamp_deltas),
         *varints(offset_deltas.astype(np.int64)),
-        *varints(_length(key)),
+        *_length(key),
     ]
-    before_value = varints(_length(value))
+    before_value = _length(value)
     after_value = varints(counts + len(columns.fixed_headers)) if headers is not None or fixed is None else []
     body = body_sizes([*before_key, *before_value, *after_value], [key, value, headers, fixed])
-    offsets = record_offsets(body, rows)
+    length = varints(body)
+    offsets = record_offsets(body, packed_sizes(length), rows)
     # Without headers, each record ends in a 0. It goes into the struct that starts the next record, and the first 0 is cut off.
     closed_by_next = headers is None and fixed is None
-    parts = [*varints(body), *before_key, *_some(key), *before_value, *_some(value)]
+    parts = [*length, *before_key, *_some(key), *before_value, *_some(value)]
     parts = [ZERO_BYTE, *parts] if closed_by_next else [*parts, *after_value, *_some(headers), *_some(fixed)]
     size = int(offsets[-1])
     data = concat_rows(rows, parts, size + 1, ending=b"\0" if closed_by_next else b"")
@@ -106,8 +108,11 @@ def _headers(headers: pa.Array | None, order: Order) -> tuple[Lengths, Views | N
     return (counts if order is None else counts[order]), header_views(headers, order)
 
 
-def _length(views: Views | None) -> Lengths:
-    return -1 if views is None else views.lengths
+def _length(views: Views | None) -> Sequence[Packed]:
+    """Returns the length varint of each row of a column; -1 is null, or no column."""
+    if views is None:
+        return varints(-1)
+    return varints(views.lengths, (views.shortest, views.longest))
 
 
 def _some(views: Views | None) -> list[Packed | Views]:
@@ -129,12 +134,13 @@ def body_sizes(numbers: list[Packed], columns: list[Views | None]) -> Lengths:
     return size
 
 
-def record_offsets(body: Lengths, rows: int) -> NDArray[np.int64]:
-    """Returns the start of each of `rows` records (length varint and body), and the end of the last one."""
-    if isinstance(body, int):
-        return np.arange(rows + 1, dtype=np.int64) * (body + varint_sizes(body))
+def record_offsets(body: Lengths, length: Lengths, rows: int) -> NDArray[np.int64]:
+    """Returns the start of each of `rows` records, and the end of the last one. length: the bytes of each length varint."""
+    size = body + length
+    if isinstance(size, int):
+        return np.arange(rows + 1, dtype=np.int64) * size
     offsets = np.zeros(rows + 1, np.int64)
-    np.cumsum(body + varint_sizes(body), out=offsets[1:])
+    size.cumsum(out=offsets[1:])
     return offsets
 
 

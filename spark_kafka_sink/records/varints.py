@@ -54,11 +54,14 @@ def zigzag(values: NDArray[np.int64]) -> Words:
     return ((values << 1) ^ (values >> 63)).view(np.uint64)
 
 
-def varints(values: NDArray[np.int64] | int) -> Sequence[Packed]:
-    """Returns each number's varint: one `Packed`, or two if a number needs more than 8 bytes."""
+def varints(values: NDArray[np.int64] | int, extremes: tuple[int, int] | None = None) -> Sequence[Packed]:
+    """Returns each number's varint: one `Packed`, or two if a number needs more than 8 bytes.
+
+    extremes: a lower and an upper bound of the numbers, if they are known.
+    """
     if isinstance(values, int):
         return _one_for_all(values)
-    least, greatest = int(values.min()), int(values.max())
+    least, greatest = extremes or (int(values.min()), int(values.max()))
     if least == greatest:
         return varints(least)
     if least >= -_TABLE_REACH and greatest < _TABLE_REACH:
@@ -84,6 +87,14 @@ def varint_sizes(values: NDArray[np.int64] | int) -> NDArray[np.int64] | int:
     for byte in range(_width(low), _width(high)):
         sizes += codes >= (1 << (7 * byte))
     return sizes
+
+
+def packed_sizes(varint: Sequence[Packed]) -> NDArray[np.int64] | int:
+    """Returns the size in bytes of each number that `varints` encoded; an int applies to every row."""
+    bits: Words | int = 0
+    for packed in varint:
+        bits = packed.bits + bits
+    return bits >> 3 if isinstance(bits, int) else (bits >> 3).view(np.int64)
 
 
 @cache

@@ -49,6 +49,16 @@ def test_no_rows_have_no_bounds() -> None:
 
 
 @settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(*[st.none() | st.sampled_from([0, 1, 40, 62, 63, 64, 8191, 8192])] * 2), min_size=1, max_size=6))
+def test_each_row_has_the_bound_that_it_has_alone(lengths: list[tuple[int | None, int | None]]) -> None:
+    key, value = (pa.array([None if n is None else bytes(n) for n in part], pa.binary()) for part in zip(*lengths, strict=True))
+    columns = RecordColumns(len(lengths), key=key, value=value)
+    together = size_upper_bounds(columns, timestamp_range=10, max_offset_delta=100)
+    alone = [size_upper_bounds(columns.slice(row, 1), timestamp_range=10, max_offset_delta=100)[0] for row in range(len(lengths))]
+    assert together.tolist() == alone
+
+
+@settings(max_examples=150, deadline=None)
 @given(tables(st.integers(-64, 63) | st.integers(-500, 500)))
 def test_known_ranges_give_bounds_that_no_record_passes_and_that_are_never_looser(table: Table) -> None:
     reach = 0 if table.timestamp_deltas is None else int(np.abs(table.timestamp_deltas).max(initial=0))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spark_kafka_sink.records.varints import Packed, varint_sizes, varints
+from spark_kafka_sink.records.varints import Packed, packed_sizes, varint_sizes, varints
 
 # Around each power of 2**7 the zigzag code grows by a byte.
 edges = [sign * 2 ** (7 * byte - 1) + step for byte in range(1, 10) for sign in (1, -1) for step in (-1, 0, 1)]
@@ -41,6 +41,15 @@ def bytes_of(packed: Packed, row: int) -> bytes:
 def test_a_column_holds_the_varint_of_each_number(values: list[int]) -> None:
     parts = varints(np.array(values, np.int64))
     assert [b"".join(bytes_of(part, row) for part in parts) for row in range(len(values))] == [one_by_one(v) for v in values]
+
+
+@given(st.lists(numbers, min_size=1, max_size=20), st.integers(0, 300), st.integers(0, 300))
+def test_known_bounds_change_nothing_however_wide_they_are(values: list[int], below: int, above: int) -> None:
+    column = np.array(values, np.int64)
+    parts = varints(column, (min(values) - below, max(values) + above))
+    assert [b"".join(bytes_of(part, row) for part in parts) for row in range(len(values))] == [one_by_one(v) for v in values]
+    sizes = packed_sizes(parts)
+    assert [sizes if isinstance(sizes, int) else sizes[row] for row in range(len(values))] == [len(one_by_one(v)) for v in values]
 
 
 @given(numbers)

@@ -124,7 +124,7 @@ class GroupedRows:
             sizes = sizes[groups.order]
             timestamps = None if timestamps is None else timestamps[groups.order]
         ends = np.zeros(len(sizes) + 1, dtype=np.int64)
-        np.cumsum(sizes, out=ends[1:])
+        sizes.cumsum(out=ends[1:])
         long_runs = long_from * len(groups.partition_ids) <= int(ends[-1]) <= LARGE_ROW * len(sizes)
         return cls(topic, columns, groups.order, groups.partition_ids, groups.starts, ends, timestamps, now, long_runs)
 
@@ -156,7 +156,8 @@ class Planner:
         plan = Plan(start, max_chunks, stay)
         batches, full = plan.batches, plan.full
         first = max(bisect_right(rows.starts, start) - 1, 0)
-        sizes = np.diff(rows.ends[rows.starts[first:]]).tolist()
+        ends = rows.ends[rows.starts[first:]]
+        sizes = (ends[1:] - ends[:-1]).tolist()
         sizes[0] -= rows.bytes_before(start) - rows.bytes_before(rows.starts[first])
         position = start
         for partition, stop, size in zip(rows.partition_ids[first:], rows.starts[first + 1 :], sizes, strict=True):

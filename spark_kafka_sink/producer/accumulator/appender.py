@@ -257,22 +257,23 @@ class Appender:
     ) -> None:
         """Encodes all rows of the plan at once, without a lock, and adds each piece to its batch."""
         first, last = plan.starts[0], plan.stop
-        starts = np.array(plan.starts, dtype=np.intp)
-        counts = np.diff(starts, append=last)
+        # Slices instead of np.diff and np.append, whose Python code takes 2 to 8 us a call.
+        bounds = np.array([*plan.starts, last], dtype=np.intp)
+        starts, counts = bounds[:-1], bounds[1:] - bounds[:-1]
         if len(batches) == 1:
             offset_deltas = np.arange(batches[0].record_count, batches[0].record_count + last - first, dtype=np.int32)
         else:
             bases = np.array([batch.record_count for batch in batches]) - starts
             offset_deltas = np.arange(first, last, dtype=np.int32)
-            offset_deltas += np.repeat(bases.astype(np.int32), counts)
+            offset_deltas += bases.astype(np.int32).repeat(counts)
         base_timestamps = np.array([batch.first_timestamp for batch in batches], dtype=np.int64)
         timestamp_deltas, max_timestamps = _timestamp_deltas(rows, first, last, starts, counts, base_timestamps)
         whole = rows.order is None and last - first == rows.columns.num_records
         order = None if whole else np.arange(first, last) if rows.order is None else rows.order[first:last]
         encoded = encode_records(rows.columns, order, offset_deltas, timestamp_deltas)
-        bounds = encoded.offsets[np.append(starts - first, last - first)].tolist()
-        pieces = [encoded.data[begin:end] for begin, end in pairwise(bounds)]
-        largest = np.maximum.reduceat(np.diff(encoded.offsets), starts - first).tolist()
+        offsets, places = encoded.offsets, bounds - first
+        pieces = [encoded.data[begin:end] for begin, end in pairwise(offsets[places].tolist())]
+        largest = np.maximum.reduceat(offsets[1:] - offsets[:-1], places[:-1]).tolist()
         if plan.stay:
             self._share(pieces, batches, memory)
         else:
@@ -352,6 +353,6 @@ def _timestamp_deltas(
         largest = [rows.now] * len(bases)
         if (bases == rows.now).all():
             return None, largest
-        return np.repeat(rows.now - bases, counts), largest
+        return (rows.now - bases).repeat(counts), largest
     timestamps = rows.timestamps[first:last]
-    return timestamps - np.repeat(bases, counts), np.maximum.reduceat(timestamps, starts - first).tolist()
+    return timestamps - bases.repeat(counts), np.maximum.reduceat(timestamps, starts - first).tolist()
