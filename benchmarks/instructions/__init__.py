@@ -1,0 +1,1 @@
+"""Instruction counts of the engine's hot paths, compared with a committed baseline."""

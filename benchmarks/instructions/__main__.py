@@ -1,0 +1,131 @@
+"""`python -m benchmarks.instructions`: counts, prints a table, and compares it with the baseline."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.instructions import callgrind
+from benchmarks.instructions.counts import (
+    BASELINE,
+    TOLERANCE,
+    Counter,
+    Counts,
+    changes,
+    differing_facts,
+    load,
+    save,
+    spread,
+    table,
+    unknown_paths,
+)
+from spark_kafka_sink.broker import EmbeddedBroker
+
+CHECKOUT: Final = Path(__file__).resolve().parents[2]
+RENEW: Final = "renew the baseline with `make count WRITE=1`"
+# A run takes about 10 s. A busy machine takes several times as long.
+TIMEOUT_S: Final = 300.0
+_VALGRIND: Final = ("--tool=callgrind", "-q", "--instr-atstart=no", "--compress-strings=no", "--compress-pos=no")
+# They decide on the code that runs: the order of sets, Arrow's allocator, threads.
+_ENVIRONMENT: Final = {
+    "PYTHONHASHSEED": "0",
+    "PYTHONPATH": str(CHECKOUT),
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "LC_ALL": "C.UTF-8",
+}
+_INHERITED: Final = ("PATH", "HOME", "LD_LIBRARY_PATH", "TMPDIR")
+
+
+class CountingError(RuntimeError):
+    """A counting process failed."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Counts and compares. Returns 1 if a path grew by more than the tolerance or has no baseline."""
+    asked = _parser().parse_args(arguments)
+    valgrind = shutil.which("valgrind")
+    if asked.write and valgrind is None:
+        print("valgrind was not found, and a baseline needs it: install valgrind", file=sys.stderr)
+        return 1
+    runs = [_count(valgrind) for _ in range(asked.runs)]
+    if len(runs) > 1:
+        print(f"Largest difference of {len(runs)} runs:\n{spread(runs)}\n")
+    if asked.write:
+        save(runs[0], asked.baseline)
+        print(table(None, runs[0]))
+        return 0
+    return _compared(load(asked.baseline), runs[0])
+
+
+def _compared(baseline: Counts, now: Counts) -> int:
+    """Prints the comparison. Returns the exit code."""
+    print(table(baseline, now))
+    for counter in Counter:
+        if counter not in now.paths:
+            print(f"\n{counter} is not counted: install valgrind")
+        elif why := differing_facts(baseline, now, counter):
+            print(f"\n{counter} is not compared: {'; '.join(why)}")
+    found = changes(baseline, now)
+    for change in found:
+        print(f"\n{change}")
+    unknown = unknown_paths(baseline, now)
+    if unknown:
+        print(f"\nOnly the baseline or only the code has: {', '.join(unknown)}. To accept this, {RENEW}.")
+    grown = [change for change in found if change.grew]
+    if grown:
+        print(f"\n{len(grown)} of the counts above grew by more than {TOLERANCE:.0%}. If this is intended, {RENEW}.")
+    elif found:
+        print(f"\nThe counts above shrank by more than {TOLERANCE:.0%}: {RENEW}, so that they do not grow again.")
+    return 1 if grown or unknown else 0
+
+
+def _count(valgrind: str | None) -> Counts:
+    """Counts each path once with each counter. Without valgrind there is only the bytecode."""
+    from benchmarks.instructions.paths import PARTITIONS, TOPIC
+
+    with EmbeddedBroker() as broker:
+        broker.create_topic(TOPIC, PARTITIONS)
+        bytecode = _run([], "bytecode", broker.bootstrap_servers)
+        paths: dict[Counter, Mapping[str, Mapping[str, int]]] = {Counter.BYTECODE: bytecode["paths"]}
+        if valgrind is None:
+            return Counts(bytecode["facts"], paths)
+        with tempfile.TemporaryDirectory() as folder:
+            output = f"--callgrind-out-file={folder}/counts"
+            facts = _run([valgrind, *_VALGRIND, output], "native", broker.bootstrap_servers)["facts"]
+            files = sorted(Path(folder).iterdir(), key=lambda file: int(file.suffix[1:] or 0))
+            found = [counts for file in files if (counts := callgrind.read(file.read_text().splitlines())) is not None]
+        paths[Counter.LIBRARIES] = {counts.path: counts.libraries for counts in found}
+        paths[Counter.SYSTEM] = {counts.path: counts.system for counts in found}
+        return Counts(facts, paths)
+
+
+def _run(wrapper: Sequence[str], kind: str, servers: str) -> Any:
+    """Runs a counting process. Returns what it prints."""
+    command = [*wrapper, sys.executable, "-m", "benchmarks.instructions.counting", kind, servers]
+    environment = {name: os.environ[name] for name in _INHERITED if name in os.environ} | _ENVIRONMENT
+    done = subprocess.run(command, env=environment, cwd=CHECKOUT, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
+    if done.returncode:
+        raise CountingError(f"counting {kind} failed with exit code {done.returncode}:\n{done.stderr[-4000:]}")
+    return json.loads(done.stdout)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("python -m benchmarks.instructions", description="Count instructions of hot paths.")
+    parser.add_argument("--write", action="store_true", help="Write the baseline instead of comparing with it.")
+    parser.add_argument("--runs", type=int, default=1, help="Count several times and print how much the counts differ.")
+    parser.add_argument("--baseline", type=Path, default=BASELINE, help="Baseline file. Defaults to the committed one.")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
