@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.instructions import callgrind
+from benchmarks.instructions.counting import MACHINE
 from benchmarks.instructions.counts import (
     BASELINE,
     TOLERANCE,
@@ -27,6 +29,7 @@ from benchmarks.instructions.counts import (
     table,
     unknown_paths,
 )
+from benchmarks.instructions.paths import PARTITIONS, TOPIC
 from spark_kafka_sink.broker import EmbeddedBroker
 
 CHECKOUT: Final = Path(__file__).resolve().parents[2]
@@ -53,9 +56,9 @@ class CountingError(RuntimeError):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Counts and compares. Returns 1 if a path grew by more than the tolerance or has no baseline."""
     asked = _parser().parse_args(arguments)
-    valgrind = shutil.which("valgrind")
+    valgrind = shutil.which("valgrind") if platform.machine() == MACHINE else None
     if asked.write and valgrind is None:
-        print("valgrind was not found, and a baseline needs it: install valgrind", file=sys.stderr)
+        print(f"A baseline needs native counts: install valgrind, on {MACHINE}", file=sys.stderr)
         return 1
     runs = [_count(valgrind) for _ in range(asked.runs)]
     if len(runs) > 1:
@@ -72,7 +75,7 @@ def _compared(baseline: Counts, now: Counts) -> int:
     print(table(baseline, now))
     for counter in Counter:
         if counter not in now.paths:
-            print(f"\n{counter} is not counted: install valgrind")
+            print(f"\n{counter} is not counted: install valgrind, on {MACHINE}")
         elif why := differing_facts(baseline, now, counter):
             print(f"\n{counter} is not compared: {'; '.join(why)}")
     found = changes(baseline, now)
@@ -91,8 +94,6 @@ def _compared(baseline: Counts, now: Counts) -> int:
 
 def _count(valgrind: str | None) -> Counts:
     """Counts each path once with each counter. Without valgrind there is only the bytecode."""
-    from benchmarks.instructions.paths import PARTITIONS, TOPIC
-
     with EmbeddedBroker() as broker:
         broker.create_topic(TOPIC, PARTITIONS)
         bytecode = _run([], "bytecode", broker.bootstrap_servers)

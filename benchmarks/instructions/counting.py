@@ -11,6 +11,7 @@ import json
 import mmap
 import platform
 import sys
+import sysconfig
 from collections import Counter as Tally
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
@@ -65,6 +66,9 @@ class BytecodeCounter:
         return self._executed
 
 
+MACHINE: Final = "x86_64"
+"""The architecture of valgrind's requests below."""
+
 # Valgrind's client requests (valgrind.h, callgrind.h). A request is a sequence of instructions that does nothing on a processor.
 # Its arguments are six words: the request's number, then its own arguments.
 _REQUEST_BASE: Final = ord("C") << 24 | ord("T") << 16
@@ -110,12 +114,18 @@ def facts() -> dict[str, str]:
     extensions = np.show_config(mode="dicts")["SIMD Extensions"]
     return {
         "python": ".".join(platform.python_version_tuple()[:2]),
-        "build": f"{platform.python_version()} {platform.python_compiler()}",
+        "build": f"{platform.python_version()} {platform.python_compiler()} {_build_options()}".rstrip(),
         "libc": " ".join(platform.libc_ver()),
         "machine": platform.machine(),
         "simd": f"{' '.join([*extensions['baseline'], *extensions['found']])}, {pa.runtime_info().simd_level}",
         **{library: version(library) for library in ("numpy", "pyarrow", "crc32c")},
     }
+
+
+def _build_options() -> str:
+    """Returns the options with which the interpreter was built, of those that change its native code."""
+    given = sysconfig.get_config_var("CONFIG_ARGS") or ""
+    return " ".join(option for option in ("--enable-shared", "--enable-optimizations", "--with-lto") if option in given)
 
 
 def main(kind: str, servers: str) -> None:
