@@ -73,7 +73,7 @@ check: setup
 	$(VENV)/bin/lint-imports
 
 count: setup
-	$(VENV)/bin/python -m benchmarks.instructions $(if $(WRITE),--write)
+	$(VENV)/bin/python -m benchmarks.instructions $(if $(WRITE),--write --runs 2)
 
 format: setup
 	$(VENV)/bin/ruff format .

@@ -52,6 +52,16 @@ class Counts:
         return None if functions is None else sum(functions.values())
 
 
+def least(runs: Sequence[Counts]) -> Counts:
+    """Returns the smallest count of each path. Collisions in the interpreter's caches only add instructions."""
+
+    def smallest(counter: Counter, path: str) -> Functions:
+        return min((run.paths[counter][path] for run in runs), key=lambda functions: sum(functions.values()))
+
+    paths = {counter: {path: smallest(counter, path) for path in own} for counter, own in runs[0].paths.items()}
+    return Counts(runs[0].facts, paths)
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """A path whose count differs from the baseline by more than the tolerance. functions: name, before and after."""

@@ -20,10 +20,13 @@ def counts(functions: Mapping[str, int], *, path: str = PATH, **facts: str) -> C
     return Counts({**FACTS, **facts}, {Counter.BYTECODE: {path: functions}})
 
 
-def exit_code(baseline: Counts, now: Counts, folder: Path, monkeypatch: pytest.MonkeyPatch, *options: str) -> int:
+def exit_code(
+    baseline: Counts, now: Counts, folder: Path, monkeypatch: pytest.MonkeyPatch, *options: str, again: Counts | None = None
+) -> int:
+    """Compares, or writes. now: what the first run counts. again: what later runs count, the same by default."""
     file = folder / "baseline.json"
     save(baseline, file)
-    monkeypatch.setattr(command, "_count", lambda valgrind: now)
+    monkeypatch.setattr(command, "_count", lambda valgrind, seed: again if seed and again else now)
     return command.main(["--baseline", str(file), *options])
 
 
@@ -56,6 +59,21 @@ def test_a_faster_path_passes_and_asks_for_a_new_baseline(
     said = capsys.readouterr().out
     assert "append: bytecode shrank by 10.0 %: 1,000 -> 900" in said
     assert "renew the baseline" in said
+
+
+def test_growth_that_a_second_run_does_not_have_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    baseline, collisions, usual = counts({"plan": 1000}), counts({"plan": 1040}), counts({"plan": 1005})
+    assert exit_code(baseline, collisions, tmp_path, monkeypatch, again=usual) == 0
+    assert exit_code(baseline, collisions, tmp_path, monkeypatch) == 1
+
+
+def test_a_written_baseline_has_the_smallest_count_of_each_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: name)
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    first = Counts(FACTS, {Counter.BYTECODE: {"a": {"plan": 10}, "b": {"plan": 25}}})
+    second = Counts(FACTS, {Counter.BYTECODE: {"a": {"plan": 15}, "b": {"plan": 20}}})
+    assert exit_code(counts({"plan": 1}), first, tmp_path, monkeypatch, "--write", "--runs", "2", again=second) == 0
+    assert load(tmp_path / "baseline.json").paths[Counter.BYTECODE] == {"a": {"plan": 10}, "b": {"plan": 20}}
 
 
 def test_growth_in_one_path_fails_though_another_shrank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +177,7 @@ def test_the_baseline_has_every_counter_and_the_versions_of_the_constraints() ->
 
 
 def test_the_paths_run_and_their_bytecode_repeats_exactly() -> None:
-    first, second = command._count(None), command._count(None)
+    first, second = command._count(None, 0), command._count(None, 1)
     assert first.paths == second.paths
     assert list(first.paths[Counter.BYTECODE]) == paths_of(load(BASELINE))[Counter.BYTECODE]
     appended = first.paths[Counter.BYTECODE]["append"]
