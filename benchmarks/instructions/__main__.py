@@ -92,6 +92,8 @@ def _compared(baseline: Counts, now: Counts) -> int:
         print(f"\n{len(grown)} of the counts above grew by more than {TOLERANCE:.0%}. If this is intended, {RENEW}.")
     elif found:
         print(f"\nThe counts above shrank by more than {TOLERANCE:.0%}: {RENEW}, so that they do not grow again.")
+    elif not unknown:
+        print(f"\nNo count above changed by more than {TOLERANCE:.0%}.")
     return 1 if grown or unknown else 0
 
 

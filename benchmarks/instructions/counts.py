@@ -35,6 +35,8 @@ FACTS: Final[Mapping[Counter, Sequence[str]]] = {
 
 Functions = Mapping[str, int]
 Paths = Mapping[str, Functions]
+FunctionChange = tuple[str, int, int]
+"""A function's name, and its instructions before and after."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +66,17 @@ def least(runs: Sequence[Counts]) -> Counts:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A path whose count differs from the baseline by more than the tolerance. functions: name, before and after."""
+    """A path whose count differs from the baseline by more than the tolerance.
+
+    functions: those that changed most. callers: Python functions of the path whose bytecode changed, if native code is counted.
+    """
 
     counter: Counter
     path: str
     before: int
     after: int
-    functions: Sequence[tuple[str, int, int]]
+    functions: Sequence[FunctionChange]
+    callers: Sequence[FunctionChange]
 
     @property
     def grew(self) -> bool:
@@ -79,9 +85,15 @@ class Change:
     def __str__(self) -> str:
         verb = "grew" if self.grew else "shrank"
         lines = [f"{self.path}: {self.counter} {verb} by {_percent(self.before, self.after)}: {self.before:,} -> {self.after:,}"]
-        width = max((len(name) for name, _, _ in self.functions), default=0)
-        lines += [f"    {name:{width}}  {before:>10,} -> {after:,}" for name, before, after in self.functions]
+        lines += _lines(self.functions)
+        if self.callers:
+            lines += ["  Its bytecode changed in:", *_lines(self.callers)]
         return "\n".join(lines)
+
+
+def _lines(functions: Sequence[FunctionChange]) -> list[str]:
+    width = max((len(name) for name, _, _ in functions), default=0)
+    return [f"    {name:{width}}  {before:>10,} -> {after:,}" for name, before, after in functions]
 
 
 def changes(baseline: Counts, now: Counts) -> list[Change]:
@@ -90,23 +102,27 @@ def changes(baseline: Counts, now: Counts) -> list[Change]:
     Skips counters that cannot be compared, and paths that only one of both has.
     """
     found = []
-    for counter, path in _common(baseline, now):
+    common = list(_common(baseline, now))
+    for counter, path in common:
         before, after = baseline.total(counter, path), now.total(counter, path)
         assert before is not None
         assert after is not None
         if abs(after - before) > TOLERANCE * before:
             functions = _changed(baseline.paths[counter][path], now.paths[counter][path], grew=after > before)
-            found.append(Change(counter, path, before, after, functions))
+            callers: list[FunctionChange] = []
+            if counter is not Counter.BYTECODE and (Counter.BYTECODE, path) in common:
+                callers = _changed(baseline.paths[Counter.BYTECODE][path], now.paths[Counter.BYTECODE][path], grew=None)
+            found.append(Change(counter, path, before, after, functions, callers))
     return found
 
 
-def _changed(before: Functions, after: Functions, *, grew: bool) -> list[tuple[str, int, int]]:
-    """Returns the functions that changed most in the direction of their path."""
+def _changed(before: Functions, after: Functions, *, grew: bool | None) -> list[FunctionChange]:
+    """Returns the functions that grew or shrank most; with None, those that changed most in either direction."""
     after = condensed(after, kept=before)
-    both = [(name, before.get(name, 0), after.get(name, 0)) for name in {*before, *after}]
-    sign = 1 if grew else -1
-    ranked = sorted(both, key=lambda function: (sign * (function[1] - function[2]), function[0]))
-    return [function for function in ranked[:NAMED] if sign * (function[2] - function[1]) > 0]
+    both = [(name, before.get(name, 0), after.get(name, 0)) for name in {*before, *after} - {OTHERS}]
+    rise = {name: abs(new - old) if grew is None else new - old if grew else old - new for name, old, new in both}
+    ranked = sorted(both, key=lambda function: (-rise[function[0]], function[0]))
+    return [function for function in ranked[:NAMED] if rise[function[0]] > 0]
 
 
 def _common(baseline: Counts, now: Counts) -> Iterator[tuple[Counter, str]]:

@@ -47,6 +47,15 @@ def test_a_new_function_is_named_too() -> None:
     assert list(change.functions) == [("check", 0, 60)]
 
 
+def test_growth_of_native_code_names_the_python_functions_of_the_path_that_changed() -> None:
+    before = {Counter.BYTECODE: {PATH: {"plan": 600, "encode": 400}}, Counter.LIBRARIES: {PATH: {"numpy: sort": 1000}}}
+    after = {Counter.BYTECODE: {PATH: {"plan": 600, "encode": 395}}, Counter.LIBRARIES: {PATH: {"numpy: sort": 2000}}}
+    (change,) = changes(Counts(FACTS, before), Counts(FACTS, after))
+    assert list(change.functions) == [("numpy: sort", 1000, 2000)]
+    assert list(change.callers) == [("encode", 400, 395)]
+    assert "encode" in str(change)
+
+
 @pytest.mark.parametrize("after", [970, 1000, 1030])
 def test_a_difference_of_3_percent_is_no_change(after: int) -> None:
     assert changes(counts({"plan": 1000}), counts({"plan": after})) == []
@@ -116,8 +125,8 @@ def test_a_written_baseline_equals_the_counts_and_keeps_small_functions_as_one_n
     assert (read.facts, read.total(Counter.BYTECODE, PATH)) == (now.facts, 10_007)
 
 
-def test_small_functions_of_a_baseline_do_not_count_as_new() -> None:
-    before, after = {"plan": 10_000, OTHERS: 30}, {"plan": 11_000, "tiny": 15, "small": 15}
+def test_small_functions_are_not_named() -> None:
+    before, after = {"plan": 10_000, OTHERS: 30}, {"plan": 11_000, "tiny": 20, "small": 20}
     (change,) = changes(counts(before), counts(after))
     assert list(change.functions) == [("plan", 10_000, 11_000)]
 
