@@ -50,16 +50,25 @@ _INHERITED: Final = ("PATH", "HOME", "LD_LIBRARY_PATH", "TMPDIR")
 
 
 class CountingError(RuntimeError):
-    """A counting process failed."""
+    """A counting process failed, or there is no baseline."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Counts and compares. Returns 1 if a path grew by more than the tolerance or has no baseline."""
-    asked = _parser().parse_args(arguments)
+    """Counts and compares. Returns 1 if a path grew by more than the tolerance, if it has no baseline, and on errors."""
+    try:
+        return _counted(_parser().parse_args(arguments))
+    except CountingError as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+def _counted(asked: argparse.Namespace) -> int:
+    """Does what the command line asks for. Returns the exit code."""
     valgrind = shutil.which("valgrind") if platform.machine() == MACHINE else None
     if asked.write and valgrind is None:
-        print(f"A baseline needs native counts: install valgrind, on {MACHINE}", file=sys.stderr)
-        return 1
+        raise CountingError(f"a baseline needs native counts: install valgrind, on {MACHINE}")
+    if not asked.write and not asked.baseline.exists():
+        raise CountingError(f"there is no baseline {asked.baseline}: write it with `make count WRITE=1`")
     runs = [_count(valgrind, seed) for seed in range(asked.runs)]
     if len(runs) > 1:
         print(f"Largest difference of {len(runs)} runs:\n{spread(runs)}\n")
@@ -123,7 +132,12 @@ def _run(wrapper: Sequence[str], seed: int, kind: str, servers: str) -> Any:
     command = [*wrapper, sys.executable, "-m", "benchmarks.instructions.counting", kind, servers]
     inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     environment = {**inherited, **_ENVIRONMENT, "PYTHONHASHSEED": str(seed)}
-    done = subprocess.run(command, env=environment, cwd=CHECKOUT, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
+    try:
+        done = subprocess.run(
+            command, env=environment, cwd=CHECKOUT, capture_output=True, text=True, check=False, timeout=TIMEOUT_S
+        )
+    except subprocess.TimeoutExpired:
+        raise CountingError(f"counting {kind} took more than {TIMEOUT_S:.0f} s") from None
     if done.returncode:
         raise CountingError(f"counting {kind} failed with exit code {done.returncode}:\n{done.stderr[-4000:]}")
     return json.loads(done.stdout)

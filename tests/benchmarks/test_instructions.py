@@ -137,6 +137,16 @@ def test_a_baseline_needs_valgrind(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert "install valgrind" in capsys.readouterr().err
 
 
+def test_a_missing_baseline_is_an_error_that_says_how_to_write_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["--baseline", str(tmp_path / "none.json")]) == 1
+    assert "make count WRITE=1" in capsys.readouterr().err
+
+
+def test_an_error_of_the_counting_process_is_shown() -> None:
+    with pytest.raises(command.CountingError, match=r"counting bytecode failed with exit code 1:\n(?s:.*)nobody:1"):
+        command._run([], 0, "bytecode", "nobody:1:x")
+
+
 def test_callgrind_counts_are_those_of_the_function_itself_by_its_package() -> None:
     lines = """
 desc: Trigger: Client Request: hash keys
@@ -189,6 +199,6 @@ def test_the_paths_run_and_their_bytecode_repeats_exactly() -> None:
     first, second = command._count(None, 0), command._count(None, 1)
     assert first.paths == second.paths
     assert list(first.paths[Counter.BYTECODE]) == paths_of(load(BASELINE))[Counter.BYTECODE]
-    appended = first.paths[Counter.BYTECODE]["append"]
-    assert "spark_kafka_sink.records.encoder:encode_records" in appended
-    assert not [name for name in appended if name.startswith("benchmarks.")]
+    assert "spark_kafka_sink.records.encoder:encode_records" in first.paths[Counter.BYTECODE]["append"]
+    names = {name for functions in first.paths[Counter.BYTECODE].values() for name in functions}
+    assert not [name for name in names if name.startswith("benchmarks.")]
