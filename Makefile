@@ -4,6 +4,7 @@
 #   make setup       install everything into .venv; the other targets run it if needed
 #   make demo        stream into the embedded broker, read it back and compare; BROKER=kafka for real Kafka
 #   make check       format, lint, types, layers
+#   make count       compare instruction counts of hot paths with the baseline: under a minute; WRITE=1 renews the baseline
 #   make format      fix what `make check` can fix automatically
 #   make test-quick  tests without Java, for use after each edit: under 90 seconds
 #   make test        each behaviour on one kind of broker, newest and oldest PySpark: under 20 minutes
@@ -34,7 +35,7 @@ OLDEST := 4.0.0
 VENV_OLDEST := .venv-spark40
 CODE := spark_kafka_sink $(wildcard pyspark_kafka_sink pyspark_kafka_sink.py) jobs tests benchmarks docs
 
-.PHONY: help setup java jars check format test test-quick test-all test-newest test-oldest test-all-newest test-all-oldest demo docs dist chaos bench constraints clean
+.PHONY: help setup java jars check count format test test-quick test-all test-newest test-oldest test-all-newest test-all-oldest demo docs dist chaos bench constraints clean
 
 help:
 	@sed -n 's/^#   make/make/p' $(firstword $(MAKEFILE_LIST))
@@ -78,6 +79,9 @@ check: setup
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy --strict $(CODE)
 	$(VENV)/bin/lint-imports
+
+count: setup
+	$(VENV)/bin/python -m benchmarks.instructions $(if $(WRITE),--write --runs 2)
 
 format: setup
 	$(VENV)/bin/ruff format .

@@ -78,7 +78,9 @@ def test_the_package_is_typed() -> None:
     assert (importlib.resources.files("spark_kafka_sink") / "py.typed").is_file()
 
 
-@pytest.mark.parametrize("target", ["setup", "check", "format", "test", "demo", "docs", "dist", "bench", "constraints", "clean"])
+@pytest.mark.parametrize(
+    "target", ["setup", "check", "count", "format", "test", "demo", "docs", "dist", "bench", "constraints", "clean"]
+)
 def test_make_knows_its_targets(target: str) -> None:
     subprocess.run(["make", "--dry-run", target], cwd=ROOT, check=True, capture_output=True, timeout=30)
 
@@ -201,7 +203,7 @@ def test_workflows_call_targets_of_make_and_get_few_rights(name: str) -> None:
     steps = [step for job in workflow["jobs"].values() for step in job.get("steps", [])]
     called = {step["run"].split()[1] for step in steps if step.get("run", "").startswith("make ")}
     assert called <= declared
-    assert called == ({"check", "test", "test-quick", "docs", "dist"} if name == "ci.yml" else set())
+    assert called == ({"check", "count", "test", "test-quick", "docs", "dist"} if name == "ci.yml" else set())
 
 
 def test_a_release_is_what_ci_has_built_and_is_signed() -> None:
