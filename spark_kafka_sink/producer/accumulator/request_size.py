@@ -68,9 +68,10 @@ class RequestLimits:
     def answered(self, node: int, size: int, latency_ms: int) -> None:
         """Notes a response to a request of `size` bytes.
 
-        A quick one to a small request says nothing: on a link of 0.2 MB/s large requests after it would exceed the timeout.
+        A smaller request shows that the broker is quick only in proportion: on a link of 0.2 MB/s one of 1 KB is answered within
+        milliseconds, and large ones after it would exceed the timeout.
         """
-        if size >= self._usual // 2 or latency_ms > QUICK_MS:
+        if latency_ms > QUICK_MS or latency_ms * self._usual <= QUICK_MS * size:
             self._latency_ms[node] = latency_ms
         self._largest[node] = max(size, self._largest.get(node, 0))
 

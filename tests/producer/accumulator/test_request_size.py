@@ -61,7 +61,7 @@ def test_a_quick_answer_to_a_small_request_does_not_allow_large_ones() -> None:
     of = limits()
     of.answered(1, 1000, 5)
     assert of.of(1) == MIB
-    of.answered(1, MIB - 1000, 5)
+    of.answered(1, MIB // 4, QUICK_MS // 4)
     of.answered(1, 1000, 5)
     assert [of.of(1), of.of(2)] == [4 * MIB, MIB]
     of.answered(1, 1000, QUICK_MS + 1)
