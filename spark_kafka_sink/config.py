@@ -106,8 +106,8 @@ class ProducerConfig:
         integer(0),
         4 * 1024 * 1024,
         "Maximum size of a Produce request, in bytes. A batch that is larger even when compressed is sent in a separate "
-        "request. Requests keep to max.request.size as long as the broker takes over a second to answer. If only "
-        "max.request.size is set, that is the default here, too.",
+        "request. Requests keep to max.request.size with acks=0, if the broker takes over a second to answer, and if the "
+        "connection is lost during the first larger ones. If only max.request.size is set, that is the default here, too.",
         java=ABSENT,
         differs="Java limits requests by max.request.size. A request costs the same however large it is, so 4 MiB take a third "
         "less CPU in the sender than 1 MiB. Some gateways accept less: Event Hubs closes the connection above 1,046,528 bytes.",

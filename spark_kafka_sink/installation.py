@@ -94,14 +94,16 @@ def _check_size(library: str) -> None:
 
 def _is_truncated(file: Path) -> bool:
     """Returns whether an ELF file ends before the end of a segment that the loader maps."""
-    with file.open("rb") as opened:
-        start = opened.read(4096)
-        if len(start) < _PROGRAM_HEADERS.size or not start.startswith(_ELF):
-            return False  # the loader refuses it
-        offset, size, count = _PROGRAM_HEADERS.unpack_from(start)
-        length = os.fstat(opened.fileno()).st_size
-        if offset + size * count > len(start):
-            return bool(offset + size * count > length)
+    try:
+        with file.open("rb") as opened:
+            start, length = opened.read(4096), os.fstat(opened.fileno()).st_size
+    except OSError:
+        return False  # a folder, a dangling link, or not readable: the import fails without a signal if it needs the file
+    if len(start) < _PROGRAM_HEADERS.size or not start.startswith(_ELF):
+        return False  # the loader refuses it
+    offset, size, count = _PROGRAM_HEADERS.unpack_from(start)
+    if offset + size * count > len(start):
+        return bool(offset + size * count > length)
     segments = (_SEGMENT.unpack_from(start, offset + size * number) for number in range(count))
     return any(kind == _LOADED and begin + held > length for kind, begin, held in segments)
 

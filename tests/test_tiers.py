@@ -9,7 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.tiers import COLLECTED, WHOLE, Tier, group_of, is_for_oldest, marks_of, real_twins, tiers_of, twin_name
+from tests.tiers import (
+    COLLECTED,
+    NO_SECOND_TRY,
+    WHOLE,
+    Tier,
+    group_of,
+    is_for_oldest,
+    marks_of,
+    real_twins,
+    tiers_of,
+    twin_name,
+)
 
 ROOT = Path(__file__).parents[1]
 
@@ -37,6 +48,13 @@ def test_a_test_has_its_tiers_by_its_marks(marks: tuple[str, ...], has_real_twin
 )
 def test_tests_that_share_something_costly_share_a_worker(marks: set[str], group: str) -> None:
     assert group_of(marks, "tests/test_x.py") == group
+
+
+@pytest.mark.parametrize("place", NO_SECOND_TRY)
+def test_a_test_of_lost_and_doubled_rows_fails_at_once(place: str, request: pytest.FixtureRequest) -> None:
+    assert (ROOT / place).exists()
+    reruns = [item.get_closest_marker("flaky") for item in request.config.stash[COLLECTED] if item.nodeid.startswith(place)]
+    assert [mark for mark in reruns if mark is None or mark.kwargs != {"reruns": 0}] == []
 
 
 @pytest.mark.parametrize("folder", ["tests/kafka_versions/", "tests/kafka_security/"])

@@ -45,8 +45,23 @@ _SHARED: Final = _GROUPS[:2]
 # The tests of a folder share clusters: one of each version; the secure one.
 _VERSIONS: Final = "tests/kafka_versions/"
 _SECURITY: Final = "tests/kafka_security/"
-# A failure here may be a lost or a doubled row, which another run would hide. Other tests that fail are run once more (Makefile).
-_NO_SECOND_TRY: Final = ("tests/faults/exactly_once/", "tests/faults/test_soak.py", "tests/kafka_versions/test_exactly_once.py")
+NO_SECOND_TRY: Final = (
+    "tests/exactly_once/model/",
+    "tests/exactly_once/test_committer_faults.py",
+    "tests/exactly_once/test_late_rows.py",
+    "tests/faults/exactly_once/",
+    "tests/faults/test_any_faults.py",
+    "tests/faults/test_leader_killed.py",
+    "tests/faults/test_soak.py",
+    "tests/faults/test_splitting.py",
+    "tests/faults/test_transaction_batches.py",
+    "tests/kafka_versions/test_exactly_once.py",
+    "tests/producer/accumulator/",
+    "tests/producer/sender/",
+    "tests/producer/test_many_threads.py",
+    "tests/spark/test_exactly_once.py",
+)
+"""Tests whose failure may be a lost or a doubled row, which another run would hide. Others that fail run once more (Makefile)."""
 # The Makefile runs this folder with each pyspark.
 _SPARKS_OWN: Final = "tests/spark/"
 OLDEST: Final = "oldest"
@@ -120,7 +135,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.nodeid.startswith(_SLOW_FOLDERS):
             item.add_marker(_SLOW)
-        if item.nodeid.startswith(_NO_SECOND_TRY):
+        if item.nodeid.startswith(NO_SECOND_TRY):
             item.add_marker(pytest.mark.flaky(reruns=0))
         marks, file = marks_of(item), item.nodeid.partition("::")[0]
         item.add_marker(pytest.mark.xdist_group(group_of(marks, file)))

@@ -13,6 +13,7 @@ from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.messages import encode_request
 from spark_kafka_sink.protocol.produce import PRODUCE, ProduceRequest
 from spark_kafka_sink.records.columns import RecordColumns
+from tests.faults.numbered_stream import wait_until
 from tests.faults.producing import figure, producer_on, send
 from tests.faults.recording_broker import RecordingBroker, batches_of
 
@@ -95,3 +96,14 @@ def test_only_a_broker_that_answers_quickly_gets_requests_over_max_request_size(
             assert max(sent()) <= 2**20
         assert sent()[0] <= 2**20
         assert sent()[0] > 3 * 2**20
+
+
+def test_without_acks_no_request_is_over_max_request_size(cluster: RecordingBroker) -> None:
+    """Nothing tells how quickly the broker takes them, nor that a gateway closed the connection over one."""
+    cluster.topic("t", leaders=[1] * PARTITIONS)
+    requests = Requests(cluster)
+    with producer_on(cluster.bootstrap_servers, acks=0) as producer:
+        for _ in range(3):
+            send(producer, values(bytes(100_000)))
+    wait_until(lambda: sum(count for _, count in requests) == 3 * PARTITIONS, "the last batch")
+    assert max(size for size, _ in requests) <= 2**20

@@ -79,8 +79,10 @@ def test_another_thread_wakes_a_poll_that_sends(ends: Ends) -> None:
     ends.connected()
     ends.selector.send(1, [bytes(20_000_000)])  # nobody reads it
     waker = threading.Timer(0.05, ends.selector.wakeup)
+    began = time.monotonic()
     waker.start()
     assert ends.poll(30_000) == PollResult()
+    assert time.monotonic() - began < 20
     waker.join(30)
 
 

@@ -111,6 +111,15 @@ def test_a_truncated_shared_object_is_one_line_and_does_not_kill_the_process(tmp
     assert re.search(rf"\[INSTALLATION\] {library} cannot be .* \({cause}\): pip install --force-reinstall {library}$", line)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="shared objects of Linux")
+def test_what_looks_like_a_shared_object_and_cannot_be_opened_does_not_matter(tmp_path: Path) -> None:
+    (found,) = find_spec("crc32c").submodule_search_locations or []  # type: ignore[union-attr]
+    shutil.copytree(found, tmp_path / "crc32c")
+    (tmp_path / "crc32c" / "folder.so.1").mkdir()
+    (tmp_path / "crc32c" / "dangling.so").symlink_to("nowhere")
+    assert output_of(f"{PRODUCER}; print(Producer.__name__)", path=path_with(tmp_path, {})) == "Producer\n"
+
+
 COMMANDS = ["check", "topics list", "transactions list --bootstrap-servers localhost:1"]
 
 

@@ -60,6 +60,16 @@ def test_an_empty_batch_has_no_records() -> None:
     assert split(None, value=pa.array([], pa.binary()), topic=pa.array([], pa.string())) == []
 
 
+def test_records_are_most_of_their_batch_if_they_are_half_of_its_bytes_and_not_a_part_of_its_rows() -> None:
+    """Otherwise keeping them would keep other topics' rows or columns that are not written."""
+    value = pa.array([b"v" * 100] * 10)
+    assert [each.is_most_of_batch for each in split("t", value=value)] == [True]
+    assert [each.is_most_of_batch for each in split(None, value=value, topic=pa.array(["t"] * 10))] == [True]
+    assert [each.is_most_of_batch for each in split(None, value=value, topic=pa.array(["t", "u"] * 5))] == [False, False]
+    batch = pa.RecordBatch.from_arrays([value, pa.array([b"x" * 150] * 10)], names=["value", "other"])
+    assert [each.is_most_of_batch for each in records_by_topic(batch, SinkSchema(value=0), "t")] == [False]
+
+
 def test_timestamps_are_rounded_down_to_milliseconds() -> None:
     columns = one(timestamp=pa.array([0, 999, 1000, 1_999, 1_700_000_000_123_456], pa.int64()).cast(TIMESTAMP))
     assert columns.timestamp is not None

@@ -17,6 +17,7 @@ from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult
 from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, PartitionQueue, SealedBatch
 from spark_kafka_sink.producer.accumulator.ready_queues import NodeLatencies, ReadyQueues
 from spark_kafka_sink.producer.accumulator.tally import Tally
+from spark_kafka_sink.producer.lifecycle import FOREVER_MS
 
 Batch = OpenBatch | SealedBatch
 # Queues under write that a drain skips before it gives up. While an append writes to 1,000 partitions all of them are, and moving
@@ -53,6 +54,8 @@ class RecordAccumulator:
         self._incomplete: dict[OpenBatch, Batch] = {}
         self._limits: dict[str, int] = {}  # maximum bytes of records per batch, before compression, that a topic's brokers accept
         self._deferred: defaultdict[Tally, list[PartitionQueue]] = defaultdict(list)  # by the append that writes to them
+        self._linger_ms = config.linger_ms
+        self._looks_ms = FOREVER_MS  # when the sender looks again by itself, as it knew when it last looked
         self._latencies = NodeLatencies(config.partitioner_availability_timeout_ms, config.linger_ms)
 
     # For task threads
@@ -119,10 +122,11 @@ class RecordAccumulator:
         """Adds a new batch at the end of its queue. A repeated call, after an interrupt, skips what is already done.
 
         Returns whether the sender has something to do. An open batch behind another one that lingers changes nothing: the sender
-        wakes up by itself when that one's time is over, which is earlier.
+        looks again when that one's time is over, which is earlier. It must have seen that one, because an interrupt of the append
+        may have lost the wake-up.
         """
         queue = batch.queue
-        wake = full or not self._ready.lingering
+        wake = full
         if queue.open is not None and queue.open is not batch:  # another scope's, added while this one was encoded
             self.close_open(queue)
             wake = True
@@ -136,6 +140,7 @@ class RecordAccumulator:
         else:
             queue.open = batch
             self._ready.lingering[batch] = None
+            wake = wake or batch.created_ms + self._linger_ms < self._looks_ms
         return wake
 
     def undefer(self, tally: Tally) -> bool:
@@ -199,7 +204,7 @@ class RecordAccumulator:
         with self.lock:
             at_once = self.closed or self.memory_waiters > 0
             self._ready.update(cluster, self._all_queues(), now_ms, at_once=at_once)
-            due = self._ready.next_due_ms()
+            due = self._looks_ms = self._ready.next_due_ms()
             for batch in self._incomplete:
                 due = min(due, batch.created_ms + self._delivery_timeout_ms)
                 break

@@ -40,12 +40,50 @@ def request_limit(config: ProducerConfig, latency_ms: int | None) -> int:
     in requests of 4 MiB.
 
     Args:
-        latency_ms: how long the broker took for its last response; None if it has not answered or its connection was lost.
+        latency_ms: how long the broker took for a request, as in RequestLimits; None if that is not known.
     """
     usual = min(config.max_request_size, config.produce_request_max_bytes)
     if latency_ms is None or latency_ms > QUICK_MS:
         return usual
     return max(usual, min(config.produce_request_max_bytes, config.buffer_memory // _SHARE_OF_MEMORY))
+
+
+class RequestLimits:
+    """How large the next Produce request to each broker may be. Used only by the sender thread."""
+
+    __slots__ = ("_config", "_largest", "_latency_ms", "_takes_usual_only", "_usual")
+
+    def __init__(self, config: ProducerConfig) -> None:
+        self._config = config
+        self._usual = request_limit(config, latency_ms=None)
+        self._latency_ms: dict[int, int] = {}  # by node; none since a lost connection
+        self._largest: dict[int, int] = {}  # bytes of the largest request that was answered, by node
+        self._takes_usual_only: set[int] = set()
+
+    def of(self, node: int) -> int:
+        if node in self._takes_usual_only:
+            return self._usual
+        return request_limit(self._config, self._latency_ms.get(node))
+
+    def answered(self, node: int, size: int, latency_ms: int) -> None:
+        """Notes a response to a request of `size` bytes.
+
+        A smaller request shows that the broker is quick only in proportion: on a link of 0.2 MB/s one of 1 KB is answered within
+        milliseconds, and large ones after it would exceed the timeout.
+        """
+        if latency_ms > QUICK_MS or latency_ms * self._usual <= QUICK_MS * size:
+            self._latency_ms[node] = latency_ms
+        self._largest[node] = max(size, self._largest.get(node, 0))
+
+    def lost(self, node: int, size: int) -> None:
+        """Notes a request of `size` bytes without a response.
+
+        If it was larger than any that the broker has answered, by more than a batch or so, it may have been the reason. Gateways
+        close the connection, and slow links time out. It would be lost again and again if larger requests did not end for good.
+        """
+        self._latency_ms.pop(node, None)
+        if size > max(self._usual, self._largest.get(node, 0) * 9 // 8):
+            self._takes_usual_only.add(node)
 
 
 def batch_limit(config: ProducerConfig) -> int:

@@ -17,8 +17,8 @@ from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, Part
 from spark_kafka_sink.producer.accumulator.record_accumulator import Batch, RecordAccumulator
 from spark_kafka_sink.producer.accumulator.request_size import (
     CompressionRatios,
+    RequestLimits,
     batch_overhead,
-    request_limit,
     request_overhead,
 )
 from spark_kafka_sink.producer.accumulator.sequences import ProducerIdAndEpoch
@@ -73,7 +73,7 @@ class ProduceRequests:
         self._codec = codec_of(config.compression_type)
         self._level = _level(config)
         self._ratios = CompressionRatios()
-        self._latency_ms: dict[int, int] = {}  # of the last response, by node; none since a lost connection
+        self._limits = RequestLimits(config)
         self.in_flight = 0
 
     def send_ready(self, now_ms: int) -> int:
@@ -116,7 +116,7 @@ class ProduceRequests:
     def _send(self, node: int, producer: ProducerIdAndEpoch, now_ms: int) -> bool:
         """Sends one request. Returns False if everything that is ready is held back by an append or by requests in flight."""
         config, identity = self._config, self._identity
-        room = request_limit(config, self._latency_ms.get(node)) - request_overhead(config.client_id, identity.transactional_id)
+        room = self._limits.of(node) - request_overhead(config.client_id, identity.transactional_id)
         batches = self._fitting(self._accumulator.drain(node, room, self._ratios.size, identity.may_drain), producer, room)
         if not batches:
             return False
@@ -215,11 +215,11 @@ class ProduceRequests:
         """Handles a response. Returns why the producer cannot continue, if it says so."""
         self.in_flight -= 1
         batches: list[SealedBatch] = response.tag  # type: ignore[assignment]  # a tag is whatever send() was given
-        if response.error is None:
-            self._latency_ms[response.node_id] = response.latency_ms
-        else:
-            self._latency_ms.pop(response.node_id, None)
+        size = sum(batch.size for batch in batches)
+        if response.error is not None:
+            self._limits.lost(response.node_id, size)
         if response.body is not None:
+            self._limits.answered(response.node_id, size, response.latency_ms)
             self._metrics.answered(response.node_id, response.latency_ms, now_ms)
         refused: Counter[str] = Counter()
         failure: KafkaSinkError | None = None

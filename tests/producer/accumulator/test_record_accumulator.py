@@ -10,6 +10,7 @@ from spark_kafka_sink.producer.accumulator import appender
 from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, SealedBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import Batch
 from spark_kafka_sink.producer.accumulator.sequences import NO_PRODUCER, PartitionSequences, ProducerIdAndEpoch
+from spark_kafka_sink.producer.accumulator.tally import Tally
 from spark_kafka_sink.records.compression import Codec
 from spark_kafka_sink.records.encoder import encode_records
 from tests.producer.clusters import cluster_of
@@ -42,6 +43,17 @@ def test_an_open_batch_waits_for_linger_ms() -> None:
     assert parts.ready_nodes() == []
     parts.passed_ms = 1001
     assert parts.ready_nodes() == [0]
+
+
+def test_an_append_wakes_the_sender_unless_it_looks_in_time_by_itself() -> None:
+    parts, scope = lingering(), Tally()
+    parts.append(scope, [b"x"], [0])
+    assert parts.wakeups.count == 1
+    parts.append(scope, [b"x"], [1])
+    assert parts.wakeups.count == 2, "it has not looked: the first wake-up may be lost"
+    parts.ready_nodes()
+    parts.append(scope, [b"x"], [2])
+    assert parts.wakeups.count == 2, "it looks when the first batch has lingered"
 
 
 def test_the_next_check_is_when_the_oldest_batch_has_lingered() -> None:

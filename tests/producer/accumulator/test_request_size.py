@@ -7,6 +7,7 @@ import pytest
 from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.producer.accumulator.request_size import (
     QUICK_MS,
+    RequestLimits,
     batch_limit,
     batch_overhead,
     request_limit,
@@ -50,6 +51,40 @@ def test_the_limit_of_requests_may_be_less_than_that_of_records(latency_ms: int 
 def test_requests_take_an_eighth_of_the_memory_unless_records_may_be_larger() -> None:
     assert requests(buffer_memory=16 * MIB) == 2 * MIB
     assert requests(buffer_memory=4 * MIB) == MIB
+
+
+def limits() -> RequestLimits:
+    return RequestLimits(producer_config({"bootstrap.servers": "a:1"}))
+
+
+def test_a_quick_answer_to_a_small_request_does_not_allow_large_ones() -> None:
+    of = limits()
+    of.answered(1, 1000, 5)
+    assert of.of(1) == MIB
+    of.answered(1, MIB // 4, QUICK_MS // 4)
+    of.answered(1, 1000, 5)
+    assert [of.of(1), of.of(2)] == [4 * MIB, MIB]
+    of.answered(1, 1000, QUICK_MS + 1)
+    assert of.of(1) == MIB
+
+
+def test_a_broker_at_which_the_first_large_requests_are_lost_gets_no_more() -> None:
+    of = limits()
+    for _ in range(2):
+        of.answered(1, MIB - 1000, 5)
+        of.lost(1, 4 * MIB - 1000)
+        assert of.of(1) == MIB
+    of.answered(1, MIB - 1000, 5)
+    assert of.of(1) == MIB
+
+
+def test_a_broker_that_has_answered_large_requests_gets_them_again_after_a_lost_connection() -> None:
+    of = limits()
+    of.answered(1, 4 * MIB - 300_000, 5)
+    of.lost(1, 4 * MIB - 1000)
+    assert of.of(1) == MIB
+    of.answered(1, MIB - 1000, 5)
+    assert of.of(1) == 4 * MIB
 
 
 @pytest.mark.parametrize("version", [3, 8, 9, 12])
