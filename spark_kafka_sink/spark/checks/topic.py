@@ -82,9 +82,9 @@ def _missing(context: CheckContext, name: str) -> CheckLine:
         partitions = _partitions_of_new_topics(context)
         denial = None if partitions is None else _why_not_allowed_to_create(context, name)
     except KafkaSinkError as error:
-        return _perhaps_created(context, name, failed("topic", missing, to_do), not_checked_after("topic", error, unknown, to_do))
+        return failed("topic", f"{unknown}: {error}" if _may_create(context, name) else missing, to_do)
     except KeyError:
-        return _perhaps_created(context, name, failed("topic", missing, to_do), not_checked("topic", unknown, to_do))
+        return failed("topic", unknown if _may_create(context, name) else missing, to_do)
     if partitions is None:
         return failed("topic", missing, to_do)
     if denial is not None:
@@ -101,12 +101,12 @@ def _partitions_of_new_topics(context: CheckContext) -> str | None:
     return found["num.partitions"].value if found["auto.create.topics.enable"].value == "true" else None
 
 
-def _perhaps_created(context: CheckContext, name: str, cross: CheckLine, unknown: CheckLine) -> CheckLine:
-    """Returns the cross if this client may not create the topic, because brokers then do not create it for its records either."""
+def _may_create(context: CheckContext, name: str) -> bool:
+    """Returns whether this client may create the topic, as far as it can tell. Brokers create none for a client that may not."""
     try:
-        return unknown if _why_not_allowed_to_create(context, name) is None else cross
+        return _why_not_allowed_to_create(context, name) is None
     except KafkaSinkError:
-        return unknown
+        return True
 
 
 def _why_not_allowed_to_create(context: CheckContext, name: str) -> AuthorizationError | None:
