@@ -76,7 +76,9 @@ def test_the_package_is_typed() -> None:
     assert (importlib.resources.files("spark_kafka_sink") / "py.typed").is_file()
 
 
-@pytest.mark.parametrize("target", ["setup", "check", "format", "test", "demo", "docs", "dist", "bench", "constraints", "clean"])
+@pytest.mark.parametrize(
+    "target", ["setup", "check", "format", "test", "demo", "docs", "dist", "bench", "bench-parts", "constraints", "clean"]
+)
 def test_make_knows_its_targets(target: str) -> None:
     subprocess.run(["make", "--dry-run", target], cwd=ROOT, check=True, capture_output=True, timeout=30)
 
