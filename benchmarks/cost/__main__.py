@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from benchmarks import contenders, pictures
 from benchmarks.cells import FIRST_WARM_UPS, WARM_UPS, Plan, take_turns
 from benchmarks.contenders import Target
-from benchmarks.cost.cells import CELLS, FILES, FILES_OF, FILES_OF_A_TASK, FULL, QUICK, CostCell, CostPlan, Payload
+from benchmarks.cost.cells import CELLS, FILES, FILES_OF, FULL, QUICK, CostCell, CostPlan, Payload
 from benchmarks.cost.contenders import CONTENDERS, LIMITS
 from benchmarks.cost.costs import CostSample, keep, samples_of
 from benchmarks.cost.page import FILE, markdown, write_drafts
@@ -153,8 +153,6 @@ class _Rows:
     def _frame(self, contender: str) -> tuple[DataFrame, int]:
         assert self._payload is not None
         count = FILES_OF.get(contender, FILES)
-        # Otherwise the number of tasks would depend on the size of the files. A small share still has two tasks.
-        self._spark.conf.set("spark.sql.files.minPartitionNum", str(max(2, count // FILES_OF_A_TASK)))
         frame = self._spark.read.parquet(*(str(path) for path in self._paths[:count]))
         return frame, self._plan.rows(self._payload) // FILES * count
 

@@ -81,7 +81,7 @@ KEY_BYTES = 10
 OVERHEAD, OVERHEAD_WITH_HEADERS = KEY_BYTES + 20, KEY_BYTES + 100
 
 # Contenders with a Python call per row write only a share of the files of a payload, or they would take most of the time.
-FILES, FILES_OF_A_TASK = 16, 2
+FILES = 16
 FILES_OF: Mapping[str, int] = {CONFLUENT: 4, KAFKA_PYTHON: 2}
 
 _SMALL, _MIDDLE, _LARGE = (Payload(value_bytes) for value_bytes in ROWS)
