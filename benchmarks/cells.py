@@ -123,11 +123,9 @@ def take_turns(cell: Turns, plan: Plan, warm_ups: int, run: RunOnce) -> Runs:
     names = [name for name in cell.contenders if plan.takes_part(name)]
     runs: dict[str, list[Run]] = {name: [] for name in names}
     failed: set[str] = set()
-    deadline = float("inf")
+    deadline = time.monotonic() + plan.cell_seconds
     for number in range(warm_ups + plan.repeats):
         measured = number - warm_ups
-        if measured == 0:
-            deadline = time.monotonic() + plan.cell_seconds
         if measured >= plan.least_repeats and time.monotonic() > deadline:
             break
         for name in names if number % 2 == 0 else reversed(names):

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
 from threading import Event, Thread
-from typing import Any
 
 import psutil
 
 from benchmarks.results import Run
 
-SAMPLE_EVERY_S = 0.1
+SAMPLE_EVERY_S, READ_EVERY_S = 0.1, 1.0
 SPARK = "org.apache.spark.deploy.SparkSubmit"
 TASK_WORKER = ["-m", "pyspark.daemon", "pyspark.worker"]
 
@@ -35,81 +34,84 @@ def _is_task_python(process: psutil.Process) -> bool:
         return False
 
 
-@dataclass(frozen=True, slots=True)
-class SparkCpu:
-    """CPU seconds, user and system, of the processes of a Spark in local mode since they started.
+class Role(StrEnum):
+    """What a process of Spark in local mode does. JVM: driver and executor. PLANNER: plans and commits writes, for the driver."""
 
-    jvm: driver and executor, which are one process. workers: the Python processes that run tasks. planners: the Python
-    processes that plan and commit a write; they belong to the driver.
-    """
-
-    jvm: float
-    workers: float
-    planners: float
-
-    def since(self, before: SparkCpu) -> SparkCpu:
-        return SparkCpu(self.jvm - before.jvm, self.workers - before.workers, self.planners - before.planners)
+    JVM = "JVM"
+    WORKER = "worker"
+    PLANNER = "planner"
 
 
-def spark_cpu() -> SparkCpu:
-    """Returns what the Spark below this process has taken so far."""
+# Process id and start -> its role and its CPU seconds, user and system.
+CpuTimes = Mapping[tuple[int, float], tuple[Role, float]]
+
+
+def cpu_times() -> CpuTimes:
+    """Returns what each living process of the Spark below this process has taken since it started."""
+    found = {}
     for process in psutil.Process(os.getpid()).children(recursive=True):
         try:
-            if SPARK in process.cmdline():
-                return _spark_cpu(process)
-        except psutil.NoSuchProcess:
+            role, times = _role(process.cmdline()), process.cpu_times()
+        except psutil.Error:  # the process has ended in the meantime
             continue
-    raise RuntimeError("Spark's JVM is not among the children of this process")
+        if role is not None:
+            found[process.pid, process.create_time()] = role, float(times.user + times.system)
+    return found
 
 
-def _spark_cpu(jvm: psutil.Process) -> SparkCpu:
-    workers = planners = 0.0
-    for child in jvm.children():
-        if _is_task_python(child):
-            workers += family_cpu(child)
-        else:
-            planners += family_cpu(child)
-    times = jvm.cpu_times()
-    return SparkCpu(times.user + times.system, workers, planners)
+def _role(command: Sequence[str]) -> Role | None:
+    if SPARK in command:
+        return Role.JVM
+    if command[1:] == TASK_WORKER:
+        return Role.WORKER
+    return Role.PLANNER if command[1:3] == TASK_WORKER[:2] else None
 
 
-def family_cpu(parent: psutil.Process) -> float:
-    """Returns the CPU seconds of a process and of all children that it ever started, dead ones too. 0.0: it has ended.
+class CpuMeter:
+    """Measures the CPU time of Spark's processes during its `with`, including processes that end in it.
 
-    A parent's own figures include children when it has reaped them. A child that dies during the reading would be missed or
-    counted twice, so the reading is repeated until no child has died.
+    Spark's daemon ignores its dead children, so the system does not add their time to the daemon's. Each process is therefore
+    read every second. Spark ends a worker when it has been idle for a minute, so its last reading is complete.
     """
-    while True:
-        try:
-            before = parent.cpu_times()
-            alive = sum(_own_cpu(child) for child in parent.children())
-            after = parent.cpu_times()
-        except psutil.NoSuchProcess:
-            return 0.0
-        if _of_reaped(before) == _of_reaped(after):
-            return float(after.user + after.system + _of_reaped(after) + alive)
+
+    def __init__(self) -> None:
+        self._before: CpuTimes = {}
+        self._last: dict[tuple[int, float], tuple[Role, float]] = {}
+        self._done = Event()
+        self._thread = Thread(target=self._read, name="cpu-meter", daemon=True)
+
+    def __enter__(self) -> CpuMeter:
+        self._before = cpu_times()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+        self._last.update(cpu_times())
+
+    def seconds(self, role: Role) -> float:
+        """Returns the CPU seconds of all processes of a role. Call it after the `with`."""
+        return spent(self._before, self._last, role)
+
+    def _read(self) -> None:
+        while not self._done.wait(READ_EVERY_S):
+            self._last.update(cpu_times())
 
 
-def _own_cpu(process: psutil.Process) -> float:
-    try:
-        times = process.cpu_times()
-    except psutil.NoSuchProcess:
-        return 0.0
-    return float(times.user + times.system)
-
-
-def _of_reaped(times: Any) -> float:
-    return float(times.children_user + times.children_system)
+def spent(before: CpuTimes, last: CpuTimes, role: Role) -> float:
+    """Returns the CPU seconds between two readings. A process that only the first has was idle until it ended."""
+    return sum(seconds - before.get(key, (role, 0.0))[1] for key, (its, seconds) in last.items() if its == role)
 
 
 def timed(rows: int, run: Callable[[], None]) -> Run:
-    """Runs it once. Wall time, and the CPU time of Spark's processes."""
-    before = spark_cpu()
-    started = time.perf_counter()
-    run()
-    seconds = time.perf_counter() - started
-    spent = spark_cpu().since(before)
-    return Run(rows, seconds, spent.workers, jvm_s=spent.jvm, planners_s=spent.planners)
+    """Runs it once. Measures the wall time, and the CPU time of Spark's processes."""
+    with CpuMeter() as cpu:
+        started = time.perf_counter()
+        run()
+        seconds = time.perf_counter() - started
+    jvm, workers, planners = (cpu.seconds(role) for role in Role)
+    return Run(rows, seconds, workers, jvm_s=jvm, planners_s=planners)
 
 
 class MemorySampler:

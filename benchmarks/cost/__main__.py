@@ -34,6 +34,7 @@ from benchmarks.report import goals_table
 from benchmarks.results import Run, Runs
 from docs.__main__ import main as make_pages
 from tests.kafka.cluster import data_folder
+from tests.kafka.guardian import Guardian
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -91,8 +92,8 @@ def _measured(cells: Sequence[CostCell], plan: CostPlan, only: Sequence[str]) ->
     started = time.monotonic()
     with broker() as topics, spark_session() as spark:
         contenders.prepare(spark)
-        rows = _Rows(spark, plan)
-        with rows.removed():
+        with _folder() as folder:
+            rows = _Rows(spark, plan, folder)
             for number, cell in enumerate(cells):
                 gone, left = time.monotonic() - started, len(cells) - number
                 seconds = plan.seconds_of_next(gone, left)
@@ -131,12 +132,12 @@ def _run(name: str, cell: CostCell, frames: Callable[[str], tuple[DataFrame, int
 
 
 class _Rows:
-    """The Parquet files of one payload at a time, in memory if there is space."""
+    """The Parquet files of one payload at a time."""
 
-    def __init__(self, spark: SparkSession, plan: CostPlan) -> None:
+    def __init__(self, spark: SparkSession, plan: CostPlan, folder: Path) -> None:
         self._spark = spark
         self._plan = plan
-        self._folder = data_folder()
+        self._folder = folder
         self._payload: Payload | None = None
         self._paths: Sequence[Path] = ()
 
@@ -156,13 +157,16 @@ class _Rows:
         frame = self._spark.read.parquet(*(str(path) for path in self._paths[:count]))
         return frame, self._plan.rows(self._payload) // FILES * count
 
-    @contextmanager
-    def removed(self) -> Iterator[None]:
-        """Removes the files at the end of the `with`."""
-        try:
-            yield
-        finally:
-            shutil.rmtree(self._folder, ignore_errors=True)
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """Yields a folder for the files, in memory if there is space. It is removed at the end, also if this process is killed."""
+    folder, guardian = data_folder(), Guardian()
+    guardian.watch_folder(folder)
+    try:
+        yield folder
+    finally:
+        guardian.close()
 
 
 def _parser() -> argparse.ArgumentParser:

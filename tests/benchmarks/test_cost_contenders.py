@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import time
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import Row, SparkSession
 
 from benchmarks.contenders import Discard, Target
 from benchmarks.cost.cells import FILES, Format, Payload
 from benchmarks.cost.contenders import CONTENDERS
 from benchmarks.cost.rows import write_rows
-from benchmarks.measure import timed
+from benchmarks.measure import READ_EVERY_S, CpuMeter, Role, timed
 from benchmarks.results import CEILING, CONFLUENT, KAFKA_PYTHON, PARQUET, SINK, SINK_EXACTLY_ONCE
 from spark_kafka_sink.broker import EmbeddedBroker
 from tests.kafka.witness import read_topic
@@ -22,6 +26,7 @@ from tests.kafka.witness import read_topic
 pytestmark = pytest.mark.spark
 
 ROWS = 10 * FILES
+BURNT_S = 1.0
 # Spark's own sink needs its jar, and `make bench` counts what it writes.
 SENDERS = (SINK, SINK_EXACTLY_ONCE, CONFLUENT, KAFKA_PYTHON)
 
@@ -61,3 +66,19 @@ def test_the_time_of_python_is_apart_from_that_of_the_jvm(spark: SparkSession, t
     assert in_jvm.jvm_s > 0
     assert in_both.jvm_s > 0
     assert in_both.cpu_s > in_jvm.cpu_s  # idle workers take a little
+
+
+def test_the_time_of_a_worker_that_has_ended_counts(spark: SparkSession) -> None:
+    with CpuMeter() as cpu, pytest.raises(Py4JJavaError):
+        spark.range(0, 2, 1, 1).foreachPartition(burn_and_end)
+
+    assert cpu.seconds(Role.WORKER) >= BURNT_S / 2
+
+
+def burn_and_end(_: Iterator[Row]) -> None:
+    """Takes CPU time, lives on for a moment and ends its worker, which fails the task."""
+    begun = time.process_time()
+    while time.process_time() < begun + BURNT_S:
+        pass
+    time.sleep(2 * READ_EVERY_S)
+    os._exit(1)

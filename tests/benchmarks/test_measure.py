@@ -1,66 +1,26 @@
-"""CPU time of Spark's processes counts workers that have ended."""
+"""CPU time of Spark's processes, of which some end while they are measured."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Iterator
+from benchmarks.measure import CpuTimes, Role, spent
 
-import psutil
-import pytest
-
-from benchmarks.measure import SparkCpu, family_cpu
-
-BURNT_S = 0.2
-# A parent whose first child has ended, and whose second one has not. Each takes BURNT_S of CPU.
-FAMILY = f"""
-import os, sys, time
-def burn():
-    while time.process_time() < {BURNT_S}:
-        pass
-if os.fork() == 0:
-    burn()
-    os._exit(0)
-os.wait()
-ready, said = os.pipe()
-if os.fork() == 0:
-    burn()
-    os.write(said, b"x")
-    sys.stdin.read()
-    os._exit(0)
-os.read(ready, 1)
-print("ready", flush=True)
-sys.stdin.read()
-os.wait()
-"""
+BEFORE: CpuTimes = {
+    (1, 0.0): (Role.JVM, 20.0),
+    (2, 0.0): (Role.WORKER, 3.0),
+    (3, 0.0): (Role.WORKER, 30.0),
+    (4, 0.0): (Role.PLANNER, 1.0),
+}
 
 
-@pytest.fixture
-def family() -> Iterator[psutil.Process]:
-    with subprocess.Popen([sys.executable, "-c", FAMILY], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        yield psutil.Process(process.pid)
-        process.communicate(timeout=30)  # closes its input, which ends both
+def test_each_role_has_taken_what_was_added_to_its_processes() -> None:
+    last: CpuTimes = {**BEFORE, (1, 0.0): (Role.JVM, 22.0), (2, 0.0): (Role.WORKER, 3.5), (4, 0.0): (Role.PLANNER, 1.25)}
+    assert [spent(BEFORE, last, role) for role in Role] == [2.0, 0.5, 0.25]
 
 
-def test_the_time_of_a_family_is_that_of_the_living_and_the_dead(family: psutil.Process) -> None:
-    own = family.cpu_times()
-    (alive,) = family.children()
-
-    assert alive.cpu_times().user + alive.cpu_times().system >= BURNT_S * 0.9
-    assert family_cpu(family) - own.user - own.system >= 2 * BURNT_S * 0.9
+def test_a_new_process_counts_in_full_and_one_with_a_reused_id_is_new() -> None:
+    last: CpuTimes = {(5, 7.0): (Role.WORKER, 0.5), (2, 8.0): (Role.WORKER, 0.25)}
+    assert spent(BEFORE, last, Role.WORKER) == 0.75
 
 
-def test_a_process_that_has_ended_has_taken_nothing(family: psutil.Process) -> None:
-    (child,) = family.children()
-    child.kill()
-    psutil.wait_procs([child], timeout=0)
-    family.kill()
-    family.wait(30)
-
-    assert family_cpu(family) == 0.0
-
-
-def test_time_is_counted_from_an_earlier_reading() -> None:
-    assert SparkCpu(5.0, 3.0, 1.0).since(SparkCpu(2.0, 1.5, 1.0)) == SparkCpu(3.0, 1.5, 0.0)
+def test_what_ended_before_the_first_reading_takes_nothing_away() -> None:
+    assert spent(BEFORE, {(2, 0.0): (Role.WORKER, 4.0)}, Role.WORKER) == 1.0
