@@ -79,7 +79,7 @@ All times are µs of CPU per row. The range is that of the lowest and the highes
 - Values are JSON text or Avro records of exactly the named size, with keys of 10 digits. Both are
   made before the measurement.
 - confluent-kafka writes {confluent} of the rows and kafka-python {kafka_python}, because they take
-  longer.
+  longer. kafka-python takes part with 8 partitions only.
 - The order of contenders is reversed in every other round. The first rounds do not count, because
   the JVM compiles its code then.
 - The topic of every run is counted afterwards. A run that lost rows has no figures.
