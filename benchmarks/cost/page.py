@@ -32,7 +32,7 @@ LABELS: Mapping[str, str] = {
 # What the README quotes.
 README_CELLS = ("100B-json-lz4-8", "1KB-json-lz4-8")
 
-_INTRODUCTION = """# Performance
+_PAGE = """# Performance
 
 This page shows what a row costs an executor: CPU time of Spark's JVM and of its Python workers. CPU
 time decides how many rows a cluster writes. On a shared machine it also repeats, and rows per second
@@ -148,7 +148,7 @@ def markdown(measured_on: str, samples: Sequence[CostSample], pictures: str = ""
     """Returns the page. pictures: the folder of its pictures, relative to the page, with a slash at its end."""
     measured = costs(samples)
     planners = [cell[BY_NAME[name].ours].planners_s for name, cell in measured.items() if BY_NAME[name].ours in cell]
-    return _INTRODUCTION.format(
+    return _PAGE.format(
         pictures=pictures,
         headline=HEADLINE,
         cells=ALL_CELLS,
