@@ -12,7 +12,8 @@
 #   make docs        generate the reference pages and build the site in build/site; CHECK=1 fails if they are out of date
 #   make dist        wheel and sdist into dist/, checked with twine
 #   make chaos       500 random kills of the processes of an exactly-once query; SEED= repeats a run; also KILLS=, BROKER=kafka
-#   make bench       compare with other clients and sinks: one hour; QUICK=1 takes ten minutes
+#   make bench       CPU time per row and rows/s beside other sinks: 45 minutes; QUICK=1 takes 10; KEEP=1 updates the docs
+#   make bench-parts measure producers, exactly-once, memory, TLS and the embedded broker: 30 minutes; QUICK=1 takes 5
 #   make constraints write the newest versions to constraints.txt
 #   make clean       remove everything that make created
 
@@ -35,7 +36,7 @@ OLDEST := 4.0.0
 VENV_OLDEST := .venv-spark40
 CODE := spark_kafka_sink $(wildcard pyspark_kafka_sink pyspark_kafka_sink.py) jobs tests benchmarks docs
 
-.PHONY: help setup java jars check count format test test-quick test-all test-newest test-oldest test-all-newest test-all-oldest demo docs dist chaos bench constraints clean
+.PHONY: help setup java jars check count format test test-quick test-all test-newest test-oldest test-all-newest test-all-oldest demo docs dist chaos bench bench-parts constraints clean
 
 help:
 	@sed -n 's/^#   make/make/p' $(firstword $(MAKEFILE_LIST))
@@ -144,8 +145,11 @@ chaos: export BROKER := $(BROKER)
 chaos: java setup
 	$(VENV)/bin/python -m tests.faults.exactly_once
 
-bench: export QUICK := $(QUICK)
+bench bench-parts: export QUICK := $(QUICK)
 bench: java setup
+	$(VENV)/bin/python -m benchmarks.cost $(if $(KEEP),--keep)
+
+bench-parts: java setup
 	$(VENV)/bin/python -m benchmarks
 
 # The exact versions for development and CI, resolved from the newest releases.

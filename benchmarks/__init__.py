@@ -1,1 +1,1 @@
-"""Compares this sink with its alternatives, in one run on one machine: `python -m benchmarks`."""
+"""Compares this sink and its parts with alternatives, in one run on one machine: `make bench` and `make bench-parts`."""

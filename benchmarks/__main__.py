@@ -1,4 +1,7 @@
-"""`python -m benchmarks` measures, prints the tables and saves them in build/bench/."""
+"""`python -m benchmarks` measures the parts of the sink, prints the tables and saves them in build/bench/.
+
+`python -m benchmarks.cost` measures whole Spark jobs.
+"""
 
 from __future__ import annotations
 
@@ -69,13 +72,13 @@ def _plan(asked: argparse.Namespace) -> Plan:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("python -m benchmarks", description="This sink beside Spark's own and confluent-kafka.")
+    parser = argparse.ArgumentParser("python -m benchmarks", description="The parts of this sink, beside other clients.")
     quick = os.environ.get("QUICK", "") not in ("", "0")
     parser.add_argument(
         "--quick",
         action="store_true",
         default=quick,
-        help="Use fewer rows and repeats; takes under 10 minutes. QUICK=1 does the same.",
+        help="Use fewer rows and repeats; takes about 5 minutes. QUICK=1 does the same.",
     )
     parser.add_argument(
         "--only", nargs="+", default=[], metavar="CELL", choices=[cell.name for cell in CELLS], help="Measure these cells only."

@@ -1,12 +1,12 @@
-"""Cells of the table, and how each is measured. In each round, every contender runs once on the same records and broker."""
+"""Cells of the parts of the sink, and how each is measured. In each round, every contender runs once on the same broker."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -28,7 +28,6 @@ from benchmarks.results import (
     EXACTLY_ONCE,
     JVM,
     JVM_TLS,
-    JVM_TUNED,
     KAFKA_PYTHON,
     LOG_READ,
     SEND,
@@ -43,8 +42,6 @@ from benchmarks.results import (
 
 # Spark's compiler needs 3 to 4 runs of a contender until its figures are stable. For later cells, only the codec is cold.
 FIRST_WARM_UPS, WARM_UPS = 4, 1
-# The per-row contender is slower by an order of magnitude, so it writes only the first part of the same rows.
-CONFLUENT_SHARE = 8
 RECORD_OVERHEAD = 16  # bytes per record beside its key and value, including batch headers
 
 
@@ -90,16 +87,8 @@ class Plan:
 FULL = Plan(quick=False, repeats=7, least_repeats=3, cell_seconds=270)
 QUICK = Plan(quick=True, repeats=3, least_repeats=2, cell_seconds=40)
 
-_SPARK = (JVM, JVM_TUNED, SINK, CEILING)
-_SPARK_AND_CONFLUENT = (*_SPARK, CONFLUENT)
-_CODECS = ("none", "lz4", "zstd")
-
 CELLS: Sequence[Cell] = (
-    *(Cell("throughput", f"100B-{codec}-8", 100, codec, 8, 5_000_000, 1_000_000, _SPARK_AND_CONFLUENT) for codec in _CODECS),
-    Cell("throughput", "100B-none-200", 100, "none", 200, 5_000_000, 1_000_000, _SPARK),
-    Cell("throughput", "100B-none-1000", 100, "none", 1000, 5_000_000, 1_000_000, _SPARK),
     Cell("throughput", "embedded", 100, "lz4", 8, 5_000_000, 1_000_000, (SINK, EMBEDDED)),
-    *(Cell("throughput", f"1KB-{codec}-8", 1024, codec, 8, 750_000, 150_000, _SPARK) for codec in _CODECS),
     *(Cell("producer", f"producer-{count}", 100, "none", count, 5_000_000, 1_000_000, (SINK, CONFLUENT)) for count in (8, 1000)),
     Cell("producer", "send-8", 100, "none", 8, 500_000, 100_000, (SEND, CONFLUENT, KAFKA_PYTHON)),
     Cell("memory", "memory-100B", 100, "none", 8, 50_000_000, 5_000_000, (CEILING, SINK)),
@@ -117,7 +106,16 @@ CELLS: Sequence[Cell] = (
 RunOnce = Callable[[str], Run]
 
 
-def take_turns(cell: Cell, plan: Plan, warm_ups: int, run: RunOnce) -> Runs:
+class Turns(Protocol):
+    """A cell of any table."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def contenders(self) -> tuple[str, ...]: ...
+
+
+def take_turns(cell: Turns, plan: Plan, warm_ups: int, run: RunOnce) -> Runs:
     """Runs `warm_ups` rounds that are discarded, and then the plan's rounds. Every other round runs in reverse order.
 
     A contender that fails has no runs in this cell. The others continue.
@@ -125,11 +123,9 @@ def take_turns(cell: Cell, plan: Plan, warm_ups: int, run: RunOnce) -> Runs:
     names = [name for name in cell.contenders if plan.takes_part(name)]
     runs: dict[str, list[Run]] = {name: [] for name in names}
     failed: set[str] = set()
-    deadline = float("inf")
+    deadline = time.monotonic() + plan.cell_seconds
     for number in range(warm_ups + plan.repeats):
         measured = number - warm_ups
-        if measured == 0:
-            deadline = time.monotonic() + plan.cell_seconds
         if measured >= plan.least_repeats and time.monotonic() > deadline:
             break
         for name in names if number % 2 == 0 else reversed(names):
@@ -147,9 +143,10 @@ def take_turns(cell: Cell, plan: Plan, warm_ups: int, run: RunOnce) -> Runs:
     return {name: [] if name in failed else them for name, them in runs.items()}
 
 
-def _say(cell: Cell, turn: str, name: str, run: Run) -> None:
+def _say(cell: Turns, turn: str, name: str, run: Run) -> None:
     many = run.rows_per_s >= 1000
-    speed = f"{run.rows_per_s:12,.0f} rows/s {run.cpu_per_million:7.2f} CPU s/M rows" if many else f"{run.ms_each:12,.1f} ms each"
+    cpu = f"{run.cpu_per_million:7.2f} us CPU/row in Python" + (f", {run.jvm_per_million:.2f} in the JVM" if run.jvm_s else "")
+    speed = f"{run.rows_per_s:12,.0f} rows/s {cpu}" if many else f"{run.ms_each:12,.1f} ms each"
     line = f"{cell.name:15} {turn:8} {name:10} {speed}"
     print(line + (f" {run.peak_rss / 2**20:6,.0f} MB" if run.peak_rss else ""), file=sys.stderr, flush=True)
 
@@ -172,34 +169,21 @@ def throughput(cells: Iterable[Cell], plan: Plan, brokers: Brokers) -> Iterator[
     with spark_session() as spark:
         contenders.prepare(spark)
         for cell in cells:
-            with _frames(spark, cell, plan) as frames:
-                yield cell, take_turns(cell, plan, warm_ups, _spark_run(cell, frames, brokers))
+            rows = plan.rows(cell)
+            frame = cached(spark, rows, cell.value_bytes)
+            try:
+                yield cell, take_turns(cell, plan, warm_ups, _spark_run(cell, frame, rows, brokers))
+            finally:
+                frame.unpersist(blocking=True)
             warm_ups = WARM_UPS
 
 
-@contextmanager
-def _frames(spark: SparkSession, cell: Cell, plan: Plan) -> Iterator[dict[str, tuple[DataFrame, int]]]:
-    """Returns each contender's cached DataFrame and its number of rows."""
-    rows, few = plan.rows(cell), plan.rows(cell) // CONFLUENT_SHARE
-    all_of_them = cached(spark, rows, cell.value_bytes)
-    first_of_them = cached(spark, few, cell.value_bytes)
-    try:
-        yield {name: (first_of_them, few) if name == CONFLUENT else (all_of_them, rows) for name in cell.contenders}
-    finally:
-        all_of_them.unpersist(blocking=True)
-        first_of_them.unpersist(blocking=True)
-
-
-def _spark_run(cell: Cell, frames: dict[str, tuple[DataFrame, int]], brokers: Brokers) -> RunOnce:
+def _spark_run(cell: Cell, frame: DataFrame, rows: int, brokers: Brokers) -> RunOnce:
     def run(name: str) -> Run:
-        frame, rows = frames[name]
-        contender = contenders.CONTENDERS[name]
-        if name == CEILING:
-            return timed(rows, lambda: contender(frame, Target("", "", cell.codec, cell.partitions)))
         topics = brokers.of(name)
         with topics.fresh(cell.partitions, rows * cell.record_bytes) as topic:
             target = Target(topics.kafka.bootstrap_servers, topic, cell.codec, cell.partitions)
-            one = timed(rows, lambda: contender(frame, target))
+            one = timed(rows, lambda: contenders.CONTENDERS[name](frame, target))
             topics.check_count(topic, rows)
         return one
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from confluent_kafka import Producer
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 
 import spark_kafka_sink as sks
-from benchmarks.results import CEILING, CONFLUENT, EMBEDDED, JVM, JVM_TLS, JVM_TUNED, SINK, SINK_SCRAM, SINK_TLS
+from benchmarks.results import CEILING, EMBEDDED, JVM, JVM_TLS, SINK, SINK_SCRAM, SINK_TLS
 from spark_kafka_sink.config import OPTIONS
 from spark_kafka_sink.spark.options import TASK_LINGER_MS
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 POLL_EVERY = 1000
@@ -44,17 +45,17 @@ def prepare(spark: SparkSession) -> None:
 
 def sink(frame: DataFrame, target: Target) -> None:
     """Writes with this project's sink, at its defaults."""
-    frame.write.format("kafka_sink").options(**_spark_options(target, {})).mode("append").save()
+    frame.write.format("kafka_sink").options(**kafka_options(target)).mode("append").save()
 
 
 def jvm_sink(frame: DataFrame, target: Target) -> None:
     """Writes with Spark's own sink, at its defaults."""
-    frame.write.format("kafka").options(**_spark_options(target, {})).save()
+    frame.write.format("kafka").options(**kafka_options(target)).save()
 
 
 def jvm_sink_tuned(frame: DataFrame, target: Target) -> None:
     """Writes with Spark's own sink and this project's batch.size, linger.ms and compression level."""
-    frame.write.format("kafka").options(**_spark_options(target, our_settings(target.partitions))).save()
+    frame.write.format("kafka").options(**kafka_options(target, our_settings(target.partitions))).save()
 
 
 def our_settings(partitions: int) -> dict[str, object]:
@@ -69,24 +70,10 @@ def our_settings(partitions: int) -> dict[str, object]:
     return ours | {"buffer.memory": max(32 * 2**20, 2 * partitions * int(str(ours["batch.size"])))}
 
 
-def _spark_options(target: Target, settings: Mapping[str, object]) -> dict[str, str]:
+def kafka_options(target: Target, settings: Mapping[str, object] = MappingProxyType({})) -> dict[str, str]:
+    """Returns the options that both sinks have. settings: Kafka's, over those of the target."""
     kafka = {"bootstrap.servers": target.bootstrap_servers, "compression.type": target.codec, **target.security, **settings}
     return {"topic": target.topic} | {f"kafka.{name}": str(value) for name, value in kafka.items()}
-
-
-def confluent(frame: DataFrame, target: Target) -> None:
-    """Writes with confluent-kafka in foreachPartition, in the usual way. It polls rarely, which makes it twice as fast."""
-    frame.foreachPartition(ConfluentWriter(target))
-
-
-@dataclass(frozen=True, slots=True)
-class ConfluentWriter:
-    """The function that each task runs."""
-
-    target: Target
-
-    def __call__(self, rows: Iterator[Row]) -> None:
-        produce_all(Producer(confluent_settings(self.target)), self.target.topic, rows)
 
 
 def produce_all(producer: Producer, topic: str, rows: Iterable[tuple[bytes, bytes]]) -> None:
@@ -101,6 +88,11 @@ def produce_all(producer: Producer, topic: str, rows: Iterable[tuple[bytes, byte
                 poll(0.005)
         if number % POLL_EVERY == 0:
             poll(0)
+    flush_all(producer)
+
+
+def flush_all(producer: Producer) -> None:
+    """Returns when all records of a confluent-kafka producer are acked."""
     if left := producer.flush(120):
         raise TimeoutError(f"confluent-kafka: {left} records not acked within 120 s")
 
@@ -142,8 +134,6 @@ class DiscardWriter(DataSourceArrowWriter):
 CONTENDERS: Mapping[str, Contender] = {
     SINK: sink,
     JVM: jvm_sink,
-    JVM_TUNED: jvm_sink_tuned,
-    CONFLUENT: confluent,
     CEILING: ceiling,
     EMBEDDED: sink,
     SINK_TLS: sink,

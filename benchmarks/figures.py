@@ -204,15 +204,14 @@ def _memory(cell: str) -> Figure:
 
 
 GOALS: Sequence[Goal] = (
-    Goal("100 B, none, 8 partitions: rows/s against Spark's JVM sink", _faster_than_jvm("100B-none-8"), 1.8),
-    Goal("100 B, lz4, 8 partitions: rows/s against Spark's JVM sink", _faster_than_jvm("100B-lz4-8"), 1.4),
-    Goal("100 B, zstd, 8 partitions: rows/s against Spark's JVM sink", _faster_than_jvm("100B-zstd-8"), 1.3),
-    Goal("1 KB, none, 8 partitions: rows/s against Spark's JVM sink", _faster_than_jvm("1KB-none-8"), 1.2),
-    Goal("1 KB, lz4, 8 partitions: rows/s against Spark's JVM sink", _faster_than_jvm("1KB-lz4-8"), 1.0),
-    Goal("1 KB, zstd, 8 partitions: rows/s against Spark's JVM sink", _faster_than_jvm("1KB-zstd-8"), 1.2),
-    Goal("100 B, none, 200 partitions: rows/s against Spark's JVM sink", _faster_than_jvm("100B-none-200"), 1.5),
-    Goal("100 B, none, 8 partitions: rows/s against confluent-kafka", _faster_than("100B-none-8", CONFLUENT), 8.0),
-    Goal("100 B, lz4, 8 partitions: rows/s of the ceiling", _faster_than("100B-lz4-8", CEILING), 0.55),
+    Goal("100 B, none, 8 partitions: rows/s against Spark's JVM sink", _faster_than_jvm("100B-json-none-8"), 1.8),
+    Goal("100 B, lz4, 8 partitions: rows/s against Spark's JVM sink", _faster_than_jvm("100B-json-lz4-8"), 1.4),
+    Goal("1 KB, none, 8 partitions: rows/s against Spark's JVM sink", _faster_than_jvm("1KB-json-none-8"), 1.2),
+    Goal("1 KB, lz4, 8 partitions: rows/s against Spark's JVM sink", _faster_than_jvm("1KB-json-lz4-8"), 1.0),
+    Goal("1 KB, zstd, 8 partitions: rows/s against Spark's JVM sink", _faster_than_jvm("1KB-json-zstd-8"), 1.2),
+    Goal("100 B, none, 200 partitions: rows/s against Spark's JVM sink", _faster_than_jvm("100B-json-none-200"), 1.5),
+    Goal("100 B, none, 8 partitions: rows/s against confluent-kafka", _faster_than("100B-json-none-8", CONFLUENT), 8.0),
+    Goal("100 B, lz4, 8 partitions: rows/s of the ceiling", _faster_than("100B-json-lz4-8", CEILING), 0.55),
     Goal("producer, 8 partitions: CPU per row of confluent-kafka's", _producer_cpu, 0.2, at_least=False),
     Goal("producer, 1,000 partitions: CPU per row of that at 8", _producer_cpu_of_many, 2.0, at_least=False),
     Goal("send(), one record at a time: rows/s against kafka-python", _faster_than("send-8", KAFKA_PYTHON, SEND), 5.0),

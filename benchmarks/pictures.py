@@ -1,4 +1,4 @@
-"""The pictures of the docs, drawn from CSV files: the curves of docs/tuning.md, and the throughput of the README.
+"""The curves of docs/tuning.md, drawn from CSV files.
 
 A CSV file begins with a comment that says when and on what it was measured, and the picture repeats it. The same file makes the
 same picture, byte for byte, with the same matplotlib.
@@ -17,9 +17,7 @@ from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, TypeVar
-
-from benchmarks.results import JVM, SINK
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,10 +28,6 @@ KAFKA = "4.1.0"
 CODECS = ("none", "lz4", "snappy", "zstd", "gzip")  # in the order of the codec curve
 _COLORS = ("#d55e00", "#0072b2", "#009e73")
 _MARKERS = ("o", "s", "^")
-
-
-THROUGHPUT = "throughput"
-_SINKS = {JVM: "Spark's own sink", SINK: "this sink"}
 
 
 class Curve(StrEnum):
@@ -64,20 +58,6 @@ class Sample:
     memory_mib: float
 
 
-@dataclass(frozen=True, slots=True)
-class Throughput:
-    """One run of a sink under Spark.
-
-    cell: the name of the benchmark's cell. cpu_us_per_row: CPU time of Spark's JVM and Python workers.
-    """
-
-    cell: str
-    sink: str
-    rows: int
-    seconds: float
-    cpu_us_per_row: float
-
-
 def machine(names: Sequence[str] = ("pyarrow", "numpy")) -> str:
     """Returns the date, what this machine is, and the versions of packages, in a line."""
     packages = ", ".join(f"{name} {version(name)}" for name in names)
@@ -95,8 +75,8 @@ def _processor() -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
-def keep(path: Path, measured_on: str, samples: Sequence[Sample] | Sequence[Throughput]) -> None:
-    """Writes samples of one kind as CSV, after a comment with `measured_on`."""
+def keep(path: Path, measured_on: str, samples: Sequence[Sample]) -> None:
+    """Writes samples as CSV, after a comment with `measured_on`."""
     with path.open("w", encoding="utf-8", newline="") as file:
         file.write(f"# {measured_on}\n")
         writer = csv.DictWriter(file, [each.name for each in fields(samples[0])], lineterminator="\n")
@@ -104,15 +84,12 @@ def keep(path: Path, measured_on: str, samples: Sequence[Sample] | Sequence[Thro
         writer.writerows(asdict(sample) for sample in samples)
 
 
-_Kind = TypeVar("_Kind", Sample, Throughput)
-
-
-def kept(path: Path, kind: type[_Kind]) -> tuple[str, list[_Kind]]:
+def kept(path: Path) -> tuple[str, list[Sample]]:
     """Reads what `keep` wrote: when and on what it was measured, and the samples."""
     with path.open(encoding="utf-8", newline="") as file:
         measured_on = file.readline().removeprefix("# ").strip()
         rows = csv.DictReader(file)
-        samples = [kind(**{each.name: _TYPES[str(each.type)](row[each.name]) for each in fields(kind)}) for row in rows]
+        samples = [Sample(**{each.name: _TYPES[str(each.type)](row[each.name]) for each in fields(Sample)}) for row in rows]
     return measured_on, samples
 
 
@@ -129,7 +106,7 @@ def medians(samples: Sequence[Sample], figure: Callable[[Sample], float]) -> dic
 
 def draw(curve: Curve, folder: Path) -> None:
     """Draws a curve's CSV file of `folder` as an SVG picture beside it."""
-    measured_on, samples = kept(folder / f"{curve}.csv", Sample)
+    measured_on, samples = kept(folder / f"{curve}.csv")
     with _figure(folder / f"{curve}.svg", measured_on) as axes:
         _DRAWN[curve](axes, samples)
 
@@ -245,42 +222,3 @@ _DRAWN: Mapping[Curve, Callable[[Sequence[Axes], Sequence[Sample]], None]] = {
     Curve.LINGER: _linger,
     Curve.MEMORY: _memory,
 }
-
-
-def draw_throughput(folder: Path) -> None:
-    """Draws throughput.csv of `folder` as an SVG picture beside it: rows per CPU second, and CPU per row.
-
-    Bars are medians, and whiskers the lowest and highest runs. Rows per second of wall time are left out, because on a shared
-    machine they do not repeat.
-    """
-    measured_on, samples = kept(folder / f"{THROUGHPUT}.csv", Throughput)
-    cells = list(dict.fromkeys(sample.cell for sample in samples))
-    shown: Mapping[str, Callable[[float], float]] = {
-        "million rows per CPU second": lambda cost: 1 / cost,
-        "CPU, µs per row": lambda cost: cost,
-    }
-    with _figure(folder / f"{THROUGHPUT}.svg", measured_on) as axes:
-        for one, (label, figure) in zip(axes, shown.items(), strict=True):
-            for number, (sink, name) in enumerate(_SINKS.items()):
-                runs = [
-                    [figure(each.cpu_us_per_row) for each in samples if (each.cell, each.sink) == (cell, sink)] for cell in cells
-                ]
-                middles = [median(them) for them in runs]
-                whiskers = (
-                    [middle - min(them) for middle, them in zip(middles, runs, strict=True)],
-                    [max(them) - middle for middle, them in zip(middles, runs, strict=True)],
-                )
-                places = [place + (number - 0.5) * 0.4 for place in range(len(cells))]
-                color = _COLORS[1 - number]
-                bars = one.bar(places, middles, 0.36, yerr=whiskers, color=color, label=name, error_kw={"linewidth": 0.8})
-                one.bar_label(bars, fmt="{:.2f}", fontsize=8)
-            one.set_xticks(range(len(cells)), [_cell_label(cell) for cell in cells])
-            one.set_ylabel(label)
-            one.set_ylim(bottom=0, top=1.2 * one.get_ylim()[1])  # room for the legend
-            one.legend(frameon=False, loc="upper center", ncols=2)
-
-
-def _cell_label(cell: str) -> str:
-    """Returns the size of rows and the codec in the name of a cell, in two lines."""
-    size, codec, _ = cell.split("-")
-    return f"rows of {size.replace('B', ' B').replace('K B', ' KB')}\n{codec}"

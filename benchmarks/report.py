@@ -84,7 +84,7 @@ COLORS = {
 
 def markdown(results: Results) -> str:
     """Returns the whole report as text."""
-    parts = ["# Benchmark", _machine(), "## Measured", _measured(results), "## Figures to reach", _goals(reached(results))]
+    parts = ["# Benchmark", _machine(), "## Measured", _measured(results), "## Figures to reach", goals_table(reached(results))]
     return "\n\n".join(parts) + "\n"
 
 
@@ -126,7 +126,8 @@ _OF_IDS = (
 )
 
 
-def _goals(goals: Sequence[tuple[Goal, Spread | None]]) -> str:
+def goals_table(goals: Sequence[tuple[Goal, Spread | None]]) -> str:
+    """Returns the goals with what was measured."""
     lines = ["| figure | wanted | measured | |", "| --- | ---: | ---: | --- |"]
     lines += [_goal(goal, figure) for goal, figure in goals]
     if any(": ids" in goal.text for goal, _ in goals):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 SINK, JVM, JVM_TUNED, CONFLUENT, CEILING = "sink", "jvm", "jvm tuned", "confluent", "ceiling"
 SEND, KAFKA_PYTHON = "send", "kafka-python"
 EMBEDDED, BUSY_CONNECTION = "embedded", "connection"
+PARQUET, SINK_EXACTLY_ONCE = "parquet", "sink exactly once"
 AT_LEAST_ONCE, EXACTLY_ONCE = "at-least-once", "exactly-once"
 COMMIT, LOG_READ, COLD_LOG_READ = "commit", "log read", "cold log read"
 SINK_TLS, SINK_SCRAM, JVM_TLS = "sink TLS", "sink SCRAM", "jvm TLS"
@@ -21,7 +22,8 @@ class Run:
     rows: requests for BUSY_CONNECTION, which has one run per connection; micro-batches in cells of micro-batches. cpu_s: of all
     Python workers. peak_rss: bytes of the largest worker, or of the broker for BUSY_CONNECTION; 0 if it was not sampled. ids:
     transactional ids that a query left behind. most_ids: the number that its workers and their slots allow, including lost
-    workers. log_bytes: the largest size of the commit log on disk.
+    workers. log_bytes: the largest size of the commit log on disk. jvm_s: CPU seconds of Spark's JVM. planners_s: those of the
+    driver's Python processes, which plan and commit.
     """
 
     rows: int
@@ -31,6 +33,8 @@ class Run:
     ids: int = 0
     most_ids: int = 0
     log_bytes: int = 0
+    jvm_s: float = 0.0
+    planners_s: float = 0.0
 
     @property
     def rows_per_s(self) -> float:
@@ -43,8 +47,13 @@ class Run:
 
     @property
     def cpu_per_million(self) -> float:
-        """CPU seconds per million rows, which is also microseconds per row."""
+        """CPU seconds of Python per million rows, which is also microseconds per row."""
         return self.cpu_s / self.rows * 1e6
+
+    @property
+    def jvm_per_million(self) -> float:
+        """CPU seconds of Spark's JVM per million rows."""
+        return self.jvm_s / self.rows * 1e6
 
 
 Runs = Mapping[str, Sequence[Run]]  # of one cell: contender -> its runs, one a round

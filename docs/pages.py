@@ -1,10 +1,12 @@
-"""Lists every page that is generated from the code, whole or in part, with its generator."""
+"""Lists every page and picture that is generated from the code or from measurements, whole or in part, with its generator."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
+from benchmarks.cost import page as performance
 from docs.api_page import api_page
 from docs.cli_page import cli_page
 from docs.filled_page import broker_page, metrics_page
@@ -17,4 +19,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "cli.md": cli_page,
     "metrics.md": metrics_page,
     "options.md": options_page,
+    "performance.md": performance.page,
+    **{f"pictures/{name}": partial(performance.picture, name) for name in performance.PICTURES},
+    "../README.md": performance.readme,
 }

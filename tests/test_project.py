@@ -79,7 +79,8 @@ def test_the_package_is_typed() -> None:
 
 
 @pytest.mark.parametrize(
-    "target", ["setup", "check", "count", "format", "test", "demo", "docs", "dist", "bench", "constraints", "clean"]
+    "target",
+    ["setup", "check", "count", "format", "test", "demo", "docs", "dist", "bench", "bench-parts", "constraints", "clean"],
 )
 def test_make_knows_its_targets(target: str) -> None:
     subprocess.run(["make", "--dry-run", target], cwd=ROOT, check=True, capture_output=True, timeout=30)

@@ -9,13 +9,11 @@ from xml.etree import ElementTree
 import pytest
 
 from benchmarks.curves import OUTPUT, Point, batch_rows, json_values, points
-from benchmarks.pictures import THROUGHPUT, Curve, Sample, Throughput, draw, draw_throughput, keep, kept, medians
-from benchmarks.results import JVM, SINK
+from benchmarks.pictures import Curve, Sample, draw, keep, kept, medians
 
 SAMPLES = [
     Sample("none", 8.0, 1000, 0.5, cpu, batch_bytes=2048, wire_bytes_per_row=110.5, memory_mib=12.5) for cpu in (0.4, 0.2, 0.3)
 ]
-THROUGHPUTS = [Throughput("100B-lz4-8", sink, 1000, seconds, 2.5) for sink in (JVM, SINK) for seconds in (0.5, 0.25)]
 
 
 def texts(picture: Path) -> str:
@@ -24,10 +22,8 @@ def texts(picture: Path) -> str:
 
 def test_what_is_kept_is_read_back(tmp_path: Path) -> None:
     keep(tmp_path / "a.csv", "today; a machine", SAMPLES)
-    keep(tmp_path / "b.csv", "today; a machine", THROUGHPUTS)
 
-    assert kept(tmp_path / "a.csv", Sample) == ("today; a machine", SAMPLES)
-    assert kept(tmp_path / "b.csv", Throughput) == ("today; a machine", THROUGHPUTS)
+    assert kept(tmp_path / "a.csv") == ("today; a machine", SAMPLES)
 
 
 def test_a_point_of_a_line_is_the_median_of_its_runs() -> None:
@@ -52,7 +48,7 @@ def test_large_rows_come_in_smaller_arrow_batches_and_fewer_of_them() -> None:
 
 @pytest.mark.parametrize("curve", Curve)
 def test_a_picture_in_the_docs_has_each_line_and_says_when_and_on_what_it_was_measured(curve: Curve) -> None:
-    measured_on, samples = kept(OUTPUT / f"{curve}.csv", Sample)
+    measured_on, samples = kept(OUTPUT / f"{curve}.csv")
     shown = texts(OUTPUT / f"{curve}.svg")
 
     assert {(sample.series, sample.x) for sample in samples} == {(point.series, point.x) for point in points(curve)}
@@ -69,21 +65,3 @@ def test_the_same_figures_make_the_same_picture(curve: Curve, tmp_path: Path) ->
     draw(curve, tmp_path)
 
     assert (tmp_path / f"{curve}.svg").read_bytes() == first
-
-
-def test_the_picture_of_the_throughput_has_both_sinks(tmp_path: Path) -> None:
-    keep(tmp_path / f"{THROUGHPUT}.csv", "today; a machine", THROUGHPUTS)
-    draw_throughput(tmp_path)
-
-    shown = texts(tmp_path / f"{THROUGHPUT}.svg")
-    assert all(text in shown for text in ("this sink", "Spark's own sink", "100 B", "lz4", "measured on today; a machine"))
-
-
-def test_the_picture_of_the_readme_is_drawn_from_its_figures(tmp_path: Path) -> None:
-    (tmp_path / f"{THROUGHPUT}.csv").write_bytes((OUTPUT / f"{THROUGHPUT}.csv").read_bytes())
-    draw_throughput(tmp_path)
-    measured_on, samples = kept(OUTPUT / f"{THROUGHPUT}.csv", Throughput)
-
-    assert texts(OUTPUT / f"{THROUGHPUT}.svg") == texts(tmp_path / f"{THROUGHPUT}.svg")
-    assert measured_on in texts(OUTPUT / f"{THROUGHPUT}.svg")
-    assert {sample.sink for sample in samples} == {JVM, SINK}

@@ -77,14 +77,14 @@ def test_of_the_jvm_sink_the_better_settings_count(default: float, tuned: float,
 
 
 def test_a_jvm_sink_that_failed_with_our_settings_counts_at_its_own() -> None:
-    results = {"100B-none-8": {SINK: at(4.0), JVM: at(2.0), JVM_TUNED: []}}
+    results = {"100B-json-none-8": {SINK: at(4.0), JVM: at(2.0), JVM_TUNED: []}}
     figure = figure_of("100 B, none, 8 partitions: rows/s against Spark", results)
     assert figure is not None
     assert figure.middle == pytest.approx(2.0)
 
 
 def test_a_goal_whose_contender_failed_or_took_no_part_is_told_as_not_measured() -> None:
-    results = {"100B-none-8": {SINK: at(9.0), CONFLUENT: at(1.0), JVM: []}, "100B-lz4-8": {SINK: at(1.0)}}
+    results = {"100B-json-none-8": {SINK: at(9.0), CONFLUENT: at(1.0), JVM: []}, "100B-json-lz4-8": {SINK: at(1.0)}}
     assert {goal.text: figure is not None for goal, figure in reached(results)} == {
         goal("100 B, none, 8 partitions: rows/s against Spark").text: False,
         goal("100 B, none, 8 partitions: rows/s against confluent").text: True,

@@ -11,7 +11,7 @@ from benchmarks.report import markdown, write
 from benchmarks.results import CEILING, COLD_LOG_READ, COMMIT, JVM, JVM_TUNED, SINK, Run
 
 RESULTS = {
-    "100B-none-8": {
+    "100B-json-none-8": {
         JVM: [Run(1_000_000, 1.0, 0.0), Run(1_000_000, 0.5, 0.0), Run(1_000_000, 0.8, 0.0)],
         JVM_TUNED: [],
         SINK: [Run(1_000_000, 1.0, 0.25)] * 3,
@@ -21,11 +21,13 @@ RESULTS = {
 
 
 def test_a_line_has_the_median_with_the_least_and_the_largest() -> None:
-    assert "| 100B-none-8 | Spark's JVM sink, its defaults | 3 | 1,250,000 (1,000,000 - 2,000,000) | 0.00" in markdown(RESULTS)
+    assert "| 100B-json-none-8 | Spark's JVM sink, its defaults | 3 | 1,250,000 (1,000,000 - 2,000,000) | 0.00" in markdown(
+        RESULTS
+    )
 
 
 def test_who_failed_is_said_to_have_failed() -> None:
-    assert "| 100B-none-8 | Spark's JVM sink, our settings | 0 | failed | | |" in markdown(RESULTS)
+    assert "| 100B-json-none-8 | Spark's JVM sink, our settings | 0 | failed | | |" in markdown(RESULTS)
 
 
 def test_slow_things_are_told_with_their_decimals() -> None:
@@ -40,7 +42,7 @@ def test_each_goal_is_told_met_or_not_met() -> None:
 
 
 def test_a_goal_that_somebody_failed_to_measure_is_told() -> None:
-    lines = markdown({**RESULTS, "100B-lz4-8": {JVM: [], SINK: RESULTS["100B-none-8"][SINK]}}).splitlines()
+    lines = markdown({**RESULTS, "100B-json-lz4-8": {JVM: [], SINK: RESULTS["100B-json-none-8"][SINK]}}).splitlines()
     told = next(line for line in lines if line.startswith("| 100 B, lz4, 8 partitions: rows/s against Spark's JVM sink"))
     assert told.endswith("| ≥ 1.4 | | **not measured** |")
 

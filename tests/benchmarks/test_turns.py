@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from benchmarks.cells import CELLS, FULL, QUICK, Cell, Plan, take_turns
+from benchmarks.cells import CELLS, FULL, QUICK, Cell, Plan, Turns, take_turns
+from benchmarks.cost.cells import CELLS as COST_CELLS
 from benchmarks.figures import GOALS, reached
 from benchmarks.results import Run
 
@@ -55,5 +57,6 @@ def test_a_quick_plan_measures_fewer_rows_of_the_same_cells() -> None:
 
 
 def test_the_cells_feed_every_figure_to_reach() -> None:
-    results = {cell.name: {name: [Run(1, 1.0, 1.0, 1, ids=1, log_bytes=1)] for name in cell.contenders} for cell in CELLS}
+    cells: Sequence[Turns] = [*CELLS, *COST_CELLS]
+    results = {cell.name: {name: [Run(1, 1.0, 1.0, 1, ids=1, log_bytes=1)] for name in cell.contenders} for cell in cells}
     assert [goal for goal, figure in reached(results) if figure is not None] == list(GOALS)

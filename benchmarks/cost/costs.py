@@ -1,0 +1,122 @@
+"""What is kept of the cost benchmark, in a CSV file, and the figures that are made of it. Pure functions."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from statistics import median
+
+from benchmarks.results import CEILING, JVM, Run, Runs
+
+
+@dataclass(frozen=True, slots=True)
+class CostSample:
+    """One run of a contender.
+
+    seconds: wall time. jvm_s and python_s: CPU seconds of Spark's JVM and of its Python workers. planners_s: CPU seconds of the
+    driver's Python processes, which plan and commit a job.
+    """
+
+    cell: str
+    contender: str
+    rows: int
+    seconds: float
+    jvm_s: float
+    python_s: float
+    planners_s: float
+
+
+def samples_of(cell: str, runs: Runs) -> list[CostSample]:
+    """Returns the runs of a cell as samples, in the order of contenders and rounds."""
+    return [_sample(cell, contender, run) for contender, them in runs.items() for run in them]
+
+
+def _sample(cell: str, contender: str, run: Run) -> CostSample:
+    times = (round(each, 4) for each in (run.seconds, run.jvm_s, run.cpu_s, run.planners_s))
+    return CostSample(cell, contender, run.rows, *times)
+
+
+def keep(path: Path, measured_on: str, samples: Sequence[CostSample]) -> None:
+    """Writes samples as CSV, after a comment with `measured_on`: the date, the machine and the versions."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        file.write(f"# {measured_on}\n")
+        writer = csv.DictWriter(file, [each.name for each in fields(CostSample)], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(asdict(sample) for sample in samples)
+
+
+def kept(path: Path) -> tuple[str, list[CostSample]]:
+    """Reads what `keep` wrote."""
+    with path.open(encoding="utf-8", newline="") as file:
+        measured_on = file.readline().removeprefix("# ").strip()
+        samples = [
+            CostSample(row["cell"], row["contender"], int(row["rows"]), *(float(row[name]) for name in _FLOATS))
+            for row in csv.DictReader(file)
+        ]
+    return measured_on, samples
+
+
+_FLOATS = ("seconds", "jvm_s", "python_s", "planners_s")
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Medians of a contender's runs in a cell. CPU times are microseconds per row of the executor; `low` and `high` of all of it.
+
+    planners_s: CPU seconds of the driver's Python processes in a run.
+    """
+
+    runs: int
+    rows: int
+    rows_per_s: float
+    jvm: float
+    python: float
+    cpu: float
+    low: float
+    high: float
+    planners_s: float
+
+
+Costs = Mapping[str, Mapping[str, Cost]]  # cell -> contender -> cost
+
+
+def costs(samples: Iterable[CostSample]) -> Costs:
+    """Returns cell -> contender -> cost, in the order of the samples."""
+    found: dict[str, dict[str, list[CostSample]]] = {}
+    for sample in samples:
+        found.setdefault(sample.cell, {}).setdefault(sample.contender, []).append(sample)
+    return {cell: {name: _cost(runs) for name, runs in contenders.items()} for cell, contenders in found.items()}
+
+
+def _cost(runs: Sequence[CostSample]) -> Cost:
+    def middle(figure: Callable[[CostSample], float]) -> float:
+        return median(figure(run) for run in runs)
+
+    totals = [(run.jvm_s + run.python_s) / run.rows * 1e6 for run in runs]
+    return Cost(
+        len(runs),
+        runs[0].rows,
+        middle(lambda run: run.rows / run.seconds),
+        middle(lambda run: run.jvm_s / run.rows * 1e6),
+        middle(lambda run: run.python_s / run.rows * 1e6),
+        median(totals),
+        min(totals),
+        max(totals),
+        middle(lambda run: run.planners_s),
+    )
+
+
+def jvm_ratio(cell: Mapping[str, Cost], ours: str, theirs: str = JVM) -> float | None:
+    """Returns the CPU time of a row in Spark's JVM sink, in times of that in this sink. None: one of both was not measured."""
+    if ours not in cell or theirs not in cell:
+        return None
+    return cell[theirs].cpu / cell[ours].cpu
+
+
+def over_floor(cell: Mapping[str, Cost], ours: str) -> float | None:
+    """Returns what this sink adds to the floor, Arrow into Python and dropped, as a share of the floor."""
+    if ours not in cell or CEILING not in cell:
+        return None
+    return cell[ours].cpu / cell[CEILING].cpu - 1
