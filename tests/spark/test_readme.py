@@ -49,7 +49,7 @@ def readme(kafka: Kafka, new_topic: NewTopic, tmp_path: Path) -> Readme:
     return Readme(kafka.bootstrap_servers, new_topic(3), tmp_path)
 
 
-@pytest.mark.parametrize(("page", "blocks", "lines"), [(README, 6, 130), (PRODUCER, 4, 150)])
+@pytest.mark.parametrize(("page", "blocks", "lines"), [(README, 6, 130), (PRODUCER, 5, 170)])
 def test_there_are_these_blocks_and_no_others(page: Path, blocks: int, lines: int) -> None:
     text = page.read_text(encoding="utf-8")
     assert len(BLOCKS.findall(text)) == blocks
@@ -109,7 +109,7 @@ def test_the_readmes_record(readme: Readme, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_columns(readme: Readme, capsys: pytest.CaptureFixture[str]) -> None:
-    readme.run("scope.append", PRODUCER)
+    readme.run("scope.report", PRODUCER)
     assert sorted((record.key, record.value) for record in readme.records()) == [(b"a", b"1"), (b"b", b"2")]
     assert "DeliveryReport 2 records" in capsys.readouterr().out
 
