@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from collections import defaultdict
 from pathlib import Path
 
@@ -48,6 +49,18 @@ def test_a_test_has_its_tiers_by_its_marks(marks: tuple[str, ...], has_real_twin
 )
 def test_tests_that_share_something_costly_share_a_worker(marks: set[str], group: str) -> None:
     assert group_of(marks, "tests/test_x.py") == group
+
+
+@pytest.mark.slow
+def test_pytest_keeps_a_group_on_one_worker(tmp_path: Path) -> None:
+    """Not with pytest 9.2 and pytest-xdist 3.8: each worker had a Spark session and clusters of its own then."""
+    lines = ["import pytest", "@pytest.mark.xdist_group('one')", "@pytest.mark.parametrize('n', range(8))", "def test(n): pass"]
+    (tmp_path / "test_group.py").write_text("\n".join(lines))
+    command = [sys.executable, "-m", "pytest", "-v", "-n", "2", "--dist", "loadgroup", "-p", "no:cacheprovider", str(tmp_path)]
+    said = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True, timeout=100).stdout
+    workers = re.findall(r"^\[(gw\d+)\].* PASSED", said, re.MULTILINE)
+    assert len(workers) == 8
+    assert len(set(workers)) == 1
 
 
 @pytest.mark.parametrize("place", NO_SECOND_TRY)
