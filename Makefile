@@ -91,7 +91,8 @@ format: setup
 # tests/tiers.py lists the contents of each tier. Tests that share a Spark session or a killed process stay on one worker.
 # The tests wait more than they compute: two workers on two cores use only half of the processor time.
 WORKERS ?= 3
-PYTEST := -m pytest -n $(WORKERS) --dist loadgroup
+# By default groups of many tests start first; here those that take longest do (tests/tiers.py).
+PYTEST := -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 # Other programs' timing decides about a few of the 14,000 tests. As in Kafka's own build, a failed test runs once more, at most three
 # in all, and the summary shows each with its traceback. Tests of lost and doubled rows have no second try (tests/tiers.py).
 RETRY := --reruns 1 --max-suite-reruns 3 --rerun-show-tracebacks
