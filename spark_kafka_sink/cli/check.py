@@ -10,6 +10,7 @@ from typing import Final
 import click
 
 from spark_kafka_sink.cli.shared_options import BOOTSTRAP_SERVERS, LOCAL_BROKER
+from spark_kafka_sink.installation import check_libraries
 
 _EXIT_CODES: Final = (
     "Exits with 0 if nothing is wrong, 1 if there is a cross, 2 for wrong options. Exits with 3 if there is no cross, but the"
@@ -53,6 +54,7 @@ def check(
 
     Prints a tick, a cross or "not checked" for each, and what to do about each cross. Writes nothing to the topic.
     """
+    check_libraries()  # ahead of the modules that import them, so that a broken library is one line
     from spark_kafka_sink.cli.client_settings import settings_of
     from spark_kafka_sink.spark.check import check as run
 

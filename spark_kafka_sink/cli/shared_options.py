@@ -8,6 +8,8 @@ from typing import Any, Final
 
 import click
 
+from spark_kafka_sink.installation import check_libraries
+
 Command = Callable[..., None]
 
 LOCAL_BROKER: Final = "localhost:9092"
@@ -29,6 +31,7 @@ def with_options(options: Sequence[Callable[[Any], Any]], holder: Callable[[], t
 
     def decorator(command: Command) -> Command:
         def with_holder(**values: Any) -> None:
+            check_libraries()  # ahead of the modules that import them, so that a broken library is one line
             made = holder()
             command(made(**{each.name: values.pop(each.name) for each in fields(made)}), **values)
 
