@@ -23,7 +23,11 @@ from benchmarks.results import CEILING, CONFLUENT, KAFKA_PYTHON, PARQUET, SINK, 
 from spark_kafka_sink.broker import EmbeddedBroker
 from tests.kafka.witness import read_topic
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.timeout(300),
+    pytest.mark.whole("the benchmark counts the records of each run itself"),
+]
 
 ROWS = 10 * FILES
 BURNT_S = 1.0

@@ -21,12 +21,14 @@ def topic_id(cluster: KafkaCluster, topic: str) -> str:
     return str(asked[topic].result().topic_id)
 
 
+@pytest.mark.whole("tests/kafka_versions/ uses the same clusters")
 def test_a_cluster_runs_the_version_that_its_pom_pins(kafka_version: str, versioned_kafka: KafkaCluster) -> None:
     command = psutil.Process(versioned_kafka.pid(1)).cmdline()
     assert str(jars_of(kafka_version) / "*") in command
     assert (jars_of(kafka_version) / f"kafka_2.13-{patch_of(kafka_version)}.jar").is_file()
 
 
+@pytest.mark.whole("tests/kafka_versions/ uses the same clusters")
 @only_versions("3.7", "3.8")
 def test_only_a_cluster_of_old_brokers_has_no_topic_ids(kafka_version: str, versioned_kafka: KafkaCluster) -> None:
     topic = versioned_kafka.create_topic(f"ids-of-{kafka_version}")
