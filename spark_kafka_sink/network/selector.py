@@ -5,7 +5,7 @@ from __future__ import annotations
 import selectors
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from selectors import EVENT_READ, EVENT_WRITE
 
@@ -242,11 +242,14 @@ class Selector:
             for channel in buffered:
                 _, events = ready.get(channel.connection_id, (channel, 0))
                 ready[channel.connection_id] = (channel, events | channel.channel.read_needs)
+            unsent = _unsent(ready.values()) if only_writes else 0
             for channel, events in ready.values():
                 self._serve(channel, events, now_ms, result)
             self._close_idle(now_ms, result)
             timeout_ms = until_ms - now_ms
             if not only_writes or timeout_ms <= 0 or result.sent or result.received or result.disconnected:
+                return waited_ns
+            if _unsent(ready.values()) == unsent:  # a channel that takes nothing, though the system says that it can
                 return waited_ns
 
     def _serve(self, channel: KafkaChannel, events: int, now_ms: int, result: PollResult) -> None:
@@ -339,6 +342,12 @@ class Selector:
         while (oldest := self._oldest()) is not None and (idle_ms := now_ms - oldest.last_active_ms) > self._max_idle_ms:
             text = f"it was idle for {idle_ms:,} ms (connections.max.idle.ms)"
             self._fail(oldest, _lost(oldest, text), result, idle=True)
+
+
+def _unsent(served: Iterable[tuple[KafkaChannel, int]]) -> int:
+    """Returns the bytes of these channels' frames that are yet to be sent."""
+    writers = [channel.writer for channel, _ in served]
+    return sum(writer.size - writer.bytes_written for writer in writers if writer is not None)
 
 
 def _lost(channel: KafkaChannel, cause: str) -> DisconnectedError:
