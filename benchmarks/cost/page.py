@@ -45,7 +45,8 @@ Measured on {measured_on}.
 ## Beside Spark's own sink
 
 The table has medians of {rounds}. All contenders of a line take turns in one Spark application,
-read the same Parquet files and send the same bytes.
+read the same Parquet files and send the same bytes. The tables further down say how many rows a run
+has. In a short run, the start of the job is a large part of the time.
 
 - **Ratio** is the CPU time of Spark's own sink divided by that of this sink. Above 1, this sink is
   cheaper.
