@@ -1,7 +1,7 @@
 """`python -m benchmarks.cost` measures what a row costs the executor, beside rows per second, and keeps it as CSV.
 
 All contenders of a cell take turns in one Spark application, so warm-up and noise hit them alike. CPU time is that of Spark's JVM
-and of its Python workers. The broker is a process of its own and is left out.
+and of its Python workers. The broker runs in a separate process and is left out.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def _confluent(target: Target, rows: Iterator[Row]) -> None:
 
 
 def _confluent_with_headers(target: Target, rows: Iterator[Row]) -> None:
-    # A loop of its own, because a test for headers in each row would slow the usual loop down.
+    # A separate loop, because a test for headers in each row would slow the usual loop down.
     producer = Producer(confluent_settings(target))
     produce, poll, topic = producer.produce, producer.poll, target.topic
     for number, (key, value, headers) in enumerate(rows):

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.instructions.counting`: counts in a process of its own, and prints JSON.
+"""`python -m benchmarks.instructions.counting`: counts in a separate process, and prints JSON.
 
 `bytecode` counts the interpreter's instructions. `native` marks the counted calls for valgrind, which must run the process.
 """
@@ -110,7 +110,7 @@ def _arguments(request: int, first: int = 0) -> ctypes.Array[ctypes.c_size_t]:
 
 
 def facts() -> dict[str, str]:
-    """Returns what determines the counts, as this process sees it. Valgrind has a processor of its own, with AVX2 at most."""
+    """Returns what determines the counts, as this process sees it. Valgrind has its own processor, with AVX2 at most."""
     extensions = np.show_config(mode="dicts")["SIMD Extensions"]
     return {
         "python": ".".join(platform.python_version_tuple()[:2]),
