@@ -14,6 +14,7 @@ import pytest
 from spark_kafka_sink.client.connection_probe import ProbedConnection, probe_connections
 from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.errors import AuthenticationError, DisconnectedError
+from tests.client.raw_listener import raw_listener
 from tests.kafka.ports import free_ports
 from tests.network.black_hole import black_hole
 
@@ -25,30 +26,17 @@ _RESET = struct.pack("ii", 1, 0)
 @contextmanager
 def listener(*, resets: bool = False, answers: bool = True) -> Iterator[tuple[str, int]]:
     """A port that ends connections that begin with TLS, with a reset or not, and answers others as a plain listener does."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
 
-        def serve() -> None:
-            while True:
-                try:
-                    connection, _ = server.accept()
-                except OSError:
-                    return
-                with connection:
-                    connection.settimeout(5)
-                    first = connection.recv(4096)
-                    if first[:1] == bytes([TLS_RECORD]):
-                        if resets:
-                            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-                    elif answers and first:
-                        connection.sendall(struct.pack(">i", 10) + first[8:12])
+    def serve_one(connection: socket.socket) -> None:
+        first = connection.recv(4096)
+        if first[:1] == bytes([TLS_RECORD]):
+            if resets:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        elif answers and first:
+            connection.sendall(struct.pack(">i", 10) + first[8:12])
 
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        try:
-            yield server.getsockname()
-        finally:
-            server.shutdown(socket.SHUT_RDWR)
-            thread.join(5)
+    with raw_listener(serve_one) as address:
+        yield address
 
 
 def probed(host: str, port: int, *, seconds: float = 5, protocol: str = "PLAINTEXT") -> object:

@@ -16,6 +16,7 @@ from spark_kafka_sink.client.protocol_probe import PROBE_MS
 from spark_kafka_sink.errors import AuthenticationError
 from spark_kafka_sink.network.channel import Address
 from spark_kafka_sink.protocol.api import ApiKey
+from tests.client.raw_listener import raw_listener
 from tests.client.rig import Rig, WatchedChannel
 from tests.client.sasl import LOGIN, PASSWORD, USER, Mechanism
 
@@ -34,28 +35,15 @@ class Listener:
 
 @contextmanager
 def listener(answer: Callable[[bytes], bytes]) -> Iterator[Listener]:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        made = Listener(server.getsockname()[1])
+    firsts: list[bytes] = []
 
-        def serve() -> None:
-            while True:
-                try:
-                    connection, _ = server.accept()
-                except OSError:
-                    return
-                with connection:
-                    connection.settimeout(5)
-                    first = connection.recv(4096)
-                    made.firsts.append(first)
-                    connection.sendall(answer(first))
+    def serve_one(connection: socket.socket) -> None:
+        first = connection.recv(4096)
+        firsts.append(first)
+        connection.sendall(answer(first))
 
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        try:
-            yield made
-        finally:
-            server.shutdown(socket.SHUT_RDWR)
-            thread.join(5)
+    with raw_listener(serve_one) as (_, port):
+        yield Listener(port, firsts)
 
 
 def silent_tls(first: bytes) -> bytes:
