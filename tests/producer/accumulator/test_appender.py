@@ -163,12 +163,13 @@ def test_long_runs_of_rows_are_sent_from_where_they_were_encoded_and_count_in_th
     assert parts.pool.available == parts.pool.total
 
 
-def test_large_rows_are_copied() -> None:
-    parts = make_parts()
-    parts.append(parts.tally(), [b"x" * 100_000, b"y" * 100_000], [0, 1])
+@pytest.mark.parametrize(("size", "shared"), [(20_000, True), (100_000, False)])
+def test_only_large_rows_are_copied(size: int, shared: bool) -> None:
+    parts = make_parts(chunk_size=4096)
+    parts.append(parts.tally(), [b"x" * size, b"y" * size], [0, 1])
     first, second = parts.drain_all()
     blocks = [{id(piece.obj) for piece in batch.memory.pieces()} for batch in (first, second)]
-    assert not blocks[0] & blocks[1]
+    assert bool(blocks[0] & blocks[1]) == shared
     give_back(parts, [first, second])
 
 
