@@ -82,6 +82,17 @@ def test_every_part_of_a_record_arrives_as_it_was_given(kafka: Kafka, new_topic:
     assert read == {(0, 0): expected[0], (1, 0): expected[1], (2, 0): expected[2], (0, 1): expected[3]}
 
 
+@pytest.mark.parametrize("codec", CODECS)
+def test_batches_that_fill_several_blocks_of_a_codec_arrive_whole(kafka: Kafka, new_topic: NewTopic, codec: str) -> None:
+    topic = new_topic(1)
+    values = [b'{"id":%09d,"user":"u%05d"}' % (n * 7919 % 10**9, n * 104_729 % 10**5) * 30 for n in range(2_000)]  # 2 MB
+    with producer_on(kafka, compression_type=codec, batch_size=1_000_000) as producer, producer.scope() as scope:
+        scope.append(topic, RecordColumns(len(values), value=pa.array(values, pa.binary())))
+        scope.flush()
+        assert scope.report().batches <= 3
+    assert [record.value for record in read_topic(kafka.bootstrap_servers, topic)] == values
+
+
 def test_keys_go_where_java_would_send_them(kafka: Kafka, new_topic: NewTopic) -> None:
     topic, reference_topic = new_topic(7), new_topic(7)
     rng = random.Random(1)

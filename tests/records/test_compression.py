@@ -66,6 +66,14 @@ def test_lz4_frames_have_independent_blocks_and_no_content_size() -> None:
     )
 
 
+def test_lz4_blocks_of_a_large_batch_have_256_kib() -> None:
+    assert lz4.frame.get_frame_info(compress(Codec.LZ4, 0, [TEXT * 4]))["block_size"] == 256 * 1024
+
+
+def test_lz4_of_a_small_batch_needs_no_large_buffer_at_the_reader() -> None:
+    assert lz4.frame.get_frame_info(compress(Codec.LZ4, 0, [TEXT[:60_000]]))["block_size"] == 64 * 1024
+
+
 def test_snappy_is_framed_as_snappy_java_does() -> None:
     compressed = compress(Codec.SNAPPY, 0, [TEXT])
     assert compressed[:16] == b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)

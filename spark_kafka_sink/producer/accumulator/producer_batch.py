@@ -178,6 +178,11 @@ class SealedBatch(NumberedBatch):
         self.level = level
         raw = batch.memory.pieces()
         self.raw_size = batch.size
+        # Compressed here, in the sender's thread, although Java compresses in the task's. A row (JSON of 100 bytes) takes
+        # 0.17 us in the task's thread; the sender's takes 0.20 us with lz4 and 0.31 with zstd. If the task's thread
+        # compresses full batches, it takes 0.32 us with lz4 and 0.42 with zstd, and the sender's 0.06. The sum stays the
+        # same, but the slower thread limits the rate: rows/s were 15 to 20 % lower, and 25 to 30 % if a row arrives every 0.6
+        # us. With values of 1 KB the sender is the slower one, and rows/s were still 4 to 8 % lower.
         self.payload: Sequence[Buffer] = raw if codec is Codec.NONE else [compress(codec, level, raw)]
         self.size = HEADER_SIZE + sum(map(len, self.payload))
         self.header = b""
