@@ -71,7 +71,7 @@ class ProduceRequests:
         self.outages = OutageLog(client, metadata, accumulator, identity, self._blocked_reason)
         self._refusals = RefusalLog()
         self._codec = codec_of(config.compression_type)
-        self._level = _level(config)
+        self._level = config.compression_level
         self._ratios = CompressionRatios()
         self._limits = RequestLimits(config)
         self.in_flight = 0
@@ -168,9 +168,10 @@ class ProduceRequests:
         return batches
 
     def _compressed(self, batch: OpenBatch) -> SealedBatch:
+        """Returns the compressed batch. A task that waited for memory may have compressed it."""
         if batch.sealed is None:
             batch.sealed = SealedBatch(batch, self._codec, self._level)
-            self._ratios.sealed(batch.sealed)
+        self._ratios.sealed(batch.sealed)
         return batch.sealed
 
     def poll(self, timeout_ms: int, now_ms: int) -> list[ClientResponse]:
@@ -237,11 +238,6 @@ class ProduceRequests:
             for batch in batches:
                 self._accumulator.unmute(batch.queue)
         return failure
-
-
-def _level(config: ProducerConfig) -> int:
-    levels = {"gzip": config.compression_gzip_level, "lz4": config.compression_lz4_level, "zstd": config.compression_zstd_level}
-    return levels.get(config.compression_type, 0)
 
 
 def answers(response: ClientResponse, batches: Sequence[SealedBatch]) -> Iterator[BatchAnswer]:
