@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from spark_kafka_sink.errors import RecordTooLargeError
 from spark_kafka_sink.option import INT32_MAX
-from spark_kafka_sink.records.arrow_arrays import ByteLengths, byte_column, offsets_of
+from spark_kafka_sink.records.arrow_arrays import ByteLengths, byte_column, has_offsets_of_32_bits, offsets_of
 from spark_kafka_sink.records.varints import Packed, Words
 
 INLINE = 12  # bytes that a view struct can hold inline
@@ -61,10 +61,25 @@ def column_views(array: pa.Array, lengths: ByteLengths, order: Order) -> Views:
     shortest, longest = lengths.shortest, lengths.longest
     if longest > INT32_MAX:
         raise RecordTooLargeError(f"a value of {longest} bytes is too large: Kafka's limit is {INT32_MAX} bytes", size=longest)
-    structs, buffers = _structs(byte_column(array))
+    of = _references if shortest > INLINE and has_offsets_of_32_bits(array) else _structs
+    structs, buffers = of(byte_column(array))
     if lengths.is_constant:
         return Views(structs, buffers, longest, shortest, longest, order)
     return Views(structs, buffers, lengths.rows if order is None else lengths.rows[order], shortest, longest, order)
+
+
+def _references(array: pa.Array) -> tuple[NDArray[np.complex128], list[Any]]:
+    """Returns structs of a binary column whose values are all longer than a struct, without the first 4 bytes of each value.
+
+    Nothing reads them. Within an append it takes a fifth of the time of `_structs`, which runs Arrow's cast.
+    """
+    offsets = offsets_of(array)
+    structs = np.empty(len(array), np.complex128)
+    fields = structs.view(np.int32)
+    np.subtract(offsets[1:], offsets[:-1], out=fields[0::4])
+    fields[2::4] = 0
+    fields[3::4] = offsets[:-1]
+    return structs, [array.buffers()[2]]
 
 
 def _structs(array: pa.Array) -> tuple[NDArray[np.complex128], list[Any]]:
@@ -164,6 +179,16 @@ def concat_rows(rows: int, parts: Sequence[Packed | Views], size: int, ending: b
     views = pa.Array.from_buffers(pa.binary_view(), count + 1, [None, pa.py_buffer(memory), *buffers], null_count=0)
     # Above 2 GiB, Arrow's cast to binary wraps around silently.
     return views.cast(pa.binary() if size <= INT32_MAX else pa.large_binary()).buffers()[2]
+
+
+def first_structs(rows: int, parts: Sequence[Packed]) -> NDArray[np.complex128] | None:
+    """Returns one struct for each row that holds all parts, or None if they do not fit."""
+    elements = _elements(parts)
+    if len(elements) != 1 or not isinstance(elements[0], _Numbers):
+        return None
+    memory = np.zeros(rows * _STRUCT, np.uint8)
+    _store_numbers(_Place(memory, rows, 0, _STRUCT), elements[0])
+    return memory.view(np.complex128)
 
 
 def _elements(parts: Sequence[Packed | Views]) -> list[_Numbers | _Column]:
