@@ -1,8 +1,10 @@
 """Encodes rows for several batches at once: a piece is a run of rows that one batch receives.
 
-The common case has a short way, a `Layout`. Its conditions are in `_layout`; all other rows take `encode_records`, which writes
-the same bytes. An append's fixed cost is mostly the first use of each piece of code after the caches were used for other things:
-pyarrow's cast of a column takes 7 us in a loop and 30 within an append. So the short way has few calls, and no cast per column.
+The common case has a short way, a `Layout`. Its conditions are in `_layout`. All other rows take `encode_records`, which writes
+the same bytes. Most of an append's fixed cost is code that runs once, after other code has filled the processor's caches.
+Arrow's cast of a column takes 7 us in a loop and 30 us within an append. So the short way has few calls. An append to 8
+partitions has a fixed cost of 175 us instead of 335, which includes what sizes, lengths and hashes save when all rows have one
+length. With values of varying lengths the fixed cost is 315 us.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from spark_kafka_sink.option import INT32_MAX
-from spark_kafka_sink.records.arrow_arrays import has_offsets_of_32_bits, offsets_of
+from spark_kafka_sink.records.arrow_arrays import cast_to, has_offsets_of_32_bits, offsets_of
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.concat import INLINE, Order, first_structs
 from spark_kafka_sink.records.encoder import body_sizes, encode_records, keep_freed_memory, record_offsets
@@ -27,7 +29,7 @@ from spark_kafka_sink.records.varints import ZERO_BYTE, varint, varint_sizes, va
 MIN_ROWS = 64
 # Offset deltas that layouts know; one takes 24 bytes for each. A batch of 1 MB has 8,700 records of 120 bytes.
 LEAST_REACH, MOST_REACH = 1024, 16 * 1024
-LAYOUTS = 16
+LAYOUTS = 16  # at most 6 MB
 _STRUCT = 16
 _UNSIGNED = {width: np.dtype(f"<u{width}") for width in (1, 2)}
 _ZERO_AT_END = np.frombuffer((1).to_bytes(_STRUCT, "little"), np.complex128)
@@ -164,7 +166,7 @@ class Layout:
         memory[-1:] = _ZERO_AT_END
         buffers[1] = pa.py_buffer(memory)
         views = pa.Array.from_buffers(pa.binary_view(), len(memory), buffers, null_count=0)
-        data = memoryview(views.cast(pa.binary()).buffers()[2]).cast("B")
+        data = memoryview(cast_to(pa.binary())([views]).buffers()[2]).cast("B")
         firsts = pieces.offset_deltas
         lasts = firsts + pieces.counts
         ends = self.ends[lasts]

@@ -158,9 +158,11 @@ def _windows(data: NDArray[np.uint8], starts: NDArray[Any], width: int) -> Hashe
 
 # murmur2: Java's `Utils.murmur2`, which determines the partition of a record with a key
 
-_MURMUR2_SEED = 0x9747B28C
-_MURMUR2_FACTOR = 0x5BD1E995
-_MURMUR2_SHIFT = 24
+# Made once, because each hash of a column uses them some 20 times.
+_MURMUR2_SEED = np.uint32(0x9747B28C)
+_MURMUR2_FACTOR_INT = 0x5BD1E995
+_MURMUR2_FACTOR = np.uint32(_MURMUR2_FACTOR_INT)
+_MURMUR2_SHIFT, _13, _15 = np.uint32(24), np.uint32(13), np.uint32(15)
 # Factor of a hash after its tail, by length modulo 4 (1: there is no tail).
 _MURMUR2_TAIL_FACTORS = np.array([1, _MURMUR2_FACTOR, _MURMUR2_FACTOR, _MURMUR2_FACTOR], np.uint32)
 
@@ -176,31 +178,31 @@ def to_positive(hashes: NDArray[np.int32]) -> NDArray[np.int32]:
 
 
 def _murmur2_begin(lengths: NDArray[Any], hashes: Hashes) -> None:
-    np.bitwise_xor(lengths.astype(np.uint32), np.uint32(_MURMUR2_SEED), out=hashes)
+    np.bitwise_xor(lengths.astype(np.uint32), _MURMUR2_SEED, out=hashes)
 
 
 def _murmur2_step(hashes: Hashes, words: NDArray[Any], word: Hashes, scratch: Hashes) -> None:
-    np.multiply(words, np.uint32(_MURMUR2_FACTOR), out=word)
-    np.right_shift(word, np.uint32(_MURMUR2_SHIFT), out=scratch)
+    np.multiply(words, _MURMUR2_FACTOR, out=word)
+    np.right_shift(word, _MURMUR2_SHIFT, out=scratch)
     np.bitwise_xor(word, scratch, out=word)
-    np.multiply(word, np.uint32(_MURMUR2_FACTOR), out=word)
-    np.multiply(hashes, np.uint32(_MURMUR2_FACTOR), out=hashes)
+    np.multiply(word, _MURMUR2_FACTOR, out=word)
+    np.multiply(hashes, _MURMUR2_FACTOR, out=hashes)
     np.bitwise_xor(hashes, word, out=hashes)
 
 
 def _murmur2_finish(hashes: Hashes, tails: Any, remainders: Any) -> None:
     hashes ^= tails
     hashes *= _MURMUR2_TAIL_FACTORS[remainders]
-    hashes ^= hashes >> np.uint32(13)
-    hashes *= np.uint32(_MURMUR2_FACTOR)
-    hashes ^= hashes >> np.uint32(15)
+    hashes ^= hashes >> _13
+    hashes *= _MURMUR2_FACTOR
+    hashes ^= hashes >> _15
 
 
 def _murmur2_rest(words: bytes, value: int) -> int:
-    mixed = np.frombuffer(words, "<u4") * np.uint32(_MURMUR2_FACTOR)
-    mixed = (mixed ^ (mixed >> np.uint32(_MURMUR2_SHIFT))) * np.uint32(_MURMUR2_FACTOR)
+    mixed = np.frombuffer(words, "<u4") * _MURMUR2_FACTOR
+    mixed = (mixed ^ (mixed >> _MURMUR2_SHIFT)) * _MURMUR2_FACTOR
     for word in mixed.tolist():
-        value = (value * _MURMUR2_FACTOR & _MASK) ^ word
+        value = (value * _MURMUR2_FACTOR_INT & _MASK) ^ word
     return value
 
 
