@@ -39,10 +39,11 @@ _ZERO_AT_END = np.frombuffer((1).to_bytes(_STRUCT, "little"), np.complex128)
 class Pieces(NamedTuple):
     """The rows of each piece, and where they go.
 
-    counts: number of rows. offset_deltas: offset delta of the first row; the others follow. timestamp_deltas: one for all rows
-    of a piece; None: all are 0. One entry for each piece.
+    One entry for each piece. starts: position of the first row. counts: number of rows. offset_deltas: offset delta of the first
+    row; the others follow. timestamp_deltas: one for all rows of a piece; None: all are 0.
     """
 
+    starts: NDArray[np.int64]
     counts: NDArray[np.int64]
     offset_deltas: NDArray[np.int64]
     timestamp_deltas: list[int] | None = None
@@ -52,7 +53,7 @@ class Pieces(NamedTuple):
         if len(self.counts) == 1:
             first = int(self.offset_deltas[0])
             return np.arange(first, first + rows)
-        deltas: NDArray[np.int64] = (self.offset_deltas + self.counts - self.counts.cumsum()).repeat(self.counts)
+        deltas: NDArray[np.int64] = (self.offset_deltas - self.starts).repeat(self.counts)
         deltas += np.arange(rows)
         return deltas
 
@@ -85,9 +86,9 @@ def encode_pieces(
         timestamp_deltas = np.array(pieces.timestamp_deltas, np.int64).repeat(pieces.counts)
     encoded = encode_records(columns, order, pieces.rows_offset_deltas(rows), timestamp_deltas)
     offsets = encoded.offsets
-    bounds = [0, *accumulate(pieces.counts.tolist())]
-    largest = np.maximum.reduceat(offsets[1:] - offsets[:-1], bounds[:-1]).tolist()
-    return EncodedPieces([encoded.data[start:end] for start, end in pairwise(offsets[bounds].tolist())], largest)
+    largest = np.maximum.reduceat(offsets[1:] - offsets[:-1], pieces.starts).tolist()
+    bounds = pairwise([*offsets[pieces.starts].tolist(), int(offsets[-1])])
+    return EncodedPieces([encoded.data[start:end] for start, end in bounds], largest)
 
 
 def _layout(columns: RecordColumns, rows: int, pieces: Pieces) -> Layout | None:

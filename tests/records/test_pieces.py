@@ -52,11 +52,12 @@ def inputs(draw: st.DrawFn) -> tuple[RecordColumns, list[int] | None, Pieces]:
     found = RecordColumns(rows, draw(columns(rows)), draw(columns(rows)), fixed_headers=fixed)
     order = draw(st.none() | st.permutations(range(rows)))
     inner = draw(st.sets(st.integers(1, rows - 1), max_size=5)) if rows > 1 else set[int]()
-    counts = np.diff([0, *sorted(inner), rows])
+    starts = np.array([0, *sorted(inner)])
+    counts = np.diff([*starts, rows])
     first = st.sampled_from((0, 1, 20, 63, 8100, MOST_REACH - 100, MOST_REACH - 1, 2**21 - 30))
     each = st.sampled_from((st.just(0), st.integers(0, 63), st.integers(64, 8191), st.integers(-70, 9000)))
     deltas = draw(st.none() | each.flatmap(lambda delta: st.lists(delta, min_size=len(counts), max_size=len(counts))))
-    return found, order, Pieces(counts, np.array([draw(first) for _ in counts]), deltas)
+    return found, order, Pieces(starts, counts, np.array([draw(first) for _ in counts]), deltas)
 
 
 @settings(max_examples=200, deadline=None)
@@ -68,7 +69,7 @@ def test_pieces_have_the_bytes_of_their_rows(given_: tuple[RecordColumns, list[i
     timestamp_deltas = None if pieces.timestamp_deltas is None else np.repeat(pieces.timestamp_deltas, pieces.counts)
     expected = encode_records(replace(rows), order, offset_deltas, timestamp_deltas)
     encoded = encode_pieces(rows, order, pieces)
-    bounds = np.cumsum([0, *pieces.counts])
+    bounds = [*pieces.starts, rows.num_records]
     assert [bytes(piece) for piece in encoded.pieces] == [
         bytes(expected.data[expected.offsets[start] : expected.offsets[end]]) for start, end in pairwise(bounds)
     ]
@@ -82,7 +83,7 @@ def test_pieces_have_the_bytes_of_their_rows(given_: tuple[RecordColumns, list[i
 def test_timestamps_of_rows_take_the_place_of_those_of_pieces() -> None:
     rows = RecordColumns(MIN_ROWS, pa.array([b"value"] * MIN_ROWS))
     deltas = np.arange(MIN_ROWS)
-    pieces = Pieces(np.array([MIN_ROWS]), np.array([0]))
+    pieces = Pieces(np.array([0]), np.array([MIN_ROWS]), np.array([0]))
     expected = encode_records(rows, None, np.arange(MIN_ROWS), deltas)
     assert [bytes(piece) for piece in encode_pieces(rows, None, pieces, deltas).pieces] == [bytes(expected.data)]
 
@@ -98,5 +99,5 @@ def test_rows_of_one_length_take_the_short_way(
     monkeypatch.setattr(module, "encode_records", refused)
     keys = None if key is None else pa.array([b"k" * key] * 200)
     rows = RecordColumns(200, pa.array([b"v" * 100] * 200), keys)
-    encoded = encode_pieces(rows, None, Pieces(np.array([150, 50]), np.array([0, 300]), timestamp_deltas))
+    encoded = encode_pieces(rows, None, Pieces(np.array([0, 150]), np.array([150, 50]), np.array([0, 300]), timestamp_deltas))
     assert len(encoded.pieces) == 2

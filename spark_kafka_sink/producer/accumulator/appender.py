@@ -257,7 +257,7 @@ class Appender:
     ) -> None:
         """Encodes all rows of the plan at once, without a lock, and adds each piece to its batch."""
         first, last = plan.starts[0], plan.stop
-        bounds = np.array([*plan.starts, last])
+        bounds = np.array([*plan.starts, last]) - first
         starts, counts = bounds[:-1], bounds[1:] - bounds[:-1]
         bases, delays, timestamp_deltas = [batch.first_timestamp for batch in batches], None, None
         if rows.timestamps is None:
@@ -267,12 +267,12 @@ class Appender:
                 delays = [now - base for base in bases]
         else:
             timestamps = rows.timestamps[first:last]
-            max_timestamps = np.maximum.reduceat(timestamps, starts - first).tolist()
+            max_timestamps = np.maximum.reduceat(timestamps, starts).tolist()
             timestamp_deltas = timestamps - np.array(bases).repeat(counts)
         whole = rows.order is None and last - first == rows.columns.num_records
         order = None if whole else np.arange(first, last) if rows.order is None else rows.order[first:last]
         firsts = np.array([batch.record_count for batch in batches])
-        encoded = encode_pieces(rows.columns, order, Pieces(counts, firsts, delays), timestamp_deltas)
+        encoded = encode_pieces(rows.columns, order, Pieces(starts, counts, firsts, delays), timestamp_deltas)
         pieces = encoded.pieces
         if plan.stay:
             self._share(pieces, batches, memory)
