@@ -153,7 +153,7 @@ class Planner:
     def plan(self, start: int, tally: Tally, rows: GroupedRows, max_chunks: int, *, stay: bool) -> Plan:
         """Plans the rows from `start` on, in at most `max_chunks`, unless the first piece needs more.
 
-        Runs that fit into an open batch are the common case. Their code is inlined here for the runs of 1,000 partitions.
+        Runs that fit into one batch, open or new, are common. Their code is inlined here for the runs of 1,000 partitions.
         """
         queues = self._accumulator.queues(rows.topic)
         batch_size, chunk_size = self._accumulator.batch_limit(rows.topic, self._batch_size), self._chunk_size
@@ -171,8 +171,10 @@ class Planner:
             if batch is not None and batch.tally is not tally:
                 self._accumulator.close_open(queue)
                 batch = None
-            if batch is not None and (left := batch_size - batch.size - size) >= 0:
-                if size > (room := 0 if stay else batch.memory.room):
+            left = batch_size - size if batch is None else batch_size - batch.size - size
+            if left >= 0:
+                room = 0 if stay or batch is None else batch.memory.room
+                if size > room:
                     chunks = plan.chunks - (room - size) // chunk_size
                     if chunks > max_chunks and batches:
                         break
