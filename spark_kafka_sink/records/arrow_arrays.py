@@ -6,13 +6,13 @@ pyarrow's functions for this (`pa.array`, `pa.scalar`, `to_numpy`, `fill_null` w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spark_kafka_sink.errors import SchemaError
@@ -25,6 +25,8 @@ _SAME_BYTES_AS = {
     pa.large_string().id: pa.large_binary(),
 }
 _LARGE_OFFSETS = (pa.large_binary().id, pa.large_string().id, pa.large_list(pa.null()).id)
+_OFFSETS_OF_32_BITS = (pa.binary().id, pa.string().id)
+_INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
 _LARGE = {pa.binary(): pa.large_binary(), pa.string(): pa.large_string()}
 
 
@@ -106,6 +108,12 @@ def validity(column: pa.Array) -> NDArray[np.bool_]:
     return np.ones(len(column), np.bool_) if valid is None else valid
 
 
+@lru_cache(8)
+def cast_to(kind: pa.DataType) -> Callable[[list[pa.Array]], pa.Array]:
+    """Returns Arrow's cast of one array, in a list, without the Python code around it: 10 us less within an append."""
+    return partial(pc.get_function("cast").call, options=pc.CastOptions.safe(kind))
+
+
 def holds_bytes(kind: pa.DataType) -> bool:
     """Returns whether a column of this type can be sent unchanged."""
     return kind.id in _SAME_BYTES_AS
@@ -121,11 +129,16 @@ def byte_column(array: pa.Array) -> pa.Array:
 
 def offsets_of(array: pa.Array) -> NDArray[Any]:
     """Returns the n+1 offsets (int32 or int64) of a binary, string or list column, only for the rows of this slice."""
-    dtype = np.dtype(np.int64 if array.type.id in _LARGE_OFFSETS else np.int32)
+    dtype = _INT64 if array.type.id in _LARGE_OFFSETS else _INT32
     buffer = array.buffers()[1]
     if len(array) == 0 or buffer is None:
         return np.zeros(len(array) + 1, dtype)
     return np.frombuffer(buffer, dtype, len(array) + 1, array.offset * dtype.itemsize)
+
+
+def has_offsets_of_32_bits(array: pa.Array) -> bool:
+    """Returns whether a column of bytes is binary or string, which hold less than 2 GiB."""
+    return array.type.id in _OFFSETS_OF_32_BITS
 
 
 def valid_mask(array: pa.Array) -> NDArray[np.bool_] | None:
@@ -138,8 +151,7 @@ def valid_mask(array: pa.Array) -> NDArray[np.bool_] | None:
     return np.unpackbits(packed, count=skip + len(array), bitorder="little")[skip:].view(np.bool_)
 
 
-@dataclass(frozen=True, slots=True)
-class ByteLengths:
+class ByteLengths(NamedTuple):
     """The size in bytes of each row of a column, -1 for null, with their minimum and maximum (0 without rows)."""
 
     rows: NDArray[np.int64]
@@ -151,9 +163,26 @@ class ByteLengths:
         return self.shortest == self.longest
 
 
+def repeated(number: int, rows: int) -> NDArray[np.int64]:
+    """Returns a read-only array with the same number for each row, which takes the memory of one (its stride is 0)."""
+    return np.ndarray((rows,), np.int64, number.to_bytes(8, "little", signed=True), 0, (0,))
+
+
+def repeated_number(numbers: NDArray[np.int64]) -> int | None:
+    """Returns the number of an array that `repeated` made, and None for most others."""
+    return int(numbers[0]) if numbers.strides == (0,) and len(numbers) else None
+
+
 def byte_lengths(array: pa.Array) -> ByteLengths:
     offsets = offsets_of(array)
-    lengths: NDArray[np.int64] = (offsets[1:] - offsets[:-1]).astype(np.int64, copy=False)
+    differences = offsets[1:] - offsets[:-1]
+    rows = len(differences)
+    # The common case takes 3 calls of numpy instead of 4, and no memory for each row.
+    if rows and array.null_count == 0:
+        first = int(differences[0])
+        if first * rows == int(offsets[-1]) - int(offsets[0]) and np.count_nonzero(differences != first) == 0:
+            return ByteLengths(repeated(first, rows), first, first)
+    lengths: NDArray[np.int64] = differences.astype(np.int64, copy=False)
     valid = valid_mask(array)
     if valid is not None:
         lengths[~valid] = -1

@@ -45,11 +45,11 @@ class RecordColumns:
 
     def lengths(self, name: str) -> ByteLengths | None:
         """Returns the sizes of the rows of `key` or `value`, or None without the column. They are cached for later uses."""
-        column = getattr(self, name)
-        if column is None:
-            return None
         known = self._lengths.get(name)
         if known is None:
+            column = getattr(self, name)
+            if column is None:
+                return None
             known = self._lengths[name] = byte_lengths(column)
         return known
 

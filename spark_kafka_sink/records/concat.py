@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from spark_kafka_sink.errors import RecordTooLargeError
 from spark_kafka_sink.option import INT32_MAX
-from spark_kafka_sink.records.arrow_arrays import ByteLengths, byte_column, offsets_of
+from spark_kafka_sink.records.arrow_arrays import ByteLengths, byte_column, cast_to, has_offsets_of_32_bits, offsets_of
 from spark_kafka_sink.records.varints import Packed, Words
 
 INLINE = 12  # bytes that a view struct can hold inline
@@ -61,17 +61,41 @@ def column_views(array: pa.Array, lengths: ByteLengths, order: Order) -> Views:
     shortest, longest = lengths.shortest, lengths.longest
     if longest > INT32_MAX:
         raise RecordTooLargeError(f"a value of {longest} bytes is too large: Kafka's limit is {INT32_MAX} bytes", size=longest)
-    structs, buffers = _structs(byte_column(array))
+    if has_offsets_of_32_bits(array) and (shortest > INLINE or 0 < shortest == longest):
+        structs, buffers = _numpy_structs(array, shortest)
+    else:
+        structs, buffers = _structs(byte_column(array))
     if lengths.is_constant:
         return Views(structs, buffers, longest, shortest, longest, order)
     return Views(structs, buffers, lengths.rows if order is None else lengths.rows[order], shortest, longest, order)
+
+
+def _numpy_structs(array: pa.Array, shortest: int) -> tuple[NDArray[np.complex128], list[Any]]:
+    """Returns what `_structs` returns, for a column whose values are all too long for a struct, or all of one length.
+
+    The first 4 bytes of long values, which nothing reads, are left out. It takes a third of the time of Arrow's cast, which is
+    30 us within an append.
+    """
+    offsets, data = offsets_of(array), array.buffers()[2]
+    if shortest <= INLINE:
+        structs = np.zeros(len(array), np.complex128)
+        structs.view(np.int32)[0::4] = shortest
+        values = np.ndarray((len(array),), f"V{shortest}", data, int(offsets[0]), (shortest,))
+        np.ndarray((len(array),), f"V{shortest}", structs, 4, (_STRUCT,))[:] = values
+        return structs, []
+    structs = np.empty(len(array), np.complex128)
+    fields = structs.view(np.int32)
+    np.subtract(offsets[1:], offsets[:-1], out=fields[0::4])
+    fields[2::4] = 0
+    fields[3::4] = offsets[:-1]
+    return structs, [data]
 
 
 def _structs(array: pa.Array) -> tuple[NDArray[np.complex128], list[Any]]:
     """Returns the structs of all rows and the buffers they point into. Items have 16 bytes: numpy gathers complex128 fastest."""
     parts, buffers = [], list[Any]()
     for piece in _pieces(array):
-        views = piece.cast(pa.binary_view())
+        views = cast_to(pa.binary_view())([piece])
         structs = np.frombuffer(views.buffers()[1], np.complex128, len(piece), views.offset * 16)
         if buffers:
             structs = structs.copy()
@@ -163,7 +187,17 @@ def concat_rows(rows: int, parts: Sequence[Packed | Views], size: int, ending: b
     memory[count * _STRUCT :] = np.frombuffer(len(ending).to_bytes(4, "little") + ending.ljust(INLINE, b"\0"), np.uint8)
     views = pa.Array.from_buffers(pa.binary_view(), count + 1, [None, pa.py_buffer(memory), *buffers], null_count=0)
     # Above 2 GiB, Arrow's cast to binary wraps around silently.
-    return views.cast(pa.binary() if size <= INT32_MAX else pa.large_binary()).buffers()[2]
+    return cast_to(pa.binary() if size <= INT32_MAX else pa.large_binary())([views]).buffers()[2]
+
+
+def first_structs(rows: int, parts: Sequence[Packed]) -> NDArray[np.complex128] | None:
+    """Returns one struct for each row that holds all parts, or None if they do not fit."""
+    elements = _elements(parts)
+    if len(elements) != 1 or not isinstance(elements[0], _Numbers):
+        return None
+    memory = np.zeros(rows * _STRUCT, np.uint8)
+    _store_numbers(_Place(memory, rows, 0, _STRUCT), elements[0])
+    return memory.view(np.complex128)
 
 
 def _elements(parts: Sequence[Packed | Views]) -> list[_Numbers | _Column]:

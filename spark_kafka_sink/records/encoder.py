@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +35,7 @@ class EncodedRecords:
 def encode_records(
     columns: RecordColumns,
     order: NDArray[np.intp] | None,
-    offset_deltas: NDArray[np.int32],
+    offset_deltas: NDArray[np.signedinteger[Any]],
     timestamp_deltas: NDArray[np.int64] | None,
 ) -> EncodedRecords:
     """Encodes the rows of columns.
@@ -42,7 +43,7 @@ def encode_records(
     Output row j is input row `order[j]` (None: j). `order` may omit rows. The deltas are in output order; without timestamp
     deltas, all are 0. Any thread may call it, because calls share nothing.
     """
-    _keep_freed_memory()
+    keep_freed_memory()
     rows = _check_rows(columns, order, offset_deltas, timestamp_deltas)
     if rows == 0:
         return EncodedRecords(memoryview(b""), np.zeros(1, np.int64))
@@ -52,7 +53,7 @@ def encode_records(
     before_key = [
         ZERO_BYTE,  # attributes
         *varints(0 if timestamp_deltas is None else timestamp_deltas),
-        *varints(offset_deltas.astype(np.int64)),
+        *varints(offset_deltas.astype(np.int64, copy=False)),
         *_length(key),
     ]
     before_value = _length(value)
@@ -70,7 +71,7 @@ def encode_records(
 
 
 @cache
-def _keep_freed_memory() -> None:
+def keep_freed_memory() -> None:
     """Makes the C library keep the memory of one call for the next.
 
     By default, glibc returns memory at the top of its heap to the system as soon as 128 KiB of it are free. The page faults of
@@ -81,7 +82,10 @@ def _keep_freed_memory() -> None:
 
 
 def _check_rows(
-    columns: RecordColumns, order: Order, offset_deltas: NDArray[np.int32], timestamp_deltas: NDArray[np.int64] | None
+    columns: RecordColumns,
+    order: Order,
+    offset_deltas: NDArray[np.signedinteger[Any]],
+    timestamp_deltas: NDArray[np.int64] | None,
 ) -> int:
     for name, column in (("key", columns.key), ("value", columns.value), ("headers", columns.headers)):
         if column is not None and len(column) != columns.num_records:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from spark_kafka_sink.records.arrow_arrays import ByteLengths
-from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.arrow_arrays import ByteLengths, repeated
+from spark_kafka_sink.records.columns import FixedHeaders, RecordColumns
 from spark_kafka_sink.records.concat import Lengths
 from spark_kafka_sink.records.encoder import fixed_header_views, header_counts, header_sizes
 from spark_kafka_sink.records.varints import varint_sizes
@@ -40,24 +42,52 @@ def size_upper_bounds(
     The bound is tighter if no timestamp is more than `timestamp_range` ms away from its batch's first one, or if no offset delta
     exceeds `max_offset_delta`.
     """
+    key, value = columns.lengths("key"), columns.lengths("value")
+    if columns.headers is None and (key is None or key.is_constant) and (value is None or value.is_constant):
+        lengths = -1 if key is None else key.longest, -1 if value is None else value.longest
+        bound = _bound_of_all(*lengths, columns.fixed_headers, timestamp_range, max_offset_delta)
+        return repeated(bound, columns.num_records)
+    bounds = _bounds(key, value, columns.headers, columns.fixed_headers, timestamp_range, max_offset_delta)
+    return np.full(columns.num_records, bounds, np.int64) if isinstance(bounds, int) else bounds
+
+
+@lru_cache(64)
+def _bound_of_all(
+    key: int, value: int, fixed_headers: FixedHeaders, timestamp_range: int | None, max_offset_delta: int | None
+) -> int:
+    """Returns the bound for rows whose keys have the length `key`, and whose values the length `value`; -1: null."""
+    keys, values = (ByteLengths(repeated(length, 1), length, length) for length in (key, value))
+    bound = _bounds(keys, values, None, fixed_headers, timestamp_range, max_offset_delta)
+    assert isinstance(bound, int)
+    return bound
+
+
+def _bounds(
+    key: ByteLengths | None,
+    value: ByteLengths | None,
+    headers: pa.Array | None,
+    fixed_headers: FixedHeaders,
+    timestamp_range: int | None,
+    max_offset_delta: int | None,
+) -> Lengths:
     timestamp = _MAX_TIMESTAMP_DELTA if timestamp_range is None else varint_sizes(-timestamp_range - 1)
     offset = _MAX_OFFSET_DELTA if max_offset_delta is None else varint_sizes(max_offset_delta)
     size = _Sizes(_ATTRIBUTES + timestamp + offset)
-    size.add_column(columns.lengths("key"))
-    size.add_column(columns.lengths("value"))
-    fixed = fixed_header_views(columns.fixed_headers, counted=False)
+    size.add_column(key)
+    size.add_column(value)
+    fixed = fixed_header_views(fixed_headers, counted=False)
     if fixed is not None:
         size.add(fixed.longest)
-    if columns.headers is None:
-        size.add(varint_sizes(len(columns.fixed_headers)))
+    if headers is None:
+        size.add(varint_sizes(len(fixed_headers)))
     else:
-        size.add(varint_sizes(header_counts(columns.headers) + len(columns.fixed_headers)))
-        size.add(header_sizes(columns.headers))
+        size.add(varint_sizes(header_counts(headers) + len(fixed_headers)))
+        size.add(header_sizes(headers))
     if timestamp_range is None and max_offset_delta is None:
         size.add(_MAX_LENGTH)
     else:
         size.add_varint(size.rows, size.least, size.greatest)
-    return np.full(columns.num_records, size.rows, np.int64) if isinstance(size.rows, int) else size.rows
+    return size.rows
 
 
 class _Sizes:

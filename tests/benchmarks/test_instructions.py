@@ -199,6 +199,6 @@ def test_the_paths_run_and_their_bytecode_repeats_exactly() -> None:
     first, second = command._count(None, 0), command._count(None, 1)
     assert first.paths == second.paths
     assert list(first.paths[Counter.BYTECODE]) == paths_of(load(BASELINE))[Counter.BYTECODE]
-    assert "spark_kafka_sink.records.encoder:encode_records" in first.paths[Counter.BYTECODE]["append"]
+    assert "spark_kafka_sink.records.pieces:encode_pieces" in first.paths[Counter.BYTECODE]["append"]
     names = {name for functions in first.paths[Counter.BYTECODE].values() for name in functions}
     assert not [name for name in names if name.startswith("benchmarks.")]

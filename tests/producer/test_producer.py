@@ -22,7 +22,7 @@ from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns
-from spark_kafka_sink.records.encoder import encode_records
+from spark_kafka_sink.records.pieces import encode_pieces
 from tests.faults.recording_broker import RecordingBroker
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
@@ -207,8 +207,8 @@ def test_a_scope_asks_for_rows_by_the_partitions_of_a_known_topic(many_partition
 
 
 def test_as_many_rows_as_a_scope_asks_for_are_encoded_at_once(many_partitions: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    rounds = Mock(wraps=encode_records)
-    monkeypatch.setattr("spark_kafka_sink.producer.accumulator.appender.encode_records", rounds)
+    rounds = Mock(wraps=encode_pieces)
+    monkeypatch.setattr("spark_kafka_sink.producer.accumulator.appender.encode_pieces", rounds)
     rows = 40 * 300
     partitions = np.arange(rows, dtype=np.int32) % 300
     with Producer({"bootstrap.servers": many_partitions}) as producer, producer.scope() as scope:

@@ -9,10 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import BufferExhaustedError, KafkaSinkError, RecordTooLargeError, UsageError
@@ -26,9 +24,10 @@ from spark_kafka_sink.producer.accumulator.request_size import batch_limit
 from spark_kafka_sink.producer.accumulator.tally import Tally
 from spark_kafka_sink.producer.accumulator.waiting_compressor import WaitingCompressor
 from spark_kafka_sink.producer.lifecycle import NO_WAIT
+from spark_kafka_sink.records.arrow_arrays import repeated_number
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
 from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.records.encoder import encode_records
+from spark_kafka_sink.records.pieces import Pieces, encode_pieces
 from spark_kafka_sink.records.sizes import size_upper_bounds
 
 # Rows encoded at once: above 10,000 page faults dominate (60 to 100 ns per row), below 5,000 the fixed cost of a call.
@@ -87,7 +86,8 @@ class Appender:
         tally.has_timestamps = tally.has_timestamps or columns.timestamp is not None
         timestamp_range = None if tally.has_timestamps else MAX_AGE_MS
         sizes = size_upper_bounds(columns, timestamp_range=timestamp_range, max_offset_delta=self._batch_size // MIN_RECORD_SIZE)
-        largest = int(sizes.max(initial=0)) + HEADER_SIZE
+        size = repeated_number(sizes)
+        largest = (int(sizes.max(initial=0)) if size is None else size) + HEADER_SIZE
         if largest > self._max_record_size:
             row = int(np.argmax(sizes + HEADER_SIZE > self._max_record_size))
             raise RecordTooLargeError(
@@ -260,28 +260,28 @@ class Appender:
     ) -> None:
         """Encodes all rows of the plan at once, without a lock, and adds each piece to its batch."""
         first, last = plan.starts[0], plan.stop
-        # Slices instead of np.diff and np.append, whose Python code takes 2 to 8 us a call.
-        bounds = np.array([*plan.starts, last], dtype=np.intp)
+        bounds = np.array([*plan.starts, last]) - first
         starts, counts = bounds[:-1], bounds[1:] - bounds[:-1]
-        if len(batches) == 1:
-            offset_deltas = np.arange(batches[0].record_count, batches[0].record_count + last - first, dtype=np.int32)
+        bases, delays, timestamp_deltas = [batch.first_timestamp for batch in batches], None, None
+        if rows.timestamps is None:
+            now = rows.now
+            max_timestamps = [now] * len(batches)
+            if min(bases) != now or max(bases) != now:
+                delays = [now - base for base in bases]
         else:
-            bases = np.array([batch.record_count for batch in batches]) - starts
-            offset_deltas = np.arange(first, last, dtype=np.int32)
-            offset_deltas += bases.astype(np.int32).repeat(counts)
-        base_timestamps = np.array([batch.first_timestamp for batch in batches], dtype=np.int64)
-        timestamp_deltas, max_timestamps = _timestamp_deltas(rows, first, last, starts, counts, base_timestamps)
+            timestamps = rows.timestamps[first:last]
+            max_timestamps = np.maximum.reduceat(timestamps, starts).tolist()
+            timestamp_deltas = timestamps - np.array(bases).repeat(counts)
         whole = rows.order is None and last - first == rows.columns.num_records
         order = None if whole else np.arange(first, last) if rows.order is None else rows.order[first:last]
-        encoded = encode_records(rows.columns, order, offset_deltas, timestamp_deltas)
-        offsets, places = encoded.offsets, bounds - first
-        pieces = [encoded.data[begin:end] for begin, end in pairwise(offsets[places].tolist())]
-        largest = np.maximum.reduceat(offsets[1:] - offsets[:-1], places[:-1]).tolist()
+        firsts = np.array([batch.record_count for batch in batches])
+        encoded = encode_pieces(rows.columns, order, Pieces(starts, counts, firsts, delays), timestamp_deltas)
+        pieces = encoded.pieces
         if plan.stay:
             self._share(pieces, batches, memory)
         else:
             _copy(pieces, batches, memory)
-        told = zip(batches, pieces, counts.tolist(), max_timestamps, largest, strict=True)
+        told = zip(batches, pieces, counts.tolist(), max_timestamps, encoded.largest, strict=True)
         for batch, piece, count, max_timestamp, largest_record in told:
             batch.added(len(piece), count, max_timestamp, largest_record)
             if attach is not None:
@@ -320,7 +320,8 @@ class Appender:
 
 def parts(sizes: Sizes, max_rows: int) -> Iterator[tuple[int, int]]:
     """Yields the first and last row of parts with at most `max_rows` rows and a byte limit, except for a single larger row."""
-    total = int(sizes.sum())
+    size = repeated_number(sizes)
+    total = int(sizes.sum()) if size is None else size * len(sizes)
     max_bytes = MAX_BYTES if total <= LARGE_ROW * len(sizes) else MAX_BYTES_OF_LARGE_ROWS
     if len(sizes) <= max_rows and total <= max_bytes:
         yield 0, len(sizes)
@@ -346,16 +347,3 @@ def _copy(pieces: list[memoryview], batches: list[OpenBatch], memory: list[Chunk
         _ = chunk.memory  # allocated before anything is written, so that no batch has half a piece
     for batch, piece in zip(batches, pieces, strict=True):
         batch.memory.copy(piece, memory)
-
-
-def _timestamp_deltas(
-    rows: GroupedRows, first: int, last: int, starts: NDArray[np.intp], counts: NDArray[np.intp], bases: NDArray[np.int64]
-) -> tuple[NDArray[np.int64] | None, list[int]]:
-    """Returns each row's distance from its batch's first timestamp (None: all 0), and the largest timestamp of each piece."""
-    if rows.timestamps is None:
-        largest = [rows.now] * len(bases)
-        if (bases == rows.now).all():
-            return None, largest
-        return (rows.now - bases).repeat(counts), largest
-    timestamps = rows.timestamps[first:last]
-    return timestamps - bases.repeat(counts), np.maximum.reduceat(timestamps, starts - first).tolist()

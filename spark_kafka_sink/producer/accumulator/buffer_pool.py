@@ -42,7 +42,7 @@ class SharedChunks:
 
     def lend(self, chunks: list[Chunk]) -> None:
         for chunk in chunks:
-            chunk.lend()
+            chunk._memory = None  # as in Chunk.lend; an append has tens of chunks
         self.chunks = chunks
 
 

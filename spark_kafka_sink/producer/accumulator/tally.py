@@ -53,6 +53,8 @@ class Tally:
 
     def raise_error(self) -> None:
         """Raises DeliveryError if a record of this scope has failed."""
+        if self._error is None:  # without the lock: each append asks twice
+            return
         with self._changed:
             error, failed, acked = self._error, self._failed_records, self._report.records
         if error is not None:

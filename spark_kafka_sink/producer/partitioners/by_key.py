@@ -14,28 +14,28 @@ from spark_kafka_sink.producer.partitioners.partitioner import Partitioner, Part
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, validity
 from spark_kafka_sink.records.columns import RecordColumns
 
-# Computes, for each key, the uint32 number that is divided by the number of partitions.
-Dividends = Callable[[pa.Array], NDArray[np.uint32]]
+# Computes, for each key, the uint32 number that is divided by the number of partitions. The second argument is as in `hash_keys`.
+Dividends = Callable[[pa.Array, int | None], NDArray[np.uint32]]
 _POSITIVE = np.uint32(0x7FFFFFFF)
 
 
-def murmur2_positive(keys: pa.Array) -> NDArray[np.uint32]:
+def murmur2_positive(keys: pa.Array, length: int | None = None) -> NDArray[np.uint32]:
     """Returns murmur2 after `Utils.toPositive`, as Java's BuiltInPartitioner.partitionForKey and librdkafka's murmur2 use it."""
-    return to_positive(murmur2(keys)).view(np.uint32)
+    return to_positive(murmur2(keys, length)).view(np.uint32)
 
 
-def fnv1a_absolute(keys: pa.Array) -> NDArray[np.uint32]:
+def fnv1a_absolute(keys: pa.Array, length: int | None = None) -> NDArray[np.uint32]:
     """Returns the absolute value of FNV-1a.
 
     Sarama's NewHashPartitioner negates negative remainders, and librdkafka's fnv1a negates negative hashes. The result is the
     same. Both turn -2**31 into 2**31.
     """
-    return np.abs(fnv1a(keys).view(np.int32)).view(np.uint32)
+    return np.abs(fnv1a(keys, length).view(np.int32)).view(np.uint32)
 
 
-def fnv1a_positive(keys: pa.Array) -> NDArray[np.uint32]:
+def fnv1a_positive(keys: pa.Array, length: int | None = None) -> NDArray[np.uint32]:
     """Returns FNV-1a without the sign bit, as Sarama's NewReferenceHashPartitioner uses it."""
-    return fnv1a(keys) & _POSITIVE
+    return fnv1a(keys, length) & _POSITIVE
 
 
 class HashedKeys:
@@ -43,14 +43,16 @@ class HashedKeys:
 
     def __init__(self, dividends: Dividends) -> None:
         self._dividends = dividends
-        self._empty = int(dividends(array_of_bytes([b""]))[0])
+        self._empty = int(dividends(array_of_bytes([b""]), None)[0])
 
     def partition(self, topic: str, columns: RecordColumns, sizes: Sizes, cluster: Cluster) -> Partitions:
         count = partition_count(topic, cluster)
         key = columns.key
         if key is None:
             return np.full(columns.num_records, self._empty % count, np.int32)
-        partitions = _remainder(self._dividends(key), count)
+        lengths = columns.lengths("key")
+        length = lengths.longest if lengths is not None and lengths.is_constant and lengths.longest >= 0 else None
+        partitions = _remainder(self._dividends(key, length), count)
         if key.null_count:
             partitions[~validity(key)] = self._empty % count
         return partitions

@@ -36,7 +36,7 @@ class KeyHash:
     """A 32-bit hash of bytes, as steps over many keys. Every array is uint32, except lengths and remainders.
 
     Attributes:
-        begin: `(lengths, hashes)`. Sets the initial hash of each key.
+        begin: `(lengths, hashes)`. Sets the initial hash of each key. A single length stands for all.
         step: `(hashes, words, word, scratch)`. Adds the next 4 bytes of every key to its hash. The words are little-endian, with
             any stride. `word` and `scratch` are working memory of the length of `hashes`.
         finish: `(hashes, tails, remainders)`. Adds the last 0 to 3 bytes and completes the hash. `remainders` is the number of
@@ -50,17 +50,22 @@ class KeyHash:
     rest: Callable[[bytes, int], int]
 
 
-def hash_keys(keys: pa.Array, by: KeyHash) -> Hashes:
+def hash_keys(keys: pa.Array, by: KeyHash, length: int | None = None) -> Hashes:
     """Returns the hash of each key, shape (len(keys),).
 
     Args:
         keys: binary, large_binary, string (hashed as UTF-8) or large_string; may be sliced. The hash of a null is unspecified.
+        length: the length of every key, if they are known to have one and none is null.
     """
     offsets, data = _buffers(keys)
     hashes = np.empty(len(keys), np.uint32)
     for start in range(0, len(keys), _ROWS_PER_PASS):
         rows = slice(start, min(start + _ROWS_PER_PASS, len(keys)))
         starts = offsets[rows]
+        if length is not None:
+            by.begin(np.array([length]), hashes[rows])
+            _hash_constant(by, int(starts[0]), length, data, hashes[rows])
+            continue
         _hash_rows(by, starts, offsets[rows.start + 1 : rows.stop + 1] - starts, data, hashes[rows])
     return hashes
 
@@ -88,10 +93,11 @@ def _hash_constant(by: KeyHash, first: int, length: int, data: NDArray[np.uint8]
     whole, remainder = length & ~3, length & 3
     for at in range(first, first + whole, 4):
         by.step(hashes, np.ndarray((count,), "<u4", data, at, (length,)), word, scratch)
-    tails = np.zeros(count if remainder else 1, np.uint32)
-    for i in range(remainder):
-        column = np.ndarray((count,), np.uint8, data, first + whole + i, (length,))
-        tails |= column.astype(np.uint32) << np.uint32(8 * i)
+    tails = np.zeros(1, np.uint32)
+    if remainder:
+        tails = np.ndarray((count,), "<u2" if remainder > 1 else "u1", data, first + whole, (length,)).astype(np.uint32)
+    if remainder == 3:
+        tails |= np.ndarray((count,), np.uint8, data, first + whole + 2, (length,)).astype(np.uint32) << np.uint32(16)
     by.finish(hashes, tails, remainder)
 
 
@@ -152,16 +158,18 @@ def _windows(data: NDArray[np.uint8], starts: NDArray[Any], width: int) -> Hashe
 
 # murmur2: Java's `Utils.murmur2`, which determines the partition of a record with a key
 
-_MURMUR2_SEED = 0x9747B28C
-_MURMUR2_FACTOR = 0x5BD1E995
-_MURMUR2_SHIFT = 24
+# Made once, because each hash of a column uses them some 20 times.
+_MURMUR2_SEED = np.uint32(0x9747B28C)
+_MURMUR2_FACTOR_INT = 0x5BD1E995
+_MURMUR2_FACTOR = np.uint32(_MURMUR2_FACTOR_INT)
+_MURMUR2_SHIFT, _13, _15 = np.uint32(24), np.uint32(13), np.uint32(15)
 # Factor of a hash after its tail, by length modulo 4 (1: there is no tail).
 _MURMUR2_TAIL_FACTORS = np.array([1, _MURMUR2_FACTOR, _MURMUR2_FACTOR, _MURMUR2_FACTOR], np.uint32)
 
 
-def murmur2(keys: pa.Array) -> NDArray[np.int32]:
+def murmur2(keys: pa.Array, length: int | None = None) -> NDArray[np.int32]:
     """Returns Java's 32-bit hash of each key, shape (len(keys),). See `hash_keys` for key types and nulls."""
-    return hash_keys(keys, _MURMUR2).view(np.int32)
+    return hash_keys(keys, _MURMUR2, length).view(np.int32)
 
 
 def to_positive(hashes: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -170,31 +178,31 @@ def to_positive(hashes: NDArray[np.int32]) -> NDArray[np.int32]:
 
 
 def _murmur2_begin(lengths: NDArray[Any], hashes: Hashes) -> None:
-    np.bitwise_xor(lengths.astype(np.uint32), np.uint32(_MURMUR2_SEED), out=hashes)
+    np.bitwise_xor(lengths.astype(np.uint32), _MURMUR2_SEED, out=hashes)
 
 
 def _murmur2_step(hashes: Hashes, words: NDArray[Any], word: Hashes, scratch: Hashes) -> None:
-    np.multiply(words, np.uint32(_MURMUR2_FACTOR), out=word)
-    np.right_shift(word, np.uint32(_MURMUR2_SHIFT), out=scratch)
+    np.multiply(words, _MURMUR2_FACTOR, out=word)
+    np.right_shift(word, _MURMUR2_SHIFT, out=scratch)
     np.bitwise_xor(word, scratch, out=word)
-    np.multiply(word, np.uint32(_MURMUR2_FACTOR), out=word)
-    np.multiply(hashes, np.uint32(_MURMUR2_FACTOR), out=hashes)
+    np.multiply(word, _MURMUR2_FACTOR, out=word)
+    np.multiply(hashes, _MURMUR2_FACTOR, out=hashes)
     np.bitwise_xor(hashes, word, out=hashes)
 
 
 def _murmur2_finish(hashes: Hashes, tails: Any, remainders: Any) -> None:
     hashes ^= tails
     hashes *= _MURMUR2_TAIL_FACTORS[remainders]
-    hashes ^= hashes >> np.uint32(13)
-    hashes *= np.uint32(_MURMUR2_FACTOR)
-    hashes ^= hashes >> np.uint32(15)
+    hashes ^= hashes >> _13
+    hashes *= _MURMUR2_FACTOR
+    hashes ^= hashes >> _15
 
 
 def _murmur2_rest(words: bytes, value: int) -> int:
-    mixed = np.frombuffer(words, "<u4") * np.uint32(_MURMUR2_FACTOR)
-    mixed = (mixed ^ (mixed >> np.uint32(_MURMUR2_SHIFT))) * np.uint32(_MURMUR2_FACTOR)
+    mixed = np.frombuffer(words, "<u4") * _MURMUR2_FACTOR
+    mixed = (mixed ^ (mixed >> _MURMUR2_SHIFT)) * _MURMUR2_FACTOR
     for word in mixed.tolist():
-        value = (value * _MURMUR2_FACTOR & _MASK) ^ word
+        value = (value * _MURMUR2_FACTOR_INT & _MASK) ^ word
     return value
 
 
@@ -206,9 +214,9 @@ _MURMUR2 = KeyHash(_murmur2_begin, _murmur2_step, _murmur2_finish, _murmur2_rest
 _CRC32_POLYNOMIAL = 0xEDB88320
 
 
-def crc32(keys: pa.Array) -> Hashes:
+def crc32(keys: pa.Array, length: int | None = None) -> Hashes:
     """Returns the CRC32 of each key, shape (len(keys),). See `hash_keys` for key types and nulls."""
-    return hash_keys(keys, _CRC32)
+    return hash_keys(keys, _CRC32, length)
 
 
 @cache
@@ -272,9 +280,9 @@ _FNV1A_OFFSET = 0x811C9DC5
 _FNV1A_PRIME = 0x01000193
 
 
-def fnv1a(keys: pa.Array) -> Hashes:
+def fnv1a(keys: pa.Array, length: int | None = None) -> Hashes:
     """Returns the FNV-1a hash of each key, shape (len(keys),). See `hash_keys` for key types and nulls."""
-    return hash_keys(keys, _FNV1A)
+    return hash_keys(keys, _FNV1A, length)
 
 
 def _fnv1a_begin(lengths: NDArray[Any], hashes: Hashes) -> None:

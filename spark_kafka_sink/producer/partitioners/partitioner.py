@@ -38,7 +38,7 @@ class Partitioner(Protocol):
         Args:
             topic: Name of the topic.
             columns: The serialized columns to send.
-            sizes: Size of each record in a batch, in bytes: int64 of shape (num_records,).
+            sizes: Size of each record in a batch, in bytes: int64 of shape (num_records,), read-only.
             cluster: A snapshot that has the topic's partitions.
 
         Returns:

@@ -281,7 +281,7 @@ def test_a_failed_encoding_leaves_the_open_batch_as_it_was(monkeypatch: pytest.M
         raise MemoryError
 
     with monkeypatch.context() as patched:
-        patched.setattr("spark_kafka_sink.producer.accumulator.appender.encode_records", broken)
+        patched.setattr("spark_kafka_sink.producer.accumulator.appender.encode_pieces", broken)
         with pytest.raises(MemoryError):
             parts.append(scope, [b"lost"], [0])
     parts.append(scope, [b"next"], [0])

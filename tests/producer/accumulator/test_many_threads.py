@@ -15,7 +15,7 @@ from spark_kafka_sink.producer.accumulator import appender
 from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch
 from spark_kafka_sink.producer.accumulator.tally import Tally
-from spark_kafka_sink.records.encoder import encode_records
+from spark_kafka_sink.records.pieces import encode_pieces
 from tests.producer.accumulator.model_sender import read, unnumbered
 from tests.producer.accumulator.test_buffer_pool import CHUNK, FOREVER, Appenders, soon, until
 from tests.producer.parts import Parts, make_parts
@@ -87,9 +87,9 @@ def test_appends_encode_at_the_same_time(threads: ThreadPoolExecutor, monkeypatc
 
     def encode(*columns: Any) -> Any:
         meeting.wait()
-        return encode_records(*columns)
+        return encode_pieces(*columns)
 
-    monkeypatch.setattr(appender, "encode_records", encode)
+    monkeypatch.setattr(appender, "encode_pieces", encode)
     results([threads.submit(parts.append, parts.tally(), [b"%d" % number], [0]) for number in range(THREADS)])
     assert sorted(number for batch in parts.drain_all() for number in numbers(batch)) == list(range(THREADS))
 
@@ -201,9 +201,9 @@ def test_abort_in_the_middle_of_appends_leaves_nothing_in_the_accumulator(
     def encode(*columns: Any) -> Any:
         encoding.wait()
         assert go_on(FOREVER)
-        return encode_records(*columns)
+        return encode_pieces(*columns)
 
-    monkeypatch.setattr(appender, "encode_records", encode)
+    monkeypatch.setattr(appender, "encode_pieces", encode)
     appends = [threads.submit(parts.append, parts.tally(), [b"%d" % n], [n % 2]) for n in range(THREADS)]
     encoding.wait()
     parts.accumulator.abort_all()

@@ -12,7 +12,7 @@ from spark_kafka_sink.producer.accumulator.record_accumulator import Batch
 from spark_kafka_sink.producer.accumulator.sequences import NO_PRODUCER, PartitionSequences, ProducerIdAndEpoch
 from spark_kafka_sink.producer.accumulator.tally import Tally
 from spark_kafka_sink.records.compression import Codec
-from spark_kafka_sink.records.encoder import encode_records
+from spark_kafka_sink.records.pieces import encode_pieces
 from tests.producer.clusters import cluster_of
 from tests.producer.parts import Parts, make_parts
 
@@ -95,9 +95,9 @@ def test_a_batch_that_another_scope_began_during_an_append_is_closed_by_it_and_r
     def encode(*columns: Any) -> Any:
         while others:
             parts.append(others.pop(), [b"y"], [0])
-        return encode_records(*columns)
+        return encode_pieces(*columns)
 
-    monkeypatch.setattr(appender, "encode_records", encode)
+    monkeypatch.setattr(appender, "encode_pieces", encode)
     scope = parts.tally()
     parts.append(scope, [b"x"], [0])
     (closed,) = parts.drain()

@@ -21,7 +21,7 @@ from spark_kafka_sink.errors import BufferExhaustedError, UsageError
 from spark_kafka_sink.producer.accumulator import appender
 from spark_kafka_sink.producer.accumulator.producer_batch import PartitionQueue
 from spark_kafka_sink.records.compression import Codec
-from spark_kafka_sink.records.encoder import encode_records
+from spark_kafka_sink.records.pieces import encode_pieces
 from tests.producer.accumulator.model_sender import NODES, ModelSender, is_being_written
 from tests.producer.histories import HISTORIES
 from tests.producer.parts import make_parts
@@ -67,7 +67,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
             max_block_ms=0,
         )
         self.parts.wakeups.on_wakeup = self.others
-        self.encoding = patch.object(appender, "encode_records", self.encode)
+        self.encoding = patch.object(appender, "encode_pieces", self.encode)
         self.encoding.start()
         self.accumulator, self.pool = self.parts.accumulator, self.parts.pool
         self.sender = ModelSender(self.parts, self.clock, [0, 1], order=order, codec=codec)
@@ -110,7 +110,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
 
     def encode(self, *columns: Any) -> Any:
         self.others()
-        return encode_records(*columns)
+        return encode_pieces(*columns)
 
     def others(self) -> None:
         """The turn of others, in the middle of an append; a long one while it waits for memory."""
