@@ -38,6 +38,7 @@ from spark_kafka_sink.protocol.api_versions import API_VERSIONS, ApiVersionsResp
 from spark_kafka_sink.protocol.error_codes import error_facts
 from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.messages import decode_response, encode_request
+from spark_kafka_sink.protocol.produce_encoder import PreparedRequest
 from spark_kafka_sink.security.channel_opener import ChannelOpener
 from spark_kafka_sink.security.sasl.mechanism import OpenMechanism
 
@@ -63,8 +64,8 @@ _NEGOTIATION: Final = object()
 _REJECTED: Final = 4
 """The rank of a node that rejected the login, as `least_loaded` ranks them."""
 
-Body = Message | Callable[[int], Message]
-"""A request's message, or a function that makes it for the negotiated version."""
+Body = Message | PreparedRequest | Callable[[int], Message]
+"""A request's message, its prepared parts, or a function that makes the message for the negotiated version."""
 
 
 class OpenChannel(Protocol):
@@ -216,9 +217,13 @@ class Connections:
         """
         if version is None:
             version = self.versions[node_id].usable(api, max_version)
-        message = body(version) if callable(body) else body
         correlation_id = self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        self._selector.send(node_id, encode_request(api, version, correlation_id, self._config.client_id, message))
+        if isinstance(body, PreparedRequest):
+            buffers = body.encode(version, correlation_id)
+        else:
+            message = body(version) if callable(body) else body
+            buffers = encode_request(api, version, correlation_id, self._config.client_id, message)
+        self._selector.send(node_id, buffers)
         timeout_ms = self._config.request_timeout_ms if timeout_ms is None else timeout_ms
         self.in_flight.add(
             InFlightRequest(

@@ -284,12 +284,15 @@ class RecordAccumulator:
                     queue.add_retry(batch)
                 self._ready.mark(queue)
 
-    def sealed(self, batch: OpenBatch, sealed: SealedBatch) -> None:
-        """Replaces a drained batch with its sealed form of the same age."""
+    def sealed(self, batches: Iterable[SealedBatch]) -> None:
+        """Replaces drained batches with their sealed forms, which have the same age."""
         with self.lock:
-            self._incomplete[batch] = sealed
-            if batch.tally.discarded:
-                sealed.tally = None
+            for sealed in batches:
+                batch = sealed.opened
+                batch.sealed = None
+                self._incomplete[batch] = sealed
+                if batch.tally.discarded:
+                    sealed.tally = None
 
     def reenqueue(self, batch: SealedBatch, until_ms: int) -> None:
         """Queues a batch for a retry at `until_ms`, or at once if the partition has a leader other than the one that rejected

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 
 from spark_kafka_sink.client.network_client import ClientResponse, NetworkClient
 from spark_kafka_sink.config import ProducerConfig
@@ -32,12 +33,10 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.produce import (
     PRODUCE,
     LeaderIdAndEpoch,
-    PartitionProduceData,
     PartitionProduceResponse,
-    ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
 )
+from spark_kafka_sink.protocol.produce_encoder import BatchParts, PreparedRequest, ProduceEncoder
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
 from spark_kafka_sink.records.compression import codec_of
 
@@ -70,6 +69,7 @@ class ProduceRequests:
         self.delivery = Delivery(config, accumulator, identity, metrics, self._unsent_reason)
         self.outages = OutageLog(client, metadata, accumulator, identity, self._blocked_reason)
         self._refusals = RefusalLog()
+        self._encoder = ProduceEncoder(config.client_id, config.acks, config.request_timeout_ms)
         self._codec = codec_of(config.compression_type)
         self._level = _level(config)
         self._ratios = CompressionRatios()
@@ -120,24 +120,23 @@ class ProduceRequests:
         batches = self._fitting(self._accumulator.drain(node, room, self._ratios.size, identity.may_drain), producer, room)
         if not batches:
             return False
-        by_topic: dict[str, list[PartitionProduceData]] = {}
+        by_topic: dict[str, list[BatchParts]] = {}
         for batch in batches:
-            data = PartitionProduceData(index=batch.queue.partition, records=batch.buffers())
-            by_topic.setdefault(batch.queue.topic, []).append(data)
+            queue = batch.queue
+            parts = BatchParts(queue.partition, batch.size, batch.header, batch.payload)
+            if (of_topic := by_topic.get(queue.topic)) is None:
+                by_topic[queue.topic] = [parts]
+            else:
+                of_topic.append(parts)
             batch.attempts += 1
             batch.sent_to = node
             batch.first_sent_ms = batch.first_sent_ms or now_ms
             batch.on_wire = True
             batch.known_not_stored = False
             if config.max_in_flight == 1:
-                self._accumulator.mute(batch.queue)
+                self._accumulator.mute(queue)
         self._metrics.sending(batches, now_ms)
-        request = ProduceRequest(
-            transactional_id=identity.transactional_id,
-            acks=config.acks,
-            timeout_ms=config.request_timeout_ms,
-            topic_data=[TopicProduceData(name=topic, partition_data=data) for topic, data in by_topic.items()],
-        )
+        request = PreparedRequest(partial(self._encoder.encode, identity.transactional_id, by_topic))
         for tally in {batch.tally for batch in batches}:
             if tally is not None:
                 tally.request_sent()
@@ -153,18 +152,19 @@ class ProduceRequests:
         The size is known only after compression. Batches that do not fit are put back for the next request.
         """
         batches: list[SealedBatch] = []
+        first_sent: list[SealedBatch] = []
         for place, batch in enumerate(drained):
             sealed = batch if isinstance(batch, SealedBatch) else self._compressed(batch)
             room -= sealed.size - HEADER_SIZE + batch_overhead(batch.queue.topic)
             if room < 0 and batches:
                 self._accumulator.put_back(drained[place:])
                 break
-            if isinstance(batch, OpenBatch):  # it is sent for the first time
-                batch.sealed = None
+            if batch is not sealed:
+                first_sent.append(sealed)
                 self._identity.stamp(sealed, producer)
-                self._accumulator.sealed(batch, sealed)
                 sealed.free_raw(self._accumulator.pool)
             batches.append(sealed)
+        self._accumulator.sealed(first_sent)
         return batches
 
     def _compressed(self, batch: OpenBatch) -> SealedBatch:
@@ -272,11 +272,13 @@ def leader_hints(body: ProduceResponse) -> Mapping[tuple[str, int], LeaderIdAndE
 
 def _answered(body: ProduceResponse, batches: Sequence[SealedBatch]) -> Iterator[BatchAnswer]:
     said: dict[tuple[str, int], PartitionProduceResponse] = {}
-    for topic in body.responses:
-        for partition in topic.partition_responses:
-            said.setdefault((topic.name, partition.index), partition)
+    for topic in reversed(body.responses):  # the first one counts if a partition is in it twice
+        name = topic.name
+        for partition in reversed(topic.partition_responses):
+            said[name, partition.index] = partition
     for batch in batches:
-        answer = said.get((batch.queue.topic, batch.queue.partition))
+        queue = batch.queue
+        answer = said.get((queue.topic, queue.partition))
         yield (
             batch,
             answer or _answer(batch, ErrorCode.NETWORK_EXCEPTION, "the broker's response does not include this partition"),

@@ -29,7 +29,7 @@ def sealed(parts: Parts, batch: Batch) -> SealedBatch:
     result = SealedBatch(batch, Codec.NONE, 0)
     result.number(NO_PRODUCER, 0)
     result.sent_to = batch.queue.leader
-    parts.accumulator.sealed(batch, result)
+    parts.accumulator.sealed([result])
     return result
 
 
