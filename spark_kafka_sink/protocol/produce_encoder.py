@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from spark_kafka_sink.protocol.api import AnyApi
 from spark_kafka_sink.protocol.codec import message_codec, write_parts
@@ -26,13 +26,8 @@ _CORRELATION_ID: Final = struct.Struct(">i")
 _CORRELATION_ID_AT: Final = 4  # after the key and the version, in the header of every request
 
 
-class BatchParts(NamedTuple):
-    """A batch as a request carries it. `size`: the bytes of the header and of the payload."""
-
-    partition: int
-    size: int
-    header: bytes
-    payload: Sequence[Buffer]
+BatchParts: TypeAlias = tuple[int, int, bytes, Sequence[Buffer]]
+"""A batch as a request carries it: partition, bytes of the header and of the payload, header, payload."""
 
 
 class PreparedRequest(NamedTuple):

@@ -20,13 +20,13 @@ Topics = dict[str, list[BatchParts]]
 
 
 def batch(partition: int, *payload: Buffer, header: bytes = b"h" * 61) -> BatchParts:
-    return BatchParts(partition, len(header) + sum(map(len, payload)), header, payload)
+    return partition, len(header) + sum(map(len, payload)), header, payload
 
 
 def field_by_field(version: int, correlation_id: int, transactional_id: str | None, acks: int, topics: Topics) -> bytes:
     data = [
         TopicProduceData(
-            name, partition_data=[PartitionProduceData(parts.partition, [parts.header, *parts.payload]) for parts in batches]
+            name, partition_data=[PartitionProduceData(partition, [header, *rest]) for partition, _, header, rest in batches]
         )
         for name, batches in topics.items()
     ]

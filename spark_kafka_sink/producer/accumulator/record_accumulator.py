@@ -55,6 +55,8 @@ class RecordAccumulator:
         self._limits: dict[str, int] = {}  # maximum bytes of records per batch, before compression, that a topic's brokers accept
         self._deferred: defaultdict[Tally, list[PartitionQueue]] = defaultdict(list)  # by the append that writes to them
         self._linger_ms = config.linger_ms
+        # No batch expires before this time. It may be earlier than any batch's, because finishing one changes it only later.
+        self.expires_ms = FOREVER_MS
         self._looks_ms = FOREVER_MS  # when the sender looks again by itself, as it knew when it last looked
         self._latencies = NodeLatencies(config.partitioner_availability_timeout_ms, config.linger_ms)
 
@@ -132,6 +134,7 @@ class RecordAccumulator:
             wake = True
         if batch not in self._incomplete:
             self._incomplete[batch] = batch
+            self.expires_ms = min(self.expires_ms, batch.created_ms + self._delivery_timeout_ms)
             batch.tally.batches_added(1)
         if not queue.batches or queue.batches[-1] is not batch:
             queue.batches.append(batch)
@@ -205,10 +208,11 @@ class RecordAccumulator:
             at_once = self.closed or self.memory_waiters > 0
             self._ready.update(cluster, self._all_queues(), now_ms, at_once=at_once)
             due = self._looks_ms = self._ready.next_due_ms()
+            self.expires_ms = FOREVER_MS
             for batch in self._incomplete:
-                due = min(due, batch.created_ms + self._delivery_timeout_ms)
+                self.expires_ms = batch.created_ms + self._delivery_timeout_ms
                 break
-            return ReadyCheck(self._ready.nodes(), self._ready.leaderless_topics(), max(due - now_ms, 0))
+            return ReadyCheck(self._ready.nodes(), self._ready.leaderless_topics(), max(min(due, self.expires_ms) - now_ms, 0))
 
     def drain(
         self,
@@ -262,8 +266,10 @@ class RecordAccumulator:
         if sequences is not None and not sequences.may_send_new():
             return None
         # A new batch behind batches that the old leader has yet to reject would reach the new leader out of order.
-        if sequences is not None and any(batch.sent_to not in (None, queue.leader) for batch in sequences.in_flight):
-            return None
+        if sequences is not None and sequences.in_flight:
+            leader = queue.leader
+            if any(batch.sent_to not in (None, leader) for batch in sequences.in_flight):
+                return None
         first = queue.batches[0]
         if first.writing:
             self._deferred[first.tally].append(queue)

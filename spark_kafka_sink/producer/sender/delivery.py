@@ -95,6 +95,8 @@ class Delivery:
 
     def expire(self, now_ms: int) -> None:
         """Fails batches older than delivery.timeout.ms, sent or not."""
+        if now_ms < self._accumulator.expires_ms:
+            return
         for batch in self._accumulator.expired(now_ms):
             self._accumulator.remove(batch)
             self._fail(batch, self._timeout_error(batch, now_ms))
@@ -376,19 +378,27 @@ class Delivery:
 def _report_acked(acks: Sequence[tuple[SealedBatch, int]], now_ms: int, report: DeliveryReport) -> None:
     """Adds batches that one response acknowledged, each with its base offset (negative: not known)."""
     count, latencies = report.partitions.count, report.ack_latency
+    all_records = all_bytes = compressed_bytes = 0
+    sent_ms, bucket = now_ms, latency_bucket(0)
     for batch, base_offset in acks:
         queue, records, size = batch.queue, batch.record_count, batch.raw_size
         topic = queue.topic
-        report.records += records
-        report.bytes += size
-        report.compressed_bytes += batch.size
+        all_records += records
+        all_bytes += size
+        compressed_bytes += batch.size
         if base_offset >= 0:
             count(topic, queue.partition, records, size, base_offset, base_offset + records - 1)
         else:
             count(topic, queue.partition, records, size)
+        if batch.first_sent_ms != sent_ms:  # nearly all were first sent in this request
+            sent_ms = batch.first_sent_ms
+            bucket = latency_bucket(now_ms - sent_ms)
         if (histogram := latencies.get(topic)) is None:
             histogram = latencies[topic] = [0] * LATENCY_BUCKETS
-        histogram[latency_bucket(now_ms - batch.first_sent_ms)] += 1
+        histogram[bucket] += 1
+    report.records += all_records
+    report.bytes += all_bytes
+    report.compressed_bytes += compressed_bytes
     report.batches += len(acks)
 
 

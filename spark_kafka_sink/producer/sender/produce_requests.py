@@ -123,7 +123,7 @@ class ProduceRequests:
         by_topic: dict[str, list[BatchParts]] = {}
         for batch in batches:
             queue = batch.queue
-            parts = BatchParts(queue.partition, batch.size, batch.header, batch.payload)
+            parts: BatchParts = (queue.partition, batch.size, batch.header, batch.payload)
             if (of_topic := by_topic.get(queue.topic)) is None:
                 by_topic[queue.topic] = [parts]
             else:
@@ -154,7 +154,7 @@ class ProduceRequests:
         batches: list[SealedBatch] = []
         first_sent: list[SealedBatch] = []
         for place, batch in enumerate(drained):
-            sealed = batch if isinstance(batch, SealedBatch) else self._compressed(batch)
+            sealed = self._compressed(batch) if isinstance(batch, OpenBatch) else batch
             room -= sealed.size - HEADER_SIZE + batch_overhead(batch.queue.topic)
             if room < 0 and batches:
                 self._accumulator.put_back(drained[place:])
@@ -168,10 +168,11 @@ class ProduceRequests:
         return batches
 
     def _compressed(self, batch: OpenBatch) -> SealedBatch:
-        if batch.sealed is None:
-            batch.sealed = SealedBatch(batch, self._codec, self._level)
-            self._ratios.sealed(batch.sealed)
-        return batch.sealed
+        sealed = batch.sealed
+        if sealed is None:
+            sealed = batch.sealed = SealedBatch(batch, self._codec, self._level)
+            self._ratios.sealed(sealed)
+        return sealed
 
     def poll(self, timeout_ms: int, now_ms: int) -> list[ClientResponse]:
         """Waits for network events. Returns the responses that arrived, to requests of any kind."""
@@ -215,15 +216,26 @@ class ProduceRequests:
         """Handles a response. Returns why the producer cannot continue, if it says so."""
         self.in_flight -= 1
         batches: list[SealedBatch] = response.tag  # type: ignore[assignment]  # a tag is whatever send() was given
-        size = sum(batch.size for batch in batches)
+        size = sum([batch.size for batch in batches])
         if response.error is not None:
             self._limits.lost(response.node_id, size)
         if response.body is not None:
             self._limits.answered(response.node_id, size, response.latency_ms)
             self._metrics.answered(response.node_id, response.latency_ms, now_ms)
+        not_delivered = self.delivery.answered(answers(response, batches), now_ms)
+        failure = self._not_delivered(response, not_delivered, now_ms) if not_delivered else None
+        if self._config.max_in_flight == 1:
+            for batch in batches:
+                self._accumulator.unmute(batch.queue)
+        return failure
+
+    def _not_delivered(
+        self, response: ClientResponse, refusals: Sequence[tuple[SealedBatch, PartitionProduceResponse, Action]], now_ms: int
+    ) -> KafkaSinkError | None:
+        """Handles what refusals mean for more than their batches. Returns why the producer cannot continue, if one says so."""
         refused: Counter[str] = Counter()
         failure: KafkaSinkError | None = None
-        for batch, answer, action in self.delivery.answered(answers(response, batches), now_ms):
+        for batch, answer, action in refusals:
             if answer.error_code and error_facts(answer.error_code).refreshes_metadata:
                 self._metadata.request_update()
             if action is Action.FATAL and self._identity.ends_with_fatal_errors:
@@ -233,9 +245,6 @@ class ProduceRequests:
         self._refusals.add(response.node_id, refused, now_ms)
         if isinstance(response.body, ProduceResponse) and (hints := leader_hints(response.body)):
             self._metadata.update_leaders(hints, response.body.node_endpoints)
-        if self._config.max_in_flight == 1:
-            for batch in batches:
-                self._accumulator.unmute(batch.queue)
         return failure
 
 
