@@ -95,7 +95,7 @@ def _message_reader(cls: type[Message], names: Sequence[str], steps: Sequence[St
 
 
 class UsualForm(NamedTuple):
-    """A struct as nearly every message has it: numbers, then defaults. `end`: the encoded defaults, without tagged fields."""
+    """A struct as nearly every message has it: numbers, then defaults. `end`: the encoded defaults, and no tagged fields."""
 
     numbers: struct.Struct
     end: bytes
@@ -107,7 +107,7 @@ def _usual_form(untagged: Sequence[WireField], version: int, flexible: bool) -> 
     is_first = [isinstance(field.wire.type, FixedType) and field.is_in(version) for field in untagged]
     count = is_first.index(False) if False in is_first else len(untagged)
     others = [field for field in untagged[count:] if field.is_in(version)]
-    if not count or not others or any(field.default is MISSING for field in others):
+    if not count or not (others or flexible) or any(field.default is MISSING for field in others):
         return None
     out = MessageWriter()
     try:
