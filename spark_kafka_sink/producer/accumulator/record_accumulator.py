@@ -245,7 +245,8 @@ class RecordAccumulator:
                 if batch is not None:
                     taken.append(batch)
                     size += next_size
-                    self._ready.mark_if_due(queue)
+                    if queue.batches or queue.retries:
+                        self._ready.mark_if_due(queue)
                 elif isinstance(head, OpenBatch) and head.writing:
                     deferred += 1
                     if deferred == MAX_DEFERRED:
@@ -363,7 +364,9 @@ class RecordAccumulator:
         with self.lock:
             for batch in batches:
                 self._incomplete.pop(batch.opened, None)
-                self._ready.mark_if_due(batch.queue)
+                queue = batch.queue
+                if queue.batches or queue.retries:
+                    self._ready.mark_if_due(queue)
 
     def expired(self, now_ms: int) -> list[Batch]:
         """Takes batches older than delivery.timeout.ms out of their queues. Those in flight stay."""

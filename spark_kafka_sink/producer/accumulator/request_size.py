@@ -123,7 +123,8 @@ class CompressionRatios:
         sealed = batch.sealed if isinstance(batch, OpenBatch) else batch
         if sealed is not None:
             return sealed.size - HEADER_SIZE + batch_overhead(topic)
-        return batch.size * self._ratios.get(topic, 1.0) + batch_overhead(topic)
+        ratio = self._ratios.get(topic)
+        return (batch.size if ratio is None else batch.size * ratio) + batch_overhead(topic)
 
     def sealed(self, batch: SealedBatch) -> None:
         """Updates the ratio: up at once, down gradually, because a request smaller than possible does no harm."""

@@ -95,8 +95,8 @@ class ProduceRequests:
             if self._client.ready(node, now_ms):
                 if not self._identity.may_send_to(node):
                     return 0
-                if self._send(node, producer, now_ms):
-                    timeout = 0
+                # The poll ends when the request is sent, so that the next one follows at once. Until then it writes.
+                self._send(node, producer, now_ms)
             else:
                 timeout = min(timeout, self._client.poll_delay_ms(node, now_ms))
         return timeout
@@ -113,13 +113,13 @@ class ProduceRequests:
             return blocked or f"broker {node} accepted no request"
         return "; ".join(filter(None, [blocked, failure]))
 
-    def _send(self, node: int, producer: ProducerIdAndEpoch, now_ms: int) -> bool:
-        """Sends one request. Returns False if everything that is ready is held back by an append or by requests in flight."""
+    def _send(self, node: int, producer: ProducerIdAndEpoch, now_ms: int) -> None:
+        """Sends one request, unless everything that is ready is held back by an append or by requests in flight."""
         config, identity = self._config, self._identity
         room = self._limits.of(node) - request_overhead(config.client_id, identity.transactional_id)
         batches = self._fitting(self._accumulator.drain(node, room, self._ratios.size, identity.may_drain), producer, room)
         if not batches:
-            return False
+            return
         by_topic: dict[str, list[BatchParts]] = {}
         for batch in batches:
             queue = batch.queue
@@ -144,7 +144,6 @@ class ProduceRequests:
         self.in_flight += 1
         version = identity.max_produce_version
         self._client.send(node, PRODUCE, request, now_ms, expects_answer=config.acks != 0, tag=batches, max_version=version)
-        return True
 
     def _fitting(self, drained: Sequence[Batch], producer: ProducerIdAndEpoch, room: int) -> list[SealedBatch]:
         """Returns the batches to send: `room` bytes in total, or a single larger batch.
