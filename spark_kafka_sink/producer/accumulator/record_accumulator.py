@@ -55,7 +55,7 @@ class RecordAccumulator:
         self._limits: dict[str, int] = {}  # maximum bytes of records per batch, before compression, that a topic's brokers accept
         self._deferred: defaultdict[Tally, list[PartitionQueue]] = defaultdict(list)  # by the append that writes to them
         self._linger_ms = config.linger_ms
-        # No batch expires before this time. It may be earlier than any batch's, because finishing one changes it only later.
+        # When the first unfinished batch expires, or before that: after it is finished this is set at the sender's next look.
         self.expires_ms = FOREVER_MS
         self._looks_ms = FOREVER_MS  # when the sender looks again by itself, as it knew when it last looked
         self._latencies = NodeLatencies(config.partitioner_availability_timeout_ms, config.linger_ms)
@@ -133,8 +133,9 @@ class RecordAccumulator:
             self.close_open(queue)
             wake = True
         if batch not in self._incomplete:
+            if not self._incomplete:
+                self.expires_ms = batch.created_ms + self._delivery_timeout_ms
             self._incomplete[batch] = batch
-            self.expires_ms = min(self.expires_ms, batch.created_ms + self._delivery_timeout_ms)
             batch.tally.batches_added(1)
         if not queue.batches or queue.batches[-1] is not batch:
             queue.batches.append(batch)
