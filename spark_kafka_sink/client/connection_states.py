@@ -14,6 +14,7 @@ from spark_kafka_sink.client.cluster import Node
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.network.channel import Address, resolve
+from spark_kafka_sink.network.selector import END_OF_TIME_MS
 
 Resolver: TypeAlias = Callable[[str, int], Sequence[Address]]
 
@@ -130,6 +131,8 @@ class ClusterConnectionStates:
         self._reconnect = ExponentialBackoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, rng=rng)
         self._setup = ExponentialBackoff(config.connection_setup_timeout_ms, config.connection_setup_timeout_max_ms, rng=rng)
         self._nodes: dict[int, NodeConnectionState] = {}
+        # No attempt is overdue before this time. It may be earlier than any deadline, because success does not change it.
+        self.due_ms = END_OF_TIME_MS
 
     # What happens to a connection
 
@@ -142,7 +145,7 @@ class ClusterConnectionStates:
             self._nodes[node_id] = node
         node.move(S.CONNECTING)
         node.attempted_ms = now_ms
-        node.deadline_ms = now_ms + node.setup_timeout_ms
+        self._set_deadline(node, now_ms + node.setup_timeout_ms)
         return node.addresses.take()
 
     def checking_api_versions(self, node_id: int) -> None:
@@ -154,7 +157,7 @@ class ClusterConnectionStates:
         """Begins a login that must end by the deadline, or moves the deadline of the current login."""
         node = self._nodes[node_id]
         node.move(S.AUTHENTICATING)
-        node.deadline_ms = deadline_ms
+        self._set_deadline(node, deadline_ms)
 
     def reauthenticating(self, node_id: int) -> None:
         """Holds back new requests until the session is renewed (`ready`) or the connection is ended."""
@@ -164,8 +167,12 @@ class ClusterConnectionStates:
         """Keeps the attempt open after its connection was lost. Returns the address that was tried."""
         node = self._nodes[node_id]
         node.move(S.PROBING)
-        node.deadline_ms = deadline_ms
+        self._set_deadline(node, deadline_ms)
         return node.addresses.last
+
+    def _set_deadline(self, node: NodeConnectionState, deadline_ms: int) -> None:
+        node.deadline_ms = deadline_ms
+        self.due_ms = min(self.due_ms, deadline_ms)
 
     def ready(self, node_id: int) -> None:
         node = self._nodes[node_id]
@@ -250,9 +257,13 @@ class ClusterConnectionStates:
             return FOREVER_MS
         return max(0, until - now_ms)
 
-    def setup_deadlines(self) -> Mapping[int, int]:
-        """Returns when to give up each attempt to connect, to log in or to probe, by node."""
-        return {node_id: node.deadline_ms for node_id, node in self._nodes.items() if node.state in _WITH_DEADLINE}
+    def overdue(self, now_ms: int) -> list[int]:
+        """Returns the nodes whose attempt to connect, to log in or to probe must be given up."""
+        if now_ms < self.due_ms:
+            return []
+        deadlines = {node_id: node.deadline_ms for node_id, node in self._nodes.items() if node.state in _WITH_DEADLINE}
+        self.due_ms = min(deadlines.values(), default=END_OF_TIME_MS)
+        return [node_id for node_id, deadline_ms in deadlines.items() if deadline_ms <= now_ms]
 
     def setup_timeout_ms(self, node_id: int) -> int:
         return self._nodes[node_id].setup_timeout_ms

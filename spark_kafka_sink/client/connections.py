@@ -38,6 +38,7 @@ from spark_kafka_sink.protocol.api_versions import API_VERSIONS, ApiVersionsResp
 from spark_kafka_sink.protocol.error_codes import error_facts
 from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.messages import decode_response, encode_request
+from spark_kafka_sink.protocol.produce_encoder import PreparedRequest
 from spark_kafka_sink.security.channel_opener import ChannelOpener
 from spark_kafka_sink.security.sasl.mechanism import OpenMechanism
 
@@ -63,8 +64,8 @@ _NEGOTIATION: Final = object()
 _REJECTED: Final = 4
 """The rank of a node that rejected the login, as `least_loaded` ranks them."""
 
-Body = Message | Callable[[int], Message]
-"""A request's message, or a function that makes it for the negotiated version."""
+Body = Message | PreparedRequest | Callable[[int], Message]
+"""A request's message, its prepared parts, or a function that makes the message for the negotiated version."""
 
 
 class OpenChannel(Protocol):
@@ -216,9 +217,13 @@ class Connections:
         """
         if version is None:
             version = self.versions[node_id].usable(api, max_version)
-        message = body(version) if callable(body) else body
         correlation_id = self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        self._selector.send(node_id, encode_request(api, version, correlation_id, self._config.client_id, message))
+        if isinstance(body, PreparedRequest):
+            buffers = body.encode(version, correlation_id)
+        else:
+            message = body(version) if callable(body) else body
+            buffers = encode_request(api, version, correlation_id, self._config.client_id, message)
+        self._selector.send(node_id, buffers)
         timeout_ms = self._config.request_timeout_ms if timeout_ms is None else timeout_ms
         self.in_flight.add(
             InFlightRequest(
@@ -238,18 +243,18 @@ class Connections:
 
     def poll(self, timeout_ms: int, now_ms: int) -> tuple[PollEvents, int]:
         """Sends and receives, waiting at most `timeout_ms`. Returns the events and the time at which they were seen."""
-        deadlines = [*self.states.setup_deadlines().values(), self.in_flight.next_deadline_ms()]
-        if self._logins is not None:
-            deadlines.append(self._logins.next_due_ms(now_ms))
-        until_deadline_ms = min((deadline - now_ms for deadline in deadlines if deadline is not None), default=timeout_ms)
-        result = self._selector.poll(max(0, min(timeout_ms, until_deadline_ms)))
+        due_ms = min(now_ms + timeout_ms, self.states.due_ms, self.in_flight.due_ms)
+        if self._logins is not None and (login_ms := self._logins.next_due_ms(now_ms)) is not None:
+            due_ms = min(due_ms, login_ms)
+        result = self._selector.poll(max(0, due_ms - now_ms))
         now_ms = self._clock()
         events = PollEvents()
         for node_id in result.sent:
             unanswered = self.in_flight.sent(node_id)
             if unanswered is not None:
                 events.responses.append(unanswered.response(None, None, now_ms))
-        self._handle_received(result, now_ms, events)
+        if result.received:
+            self._handle_received(result, now_ms, events)
         for lost in result.disconnected:
             # It may have just been closed because of its last response.
             if not self.states.is_disconnected(lost.connection_id):
@@ -325,10 +330,9 @@ class Connections:
         return events.responses
 
     def _handle_timeouts(self, now_ms: int, events: PollEvents) -> None:
-        for node_id, deadline_ms in self.states.setup_deadlines().items():
-            if deadline_ms <= now_ms:
-                error = self._probed.get(node_id) or DisconnectedError(self._late(node_id), timed_out=True)
-                self._disconnect(node_id, error, now_ms, events)
+        for node_id in self.states.overdue(now_ms):
+            error = self._probed.get(node_id) or DisconnectedError(self._late(node_id), timed_out=True)
+            self._disconnect(node_id, error, now_ms, events)
         for request in self.in_flight.timed_out(now_ms):
             text = f"{self.label(request.node_id)} did not respond to {request.api.name} within {request.timeout_ms:,} ms"
             self._disconnect(request.node_id, DisconnectedError(text, timed_out=True), now_ms, events)

@@ -6,11 +6,12 @@ from collections import deque
 from dataclasses import dataclass
 
 from spark_kafka_sink.errors import PeerError, ProtocolError
+from spark_kafka_sink.network.selector import END_OF_TIME_MS
 from spark_kafka_sink.protocol.api import AnyApi, ApiKey
 from spark_kafka_sink.protocol.fields import Message
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # frozen, its construction would take three times as long
 class ClientResponse:
     """The response to a request, or the reason why there is none. In either case the request's buffers are free again.
 
@@ -59,14 +60,22 @@ class InFlightRequest:
 
 
 class InFlightRequests:
-    """The requests of all nodes: at most `limit` per node, of which only the last may be partly sent."""
+    """The requests of all nodes: at most `limit` per node, of which only the last may be partly sent.
+
+    due_ms: no request is overdue before this time. It may be earlier than any deadline, because an answer does not change it.
+    """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._requests: dict[int, deque[InFlightRequest]] = {}
+        self.due_ms = END_OF_TIME_MS
 
     def add(self, request: InFlightRequest) -> None:
-        self._requests.setdefault(request.node_id, deque()).append(request)
+        requests = self._requests.get(request.node_id)
+        if requests is None:
+            requests = self._requests[request.node_id] = deque()
+        requests.append(request)
+        self.due_ms = min(self.due_ms, request.deadline_ms)
 
     def can_send_more(self, node_id: int) -> bool:
         requests = self._requests.get(node_id)
@@ -110,10 +119,11 @@ class InFlightRequests:
         for request in self._requests.get(node_id, ()):
             request.deadline_ms += more_ms
 
-    def next_deadline_ms(self) -> int | None:
-        return min((request.deadline_ms for requests in self._requests.values() for request in requests), default=None)
-
     def timed_out(self, now_ms: int) -> list[InFlightRequest]:
         """Returns the first overdue request of each node that has one."""
+        if now_ms < self.due_ms:
+            return []
+        deadlines = (request.deadline_ms for requests in self._requests.values() for request in requests)
+        self.due_ms = min(deadlines, default=END_OF_TIME_MS)
         firsts = (next((r for r in requests if r.deadline_ms <= now_ms), None) for requests in self._requests.values())
         return [first for first in firsts if first is not None]

@@ -12,6 +12,7 @@ from spark_kafka_sink.client.backoff import ExponentialBackoff
 from spark_kafka_sink.client.cluster import Cluster, Node, TopicIds, TopicMetadata, merge_partitions
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import AuthenticationError
+from spark_kafka_sink.network.selector import END_OF_TIME_MS
 from spark_kafka_sink.protocol.error_codes import error_facts
 from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
 from spark_kafka_sink.protocol.produce import LeaderIdAndEpoch, NodeEndpoint
@@ -138,6 +139,8 @@ class Metadata:
         self._answers = BrokerResponses()
         self._rejection: tuple[int, AuthenticationError] | None = None  # the version up to which it ends the wait
         self._closed = False
+        # When the next update is due; None after a change, until it is asked for. The sender asks in each of its rounds.
+        self._due_ms: int | None = None
 
     # For subclasses (the lock is held).
 
@@ -167,6 +170,7 @@ class Metadata:
         with self._changed:
             self._version += 1
             self._full_version = self._version
+            self._due_ms = None
             return self._version
 
     def request_update_for_new_topics(self) -> int:
@@ -176,6 +180,7 @@ class Metadata:
             self._partial_version = self._version
             self._unchanged = 0
             self._not_before_ms = self._unchanged_until_ms = -(2**63)
+            self._due_ms = None
             return self._version
 
     def made_again_with(self, topic: str) -> int | None:
@@ -222,13 +227,13 @@ class Metadata:
 
     def time_to_next_update_ms(self, now_ms: int) -> int:
         """Returns 0 if an update is due. Includes backoff after `failed_attempt` and after an unchanged response."""
-        with self._changed:
-            if self._rejection is not None and self._rejection[0] >= self._version:
-                return NEVER_MS
-            if self._full_version > self._answered_full or self._partial_version > self._answered:
-                return max(self._not_before_ms - now_ms, self._unchanged_until_ms - now_ms, 0)
-            # An update for age alone is not a retry, so responses without news do not delay it.
-            return max(self._last_full_ms + self._max_age_ms - now_ms, self._not_before_ms - now_ms, 0)
+        due_ms = self._due_ms
+        if due_ms is None:
+            with self._changed:
+                due_ms = self._due_ms = self._next_due_ms()
+        if due_ms == END_OF_TIME_MS:
+            return NEVER_MS
+        return due_ms - now_ms if due_ms > now_ms else 0
 
     def next_request(self, now_ms: int) -> MetadataRequestAndVersion:
         """Returns the request to send now. No other request is made until `update` or `failed_attempt`."""
@@ -270,6 +275,7 @@ class Metadata:
             self._unchanged += 1
             self._take(response, request.partial, node_label, now_ms)
             self._unchanged_until_ms = now_ms + (self._backoff.backoff_ms(self._unchanged - 1) if self._unchanged else 0)
+            self._due_ms = None
             self._changed.notify_all()
             return True
 
@@ -279,6 +285,7 @@ class Metadata:
             self._failures += 1
             self._unchanged = 0
             self._not_before_ms = now_ms + self._backoff.backoff_ms(self._failures - 1)
+            self._due_ms = None
             self._answers.failed(node_label, error)
 
     def rejected(self, node_label: str, error: AuthenticationError, now_ms: int) -> bool:
@@ -290,6 +297,7 @@ class Metadata:
                 return False
             self.failed_attempt(node_label, error.message, now_ms)
             self._rejection = (self._version, error)
+            self._due_ms = None
             self._changed.notify_all()
             return True
 
@@ -297,6 +305,7 @@ class Metadata:
         """Records that a broker accepted the login, so that updates are due again, also those for age alone."""
         with self._changed:
             self._rejection = None
+            self._due_ms = None
 
     def rejection(self, version: int) -> AuthenticationError | None:
         """Returns the error that ended the wait for this version, as returned by `request_update`; None if none did."""
@@ -315,6 +324,14 @@ class Metadata:
             self.request_update()
 
     # Internals (the lock is held).
+
+    def _next_due_ms(self) -> int:
+        if self._rejection is not None and self._rejection[0] >= self._version:
+            return END_OF_TIME_MS
+        if self._full_version > self._answered_full or self._partial_version > self._answered:
+            return max(self._not_before_ms, self._unchanged_until_ms)
+        # An update for age alone is not a retry, so responses without news do not delay it.
+        return max(self._last_full_ms + self._max_age_ms, self._not_before_ms)
 
     def _forget_past(self) -> None:
         """Forgets the ids and epochs seen so far, because they mean nothing in another cluster."""

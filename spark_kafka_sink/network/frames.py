@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import struct
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Final
 
 from spark_kafka_sink.errors import AuthenticationError, ProtocolError, UsageError
@@ -146,7 +148,10 @@ class FrameWriter:
 
     def __init__(self, buffers: Sequence[Buffer], announced: int | None = None) -> None:
         views = list(filter(len, buffers))
-        size = sum(map(len, views))
+        # The bytes of the frame up to the end of each buffer, its own four included. Found and compared in C: a request to 200
+        # partitions has 400 buffers.
+        self._ends = list(accumulate(map(len, views), initial=_SIZE.size))
+        size = self._ends[-1] - _SIZE.size
         if size > MAX_FRAME_SIZE:
             raise UsageError(f"a message of {size:,} bytes does not fit in a frame, which holds at most {MAX_FRAME_SIZE:,}")
         self._views: list[Buffer] = [_SIZE.pack(size if announced is None else announced), *views]
@@ -168,9 +173,8 @@ class FrameWriter:
             if not sent:
                 return False
             self._left -= sent
-            while sent and sent >= len(self._views[self._next]):
-                sent -= len(self._views[self._next])
-                self._next += 1
-            if sent:
-                self._views[self._next] = memoryview(self._views[self._next])[sent:]
+            written = self.size - self._left
+            self._next = place = bisect_right(self._ends, written, self._next)
+            if self._left and (unsent := self._ends[place] - written) < len(self._views[place]):
+                self._views[place] = memoryview(self._views[place])[-unsent:]
         return True

@@ -17,6 +17,9 @@ from spark_kafka_sink.network.kafka_channel import ChannelState, KafkaChannel, N
 NEVER = -1
 """A `max_idle_ms` that never closes idle connections."""
 
+END_OF_TIME_MS = 2**62
+"""A time that never comes."""
+
 
 def monotonic_ms() -> int:
     return time.monotonic_ns() // 1_000_000
@@ -101,8 +104,9 @@ class Selector:
         self._selector = selectors.DefaultSelector()
         self._wakeup = Wakeup()
         self._selector.register(self._wakeup, EVENT_READ)
-        # The least recently active one is first, because it is the next to become idle for too long.
         self._channels: dict[int, KafkaChannel] = {}
+        # No connection is idle for too long before this time. It may be earlier, because activity does not change it.
+        self._idle_due_ms = END_OF_TIME_MS
         self._to_write: list[KafkaChannel] = []
         self._buffered: dict[int, KafkaChannel] = {}
         self.counts = NetworkCounts()
@@ -124,6 +128,8 @@ class Selector:
         known.events = known.wanted_events()
         self._selector.register(channel, known.events, known)
         self._channels[connection_id] = known
+        if self._max_idle_ms != NEVER:
+            self._idle_due_ms = min(self._idle_due_ms, known.last_active_ms + self._max_idle_ms + 1)
 
     def send(self, connection_id: int, buffers: Sequence[Buffer], *, announced: int | None = None) -> None:
         """Starts to send a message as one frame. The connection must be able to (`can_send`).
@@ -131,11 +137,11 @@ class Selector:
         The buffers must not change until the poll reports the frame as sent or the connection is closed. `announced`: as in
         FrameWriter.
         """
-        if not self.can_send(connection_id):
+        channel = self._channels.get(connection_id)
+        if channel is None or channel.state is not ChannelState.READY or channel.writer is not None:
             raise UsageError(f"connection {connection_id} cannot send now: it is not ready or is still sending a frame")
-        channel = self._channels[connection_id]
         channel.writer = FrameWriter(buffers, announced)
-        self._touch(channel, self._clock())
+        channel.last_active_ms = self._clock()
         self._to_write.append(channel)
 
     def can_send(self, connection_id: int) -> bool:
@@ -223,10 +229,11 @@ class Selector:
         costs more than such a step, of which a request of 4 MiB has two or three.
         """
         waited_ns = 0
-        until_ms = self._clock() + timeout_ms
+        now_ms = self._clock()
+        until_ms = now_ms + timeout_ms
         while True:
             waiting_ns = time.monotonic_ns()
-            keys = self._selector.select(self._until_idle(timeout_ms) / 1000)
+            keys = self._selector.select(max(0, min(until_ms, self._idle_due_ms) - now_ms) / 1000)
             waited_ns += time.monotonic_ns() - waiting_ns
             now_ms = self._clock()
             ready = {}
@@ -245,15 +252,15 @@ class Selector:
             unsent = _unsent(ready.values()) if only_writes else 0
             for channel, events in ready.values():
                 self._serve(channel, events, now_ms, result)
-            self._close_idle(now_ms, result)
-            timeout_ms = until_ms - now_ms
-            if not only_writes or timeout_ms <= 0 or result.sent or result.received or result.disconnected:
+            if now_ms >= self._idle_due_ms:
+                self._close_idle(now_ms, result)
+            if not only_writes or until_ms <= now_ms or result.sent or result.received or result.disconnected:
                 return waited_ns
             if _unsent(ready.values()) == unsent:  # a channel that takes nothing, though the system says that it can
                 return waited_ns
 
     def _serve(self, channel: KafkaChannel, events: int, now_ms: int, result: PollResult) -> None:
-        self._touch(channel, now_ms)
+        channel.last_active_ms = now_ms
         if channel.state is not ChannelState.READY:
             self._guarded(self._prepare, channel, result)
             return
@@ -324,24 +331,16 @@ class Selector:
 
     # Idle connections
 
-    def _touch(self, channel: KafkaChannel, now_ms: int) -> None:
-        channel.last_active_ms = now_ms
-        self._channels[channel.connection_id] = self._channels.pop(channel.connection_id)
-
-    def _oldest(self) -> KafkaChannel | None:
-        return next(iter(self._channels.values()), None) if self._max_idle_ms != NEVER else None
-
-    def _until_idle(self, timeout_ms: int) -> int:
-        oldest = self._oldest()
-        if oldest is None:
-            return timeout_ms
-        return max(0, min(timeout_ms, oldest.last_active_ms + self._max_idle_ms + 1 - self._clock()))
-
     def _close_idle(self, now_ms: int, result: PollResult) -> None:
-        # Strictly longer, so that a connection served in this poll is never idle and gets only one report.
-        while (oldest := self._oldest()) is not None and (idle_ms := now_ms - oldest.last_active_ms) > self._max_idle_ms:
+        by_age = sorted(self._channels.values(), key=lambda channel: channel.last_active_ms)
+        self._idle_due_ms = END_OF_TIME_MS
+        for channel in by_age:
+            # Strictly longer, so that a connection served in this poll is never idle and gets only one report.
+            if (idle_ms := now_ms - channel.last_active_ms) <= self._max_idle_ms:
+                self._idle_due_ms = channel.last_active_ms + self._max_idle_ms + 1
+                return
             text = f"it was idle for {idle_ms:,} ms (connections.max.idle.ms)"
-            self._fail(oldest, _lost(oldest, text), result, idle=True)
+            self._fail(channel, _lost(channel, text), result, idle=True)
 
 
 def _unsent(served: Iterable[tuple[KafkaChannel, int]]) -> int:

@@ -91,12 +91,30 @@ class PartitionReports(Mapping[Key, PartitionReport]):
         self._counted: dict[Key, PartitionReport] = {}  # not in the table yet
         self._view: dict[Key, PartitionReport] | None = None
         for (topic, partition), report in (reports or {}).items():
-            self.count(topic, partition, report)
+            self.count(topic, partition, report.records, report.bytes, report.first_offset, report.last_offset)
 
-    def count(self, topic: str, partition: int, report: PartitionReport) -> None:
-        """Adds the report of one more batch."""
+    def count(
+        self,
+        topic: str,
+        partition: int,
+        records: int,
+        size: int,
+        first_offset: int = NO_OFFSET,
+        last_offset: int = NO_OFFSET,
+    ) -> None:
+        """Adds one more batch. Arguments are as in PartitionReport; either both offsets are known or none."""
         self._view = None
-        self._counted.setdefault((topic, partition), PartitionReport()).add(report)
+        key = topic, partition
+        report = self._counted.get(key)
+        if report is None:
+            self._counted[key] = PartitionReport(records, size, first_offset, last_offset)
+            return
+        report.records += records
+        report.bytes += size
+        if first_offset != NO_OFFSET:
+            if first_offset < report.first_offset or report.first_offset == NO_OFFSET:
+                report.first_offset = first_offset
+            report.last_offset = max(report.last_offset, last_offset)
 
     def add(self, other: PartitionReports) -> None:
         """Merges `other` into this mapping. The operation is commutative and associative."""

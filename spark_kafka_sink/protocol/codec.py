@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import struct
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import MISSING
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
@@ -67,7 +68,9 @@ def message_codec(cls: type, version: int, flexible: bool) -> Codec:
     tags = tagged_fields_codec(_tagged_fields(fields, version)) if flexible else None
     min_size = sum(step.min_size for step in steps) + flexible
     names = [field.name for field in untagged]
-    return Codec(_message_reader(cls, names, steps, tags), _message_writer(steps, tags), min_size)
+    read = _message_reader(cls, names, steps, tags)
+    usual = _usual_form(untagged, version, flexible)
+    return Codec(read if usual is None else _usual_reader(cls, usual, read), _message_writer(steps, tags), min_size)
 
 
 def _message_reader(cls: type[Message], names: Sequence[str], steps: Sequence[Step], tags: TaggedFieldsCodec | None) -> Reader:
@@ -89,6 +92,50 @@ def _message_reader(cls: type[Message], names: Sequence[str], steps: Sequence[St
         return offset
 
     return read
+
+
+class UsualForm(NamedTuple):
+    """A struct as nearly every message has it: numbers, then defaults. `end`: the encoded defaults, and no tagged fields."""
+
+    numbers: struct.Struct
+    end: bytes
+    defaults: Sequence[Any]
+
+
+def _usual_form(untagged: Sequence[WireField], version: int, flexible: bool) -> UsualForm | None:
+    """Returns the usual form of a struct; None if it does not begin with numbers or has other fields without a default."""
+    is_first = [isinstance(field.wire.type, FixedType) and field.is_in(version) for field in untagged]
+    count = is_first.index(False) if False in is_first else len(untagged)
+    others = [field for field in untagged[count:] if field.is_in(version)]
+    if not count or not (others or flexible) or any(field.default is MISSING for field in others):
+        return None
+    out = MessageWriter()
+    try:
+        for field in others:
+            _field_codec(field, version, flexible).write(out, field.default)
+    except UnwritableError:  # null, which this version cannot carry
+        return None
+    end = b"".join(out.buffers()) + (b"\0" if flexible else b"")
+    codes = "".join(field.wire.type.code for field in untagged[:count] if isinstance(field.wire.type, FixedType))
+    return UsualForm(struct.Struct(f">{codes}"), end, [field.default for field in untagged[count:]])
+
+
+def _usual_reader(cls: type[Message], usual: UsualForm, read: Reader) -> Reader:
+    """Returns a reader that takes the usual form at once, and leaves any other to `read`.
+
+    A successful partition of a Produce response takes a quarter of the instructions. Equal bytes have equal values, because
+    reading depends on nothing else.
+    """
+    numbers, end, defaults = usual
+    unpack, size, whole = numbers.unpack_from, numbers.size, numbers.size + len(end)
+
+    def read_usual(data: memoryview, offset: int, into: list[Any]) -> int:
+        if data[offset + size : offset + whole] == end:
+            into.append(cls(*unpack(data, offset), *defaults))
+            return offset + whole
+        return read(data, offset, into)
+
+    return read_usual
 
 
 def _message_writer(steps: Sequence[Step], tags: TaggedFieldsCodec | None) -> Callable[[MessageWriter, Any], None]:

@@ -15,6 +15,7 @@ from spark_kafka_sink.client.connection_states import FOREVER_MS, NEXT, ClusterC
 from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.network.channel import Address
+from spark_kafka_sink.network.selector import END_OF_TIME_MS
 
 S = ConnectionState
 ENDS = (S.DISCONNECTED, S.AUTHENTICATION_FAILED)
@@ -110,8 +111,10 @@ def test_a_login_stands_between_the_versions_and_ready_and_has_a_deadline(states
     states.authenticating(1, 500)
     assert states.is_preparing(1)
     assert not states.is_ready(1, 0)
-    assert states.setup_deadlines() == {1: 500}
+    assert (states.overdue(499), states.overdue(500)) == ([], [1])
     states.authenticating(1, 900)
+    assert (states.due_ms, states.overdue(899)) == (500, [])
+    assert (states.due_ms, states.overdue(899), states.overdue(900)) == (900, [], [1])
     assert states.poll_delay_ms(1, 100) == 800
     states.ready(1)
     assert states.is_ready(1, 0)
@@ -174,12 +177,14 @@ def test_the_time_for_connecting_doubles_with_every_failure_up_to_its_most(state
     for _ in range(4):
         connecting(states, 1000)
         timeouts.append(states.setup_timeout_ms(1))
-        assert states.setup_deadlines() == {1: 1000 + timeouts[-1]}
+        due_ms = 1000 + timeouts[-1]
+        assert (states.overdue(due_ms - 1), states.overdue(due_ms)) == ([], [1])
         assert states.poll_delay_ms(1, 1000) == timeouts[-1]
         states.disconnected(1, 1000)
     for timeout, plain in zip(timeouts, [10_000, 20_000, 30_000, 30_000], strict=True):
         assert 0.8 * plain <= timeout <= min(1.2 * plain, 30_000)
-    assert states.setup_deadlines() == {}
+    assert states.overdue(10**9) == []
+    assert states.due_ms == END_OF_TIME_MS
 
 
 def test_the_time_for_connecting_starts_anew_once_tcp_connected(states: ClusterConnectionStates) -> None:
@@ -304,7 +309,8 @@ class StatesMachine(RuleBasedStateMachine):
         assert states.is_preparing(1) == (state not in (None, S.READY, *ENDS))
         assert states.is_disconnected(1) == (state in ENDS)
         assert not (states.can_connect(1, now_ms) and states.is_ready(1, now_ms))
-        assert bool(states.setup_deadlines()) == (state in (S.CONNECTING, S.AUTHENTICATING, S.PROBING))
+        is_limited = state in (S.CONNECTING, S.AUTHENTICATING, S.PROBING)
+        assert list(states.overdue(END_OF_TIME_MS)) == [1] * is_limited
 
     @invariant()
     def delays_have_ends(self) -> None:

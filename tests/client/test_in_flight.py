@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from spark_kafka_sink.client.in_flight import InFlightRequest, InFlightRequests
 from spark_kafka_sink.errors import ProtocolError
+from spark_kafka_sink.network.selector import END_OF_TIME_MS
 from spark_kafka_sink.protocol.produce import PRODUCE
 
 LIMIT = 5
@@ -74,12 +75,24 @@ def test_so_is_an_answer_to_a_request_that_is_not_wholly_sent(expects_answer: bo
 def test_the_first_deadline_counts_and_each_node_times_out_by_itself() -> None:
     in_flight = InFlightRequests(LIMIT)
     late, later, other = request(0, deadline_ms=100), request(1, deadline_ms=90), request(2, node_id=2, deadline_ms=200)
-    assert in_flight.next_deadline_ms() is None
+    assert in_flight.due_ms == END_OF_TIME_MS
     added(in_flight, late, later, other)
-    assert in_flight.next_deadline_ms() == 90
+    assert in_flight.due_ms == 90
     assert in_flight.timed_out(89) == []
     assert in_flight.timed_out(90) == [later]
     assert in_flight.timed_out(200) == [late, other]
+
+
+def test_an_answered_request_is_not_due_after_the_next_look() -> None:
+    in_flight = InFlightRequests(LIMIT)
+    added(in_flight, request(0, deadline_ms=100), request(1, deadline_ms=300))
+    in_flight.answered(1)
+    assert in_flight.due_ms <= 300
+    assert in_flight.timed_out(100) == []
+    assert in_flight.due_ms == 300
+    in_flight.answered(1)
+    assert in_flight.timed_out(300) == []
+    assert in_flight.due_ms == END_OF_TIME_MS
 
 
 def test_a_throttled_node_gets_more_time() -> None:

@@ -33,6 +33,19 @@ def test_sending_and_receiving_keep_a_connection_from_being_idle(ends: Ends) -> 
     assert ends.poll().disconnected == []
 
 
+def test_each_connection_is_closed_when_it_has_been_idle_itself(ends: Ends) -> None:
+    for connection_id in (1, 2, 3):
+        ends.connected(connection_id)
+        ends.clock.now_ms += 1_000
+    ends.selector.send(1, [b"busy"])  # the first one is now the last
+    ends.poll()
+    closed = []
+    for _ in range(IDLE_MS + 10):
+        ends.clock.now_ms += 1
+        closed += [(lost.connection_id, ends.clock.now_ms) for lost in ends.poll().disconnected]
+    assert closed == [(2, 1_000 + 1_000 + IDLE_MS + 1), (3, 1_000 + 2_000 + IDLE_MS + 1), (1, 1_000 + 3_000 + IDLE_MS + 1)]
+
+
 def test_a_poll_waits_no_longer_than_until_a_connection_is_idle(ends: Ends) -> None:
     ends.connected()
     ends.clock.now_ms += IDLE_MS - 10

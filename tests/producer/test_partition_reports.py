@@ -63,9 +63,9 @@ def test_they_come_back_from_bytes(reports: PartitionReports) -> None:
 
 def test_batches_are_counted_one_by_one_also_after_adding() -> None:
     reports = PartitionReports()
-    reports.count("t", 3, PartitionReport(2, 20, 7, 8))
+    reports.count("t", 3, 2, 20, 7, 8)
     reports.add(PartitionReports({("t", 1): PartitionReport(1, 10, 0, 0)}))
-    reports.count("t", 3, PartitionReport(1, 10, 5, 5))
+    reports.count("t", 3, 1, 10, 5, 5)
     assert reports == {("t", 1): PartitionReport(1, 10, 0, 0), ("t", 3): PartitionReport(3, 30, 5, 8)}
 
 
@@ -84,7 +84,7 @@ def test_the_topics_with_the_most_partitions_become_sums() -> None:
 def test_a_topic_of_one_partition_keeps_it_however_many_topics_there_are() -> None:
     reports = PartitionReports({(f"t{number}", number): PartitionReport(1, 10, 5, 5) for number in range(20)})
     assert reports.summed(10) == reports
-    reports.count("t3", 4, PartitionReport(2, 20, 7, 8))
+    reports.count("t3", 4, 2, 20, 7, 8)
     expected = {key: report for key, report in reports.items() if key[0] != "t3"} | {
         ("t3", ALL_PARTITIONS): PartitionReport(3, 30)
     }
@@ -98,7 +98,7 @@ def of_1000_partitions(seed: int, topics: int = 1) -> PartitionReports:
     for number in range(1000):
         count, first = numbers.randint(1, 1000), numbers.randint(0, 10**9)
         size = count * 100 + numbers.randint(-300, 300)
-        reports.count(f"topic-{number % topics}", number, PartitionReport(count, size, first, first + count - 1))
+        reports.count(f"topic-{number % topics}", number, count, size, first, first + count - 1)
     return reports
 
 

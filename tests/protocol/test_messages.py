@@ -11,12 +11,15 @@ from spark_kafka_sink.protocol.all_apis import ALL_APIS
 from spark_kafka_sink.protocol.api_versions import API_VERSIONS, ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fetch import FETCH, FetchableTopicResponse, FetchResponse, PartitionData
+from spark_kafka_sink.protocol.fields import RawTaggedField
 from spark_kafka_sink.protocol.groups import HEARTBEAT, HeartbeatRequest
 from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest, InitProducerIdResponse
 from spark_kafka_sink.protocol.messages import APIS, decode_request, decode_response, encode_request, encode_response
 from spark_kafka_sink.protocol.metadata import METADATA, MetadataRequest, MetadataRequestTopic
 from spark_kafka_sink.protocol.produce import (
     PRODUCE,
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -234,3 +237,37 @@ def test_what_cannot_be_read_is_named_with_its_path() -> None:
     complaint = r"48 bytes.*: responses\.partition_responses\.error_message: 31 bytes for a string, but only 7 are left"
     with pytest.raises(ProtocolError, match=complaint):
         decode_response(PRODUCE, 9, data)
+
+
+class TestUsualForm:
+    """A struct of numbers and then defaults is read at once."""
+
+    @pytest.mark.parametrize("version", range(PRODUCE.min_version, PRODUCE.max_version + 1))
+    def test_a_response_is_read_alike_whichever_fields_differ_from_it(self, version: int) -> None:
+        usual = PartitionProduceResponse(1, 0, 2**40)
+        others = [
+            PartitionProduceResponse(2, 1, -1, log_append_time_ms=5),
+            *(
+                [PartitionProduceResponse(3, 87, -1, record_errors=(BatchIndexAndErrorMessage(4, "bad"),))]
+                if version >= 8
+                else []
+            ),
+            *([PartitionProduceResponse(4, 3, -1, error_message="")] if version >= 8 else []),
+            *([PartitionProduceResponse(5, 6, -1, current_leader=LeaderIdAndEpoch(7, 8))] if version >= 10 else []),
+            *([PartitionProduceResponse(6, 0, 1, unknown_tagged_fields=(RawTaggedField(99, b"x"),))] if version >= 9 else []),
+        ]
+        name = "t" if version <= 12 else ""
+        body = ProduceResponse([TopicProduceResponse(name, partition_responses=(usual, *others, usual))])
+        data = b"".join(encode_response(PRODUCE, version, 1, body))
+
+        _, read = decode_response(PRODUCE, version, data)
+
+        assert read.responses[0].partition_responses == (usual, *others, usual)
+
+    @pytest.mark.parametrize("version", [8, 9, 12])
+    def test_one_that_is_cut_off_is_refused_by_the_field_that_is_missing(self, version: int) -> None:
+        body = ProduceResponse([TopicProduceResponse("t", partition_responses=[PartitionProduceResponse(1, 0, 5)])])
+        data = b"".join(encode_response(PRODUCE, version, 1, body))
+        for size in range(len(data)):
+            with pytest.raises(ProtocolError, match="cannot be decoded"):
+                decode_response(PRODUCE, version, data[:size])

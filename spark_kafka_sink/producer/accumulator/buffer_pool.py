@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from spark_kafka_sink.errors import BufferExhaustedError, RecordTooLargeError, UsageError
 
@@ -148,12 +148,22 @@ class BufferPool:
                 raise UsageError("buffer pool: more chunks were returned than were allocated")
             self._put_back(chunks)
 
-    def leave(self, shared: SharedChunks) -> None:
-        """Removes a user. The last one returns the chunks."""
+    def take_back(self, memories: Iterable[BatchMemory]) -> None:
+        """Returns the memory of batches. A shared block returns with its last user."""
         with self._lock:
-            shared.users -= 1
-            if shared.users == 0:
-                self._put_back(shared.chunks)
+            freed: list[Chunk] = []
+            for memory in memories:
+                chunks, shared = memory.emptied()
+                freed += chunks
+                for block in shared:
+                    block.users -= 1
+                    if block.users == 0:
+                        freed += block.chunks
+            if not freed:
+                return
+            if len(self._free) + len(freed) > self._made:
+                raise UsageError("buffer pool: more chunks were returned than were allocated")
+            self._put_back(freed)
 
     def close(self) -> None:
         """Wakes every waiter with UsageError and releases free memory. Chunks in use are released when they are returned."""
@@ -321,10 +331,12 @@ class BatchMemory:
 
     def give_back(self, pool: BufferPool) -> None:
         """Releases all memory. Calling it again has no effect."""
+        pool.take_back((self,))
+
+    def emptied(self) -> tuple[list[Chunk], list[SharedChunks]]:
+        """Removes all memory, and returns the chunks and blocks that the caller must return to the pool."""
         chunks, self._chunks = self._chunks, []
         shared, self._shared = self._shared, []
         self._pieces = []
         self._room = 0
-        pool.deallocate(chunks)
-        for block in shared:
-            pool.leave(block)
+        return chunks, shared

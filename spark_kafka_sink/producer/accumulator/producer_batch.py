@@ -226,7 +226,7 @@ class SealedBatch(NumberedBatch):
             payload=self.payload,
             producer_id=producer.producer_id,
             producer_epoch=producer.epoch,
-            base_sequence=NO_SEQUENCE if producer == NO_PRODUCER else first_record % 2**31,
+            base_sequence=NO_SEQUENCE if producer.producer_id == NO_PRODUCER.producer_id else first_record % 2**31,
             transactional=producer.transactional,
         )
 

@@ -106,6 +106,8 @@ class ReadyQueues:
                 self.mark_if_due(queue)
 
     def _end_linger(self, now_ms: int, at_once: bool) -> None:
+        if not self.lingering:
+            return
         lingered = itertools.takewhile(lambda b: at_once or now_ms - b.created_ms >= self._linger_ms, self.lingering)
         for batch in list(lingered):
             del self.lingering[batch]

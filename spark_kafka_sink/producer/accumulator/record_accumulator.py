@@ -57,6 +57,8 @@ class RecordAccumulator:
         self._limits: dict[str, int] = {}  # maximum bytes of records per batch, before compression, that a topic's brokers accept
         self._deferred: defaultdict[Tally, list[PartitionQueue]] = defaultdict(list)  # by the append that writes to them
         self._linger_ms = config.linger_ms
+        # When the first unfinished batch expires, or before that: after it is finished this is set at the sender's next look.
+        self.expires_ms = FOREVER_MS
         self._looks_ms = FOREVER_MS  # when the sender looks again by itself, as it knew when it last looked
         self._latencies = NodeLatencies(config.partitioner_availability_timeout_ms, config.linger_ms)
 
@@ -133,6 +135,8 @@ class RecordAccumulator:
             self.close_open(queue)
             wake = True
         if batch not in self._incomplete:
+            if not self._incomplete:
+                self.expires_ms = batch.created_ms + self._delivery_timeout_ms
             self._incomplete[batch] = batch
             batch.tally.batches_added(1)
         if not queue.batches or queue.batches[-1] is not batch:
@@ -232,10 +236,11 @@ class RecordAccumulator:
             at_once = self.closed or self.memory_waiters > 0
             self._ready.update(cluster, self._all_queues(), now_ms, at_once=at_once)
             due = self._looks_ms = self._ready.next_due_ms()
+            self.expires_ms = FOREVER_MS
             for batch in self._incomplete:
-                due = min(due, batch.created_ms + self._delivery_timeout_ms)
+                self.expires_ms = batch.created_ms + self._delivery_timeout_ms
                 break
-            return ReadyCheck(self._ready.nodes(), self._ready.leaderless_topics(), max(due - now_ms, 0))
+            return ReadyCheck(self._ready.nodes(), self._ready.leaderless_topics(), max(min(due, self.expires_ms) - now_ms, 0))
 
     def drain(
         self,
@@ -268,7 +273,8 @@ class RecordAccumulator:
                 if batch is not None:
                     taken.append(batch)
                     size += next_size
-                    self._ready.mark_if_due(queue)
+                    if queue.batches or queue.retries:
+                        self._ready.mark_if_due(queue)
                 elif isinstance(head, OpenBatch) and head.writing:
                     deferred += 1
                     if deferred == MAX_DEFERRED:
@@ -289,8 +295,10 @@ class RecordAccumulator:
         if sequences is not None and not sequences.may_send_new():
             return None
         # A new batch behind batches that the old leader has yet to reject would reach the new leader out of order.
-        if sequences is not None and any(batch.sent_to not in (None, queue.leader) for batch in sequences.in_flight):
-            return None
+        if sequences is not None and sequences.in_flight:
+            leader = queue.leader
+            if any(batch.sent_to not in (None, leader) for batch in sequences.in_flight):
+                return None
         first = queue.batches[0]
         if first.writing:
             self._deferred[first.tally].append(queue)
@@ -311,12 +319,15 @@ class RecordAccumulator:
                     queue.add_retry(batch)
                 self._ready.mark(queue)
 
-    def sealed(self, batch: OpenBatch, sealed: SealedBatch) -> None:
-        """Replaces a drained batch with its sealed form of the same age."""
+    def sealed(self, batches: Iterable[SealedBatch]) -> None:
+        """Replaces drained batches with their sealed forms, which have the same age."""
         with self.lock:
-            self._incomplete[batch] = sealed
-            if batch.tally.discarded:
-                sealed.tally = None
+            for sealed in batches:
+                batch = sealed.opened
+                batch.sealed = None
+                self._incomplete[batch] = sealed
+                if batch.tally.discarded:
+                    sealed.tally = None
 
     def reenqueue(self, batch: SealedBatch, until_ms: int) -> None:
         """Queues a batch for a retry at `until_ms`, or at once if the partition has a leader other than the one that rejected
@@ -381,7 +392,9 @@ class RecordAccumulator:
         with self.lock:
             for batch in batches:
                 self._incomplete.pop(batch.opened, None)
-                self._ready.mark_if_due(batch.queue)
+                queue = batch.queue
+                if queue.batches or queue.retries:
+                    self._ready.mark_if_due(queue)
 
     def expired(self, now_ms: int) -> list[Batch]:
         """Takes batches older than delivery.timeout.ms out of their queues. Those in flight stay."""

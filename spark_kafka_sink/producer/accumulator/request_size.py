@@ -119,10 +119,12 @@ class CompressionRatios:
     def size(self, batch: OpenBatch | SealedBatch) -> float:
         """Returns the bytes that a batch takes in a request; an estimate if it is not compressed yet."""
         topic = batch.queue.topic
-        sealed = batch if isinstance(batch, SealedBatch) else batch.sealed
+        # OpenBatch is compared, because asking for a subclass of an abstract class runs Python code.
+        sealed = batch.sealed if isinstance(batch, OpenBatch) else batch
         if sealed is not None:
             return sealed.size - HEADER_SIZE + batch_overhead(topic)
-        return batch.size * self._ratios.get(topic, 1.0) + batch_overhead(topic)
+        ratio = self._ratios.get(topic)
+        return (batch.size if ratio is None else batch.size * ratio) + batch_overhead(topic)
 
     def sealed(self, batch: SealedBatch) -> None:
         """Updates the ratio: up at once, down gradually, because a request smaller than possible does no harm."""

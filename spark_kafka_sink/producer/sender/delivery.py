@@ -21,7 +21,6 @@ from spark_kafka_sink.producer.accumulator.tally import Tally
 from spark_kafka_sink.producer.error_policy import ADVICE, SOON_MS, WITHOUT_IDEMPOTENCE, Action, action_for
 from spark_kafka_sink.producer.identity.identity import Identity
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
-from spark_kafka_sink.producer.partition_reports import NO_OFFSET, PartitionReport
 from spark_kafka_sink.producer.producer_metadata import CREATE_IT
 from spark_kafka_sink.producer.report import LATENCY_BUCKETS, DeliveryReport, latency_bucket
 from spark_kafka_sink.protocol.api import ApiKey
@@ -34,6 +33,8 @@ logger = logging.getLogger(__name__)
 BatchAnswer = tuple[SealedBatch, PartitionProduceResponse]
 
 _NO_REASON = "the broker gave no reason"
+# A number, because members of an enumeration are slower to compare.
+_STORED = int(ErrorCode.NONE)
 _AGAIN = (Action.RETRY, Action.TOPIC_UNKNOWN, Action.OUT_OF_ORDER, Action.PRODUCER_LOST)
 
 
@@ -64,6 +65,9 @@ class Delivery:
         not_delivered = []
         for batch, answer in answers:
             batch.on_wire = False
+            if answer.error_code == _STORED and not batch.done:
+                acks.append((batch, answer))
+                continue
             action = self._action(batch, answer)
             if action is Action.DELIVERED and not batch.done:
                 acks.append((batch, answer))
@@ -91,6 +95,8 @@ class Delivery:
 
     def expire(self, now_ms: int) -> None:
         """Fails batches older than delivery.timeout.ms, sent or not."""
+        if now_ms < self._accumulator.expires_ms:
+            return
         for batch in self._accumulator.expired(now_ms):
             self._accumulator.remove(batch)
             self._fail(batch, self._timeout_error(batch, now_ms))
@@ -174,15 +180,20 @@ class Delivery:
             if batch.result is not None:
                 batch.result.acked(answer.base_offset, answer.log_append_time_ms)
             tally = batch.tally  # read once: a discard in the task's thread sets it to None
-            if tally is not None:
-                by_tally.setdefault(tally, []).append((batch, answer.base_offset))
+            if tally is None:
+                continue
+            if (own := by_tally.get(tally)) is None:
+                by_tally[tally] = [(batch, answer.base_offset)]
+            else:
+                own.append((batch, answer.base_offset))
         batches = [batch for batch, _ in acks]
         self._identity.acked(batches)
         for tally, own in by_tally.items():
             tally.batches_acked(len(own), partial(_report_acked, own, now_ms))
         self._accumulator.acked(batches)
         for batch in batches:
-            batch.free(self._pool)
+            batch.payload = ()
+        self._pool.take_back([batch.memory for batch in batches])
 
     def _not_acked(self, batch: SealedBatch, answer: PartitionProduceResponse, action: Action, now_ms: int) -> None:
         name = error_facts(answer.error_code).name
@@ -366,17 +377,29 @@ class Delivery:
 
 def _report_acked(acks: Sequence[tuple[SealedBatch, int]], now_ms: int, report: DeliveryReport) -> None:
     """Adds batches that one response acknowledged, each with its base offset (negative: not known)."""
+    count, latencies = report.partitions.count, report.ack_latency
+    all_records = all_bytes = compressed_bytes = 0
+    sent_ms, bucket = now_ms, latency_bucket(0)
     for batch, base_offset in acks:
-        queue = batch.queue
-        report.records += batch.record_count
-        report.bytes += batch.raw_size
-        report.compressed_bytes += batch.size
-        report.batches += 1
-        known = base_offset >= 0
-        first, last = (base_offset, base_offset + batch.record_count - 1) if known else (NO_OFFSET, NO_OFFSET)
-        report.partitions.count(queue.topic, queue.partition, PartitionReport(batch.record_count, batch.raw_size, first, last))
-        histogram = report.ack_latency.setdefault(queue.topic, [0] * LATENCY_BUCKETS)
-        histogram[latency_bucket(now_ms - batch.first_sent_ms)] += 1
+        queue, records, size = batch.queue, batch.record_count, batch.raw_size
+        topic = queue.topic
+        all_records += records
+        all_bytes += size
+        compressed_bytes += batch.size
+        if base_offset >= 0:
+            count(topic, queue.partition, records, size, base_offset, base_offset + records - 1)
+        else:
+            count(topic, queue.partition, records, size)
+        if batch.first_sent_ms != sent_ms:  # nearly all were first sent in this request
+            sent_ms = batch.first_sent_ms
+            bucket = latency_bucket(now_ms - sent_ms)
+        if (histogram := latencies.get(topic)) is None:
+            histogram = latencies[topic] = [0] * LATENCY_BUCKETS
+        histogram[bucket] += 1
+    report.records += all_records
+    report.bytes += all_bytes
+    report.compressed_bytes += compressed_bytes
+    report.batches += len(acks)
 
 
 def rejected(batch: SealedBatch, answer: PartitionProduceResponse) -> Mapping[int, BrokerError]:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 
 from spark_kafka_sink.client.network_client import ClientResponse, NetworkClient
 from spark_kafka_sink.config import ProducerConfig
@@ -32,12 +33,10 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.produce import (
     PRODUCE,
     LeaderIdAndEpoch,
-    PartitionProduceData,
     PartitionProduceResponse,
-    ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
 )
+from spark_kafka_sink.protocol.produce_encoder import BatchParts, PreparedRequest, ProduceEncoder
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
 from spark_kafka_sink.records.compression import codec_of
 
@@ -70,6 +69,7 @@ class ProduceRequests:
         self.delivery = Delivery(config, accumulator, identity, metrics, self._unsent_reason)
         self.outages = OutageLog(client, metadata, accumulator, identity, self._blocked_reason)
         self._refusals = RefusalLog()
+        self._encoder = ProduceEncoder(config.client_id, config.acks, config.request_timeout_ms)
         self._codec = codec_of(config.compression_type)
         self._level = config.compression_level
         self._ratios = CompressionRatios()
@@ -95,8 +95,8 @@ class ProduceRequests:
             if self._client.ready(node, now_ms):
                 if not self._identity.may_send_to(node):
                     return 0
-                if self._send(node, producer, now_ms):
-                    timeout = 0
+                # The poll ends when the request is sent, so that the next one follows at once. Until then it writes.
+                self._send(node, producer, now_ms)
             else:
                 timeout = min(timeout, self._client.poll_delay_ms(node, now_ms))
         return timeout
@@ -113,31 +113,30 @@ class ProduceRequests:
             return blocked or f"broker {node} accepted no request"
         return "; ".join(filter(None, [blocked, failure]))
 
-    def _send(self, node: int, producer: ProducerIdAndEpoch, now_ms: int) -> bool:
-        """Sends one request. Returns False if everything that is ready is held back by an append or by requests in flight."""
+    def _send(self, node: int, producer: ProducerIdAndEpoch, now_ms: int) -> None:
+        """Sends one request, unless everything that is ready is held back by an append or by requests in flight."""
         config, identity = self._config, self._identity
         room = self._limits.of(node) - request_overhead(config.client_id, identity.transactional_id)
         batches = self._fitting(self._accumulator.drain(node, room, self._ratios.size, identity.may_drain), producer, room)
         if not batches:
-            return False
-        by_topic: dict[str, list[PartitionProduceData]] = {}
+            return
+        by_topic: dict[str, list[BatchParts]] = {}
         for batch in batches:
-            data = PartitionProduceData(index=batch.queue.partition, records=batch.buffers())
-            by_topic.setdefault(batch.queue.topic, []).append(data)
+            queue = batch.queue
+            parts: BatchParts = (queue.partition, batch.size, batch.header, batch.payload)
+            if (of_topic := by_topic.get(queue.topic)) is None:
+                by_topic[queue.topic] = [parts]
+            else:
+                of_topic.append(parts)
             batch.attempts += 1
             batch.sent_to = node
             batch.first_sent_ms = batch.first_sent_ms or now_ms
             batch.on_wire = True
             batch.known_not_stored = False
             if config.max_in_flight == 1:
-                self._accumulator.mute(batch.queue)
+                self._accumulator.mute(queue)
         self._metrics.sending(batches, now_ms)
-        request = ProduceRequest(
-            transactional_id=identity.transactional_id,
-            acks=config.acks,
-            timeout_ms=config.request_timeout_ms,
-            topic_data=[TopicProduceData(name=topic, partition_data=data) for topic, data in by_topic.items()],
-        )
+        request = PreparedRequest(partial(self._encoder.encode, identity.transactional_id, by_topic))
         for tally in {batch.tally for batch in batches}:
             if tally is not None:
                 tally.request_sent()
@@ -145,7 +144,6 @@ class ProduceRequests:
         self.in_flight += 1
         version = identity.max_produce_version
         self._client.send(node, PRODUCE, request, now_ms, expects_answer=config.acks != 0, tag=batches, max_version=version)
-        return True
 
     def _fitting(self, drained: Sequence[Batch], producer: ProducerIdAndEpoch, room: int) -> list[SealedBatch]:
         """Returns the batches to send: `room` bytes in total, or a single larger batch.
@@ -153,26 +151,28 @@ class ProduceRequests:
         The size is known only after compression. Batches that do not fit are put back for the next request.
         """
         batches: list[SealedBatch] = []
+        first_sent: list[SealedBatch] = []
         for place, batch in enumerate(drained):
-            sealed = batch if isinstance(batch, SealedBatch) else self._compressed(batch)
+            sealed = self._compressed(batch) if isinstance(batch, OpenBatch) else batch
             room -= sealed.size - HEADER_SIZE + batch_overhead(batch.queue.topic)
             if room < 0 and batches:
                 self._accumulator.put_back(drained[place:])
                 break
-            if isinstance(batch, OpenBatch):  # it is sent for the first time
-                batch.sealed = None
+            if batch is not sealed:
+                first_sent.append(sealed)
                 self._identity.stamp(sealed, producer)
-                self._accumulator.sealed(batch, sealed)
                 sealed.free_raw(self._accumulator.pool)
             batches.append(sealed)
+        self._accumulator.sealed(first_sent)
         return batches
 
     def _compressed(self, batch: OpenBatch) -> SealedBatch:
         """Returns the compressed batch. A task that waited for memory may have compressed it."""
-        if batch.sealed is None:
-            batch.sealed = SealedBatch(batch, self._codec, self._level)
-        self._ratios.sealed(batch.sealed)
-        return batch.sealed
+        sealed = batch.sealed
+        if sealed is None:
+            sealed = batch.sealed = SealedBatch(batch, self._codec, self._level)
+        self._ratios.sealed(sealed)
+        return sealed
 
     def poll(self, timeout_ms: int, now_ms: int) -> list[ClientResponse]:
         """Waits for network events. Returns the responses that arrived, to requests of any kind."""
@@ -216,15 +216,26 @@ class ProduceRequests:
         """Handles a response. Returns why the producer cannot continue, if it says so."""
         self.in_flight -= 1
         batches: list[SealedBatch] = response.tag  # type: ignore[assignment]  # a tag is whatever send() was given
-        size = sum(batch.size for batch in batches)
+        size = sum([batch.size for batch in batches])
         if response.error is not None:
             self._limits.lost(response.node_id, size)
         if response.body is not None:
             self._limits.answered(response.node_id, size, response.latency_ms)
             self._metrics.answered(response.node_id, response.latency_ms, now_ms)
+        not_delivered = self.delivery.answered(answers(response, batches), now_ms)
+        failure = self._not_delivered(response, not_delivered, now_ms) if not_delivered else None
+        if self._config.max_in_flight == 1:
+            for batch in batches:
+                self._accumulator.unmute(batch.queue)
+        return failure
+
+    def _not_delivered(
+        self, response: ClientResponse, refusals: Sequence[tuple[SealedBatch, PartitionProduceResponse, Action]], now_ms: int
+    ) -> KafkaSinkError | None:
+        """Handles what refusals mean for more than their batches. Returns why the producer cannot continue, if one says so."""
         refused: Counter[str] = Counter()
         failure: KafkaSinkError | None = None
-        for batch, answer, action in self.delivery.answered(answers(response, batches), now_ms):
+        for batch, answer, action in refusals:
             if answer.error_code and error_facts(answer.error_code).refreshes_metadata:
                 self._metadata.request_update()
             if action is Action.FATAL and self._identity.ends_with_fatal_errors:
@@ -234,9 +245,6 @@ class ProduceRequests:
         self._refusals.add(response.node_id, refused, now_ms)
         if isinstance(response.body, ProduceResponse) and (hints := leader_hints(response.body)):
             self._metadata.update_leaders(hints, response.body.node_endpoints)
-        if self._config.max_in_flight == 1:
-            for batch in batches:
-                self._accumulator.unmute(batch.queue)
         return failure
 
 
@@ -268,11 +276,13 @@ def leader_hints(body: ProduceResponse) -> Mapping[tuple[str, int], LeaderIdAndE
 
 def _answered(body: ProduceResponse, batches: Sequence[SealedBatch]) -> Iterator[BatchAnswer]:
     said: dict[tuple[str, int], PartitionProduceResponse] = {}
-    for topic in body.responses:
-        for partition in topic.partition_responses:
-            said.setdefault((topic.name, partition.index), partition)
+    for topic in reversed(body.responses):  # the first one counts if a partition is in it twice
+        name = topic.name
+        for partition in reversed(topic.partition_responses):
+            said[name, partition.index] = partition
     for batch in batches:
-        answer = said.get((batch.queue.topic, batch.queue.partition))
+        queue = batch.queue
+        answer = said.get((queue.topic, queue.partition))
         yield (
             batch,
             answer or _answer(batch, ErrorCode.NETWORK_EXCEPTION, "the broker's response does not include this partition"),

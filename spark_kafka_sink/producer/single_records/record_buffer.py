@@ -210,6 +210,8 @@ class RecordBuffer:
 
     def drain_due(self, now_ms: int) -> int:
         """Appends rows that have lingered, as far as there is memory. Returns the time until more are due, in ms."""
+        if not self._waiting:
+            return FOREVER_MS
         next_ms = FOREVER_MS
         lingered: set[Tally] = set()
         for buffer in list(self._waiting):

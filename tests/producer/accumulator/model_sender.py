@@ -86,7 +86,7 @@ class ModelSender:
                 queue.sequences = PartitionSequences(IDENTITY)
                 queue.sequences.known = self.known
             queue.sequences.assign(sealed)
-        self.accumulator.sealed(batch, sealed)
+        self.accumulator.sealed([sealed])
         sealed.free_raw(self.pool)
         self.values[sealed] = numbers = read(sealed)
         for number in numbers:

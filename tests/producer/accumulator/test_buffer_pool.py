@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from spark_kafka_sink.errors import BufferExhaustedError, RecordTooLargeError, UsageError
-from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool, Chunk, SharedChunks
+from spark_kafka_sink.producer.accumulator.buffer_pool import BatchMemory, BufferPool, Chunk, SharedChunks
 
 CHUNK = 64
 FOREVER = 30.0
@@ -96,11 +96,27 @@ def test_a_chunk_that_is_lent_keeps_no_memory_of_its_own(pool: BufferPool) -> No
 def test_shared_chunks_come_back_from_their_last_user(pool: BufferPool) -> None:
     shared = SharedChunks()
     shared.lend(take(pool, 3))
-    shared.users = 2
-    pool.leave(shared)
-    assert pool.available == CHUNK
-    pool.leave(shared)
+    first, second = BatchMemory(), BatchMemory(take(pool, 1))
+    first.share(memoryview(b"ab"), shared)
+    second.share(memoryview(b"c"), shared)
+    pool.take_back([first])
+    assert pool.available == 0
+    pool.take_back([first, second])
     assert pool.available == 4 * CHUNK
+
+
+def test_batches_that_return_together_serve_a_waiter_that_needs_them_all(pool: BufferPool, appenders: Appenders) -> None:
+    memories = [BatchMemory(take(pool, 1)) for _ in range(4)]
+    waiting = appenders.start(4)
+    pool.take_back(memories)
+    assert len(waiting.result(FOREVER)) == 4
+
+
+def test_memory_that_was_not_allocated_cannot_return(pool: BufferPool) -> None:
+    chunks = take(pool, 1)
+    pool.deallocate(chunks)
+    with pytest.raises(UsageError, match="more chunks were returned"):
+        pool.take_back([BatchMemory(chunks)])
 
 
 def test_more_than_is_there_can_be_overdrawn_and_the_total_is_as_before_when_it_is_given_back(pool: BufferPool) -> None:

@@ -21,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from spark_kafka_sink.errors import BufferExhaustedError, RecordTooLargeError, UsageError
 from spark_kafka_sink.producer.accumulator import buffer_pool
-from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool, Chunk, SharedChunks
+from spark_kafka_sink.producer.accumulator.buffer_pool import BatchMemory, BufferPool, Chunk, SharedChunks
 from tests.producer.histories import HISTORIES
 
 pytestmark = pytest.mark.slow
@@ -174,7 +174,10 @@ class PoolMachine(RuleBasedStateMachine):
         held = self.held[which % len(self.held)]
         if held.shared is not None:
             held.users -= 1
-            self.pool.leave(held.shared)
+            held.shared.users -= 1
+            memory = BatchMemory()
+            memory.share(memoryview(b""), held.shared)
+            self.pool.take_back([memory])
             if held.users:
                 return
         else:

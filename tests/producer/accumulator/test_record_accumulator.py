@@ -29,7 +29,7 @@ def sealed(parts: Parts, batch: Batch) -> SealedBatch:
     result = SealedBatch(batch, Codec.NONE, 0)
     result.number(NO_PRODUCER, 0)
     result.sent_to = batch.queue.leader
-    parts.accumulator.sealed(batch, result)
+    parts.accumulator.sealed([result])
     return result
 
 
@@ -411,3 +411,20 @@ def test_what_waited_for_the_old_leaders_answer_may_go_once_that_is_the_leader_a
     assert parts.ready_nodes() == [0]
     (second,) = parts.accumulator.drain(0, 2**31)
     assert second.record_count == 1
+
+
+def test_it_is_known_until_when_no_batch_expires() -> None:
+    parts, scope = make_parts(linger_ms=0, delivery_timeout_ms=10 * HOUR_MS), Tally()
+    accumulator = parts.accumulator
+    assert accumulator.expires_ms > parts.clock() + 100 * HOUR_MS
+    for partition in (0, 1):
+        parts.append(scope, [b"x"], [partition])
+    first, second = parts.drain_all()
+    assert accumulator.expires_ms == first.created_ms + 10 * HOUR_MS
+    second.created_ms += 5_000
+    accumulator.remove(first)
+    parts.ready_nodes()
+    assert accumulator.expires_ms == second.created_ms + 10 * HOUR_MS
+    accumulator.remove(second)
+    parts.ready_nodes()
+    assert accumulator.expires_ms > parts.clock() + 100 * HOUR_MS

@@ -27,7 +27,7 @@ def sent(parts: Parts, scope: SendScope, rows: int = 1, partition: int = 0) -> S
     assert isinstance(batch, OpenBatch)
     sealed = SealedBatch(batch, Codec.NONE, 0)
     sealed.number(NO_PRODUCER, 0)
-    parts.accumulator.sealed(batch, sealed)
+    parts.accumulator.sealed([sealed])
     sealed.attempts, sealed.first_sent_ms, sealed.on_wire = 1, parts.clock(), True
     return sealed
 

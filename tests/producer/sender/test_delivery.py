@@ -59,7 +59,7 @@ def numbered(parts: Parts, opened: OpenBatch) -> SealedBatch:
     batch = SealedBatch(opened, Codec.NONE, 0)
     batch.queue.sequences = batch.queue.sequences or PartitionSequences(IDENTITY)
     batch.queue.sequences.assign(batch)
-    parts.accumulator.sealed(opened, batch)
+    parts.accumulator.sealed([batch])
     return batch
 
 

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from spark_kafka_sink.client.connections import Body
 from spark_kafka_sink.client.metadata import Metadata
 from spark_kafka_sink.client.metadata_requests import Rejection
 from spark_kafka_sink.client.network_client import ClientResponse
@@ -17,9 +18,10 @@ from spark_kafka_sink.protocol.api import AnyApi
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from spark_kafka_sink.protocol.messages import encode_request
+from spark_kafka_sink.protocol.messages import decode_request
 from spark_kafka_sink.protocol.metadata import METADATA
-from spark_kafka_sink.protocol.produce import PRODUCE, ProduceRequest
+from spark_kafka_sink.protocol.produce import ProduceRequest
+from spark_kafka_sink.protocol.produce_encoder import PreparedRequest
 from tests.producer.simulation.clock import VirtualClock
 from tests.producer.simulation.cluster import NODES, SimulatedCluster
 
@@ -30,21 +32,29 @@ RECONNECT_MS = 50
 Data = list[tuple[int, bytes]]
 
 
+def decoded(body: Body) -> ProduceRequest:
+    """Returns a Produce request as a broker reads it now."""
+    assert isinstance(body, PreparedRequest)
+    _, request = decode_request(b"".join(body.encode(MAX_PRODUCE_VERSION, 0)))
+    assert isinstance(request, ProduceRequest)
+    return request
+
+
 @dataclass(eq=False)
 class Request:
     """`answer`: once a broker has served it."""
 
     node: int
     api: AnyApi
-    body: Message
+    body: Body
     tag: object
     sent_ms: int
     answer: Message | None = None
 
     def data(self) -> Data:
         """What a broker reads of it now, out of the producer's own memory."""
-        assert isinstance(self.body, ProduceRequest)
-        return [(part.index, b"".join(part.records or ())) for topic in self.body.topic_data for part in topic.partition_data]
+        body = decoded(self.body)
+        return [(part.index, b"".join(part.records or ())) for topic in body.topic_data for part in topic.partition_data]
 
 
 class SimulatedClient:
@@ -104,7 +114,7 @@ class SimulatedClient:
         self,
         node: int,
         api: AnyApi,
-        body: Message,
+        body: Body,
         now_ms: int,
         *,
         expects_answer: bool = True,
@@ -112,7 +122,7 @@ class SimulatedClient:
         max_version: int | None = None,
     ) -> None:
         assert self.ready(node, now_ms)
-        if isinstance(body, ProduceRequest):
+        if isinstance(body, PreparedRequest):
             self._check_size(body)
         request = Request(node, api, body, tag, now_ms)
         if expects_answer:
@@ -144,10 +154,10 @@ class SimulatedClient:
     def close(self) -> None:
         self.closed = True
 
-    def _check_size(self, body: ProduceRequest) -> None:
+    def _check_size(self, body: PreparedRequest) -> None:
         """Over max.request.size is at most a batch that is alone."""
-        size = FRAME_PREFIX + sum(map(len, encode_request(PRODUCE, MAX_PRODUCE_VERSION, 0, self.client_id, body)))
-        assert size <= self.max_request_size or sum(len(topic.partition_data) for topic in body.topic_data) == 1
+        size = FRAME_PREFIX + sum(map(len, body.encode(MAX_PRODUCE_VERSION, 0)))
+        assert size <= self.max_request_size or sum(len(topic.partition_data) for topic in decoded(body).topic_data) == 1
 
     # What happens on the way
 
@@ -176,7 +186,7 @@ class SimulatedClient:
         """The connection ends. What was served is lost on the way back; the rest is lost, or served later."""
         requests, self.in_flight[node] = self.in_flight[node], deque()
         for request in requests:
-            if late and request.answer is None and isinstance(request.body, ProduceRequest):
+            if late and request.answer is None and isinstance(request.body, PreparedRequest):
                 self.late.append((node, request.data()))
             self._respond(request, DisconnectedError("the connection was cut", node_id=node))
         self.not_before_ms[node] = self.clock.ms + RECONNECT_MS
