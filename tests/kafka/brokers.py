@@ -25,7 +25,16 @@ class Brokers(Kafka):
 
     def leader(self, topic: str, partition: int = 0) -> int:
         """Returns the current leader of the partition, or -1 if there is none."""
-        return self.metadata(topic).topics[topic].partitions[partition].leader
+        found: dict[int, int] = {}
+
+        def known() -> bool:
+            of_topic = self.metadata(topic).topics[topic].partitions
+            found.update({number: each.leader for number, each in of_topic.items()})
+            return partition in found
+
+        # The broker that answers may know a new topic later than the one that said that it is complete.
+        self.wait_for(known, f"partition {partition} of {topic}", 30.0)
+        return found[partition]
 
     @abstractmethod
     def kill(self, broker_id: int) -> None:
