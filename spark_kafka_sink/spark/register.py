@@ -88,7 +88,7 @@ def _hide_override(spark: Any) -> None:
 
 _REDACTION: Final = "spark.sql.redaction.options.regex"
 # All of security's: a misspelled name, or one without the prefix, holds the same secret.
-_HIDDEN: Final = r"(?i:^(kafka\.)?(sasl|ssl|https|proxy)\.)"
+_HIDDEN: Final = r"(?i:^(kafka\.)?(sasl|ssl|https|proxy|schema\.registry|basic\.auth|bearer\.auth)\.)"
 
 
 def _hide_secret_options(spark: Any) -> list[str]:
