@@ -23,8 +23,8 @@ from cryptography.x509.oid import NameOID
 
 from spark_kafka_sink.errors import AuthenticationError, OptionError
 from spark_kafka_sink.secret import Secret
+from spark_kafka_sink.security.http import HttpTimeouts
 from spark_kafka_sink.security.sasl import jwt
-from spark_kafka_sink.security.sasl.http_post import HttpTimeouts
 from spark_kafka_sink.security.sasl.oidc import OidcTokens, TokenEndpoint, TokenFile
 from tests.security.sasl.http_servers import Answer, http_server, raw_server
 
