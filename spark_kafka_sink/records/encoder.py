@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from spark_kafka_sink.errors import RecordTooLargeError, UsageError
 from spark_kafka_sink.option import INT32_MAX
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, bitmap, byte_lengths, offsets_of, valid_mask
 from spark_kafka_sink.records.columns import FixedHeaders, RecordColumns
-from spark_kafka_sink.records.concat import Lengths, Order, Views, column_views, concat_rows
+from spark_kafka_sink.records.concat import Lengths, Order, Views, column_views, concat_rows, keep_freed_memory
 from spark_kafka_sink.records.varints import ZERO_BYTE, Packed, Words, packed_sizes, varint, varint_sizes, varints
 
 
@@ -42,7 +42,7 @@ def encode_records(
     Output row j is input row `order[j]` (None: j). `order` may omit rows. The deltas are in output order; without timestamp
     deltas, all are 0. Any thread may call it, because calls share nothing.
     """
-    _keep_freed_memory()
+    keep_freed_memory()
     rows = _check_rows(columns, order, offset_deltas, timestamp_deltas)
     if rows == 0:
         return EncodedRecords(memoryview(b""), np.zeros(1, np.int64))
@@ -67,17 +67,6 @@ def encode_records(
     size = int(offsets[-1])
     data = concat_rows(rows, parts, size + 1, ending=b"\0" if closed_by_next else b"")
     return EncodedRecords(memoryview(data).cast("B")[closed_by_next : size + closed_by_next], offsets)
-
-
-@cache
-def _keep_freed_memory() -> None:
-    """Makes the C library keep the memory of one call for the next.
-
-    By default, glibc returns memory at the top of its heap to the system as soon as 128 KiB of it are free. The page faults of
-    allocating it again double the time of a call (360 faults, 1,230 instead of 560 us). glibc stops doing this once a larger
-    block is allocated and freed (mallopt(3), M_MMAP_THRESHOLD). The block itself is never touched.
-    """
-    np.empty(4 * 1024 * 1024, np.uint8)
 
 
 def _check_rows(
