@@ -148,7 +148,6 @@ EXTRAS: Final[Mapping[str, tuple[str, str]]] = {
     "azure.identity": ("azure-identity", "azure"),
     "botocore": ("botocore", "aws"),
     "confluent_kafka": ("confluent-kafka", "verify"),
-    "fastavro": ("fastavro", "avro"),
     "cryptography": ("cryptography", "tls"),
     "google.auth": ("google-auth", "gcp"),
     "gssapi": ("python-gssapi", "kerberos"),

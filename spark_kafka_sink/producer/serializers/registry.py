@@ -161,6 +161,6 @@ def _refuse_unknown(option: str, name: str, known: Mapping[str, type[Serializer]
         names = [*JAVA_NAMES, *known]
         raise OptionError(f"option {option}: Java class {name} has no equivalent here{nearest(name, names)}", option=option)
     if "." not in name:
-        names = (*SHORT_NAMES, AVRO)
-        text = f"option {option}: {name!r} is not a known serializer{nearest(name.lower(), names)}"
-        raise OptionError(f"{text}; must be one of {', '.join(names)}, or package.module.Class", option=option)
+        short = (*SHORT_NAMES, AVRO)
+        text = f"option {option}: {name!r} is not a known serializer{nearest(name.lower(), short)}"
+        raise OptionError(f"{text}; must be one of {', '.join(short)}, or package.module.Class", option=option)

@@ -82,7 +82,7 @@ def own_schema(config: SchemaConfig, topic: str | None, kind: pa.DataType | None
             part=config.part,
         )
     try:
-        return SchemaText(AVRO, derive(kind, derived_name(config, topic), False))
+        return SchemaText(AVRO, derive(kind, derived_name(config, topic)))
     except SchemaError as error:
         raise SchemaError(f"{config.part}: no schema can be derived: {error.message}", **error.facts) from None
 
