@@ -7,7 +7,7 @@ its keys, so that the schema's defaults apply to those that are missing.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -37,6 +37,7 @@ _PRIMITIVES: Final[Mapping[str, pa.DataType]] = {
     "bytes": pa.binary(),
     "string": pa.string(),
 }
+_ARROW: Final = (pa.ArrowException, TypeError, ValueError, OverflowError)
 _LOGICAL: Final[Mapping[str, pa.DataType]] = {
     "date": pa.date32(),
     "time-millis": pa.time64("us"),
@@ -64,8 +65,8 @@ def column_of_value(schema: AvroType, value: object) -> pa.Array:
     plain = _plain(value, schema, "")
     try:
         return pa.array([plain], _type(schema, [plain]))
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise SerializationError(f"a value of type {type(value).__name__} does not fit the schema: {error}") from None
+    except _ARROW:
+        raise _culprit(plain, schema, "") or SerializationError("the value does not fit the schema") from None
 
 
 def _present(schema: AvroType) -> AvroType:
@@ -110,6 +111,28 @@ def _refused(value: object, schema: AvroType, path: str) -> SerializationError:
     error = refused_value(value, f"a value of {schema}")
     where = path.lstrip(".")
     return SerializationError(f"{where}: {error.message}" if where else error.message, **error.facts, path=where)
+
+
+def _culprit(value: Any, schema: AvroType, path: str) -> SerializationError | None:
+    """Returns the error about the first part of a plain value that Arrow refuses. Arrow's own text shows the value."""
+    if value is None:
+        return None
+    schema = _present(schema)
+    parts: Iterable[tuple[str, Any, AvroType]]
+    match schema:
+        case Record(fields=fields):
+            parts = [(f"{path}.{field.name}", value[field.name], field.type) for field in fields if field.name in value]
+        case Array(items=items) if isinstance(value, list):
+            parts = [(f"{path}[{place}]", inner, items) for place, inner in enumerate(value)]
+        case Map(values=values) if isinstance(value, list):
+            parts = [(f"{path}[{key}]", inner, values) for key, inner in value]
+        case _:
+            try:
+                pa.array([value], _type(schema, [value]))
+            except _ARROW:
+                return _refused(value, schema, path)
+            return None
+    return next(filter(None, (_culprit(inner, kind, where) for where, inner, kind in parts)), None)
 
 
 def _moment(value: datetime.datetime, schema: AvroType, path: str) -> datetime.datetime:
