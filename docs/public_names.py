@@ -31,7 +31,15 @@ SECTIONS: Mapping[str, Sequence[str]] = {
     "Checking settings": ("check", "CheckReport", "CheckLine"),
     "The producer": ("Producer", "SendScope", "RecordColumns", "RecordFuture", "RecordMetadata", "PartitionInfo", "Node"),
     "Transactions": ("ConsumerGroupMetadata", "OffsetAndMetadata"),
-    "Plug-ins": ("Serializer", "AvroSerializer", "Partitioner", "Cluster", "ProducerInterceptor", "ProducerRecord", "ColumnsMetadata"),
+    "Plug-ins": (
+        "Serializer",
+        "AvroSerializer",
+        "Partitioner",
+        "Cluster",
+        "ProducerInterceptor",
+        "ProducerRecord",
+        "ColumnsMetadata",
+    ),
     "Reports": ("DeliveryReport", "PartitionReport", "PartitionReports"),
     "Settings": ("producer_config", "ProducerConfig"),
 }

@@ -14,7 +14,8 @@ import pyarrow as pa
 from pyspark.sql import types as t
 
 from spark_kafka_sink.errors import SchemaError
-from spark_kafka_sink.producer.serializers.schemas.resolve import ResolvedSchema, resolved
+from spark_kafka_sink.producer.serializers.schemas.resolve import resolved
+from spark_kafka_sink.producer.serializers.schemas.resolved_schema import ResolvedSchema
 from spark_kafka_sink.producer.serializers.schemas.schema_serializer import SchemaSerializer
 from spark_kafka_sink.registry.registry_client import RegistryClient
 from spark_kafka_sink.schema_options import SchemaConfig

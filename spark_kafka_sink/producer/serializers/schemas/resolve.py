@@ -3,45 +3,22 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
 
 from spark_kafka_sink.errors import RegistryError, SchemaError, SchemaIncompatibleError
-from spark_kafka_sink.installation import SameVersion
 from spark_kafka_sink.producer.serializers.avro.avro_derive import derive
 from spark_kafka_sink.producer.serializers.avro.avro_fit import fit
 from spark_kafka_sink.producer.serializers.avro.avro_schema import full_name, parse
 from spark_kafka_sink.producer.serializers.schemas.differences import differences
+from spark_kafka_sink.producer.serializers.schemas.resolved_schema import ResolvedSchema
 from spark_kafka_sink.producer.serializers.schemas.subjects import derived_name, subject_name
 from spark_kafka_sink.registry.registry_client import RegisteredSchema, RegistryClient, SchemaReference, SchemaText
 from spark_kafka_sink.schema_options import SchemaConfig
 
 AVRO: Final = "AVRO"
 _INLINE: Final = "confluent:rules"
-
-
-@dataclass(frozen=True, slots=True)
-class ResolvedSchema(SameVersion):
-    """A schema with its id. It holds all that a task needs to write, and no secret.
-
-    Attributes:
-        part: key or value.
-        subject: the subject in the registry; empty for a schema that was named by its id alone.
-        schema_id: the id that goes before the data.
-        text: the schema.
-        named: texts of the schemas that it refers to, by full name.
-    """
-
-    part: str
-    subject: str
-    schema_id: int
-    text: str
-    named: tuple[tuple[str, str], ...] = ()
-
-    def __str__(self) -> str:
-        return f"schema {self.schema_id}" + (f" of subject {self.subject}" if self.subject else "")
 
 
 def resolved(config: SchemaConfig, topic: str | None, kind: pa.DataType | None, client: RegistryClient) -> ResolvedSchema:

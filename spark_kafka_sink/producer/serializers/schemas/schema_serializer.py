@@ -13,7 +13,7 @@ from spark_kafka_sink.producer.serializers.arrays import null_column
 from spark_kafka_sink.producer.serializers.avro.avro_fit import fit
 from spark_kafka_sink.producer.serializers.avro.avro_schema import AvroType, parse
 from spark_kafka_sink.producer.serializers.schemas.framing import id_prefix
-from spark_kafka_sink.producer.serializers.schemas.resolve import ResolvedSchema
+from spark_kafka_sink.producer.serializers.schemas.resolved_schema import ResolvedSchema
 from spark_kafka_sink.producer.serializers.schemas.single_values import column_of_value
 from spark_kafka_sink.producer.serializers.serializer import Serializer
 

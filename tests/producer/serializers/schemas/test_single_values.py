@@ -14,7 +14,7 @@ import fastavro
 import pytest
 
 from spark_kafka_sink.errors import SerializationError
-from spark_kafka_sink.producer.serializers.schemas.resolve import ResolvedSchema
+from spark_kafka_sink.producer.serializers.schemas.resolved_schema import ResolvedSchema
 from spark_kafka_sink.producer.serializers.schemas.schema_serializer import SchemaSerializer
 
 SECRET = "hunter2"
