@@ -100,6 +100,7 @@ class StandIn:
 
         class Server(ThreadingHTTPServer):
             daemon_threads = True
+            request_queue_size = 128  # a client that finds a queue of 5 full tries again after a second
 
             def handle_error(self, request: Any, client_address: Any) -> None:
                 pass  # the client has gone
