@@ -130,6 +130,7 @@ def test_the_url_is_required() -> None:
         ({f"{BEARER}.token": "hunter2", USER_INFO: "u:hunter2"}, "cannot be combined with a user and a password"),
         ({f"{BEARER}.token": "hunter2", URL: "http://u:hunter2@a"}, "cannot be combined with a user and a password"),
         ({f"{BEARER}.token": "hunter2", **OAUTH, f"{BEARER}.credentials.source": "OAUTHBEARER"}, "cannot be combined with"),
+        ({**OAUTH, f"{BEARER}.issuer.endpoint.url": "https://a:hunter2@x"}, "a user in the URL is not supported; set"),
         ({"schema.registry.proxy": "socks5://u:hunter2@a:1080"}, "the URL must begin with http://; other proxies"),
         ({"schema.registry.proxy": "https://u:hunter2@a:1080"}, "the URL must begin with http://; other proxies"),
         ({"schema.registry.proxy": "http://u:hunter2@a"}, "the URL must name a host and a port"),
