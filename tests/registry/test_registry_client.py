@@ -30,8 +30,8 @@ def client(registry: StandIn, **options: str) -> RegistryClient:
 
 def register_raw(registry: StandIn, subject: str, body: dict[str, Any]) -> None:
     """Registers what our client never sends, such as rules, as another program would."""
-    theirs = SchemaRegistryClient({"url": registry.url})
-    theirs.register_schema(subject, Schema.from_dict(body))
+    with SchemaRegistryClient({"url": registry.url}) as theirs:
+        theirs.register_schema(subject, Schema.from_dict(body))
 
 
 def test_a_schema_is_registered_once(stand_in: StandIn) -> None:
@@ -100,8 +100,7 @@ def test_what_does_not_exist_is_none_or_an_error_that_names_it(stand_in: StandIn
 
 
 def test_a_deleted_schema_is_found_only_if_it_is_asked_for(stand_in: StandIn) -> None:
-    theirs = SchemaRegistryClient({"url": stand_in.url})
-    with client(stand_in) as registry:
+    with client(stand_in) as registry, SchemaRegistryClient({"url": stand_in.url}) as theirs:
         made = registry.register("orders-value", ORDER)
         theirs.delete_subject("orders-value")
 
