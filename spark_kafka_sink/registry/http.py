@@ -184,7 +184,7 @@ class RegistryHttp:
         except TimeoutError:
             return _Failure("did not respond in time", {"url": base.url}, is_timeout=True)
         except (OSError, http.client.HTTPException, ValueError) as error:
-            return _Failure(_why(error, secrets), {"url": base.url})
+            return _Failure(_why(error, base, secrets), {"url": base.url})
         response = _Response(base, call, answer, login, secrets)
         if answer.status not in _RETRIABLE:
             return response
@@ -328,15 +328,18 @@ def _untrusted(base: BaseUrl, call: Call, error: ssl.SSLCertVerificationError) -
     return RegistryError(text, url=base.url, **_subject(call))
 
 
-def _why(error: Exception, secrets: tuple[str, ...]) -> str:
+def _why(error: Exception, base: BaseUrl, secrets: tuple[str, ...]) -> str:
     """Returns why there is no response."""
+    identity = f"{PREFIX}ssl.certificate.location and {PREFIX}ssl.key.location"
+    if base.is_encrypted and isinstance(error, ssl.SSLEOFError | ConnectionResetError | BrokenPipeError):
+        # With TLS 1.3 a client sends its request before the other end looks at its certificate, and then may not see the alert.
+        return f"closed the connection. If it requires a client's certificate, set {identity}"
     if isinstance(error, ssl.SSLError):
         if is_no_tls(error):
             return "does not use TLS at this port. Use http:// or another port"
         alert = alert_of(error)
         if "certificate" in alert or "unknown ca" in alert:
-            option = f"{PREFIX}ssl.certificate.location and {PREFIX}ssl.key.location"
-            return f"rejected the client's certificate, or requires one ({alert}): set {option}"
+            return f"rejected the client's certificate, or requires one ({alert}): set {identity}"
         return f"failed in the TLS handshake: {quoted(alert or str(error.reason or error), secrets)}"
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error) or type(error).__name__
     if "407" in text and text.startswith("Tunnel connection failed"):

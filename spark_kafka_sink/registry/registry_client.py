@@ -14,7 +14,10 @@ from typing import Any, Final, NoReturn, Self, TypeGuard, TypeVar
 from spark_kafka_sink.errors import RegistryError, UsageError
 from spark_kafka_sink.peer_text import quoted
 from spark_kafka_sink.registry.http import MAX_SAID, Call, RegistryHttp, Timing
+from spark_kafka_sink.registry.references import SchemaReference, SchemaText, resolved
 from spark_kafka_sink.registry.registry_options import RegistryConfig
+
+__all__ = ["CALL_S", "RegisteredSchema", "RegistryClient", "SchemaReference", "SchemaText", "Timing"]
 
 Found = TypeVar("Found")
 
@@ -26,36 +29,6 @@ NO_SUBJECT: Final = frozenset({40401, 40402, 40404, 40406})
 NO_SCHEMA: Final = NO_SUBJECT | {40403}
 """The same, and the code for a schema that its subject does not have."""
 _NO_ENDPOINT: Final = frozenset({404, 405})
-
-
-@dataclass(frozen=True, slots=True)
-class SchemaReference:
-    """A schema that another one uses.
-
-    Attributes:
-        name: how the other one names it: an Avro full name, a Protobuf import path, or the URI of a JSON Schema's `$ref`.
-        subject: its subject in the registry.
-        version: its version there.
-    """
-
-    name: str
-    subject: str
-    version: int
-
-
-@dataclass(frozen=True, slots=True)
-class SchemaText:
-    """A schema as its author wrote it.
-
-    Attributes:
-        kind: "AVRO", "PROTOBUF" or "JSON".
-        text: the schema.
-        references: the schemas that it uses.
-    """
-
-    kind: str
-    text: str
-    references: tuple[SchemaReference, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +157,16 @@ class RegistryClient:
         for oldest in list(self._by_id)[: -self._capacity]:
             self._by_id.pop(oldest, None)
         return found
+
+    def references(self, schema: SchemaText) -> dict[str, SchemaText]:
+        """Returns every schema that a schema uses, directly or through others, by the name of its reference.
+
+        Each comes after those that it uses, so they can be parsed in this order.
+
+        Raises:
+            RegistryError: One does not exist, or two different ones have the same name.
+        """
+        return resolved(schema, lambda each: self.version(each.subject, each.version, deleted=True).schema)
 
     def misfits(self, subject: str, schema: SchemaText, *, normalize: bool = False) -> list[str]:
         """Checks what `register` would check, without registering anything.

@@ -282,6 +282,9 @@ def _check_bearer(config: RegistryConfig, *, has_basic: bool) -> None:
     for name in needed:
         if getattr(config, _FIELD_OF[name]) is None:
             _refuse(name, f"it is not set, but {BEARER_SOURCE}={source} requires it")
+    issuer = config.bearer_auth_issuer_endpoint_url
+    if issuer is not None and "@" in issuer and not has_references(issuer):
+        _refuse(ISSUER, f"a user in the URL is not supported; set {CLIENT_ID} and {CLIENT_SECRET}")
     other = ISSUER if source == STATIC_TOKEN else TOKEN
     if getattr(config, _FIELD_OF[other]) is not None:
         _refuse(other, f"it cannot be combined with {needed[0]}; set one or the other")

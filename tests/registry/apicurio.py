@@ -42,7 +42,7 @@ class Apicurio:
         }
         with self._output.open("wb") as output:
             self._process = subprocess.Popen(
-                [java.java(), *OPTIONS, "-jar", str(program)],
+                [java.java(), *OPTIONS, f"-Djava.io.tmpdir={folder}", "-jar", str(program)],
                 cwd=folder,
                 env={**os.environ, **settings},
                 stdin=subprocess.DEVNULL,

@@ -100,6 +100,7 @@ class StandIn:
 
         class Server(ThreadingHTTPServer):
             daemon_threads = True
+            request_queue_size = 128  # a client that finds a queue of 5 full tries again after a second
 
             def handle_error(self, request: Any, client_address: Any) -> None:
                 pass  # the client has gone
@@ -157,6 +158,10 @@ class StandIn:
                 return [version.number for version in self._known(subject)]
             case "GET", ["subjects", subject, "versions", number]:
                 return self._shown(subject, self._version(subject, number, deleted=deleted))
+            case "DELETE", ["subjects", subject, "versions", number]:
+                version = self._version(subject, number, deleted=False)
+                version.is_deleted = True
+                return version.number
             case "DELETE", ["subjects", subject]:
                 return self._deleted(subject, permanently=query.get("permanent") == "true")
             case "GET", ["schemas", "ids", number]:
@@ -169,7 +174,7 @@ class StandIn:
                 if (level := asked.json["compatibility"]) not in LEVELS:
                     raise RefusedError(422, 42203, "Invalid compatibility level")
                 self._levels[subject] = level
-                return {"compatibility": level}
+                return {"compatibilityLevel": level}
         raise RefusedError(404, 404, "HTTP 404 Not Found")
 
     def _live(self, subject: str) -> list[Version]:
