@@ -46,7 +46,9 @@ class Sample:
     nullable: bool = False
 
 
-def _plain(schema: Any, kind: pa.DataType, values: st.SearchStrategy[Any], read: Callable[[Any], Any] = lambda value: value) -> Sample:
+def _plain(
+    schema: Any, kind: pa.DataType, values: st.SearchStrategy[Any], read: Callable[[Any], Any] = lambda value: value
+) -> Sample:
     return Sample(schema, kind, values, lambda rows: pa.array(rows, kind), read)
 
 
