@@ -18,8 +18,8 @@ _UNITS = {"s": "millis", "ms": "millis", "us": "micros", "ns": "nanos"}
 def derive(kind: pa.DataType, name: str, *, nullable: bool = False) -> str:
     """Derives a schema, as JSON text.
 
-    A nullable field becomes a union of null and its type, with null as its default. A nested record is named after the path to it:
-    the field `address` of the record `order` is the record `order_address`. The field metadata `comment` becomes `doc`.
+    A nullable field becomes a union of null and its type, with null as its default. A nested record is named after its path: the
+    field `address` of the record `order` is the record `order_address`. The field metadata `comment` becomes `doc`.
 
     Args:
         kind: type of the column; a struct becomes a record.

@@ -1,6 +1,6 @@
 """Encodes columns of one Arrow type as one Avro type that has no parts: numbers, text, bytes, dates and times.
 
-A kernel takes a column of at least one present row. In the other rows it may return anything in a `Packed`; a `Views` is null there.
+A kernel takes a column with at least one present row. In the other rows, a `Packed` may hold anything, and a `Views` is null.
 """
 
 from __future__ import annotations
