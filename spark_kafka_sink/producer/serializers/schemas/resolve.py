@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any, Final
 
 import pyarrow as pa
@@ -14,7 +15,8 @@ from spark_kafka_sink.producer.serializers.avro.avro_schema import full_name, pa
 from spark_kafka_sink.producer.serializers.schemas.differences import differences
 from spark_kafka_sink.producer.serializers.schemas.resolved_schema import ResolvedSchema
 from spark_kafka_sink.producer.serializers.schemas.subjects import derived_name, subject_name
-from spark_kafka_sink.registry.registry_client import RegisteredSchema, RegistryClient, SchemaReference, SchemaText
+from spark_kafka_sink.registry.references import SchemaText
+from spark_kafka_sink.registry.registry_client import RegisteredSchema, RegistryClient
 from spark_kafka_sink.schema_options import SchemaConfig
 
 AVRO: Final = "AVRO"
@@ -78,9 +80,8 @@ def registrys(config: SchemaConfig, topic: str | None, kind: pa.DataType | None,
             part=config.part,
             schema_id=found.schema_id,
         )
-    refuse_rules(config.part, found)
-    named: dict[str, str] = {}
-    _add_references(found.schema.references, client, named, ())
+    named = {name: used.text for name, used in client.references(found.schema).items()}
+    refuse_rules(config.part, found, named.values())
     schema = ResolvedSchema(config.part, found.subject, found.schema_id, found.schema.text, tuple(named.items()))
     check_fit(schema, kind)
     return schema
@@ -101,9 +102,15 @@ def _named_by_options(config: SchemaConfig, topic: str | None, client: RegistryC
     return found
 
 
-def refuse_rules(part: str, found: RegisteredSchema) -> None:
-    """Raises SchemaError for a schema with active rules. Ignoring them would write in clear what somebody wants encrypted."""
-    rules = (*found.rules, *_inline_rules(found.schema.text))
+def refuse_rules(part: str, found: RegisteredSchema, used: Iterable[str] = ()) -> None:
+    """Raises SchemaError for a schema with active rules. Ignoring them would write in clear what somebody wants encrypted.
+
+    Args:
+        part: key or value.
+        found: the schema.
+        used: texts of the schemas that it uses.
+    """
+    rules = (*found.rules, *(rule for text in (found.schema.text, *used) for rule in _inline_rules(text)))
     if rules:
         raise SchemaError(
             f"{part}: schema {found.schema_id} has rules, which are not supported: {', '.join(rules)}."
@@ -177,20 +184,6 @@ def not_registered(config: SchemaConfig, subject: str, given: SchemaText, client
         subject=subject,
         fields=tuple(changes),
     )
-
-
-def _add_references(
-    references: tuple[SchemaReference, ...], client: RegistryClient, named: dict[str, str], path: tuple[str, ...]
-) -> None:
-    """Adds the texts of schemas that a schema refers to, each once, those that others need first."""
-    for reference in references:
-        if reference.name in path:
-            raise SchemaError(f"schemas refer to each other in a circle: {' -> '.join((*path, reference.name))}")
-        if reference.name in named:
-            continue
-        found = client.version(reference.subject, reference.version, deleted=True)
-        _add_references(found.schema.references, client, named, (*path, reference.name))
-        named[reference.name] = found.schema.text
 
 
 def _known_or_registered(config: SchemaConfig, subject: str, given: SchemaText, client: RegistryClient) -> RegisteredSchema:

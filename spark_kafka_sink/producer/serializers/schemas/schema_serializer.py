@@ -12,9 +12,9 @@ from spark_kafka_sink.producer.producer_record import Headers
 from spark_kafka_sink.producer.serializers.arrays import null_column
 from spark_kafka_sink.producer.serializers.avro.avro_fit import fit
 from spark_kafka_sink.producer.serializers.avro.avro_schema import AvroType, parse
+from spark_kafka_sink.producer.serializers.avro.avro_single import encode_value
 from spark_kafka_sink.producer.serializers.schemas.framing import id_prefix
 from spark_kafka_sink.producer.serializers.schemas.resolved_schema import ResolvedSchema
-from spark_kafka_sink.producer.serializers.schemas.single_values import column_of_value
 from spark_kafka_sink.producer.serializers.serializer import Serializer
 
 if TYPE_CHECKING:
@@ -66,15 +66,7 @@ class SchemaSerializer(SameVersion, Serializer):
         return self._plan(column.type).encode(column, id_prefix(self.schema.schema_id))
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes | None:
-        if value is None:
-            return None
-        column = column_of_value(self._parsed(), value)
-        try:
-            found: bytes = self.serialize_column(topic, column)[0].as_py()
-        except SerializationError as error:
-            facts = {name: fact for name, fact in error.facts.items() if name != "row"}
-            raise SerializationError(error.message.removeprefix("row 0: "), **facts) from None
-        return found
+        return encode_value(self._parsed(), value, id_prefix(self.schema.schema_id))
 
     def _parsed(self) -> AvroType:
         if self._tree is None:

@@ -13,7 +13,10 @@ import pytest
 
 from spark_kafka_sink import AvroSerializer, Producer, RecordColumns
 from spark_kafka_sink.broker import EmbeddedBroker
-from spark_kafka_sink.errors import KafkaSinkError, OptionError, RegistryError, SchemaError
+from spark_kafka_sink.errors import KafkaSinkError, OptionError, RegistryError, SchemaError, SerializationError
+from spark_kafka_sink.registry.references import SchemaReference, SchemaText
+from spark_kafka_sink.registry.registry_client import RegistryClient
+from spark_kafka_sink.registry.registry_options import registry_config
 from tests.kafka.witness import read_topic
 from tests.planted_secrets import MARK
 from tests.registry.stand_in import StandIn
@@ -161,3 +164,19 @@ def test_an_object_needs_its_options_and_is_not_pickled() -> None:
 def test_settings_that_do_not_go_together_are_refused(more: dict[str, Any], problem: str) -> None:
     with pytest.raises(OptionError, match=problem):
         Producer({"bootstrap.servers": "localhost:9092", **more})
+
+
+def test_a_schema_of_the_registry_may_use_others(stand_in: StandIn) -> None:
+    inner = {"type": "record", "name": "a.Inner", "fields": [{"name": "x", "type": "int"}]}
+    outer = {"type": "record", "name": "a.Outer", "fields": [{"name": "inner", "type": "a.Inner"}]}
+    with RegistryClient(registry_config({"schema.registry.url": stand_in.url})) as client:
+        client.register("inner", SchemaText("AVRO", json.dumps(inner)))
+        used = (SchemaReference("a.Inner", "inner", 1),)
+        client.register("events-value", SchemaText("AVRO", json.dumps(outer), used))
+    serializer = AvroSerializer({"schema.registry.url": stand_in.url, "use.latest.version": True})
+    assert serializer.serialize("events", {"inner": {"x": 3}}) == b"\0\0\0\0\2\6"
+    column = pa.array([{"inner": {"x": 3}}])
+    assert serializer.serialize_column("events", column).to_pylist() == [b"\0\0\0\0\2\6"]
+    with pytest.raises(SerializationError, match=r"inner\.x: a value of type str is not supported"):
+        serializer.serialize("events", {"inner": {"x": MARK}})
+    serializer.close()
