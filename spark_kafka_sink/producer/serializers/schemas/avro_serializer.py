@@ -42,11 +42,13 @@ class AvroSerializer(Serializer):
         options: the options of [schemas](schemas.md), such as `schema.registry.url` and `schema`. None: the producer's.
         is_key: whether it serializes keys.
 
+    Attributes:
+        reads_schema_options: True, so that it gets the producer's options of schemas.
+
     Raises:
         OptionError: An option is unknown or not valid.
     """
 
-    wanted = "values that fit the schema"
     reads_schema_options = True
 
     def __init__(self, options: Mapping[str, object] | None = None, *, is_key: bool = False) -> None:
