@@ -163,7 +163,8 @@ class RegistryHttp:
 
     def _try(self, base: BaseUrl, call: Call, deadline: float) -> _Failure | _Response:
         while True:
-            login = self._credentials.login(base.user_info or self._urls[0].user_info)
+            left_s = max(deadline - self._timing.now(), 0.001)
+            login = self._credentials.login(base.user_info or self._urls[0].user_info, left_s)
             found = self._once(base, call, deadline, login)
             if not isinstance(found, _Response) or found.answer.status != 401 or not self._credentials.refused(login):
                 return found
