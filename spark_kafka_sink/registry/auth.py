@@ -54,8 +54,12 @@ class Login:
 class Credentials(Protocol):
     """Makes the headers of each request. Any thread may call it."""
 
-    def login(self, url_user: tuple[str, str] | None) -> Login:
-        """Returns the headers for a URL, which may have a user and a password. May wait for a token.
+    def login(self, url_user: tuple[str, str] | None, left_s: float) -> Login:
+        """Returns the headers of a request.
+
+        Args:
+            url_user: the user and the password of the URL; None if it has none.
+            left_s: how long it may wait for a token, in s.
 
         Raises:
             OptionError: A reference cannot be resolved, or a value is not allowed in an HTTP header.
@@ -83,7 +87,7 @@ class BasicCredentials:
     def __init__(self, user_info: Secret | None) -> None:
         self._user_info = user_info
 
-    def login(self, url_user: tuple[str, str] | None) -> Login:
+    def login(self, url_user: tuple[str, str] | None, left_s: float) -> Login:
         pair = self._pair() if self._user_info is not None else url_user
         if pair is None:
             return Login()
@@ -110,7 +114,7 @@ class FixedToken:
         self._config = config
         self._token = token
 
-    def login(self, url_user: tuple[str, str] | None) -> Login:
+    def login(self, url_user: tuple[str, str] | None, left_s: float) -> Login:
         _check_no_user(url_user)
         return _bearer(self._config, _revealed(self._token, TOKEN).strip(), TOKEN)
 
@@ -128,15 +132,15 @@ class ClientCredentials:
         """Raises OptionError if the URL of the token endpoint is not valid."""
         self._config = config
         self._clock = clock
-        self._source()
+        self._source(config.timeout)
         self._kept: tuple[Token, float] | None = None
 
-    def login(self, url_user: tuple[str, str] | None) -> Login:
+    def login(self, url_user: tuple[str, str] | None, left_s: float) -> Login:
         _check_no_user(url_user)
         kept = self._kept
         is_kept = kept is not None and self._clock() < kept[1]
         if kept is None or not is_kept:
-            token, now = self._source()(""), self._clock()
+            token, now = self._source(left_s)(""), self._clock()
             kept = self._kept = token, _REFRESH.renew_at(now, token.expires_at, 0.0)
         secret = self._config.bearer_auth_client_secret
         assert secret is not None
@@ -148,7 +152,7 @@ class ClientCredentials:
         self._kept = None
         return login.is_kept
 
-    def _source(self) -> OidcTokens:
+    def _source(self, left_s: float) -> OidcTokens:
         """Reads the options for each token: a client id may be replaced together with its secret."""
         config = self._config
         assert config.bearer_auth_client_secret is not None
@@ -159,8 +163,8 @@ class ClientCredentials:
             client_secret=Secret(secret, None),
             scope=_resolved(config.bearer_auth_scope, SCOPE),
             ca_location=_resolved(config.bearer_auth_issuer_ca_location, ISSUER_CA) or None,
-            timeouts=HttpTimeouts(min(CONNECT_S, config.timeout), config.timeout),
-            backoff_max_ms=config.max_retries * config.retries_wait_ms,
+            timeouts=HttpTimeouts(min(CONNECT_S, config.timeout, left_s), min(config.timeout, left_s)),
+            backoff_max_ms=min(config.max_retries * config.retries_wait_ms, int(left_s * 1000)),
             url_option=ISSUER,
             ca_option=ISSUER_CA,
         )

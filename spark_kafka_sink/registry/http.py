@@ -162,11 +162,14 @@ class RegistryHttp:
         return self._timing.chance() * min(self._config.retries_wait_ms * 2.0**retry, self._config.retries_max_wait_ms) / 1000
 
     def _try(self, base: BaseUrl, call: Call, deadline: float) -> _Failure | _Response:
-        while True:
-            login = self._credentials.login(base.user_info or self._urls[0].user_info)
-            found = self._once(base, call, deadline, login)
-            if not isinstance(found, _Response) or found.answer.status != 401 or not self._credentials.refused(login):
-                return found
+        login = self._login(base, deadline)
+        found = self._once(base, call, deadline, login)
+        if isinstance(found, _Response) and found.answer.status == 401 and self._credentials.refused(login):
+            return self._once(base, call, deadline, self._login(base, deadline))
+        return found
+
+    def _login(self, base: BaseUrl, deadline: float) -> Login:
+        return self._credentials.login(base.user_info or self._urls[0].user_info, max(deadline - self._timing.now(), 0.001))
 
     def _once(self, base: BaseUrl, call: Call, deadline: float, login: Login) -> _Failure | _Response:
         query = f"?{urllib.parse.urlencode(call.query)}" if call.query else ""

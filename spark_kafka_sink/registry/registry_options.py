@@ -175,16 +175,18 @@ _TLS_ALIASES: Final = tuple(PREFIX + name for name in ALIASES if name.startswith
 _TLS_NAMES: Final = [name for name in (*SECURITY_OPTIONS, *ALIASES) if name.startswith("ssl.")]
 _TLS_NAME: Final = re.compile(rf"(?<![\w./-])(?={'|'.join(map(re.escape, _TLS_NAMES))})")
 _INSTEAD: Final[Mapping[str, str]] = {
-    "proxy.host": PROXY,
-    "proxy.port": PROXY,
-    "http.connect.timeout.ms": f"{PREFIX}timeout, which is in seconds",
-    "http.read.timeout.ms": f"{PREFIX}timeout, which is in seconds",
+    "cache.latest.ttl.sec": "; the latest version is never kept, so remove the option",
+    "http.connect.timeout.ms": f"; use {PREFIX}timeout, which is in seconds",
+    "http.read.timeout.ms": f"; use {PREFIX}timeout, which is in seconds",
+    "proxy.host": f"; use {PROXY}",
+    "proxy.port": f"; use {PROXY}",
 }
+"""What to do about options of other clients."""
 
 
 def is_registry_option(name: str) -> bool:
     """Returns whether `registry_config` reads an option, or raises an error for it that names what to use."""
-    return name.startswith(PREFIX) or (name.startswith(_WITHOUT_PREFIX) and PREFIX + name in _FIELD_OF)
+    return name.startswith((PREFIX, *_WITHOUT_PREFIX))
 
 
 def registry_config(options: Mapping[str, object]) -> RegistryConfig:
@@ -228,8 +230,7 @@ def _check_source(name: str, value: object) -> None:
 
 
 def _refuse_unknown(name: str) -> NoReturn:
-    instead = _INSTEAD.get(name.removeprefix(PREFIX))
-    hint = f"; use {instead}" if instead else nearest(name, [*REGISTRY_OPTIONS, *_TLS_ALIASES])
+    hint = _INSTEAD.get(name.removeprefix(PREFIX)) or nearest(name, [*REGISTRY_OPTIONS, *_TLS_ALIASES])
     raise OptionError(f"unknown option {name}{hint}", option=name)
 
 

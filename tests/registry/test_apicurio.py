@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka.schema_registry import ConfigCompatibilityLevel, Schema, SchemaRegistryClient, ServerConfig
-from confluent_kafka.schema_registry import SchemaReference as TheirReference
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, ServerConfig
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from spark_kafka_sink.errors import RegistryError, SchemaIncompatibleError
@@ -44,11 +43,11 @@ def theirs(apicurio: Apicurio) -> Iterator[SchemaRegistryClient]:
 
 
 def as_theirs(schema: SchemaText) -> Schema:
-    references = [TheirReference(each.name, each.subject, each.version) for each in schema.references]
-    return Schema(schema.text, schema.kind, references)
+    references = [{"name": each.name, "subject": each.subject, "version": each.version} for each in schema.references]
+    return Schema.from_dict({"schema": schema.text, "schemaType": schema.kind, "references": references})
 
 
-def as_ours(schema: Schema) -> SchemaText:
+def as_ours(schema: Any) -> SchemaText:
     references = tuple(SchemaReference(each.name, each.subject, each.version) for each in schema.references or [])
     return SchemaText(schema.schema_type, schema.schema_str, references)
 
@@ -113,7 +112,7 @@ def test_compatibility_is_checked_before_and_when_a_schema_is_registered(
     good, bad = SchemaText("AVRO", WITH_DEFAULT), SchemaText("AVRO", WITHOUT_DEFAULT)
     assert ours.misfits(subject, good) == []
     ours.register(subject, SchemaText("AVRO", ORDER))
-    theirs.set_config(subject, ServerConfig(compatibility=ConfigCompatibilityLevel.BACKWARD))
+    theirs.set_config(subject, ServerConfig.from_dict({"compatibility": "BACKWARD"}))
 
     assert theirs.test_compatibility(subject, as_theirs(good))
     assert ours.misfits(subject, good) == []
@@ -153,12 +152,12 @@ TheirCall = Callable[[SchemaRegistryClient, str], object]
         (lambda ours, subject: ours.version("no-such", 1), lambda theirs, subject: theirs.get_version("no-such", 1), 40401),
         (
             lambda ours, subject: ours.register(subject, SchemaText("AVRO", '{"type": "nonsense"}')),
-            lambda theirs, subject: theirs.register_schema(subject, Schema('{"type": "nonsense"}', "AVRO")),
+            lambda theirs, subject: theirs.register_schema(subject, as_theirs(SchemaText("AVRO", '{"type": "nonsense"}'))),
             42201,
         ),
         (
             lambda ours, subject: ours.register(subject, SchemaText("OTHER", ORDER)),
-            lambda theirs, subject: theirs.register_schema(subject, Schema(ORDER, "OTHER")),
+            lambda theirs, subject: theirs.register_schema(subject, as_theirs(SchemaText("OTHER", ORDER))),
             0,
         ),
     ],

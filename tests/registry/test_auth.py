@@ -212,6 +212,22 @@ def test_a_token_endpoint_that_refuses_is_named(stand_in: StandIn) -> None:
     assert stand_in.requests == []
 
 
+def test_a_token_endpoint_that_says_nothing_times_out_with_the_call(stand_in: StandIn) -> None:
+    def silent(connection: socket.socket) -> None:
+        while connection.recv(65536):
+            pass
+
+    with raw_server(silent) as url:
+        config = registry_config({"schema.registry.url": stand_in.url, **oauth(url)})
+        with (
+            RegistryClient(config, call_s=0.05) as registry,
+            pytest.raises(AuthenticationError, match="timed out waiting for the"),
+        ):
+            registry.latest("s")
+
+    assert stand_in.requests == []
+
+
 def test_a_token_that_no_header_may_hold_is_not_sent(stand_in: StandIn) -> None:
     with http_server(granted("hunter2\nX: y")) as issuer:
         error = refused(stand_in.url, oauth(issuer.url))

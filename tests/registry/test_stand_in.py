@@ -25,6 +25,10 @@ ONLY_IN_CONFLUENTS = ("version", "schemaType", "references")
 """Fields that only one of them sends, or leaves out when they have their usual value."""
 
 
+def avro(text: str) -> Schema:
+    return Schema.from_dict({"schema": text, "schemaType": "AVRO"})
+
+
 def ask(url: str, method: str, path: str, body: Mapping[str, object] | None = None) -> tuple[int, Any]:
     data = None if body is None else json.dumps(body).encode()
     headers = {"Content-Type": "application/vnd.schemaregistry.v1+json"}
@@ -109,17 +113,17 @@ def test_the_stand_in_refuses_an_incompatible_schema_as_a_real_registry_but_for_
 
 
 def test_confluents_client_works_with_the_stand_in(stand_in: StandIn) -> None:
-    schema = Schema(ORDER, "AVRO")
+    schema = avro(ORDER)
     with SchemaRegistryClient({"url": stand_in.url}) as theirs:
         schema_id = theirs.register_schema("s-value", schema)
         latest = theirs.get_latest_version("s-value")
 
         assert (latest.schema_id, latest.version, latest.schema.schema_str) == (schema_id, 1, ORDER)
-        assert uuid.UUID(latest.guid)
+        assert str(uuid.UUID(latest.guid)) == latest.guid
         assert theirs.get_schema(schema_id).schema_str == ORDER
         assert theirs.lookup_schema("s-value", schema).schema_id == schema_id
-        assert theirs.test_compatibility("s-value", Schema(WIDER, "AVRO"))
-        assert not theirs.test_compatibility("s-value", Schema(OTHER, "AVRO"))
+        assert theirs.test_compatibility("s-value", avro(WIDER))
+        assert not theirs.test_compatibility("s-value", avro(OTHER))
         with pytest.raises(SchemaRegistryError) as error:
-            theirs.register_schema("s-value", Schema(OTHER, "AVRO"))
+            theirs.register_schema("s-value", avro(OTHER))
     assert (error.value.http_status_code, error.value.error_code) == (409, 40901)
