@@ -1,7 +1,7 @@
 """Encodes columns level by level, without Python per row: each node of a plan turns a column into parts.
 
-A nested record adds no bytes, only its fields' parts. The elements of lists and maps are encoded once, as one column. A row's value
-is a view of that column's memory.
+A nested record adds no bytes, only its fields' parts. The elements of lists and maps are encoded once, as one column. A row's
+value is a view of that column's memory.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Encodes a single Python value.
 
-The bytes are those of a column of one row with the same value. For such a column, Numpy would take 30 us per field, and this takes
-about 1 us. It also takes what has no type in Arrow: values of recursive records, and of unions by the class of the value.
+The bytes are those of a column of one row with the same value. For such a column, Numpy would take 30 us per field, and this
+takes about 1 us. It also takes what has no type in Arrow: values of recursive records, and of unions by the class of the value.
 """
 
 from __future__ import annotations

@@ -152,8 +152,12 @@ def leaves(draw: st.DrawFn, names: Names) -> Sample:
     if kind == "fixed decimal":
         size, precision = draw(st.sampled_from([(2, 4), (8, 18), (9, 10), (16, 38), (20, 30), (40, 76)]))
         arrow = (pa.decimal256 if precision > 38 else pa.decimal128)(precision, 2)
-        schema = {**_logical("fixed", "decimal", precision=precision, scale=2), "name": names.new(), "size": size}
-        return _plain(schema, arrow, decimals(precision, 2))
+        decimal: dict[str, Any] = {
+            **_logical("fixed", "decimal", precision=precision, scale=2),
+            "name": names.new(),
+            "size": size,
+        }
+        return _plain(decimal, arrow, decimals(precision, 2))
     return draw(st.sampled_from(PLAIN))
 
 
@@ -210,11 +214,11 @@ def hiding(full: pa.Array, valid: Sequence[bool]) -> pa.Array:
         children = [full.field(index) for index in range(full.type.num_fields)]
         return pa.StructArray.from_arrays(children, fields=list(full.type), mask=pa.array([not one for one in valid]))
     bits = pa.py_buffer(np.packbits(valid, bitorder="little"))
-    nested = pa.types.is_nested(full.type)
-    children = ([full.values] if not pa.types.is_map(full.type) else [_entries(full)]) if nested else None
+    if not pa.types.is_nested(full.type):
+        return pa.Array.from_buffers(full.type, len(full), [bits, *full.buffers()[1:]])
+    child = _entries(full) if pa.types.is_map(full.type) else full.values
     own = 1 if pa.types.is_fixed_size_list(full.type) else 2
-    buffers = full.buffers()[1:own] if nested else full.buffers()[1:]
-    return pa.Array.from_buffers(full.type, len(full), [bits, *buffers], children=children)
+    return pa.Array.from_buffers(full.type, len(full), [bits, *full.buffers()[1:own]], children=[child])
 
 
 def _entries(full: pa.Array) -> pa.Array:
@@ -227,7 +231,6 @@ def _offsets(rows: Sequence[Sequence[Any]]) -> list[int]:
 
 
 def _array(items: Sample, form: str) -> Sample:
-    size = {"min_size": 2, "max_size": 2} if form == "fixed" else {"max_size": MAX_ITEMS}
     kind = {"list": pa.list_(items.kind), "large": pa.large_list(items.kind), "fixed": pa.list_(items.kind, 2)}[form]
 
     def array(rows: Sequence[Any]) -> pa.Array:
@@ -238,7 +241,7 @@ def _array(items: Sample, form: str) -> Sample:
             return pa.LargeListArray.from_arrays(pa.array(_offsets(rows), pa.int64()), elements)
         return pa.ListArray.from_arrays(pa.array(_offsets(rows), pa.int32()), elements)
 
-    values = st.lists(items.values, **size)
+    values = st.lists(items.values, min_size=2, max_size=2) if form == "fixed" else st.lists(items.values, max_size=MAX_ITEMS)
     return Sample({"type": "array", "items": items.schema}, kind, values, array, lambda row: [items.read(one) for one in row])
 
 

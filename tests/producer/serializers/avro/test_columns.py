@@ -5,15 +5,17 @@ from __future__ import annotations
 import io
 import json
 from typing import Any
+from uuid import UUID
 
 import fastavro
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.producer.serializers.avro.avro_fit import fit
 from spark_kafka_sink.producer.serializers.avro.avro_schema import parse
-from tests.producer.serializers.avro.random_columns import PLAIN, Sample, tables
+from tests.producer.serializers.avro.random_columns import PLAIN, Sample, hiding, tables
 
 PREFIX = b"\0\0\0\1\2"
 # As many examples as the tier has histories.
@@ -55,3 +57,20 @@ def test_fastavro_reads_each_plain_type(data: st.DataObject) -> None:
     found = encoded(sample.schema, sample.array(rows))
 
     assert [read(sample.schema, one) for one in found if one is not None] == [sample.read(row) for row in rows]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view(), pa.binary(16), pa.uuid()])
+def test_a_uuid_in_a_fixed_is_its_16_bytes(kind: pa.DataType) -> None:
+    """fastavro does not support it."""
+    uuids = [UUID(int=0), UUID("0123456789abcdef0123456789ABCDEF"), UUID(int=2**128 - 1)]
+    is_text = "string" in str(kind)
+    rows = [str(uuid).upper() if is_text else uuid.bytes for uuid in uuids]
+    column = hiding(pa.array(["0" * 36 if is_text else bytes(16), *rows, rows[0]], kind), [True, True, True, True, False]).slice(
+        1
+    )
+    uuid = {"type": "fixed", "name": "F", "size": 16, "logicalType": "uuid"}
+    schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": ["null", uuid]}]}
+
+    found = encoded(schema, pa.StructArray.from_arrays([column], ["a"]))
+
+    assert found == [*(b"\2" + one.bytes for one in uuids), b"\0"]

@@ -51,7 +51,7 @@ def record(*fields: Any, name: str = "R", **more: Any) -> dict[str, Any]:
         ({"type": "record", "name": "int", "fields": []}, "int is the name of a primitive type"),
         ({"type": "record", "name": "R", "namespace": "1a", "fields": []}, '"1a.R" is not a valid name'),
         ({"type": "record", "name": "R", "fields": [{"name": "a b", "type": "int"}]}, 'field a b: "a b" is not a valid name'),
-        ({"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}] * 2}, "field a: record R has two fields of this name"),
+        ({"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}] * 2}, "field a: record R has two fields"),
         ({"type": "record", "name": "R", "fields": [{"type": "int"}]}, "field 0 of record R has no name"),
         (record(record("int", name="I"), record("int", name="I")), "field f1: I is defined twice"),
         (record({"type": "array", "items": "X"}), 'field f0[]: type "X" is not defined'),
@@ -107,7 +107,7 @@ def test_references_are_defined_once() -> None:
     ],
 )
 def test_a_logical_type_that_does_not_suit_is_ignored(schema: dict[str, Any]) -> None:
-    assert str(parse(json.dumps(schema))) == ("fixed(%d)" % schema["size"] if "size" in schema else schema["type"])
+    assert str(parse(json.dumps(schema))) == (f"fixed({schema['size']})" if "size" in schema else schema["type"])
 
 
 def test_a_derived_schema_has_names_docs_logical_types_and_unions() -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections import namedtuple
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import pyarrow as pa
@@ -26,6 +25,11 @@ TREE = {
     "fields": [{"name": "value", "type": "int"}, {"name": "below", "type": {"type": "array", "items": "Tree"}}],
 }
 UTC = datetime.UTC
+
+
+class Swapped(NamedTuple):
+    b: int
+    a: int
 
 
 def one(schema: Any, value: Any) -> bytes:
@@ -95,7 +99,7 @@ def test_none_is_a_null_and_the_prefix_comes_first() -> None:
 def test_a_record_is_a_dict_or_a_tuple_with_names_and_takes_defaults() -> None:
     schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}, {"name": "b", "type": "int", "default": 7}]}
 
-    assert one(schema, {"a": 1}) == one(schema, namedtuple("R", ["b", "a"])(7, 1)) == b"\2\x0e"
+    assert one(schema, {"a": 1}) == one(schema, Swapped(b=7, a=1)) == b"\2\x0e"
 
 
 @pytest.mark.parametrize(
