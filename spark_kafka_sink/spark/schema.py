@@ -172,8 +172,9 @@ def columns_of_record(
             found[name] = places[name][0]
             _check_once(name, [names[index] for index in places[name]])
     tombstone = None if record.tombstone_column is None else place_of(TOMBSTONE_COLUMN, record.tombstone_column)
+    used = {*listed.get("key", ()), *(() if tombstone is None else (tombstone,))}
     if takes_rest and "value" not in found and "value" not in listed:
-        listed["value"] = _rest(names, {*listed.get("key", ()), *((tombstone,) if tombstone is not None else ())})
+        listed["value"] = _rest(names, used, case_sensitive=case_sensitive)
     if "value" not in found and "value" not in listed:
         raise SchemaError(f"column value is required{value_hint}", column="value")
     if "topic" not in found and topic_option is None:
@@ -184,9 +185,10 @@ def columns_of_record(
     return FoundColumns(found, listed, tombstone)
 
 
-def _rest(names: Sequence[str], used: Collection[int]) -> tuple[int, ...]:
+def _rest(names: Sequence[str], used: Collection[int], *, case_sensitive: bool) -> tuple[int, ...]:
     """Returns the positions of columns that are neither used nor named after a part of a record."""
-    found = tuple(place for place, name in enumerate(names) if place not in used and name.lower() not in RECORD_COLUMNS)
+    compared = [name if case_sensitive else name.lower() for name in names]
+    found = tuple(place for place, name in enumerate(compared) if place not in used and name not in RECORD_COLUMNS)
     if not found:
         raise SchemaError(
             "option value.format: no column is left for the value; add a column or set value.columns", column="value"

@@ -79,8 +79,9 @@ PAGES: Final = sorted(file.name for file in FOLDER.glob("*.md") if file.name != 
 class Program:
     """The blocks of a page as one program.
 
-    servers: replaces the addresses in the blocks. registry: replaces the URL of the registry. folder: replaces the checkpoints'. given: what blocks may use without making
+    servers: replaces the addresses in the blocks. folder: replaces the checkpoints'. given: what blocks may use without making
     it, by name; it is called when a block names it. always: those that each block gets again, whatever one before made of them.
+    registry: replaces the URL of the schema registry.
     """
 
     def __init__(

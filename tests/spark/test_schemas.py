@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -16,8 +17,9 @@ from pyspark.sql import types as t
 import spark_kafka_sink as sks
 from spark_kafka_sink.errors import OptionError, RegistryError, SchemaError, SchemaIncompatibleError, SerializationError
 from spark_kafka_sink.spark.options import SinkOptions, sink_options
+from spark_kafka_sink.spark.record_options import record_options
 from spark_kafka_sink.spark.resolved_schemas import resolved_for_stream, resolved_options
-from spark_kafka_sink.spark.schema import SinkSchema, sink_schema
+from spark_kafka_sink.spark.schema import ColumnGroup, SinkSchema, sink_schema
 from tests.kafka.fixtures import BrokerKind, NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import Witnessed, read_topic
@@ -281,3 +283,31 @@ def test_a_check_asks_the_registry_and_registers_nothing(spark: SparkSession, st
     assert line(sks.check(settings())).startswith("not checked: value: the schema is derived")
     stand_in.login = "no one's"
     assert line(sks.check(settings(), df)).startswith("failed: ")
+
+
+def found_columns(*names: str, record: Mapping[str, str] = MappingProxyType({}), case_sensitive: bool = False) -> SinkSchema:
+    schema = t.StructType([t.StructField(name, t.StringType()) for name in names])
+    return sink_schema(schema, "events", record=record_options(record), formats=("key", "value"), case_sensitive=case_sensitive)
+
+
+def test_the_value_is_made_of_the_columns_that_have_no_other_use() -> None:
+    found = found_columns("a", "key", "topic", "b", "tenant", record={"key.columns": "key,tenant"})
+    assert found.key == ColumnGroup((1, 4), ("key", "tenant"), as_json=False)
+    assert found.value == ColumnGroup((0, 3), ("a", "b"), as_json=False)
+    assert found_columns("a", "Topic", case_sensitive=True).value == ColumnGroup((0, 1), ("a", "Topic"), as_json=False)
+    assert found_columns("a", "value").value == 1
+    with pytest.raises(SchemaError, match=r"no column is left for the value; add a column or set value\.columns"):
+        found_columns("key", "topic")
+
+
+@pytest.mark.parametrize("name", ["value", "a"])
+def test_a_column_without_an_arrow_type_names_the_cast(name: str) -> None:
+    schema = t.StructType([t.StructField(name, t.VariantType())])
+    with pytest.raises(SchemaError, match=rf"column {name}: is variant, which has no type in a schema; use to_json\({name}\)"):
+        sink_schema(schema, "events", formats=("value",))
+
+
+def test_a_format_of_keys_needs_a_key(stand_in: StandIn) -> None:
+    servers = {"kafka.bootstrap.servers": "localhost:9092", "topic": "events", "schema.registry.url": stand_in.url}
+    with pytest.raises(SchemaError, match=r"option key\.format: there is no column key; add one or set key\.columns"):
+        resolved_options(*columns_and(sink_options({**servers, "key.format": "avro", "value.format": "avro"})))
