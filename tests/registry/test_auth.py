@@ -202,6 +202,15 @@ def test_a_token_that_was_revoked_is_replaced_once(stand_in: StandIn) -> None:
     assert logins(stand_in) == ["Bearer one", "Bearer one", "Bearer two", "Bearer two", "Bearer three"]
 
 
+def test_a_new_token_that_is_refused_is_not_replaced(stand_in: StandIn) -> None:
+    stand_in.login = "Bearer of others"
+    with http_server(granted("one"), granted("two")) as issuer:
+        error = refused(stand_in.url, oauth(issuer.url))
+
+    assert error.facts["status"] == 401
+    assert (len(issuer.requests), logins(stand_in)) == (1, ["Bearer one"])
+
+
 def test_a_token_endpoint_that_refuses_is_named(stand_in: StandIn) -> None:
     denied = http_servers.Answer(401, json.dumps({"error": "invalid_client", "error_description": SECRET}).encode())
     with http_server(denied) as issuer:
