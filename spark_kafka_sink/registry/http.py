@@ -27,6 +27,7 @@ from spark_kafka_sink.registry.auth import Login, credentials
 from spark_kafka_sink.registry.base_urls import BaseUrl, base_urls
 from spark_kafka_sink.registry.registry_options import (
     CONNECT_S,
+    ISSUER,
     PREFIX,
     PROXY,
     URL,
@@ -216,6 +217,8 @@ class RegistryHttp:
         if plain and has_login:
             what = "the token" if bearer_source(config) else "the password"
             logger.warning("the schema registry %s begins with http://: %s is sent unencrypted; use https://", plain[0].url, what)
+        if (config.bearer_auth_issuer_endpoint_url or "").lower().startswith("http://"):
+            logger.warning("%s begins with http://: the client secret is sent unencrypted; use https://", ISSUER)
         if self._tls is None and (unused := [name for name in config.tls.given() if name.startswith("ssl.")]):
             options = ", ".join(PREFIX + name for name in unused)
             logger.warning("%s does not begin with https://, so these options are ignored: %s", URL, options)

@@ -148,7 +148,7 @@ class RegistryClient:
             subject: one of its subjects, whose rules apply, and whose context has the id.
         """
         found = self._by_id.get((schema_id, subject))
-        if found is not None and not self._is_closed:
+        if found is not None:
             return found
         query = {} if subject is None else {"subject": subject}
         call = Call(f"get the schema with id {schema_id}", "GET", f"/schemas/ids/{schema_id}", query, subject=subject or "")

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from spark_kafka_sink.errors import AuthenticationError, KafkaSinkError, OptionError, RegistryError
 from spark_kafka_sink.registry.http import Timing
@@ -202,6 +204,15 @@ def test_a_token_that_was_revoked_is_replaced_once(stand_in: StandIn) -> None:
     assert logins(stand_in) == ["Bearer one", "Bearer one", "Bearer two", "Bearer two", "Bearer three"]
 
 
+def test_a_new_token_that_is_refused_is_not_replaced(stand_in: StandIn) -> None:
+    stand_in.login = "Bearer of others"
+    with http_server(granted("one"), granted("two")) as issuer:
+        error = refused(stand_in.url, oauth(issuer.url))
+
+    assert error.facts["status"] == 401
+    assert (len(issuer.requests), logins(stand_in)) == (1, ["Bearer one"])
+
+
 def test_a_token_endpoint_that_refuses_is_named(stand_in: StandIn) -> None:
     denied = http_servers.Answer(401, json.dumps({"error": "invalid_client", "error_description": SECRET}).encode())
     with http_server(denied) as issuer:
@@ -264,6 +275,42 @@ def test_an_authority_of_the_token_endpoint(certificates: Certificates, stand_in
         error = refused(stand_in.url, oauth(issuer.url))
 
     assert error.message.endswith(f"Set {BEARER}.issuer.ca.location to the authority that signed it")
+
+
+# The witness
+
+
+LOGIN_HEADERS = ("authorization", "target-sr-cluster", "confluent-identity-pool-id")
+CLOUD = {"bearer.auth.logical.cluster": "lsrc-1", "bearer.auth.identity.pool.id": "pool-1,pool-2"}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"basic.auth.user.info": f"alice:{SECRET}:x"},
+        {"bearer.auth.credentials.source": "STATIC_TOKEN", "bearer.auth.token": "t0ken", **CLOUD},
+        {
+            "bearer.auth.credentials.source": "OAUTHBEARER",
+            "bearer.auth.client.id": "me",
+            "bearer.auth.client.secret": "s",
+            **CLOUD,
+        },
+    ],
+    ids=["basic", "static", "oauth"],
+)
+def test_confluents_client_sends_the_same_login(options: dict[str, str], stand_in: StandIn) -> None:
+    with http_server(granted("one", token_type="Bearer")) as issuer:
+        if options.get("bearer.auth.credentials.source") == "OAUTHBEARER":
+            options = {**options, "bearer.auth.issuer.endpoint.url": issuer.url, "bearer.auth.scope": "schemas"}
+        with client(stand_in.url, {f"schema.registry.{name}": value for name, value in options.items()}) as ours:
+            ours.latest("s")
+        with SchemaRegistryClient({"url": stand_in.url, **options}) as theirs, pytest.raises(SchemaRegistryError):
+            theirs.get_latest_version("s")
+
+    sent = [{name.lower(): value for name, value in asked.headers.items()} for asked in stand_in.requests]
+    first, second = ({name: headers.get(name) for name in LOGIN_HEADERS} for headers in sent)
+    assert first == second
+    assert first["authorization"] is not None
 
 
 # TLS

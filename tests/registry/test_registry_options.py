@@ -222,6 +222,7 @@ def test_providers_of_references_may_be_given(tmp_path: Path) -> None:
         ({USER_INFO: "u:p"}, "begins with http://: the password is sent unencrypted; use https://"),
         ({URL: "http://u:p@a"}, "the schema registry http://a begins with http://: the password"),
         ({f"{BEARER}.token": "t"}, "begins with http://: the token is sent unencrypted"),
+        ({**OAUTH, f"{BEARER}.issuer.endpoint.url": "http://a"}, ".issuer.endpoint.url begins with http://: the client secret"),
         ({"schema.registry.ssl.ca.location": "/ca"}, "so these options are ignored: schema.registry.ssl.ca.location"),
         ({URL: "https://a", "schema.registry.ssl.endpoint.identification.algorithm": ""}, "may be that of any host"),
     ],
