@@ -50,7 +50,7 @@ def _part(context: CheckContext, config: SchemaConfig, client: RegistryClient) -
     if config.is_registrys:
         return ok(REGISTRY, f"{config.part}: {registrys(config, topic, kind, client)}")
     if config.text is None and kind is None:
-        return not_checked(REGISTRY, f"{config.part}: the schema is derived from a DataFrame, and none was given")
+        return _without_columns(context, config, client)
     given = own_schema(config, topic, kind)
     subject = own_subject(config, topic, given)
     found = client.look_up(subject, given, normalize=config.normalize)
@@ -62,6 +62,17 @@ def _part(context: CheckContext, config: SchemaConfig, client: RegistryClient) -
     if error is not None:
         return failed_by(REGISTRY, error)
     return ok(REGISTRY, f"{config.part}: the schema is new in subject {subject} and will be registered")
+
+
+def _without_columns(context: CheckContext, config: SchemaConfig, client: RegistryClient) -> CheckLine:
+    """Asks for the subject at least, if its name is known without the columns."""
+    unknown = "the schema is derived from a DataFrame, and none that fits was given"
+    if context.options.topic is None or config.strategy != "topic":
+        return not_checked(REGISTRY, f"{config.part}: {unknown}")
+    subject = f"{context.options.topic}-{config.part}"
+    found = client.latest(subject)
+    known = "is new" if found is None else f"has schema {found.schema_id} as its latest"
+    return ok(REGISTRY, f"{config.part}: the registry responds; subject {subject} {known}", unknown)
 
 
 def _kind(context: CheckContext, config: SchemaConfig) -> pa.DataType | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -164,19 +164,24 @@ def incompatible(config: SchemaConfig, subject: str, given: SchemaText, client: 
     latest = client.latest(subject)
     changes = [] if latest is None else differences(latest.schema.text, given.text)
     version = "" if latest is None or latest.version is None else f" (compared with version {latest.version})"
-    lines = [f"subject {subject}: the schema of {config.part} is not compatible with the subject's schemas"]
+    lines = [f"subject {subject}: the schema of {config.part} is not compatible with the subject's schemas."]
     if changes:
-        lines += [f"The schemas differ{version}:", *(f"  {each}" for each in changes)]
-    lines += ["The registry's reasons:", *(f"  {each}" for each in messages)]
-    lines.append(f"Change the columns, set {config.part}.schema, or change the subject's compatibility level")
+        lines += [f"The schemas differ{version}:", *_listed(changes)]
+    lines += ["The registry's reasons:", *_listed(messages)]
+    lines.append(f"Change the columns, set {config.part}.schema, or change the subject's compatibility level.")
     return SchemaIncompatibleError("\n".join(lines), subject=subject, fields=tuple(changes), messages=tuple(messages))
+
+
+def _listed(texts: Sequence[str]) -> list[str]:
+    """Returns lines that can also be read as one."""
+    return [f"  {text}{';' if place < len(texts) else '.'}" for place, text in enumerate(texts, 1)]
 
 
 def not_registered(config: SchemaConfig, subject: str, given: SchemaText, client: RegistryClient) -> RegistryError:
     """Returns the error about a schema that the registry does not have and that must not be registered."""
     latest = client.latest(subject)
     changes = [] if latest is None else differences(latest.schema.text, given.text)
-    listed = "".join(f"\n  {each}" for each in changes)
+    listed = "".join(f"\n{line}" for line in _listed(changes))
     differs = f" It differs from version {latest.version}:{listed}" if latest is not None and changes else ""
     return RegistryError(
         f"subject {subject}: the registry does not have the schema of {config.part}, and auto.register.schemas is false;"
