@@ -165,15 +165,22 @@ class RegistryConfig:
 _FIELD_OF: Final[Mapping[str, str]] = {
     each.metadata["option"].name: each.name for each in fields(RegistryConfig) if each.metadata
 }
-REGISTRY_OPTIONS: Final[Mapping[str, Option]] = {
-    **{each.metadata["option"].name: each.metadata["option"] for each in fields(RegistryConfig) if each.metadata},
-    **{
-        PREFIX + name: replace(option, name=PREFIX + name) for name, option in SECURITY_OPTIONS.items() if name.startswith("ssl.")
-    },
-}
-_TLS_ALIASES: Final = tuple(PREFIX + name for name in ALIASES if name.startswith("ssl."))
 _TLS_NAMES: Final = [name for name in (*SECURITY_OPTIONS, *ALIASES) if name.startswith("ssl.")]
 _TLS_NAME: Final = re.compile(rf"(?<![\w./-])(?={'|'.join(map(re.escape, _TLS_NAMES))})")
+_TLS_ALIASES: Final = tuple(PREFIX + name for name in ALIASES if name.startswith("ssl."))
+
+
+def _of_registry(option: Option) -> Option:
+    """Returns a TLS option of brokers as one of the registry, whose names are confluent-kafka's and not librdkafka's."""
+    doc = re.sub(r" librdkafka: [\w.]+\.", "", option.doc)
+    doc = doc.replace("the broker's", "the registry's").replace("librdkafka's", "confluent-kafka's")
+    return replace(option, name=PREFIX + option.name, doc=_TLS_NAME.sub(PREFIX, doc))
+
+
+REGISTRY_OPTIONS: Final[Mapping[str, Option]] = {
+    **{each.metadata["option"].name: each.metadata["option"] for each in fields(RegistryConfig) if each.metadata},
+    **{PREFIX + name: _of_registry(option) for name, option in SECURITY_OPTIONS.items() if name.startswith("ssl.")},
+}
 _INSTEAD: Final[Mapping[str, str]] = {
     "cache.latest.ttl.sec": "; the latest version is never kept, so remove the option",
     "http.connect.timeout.ms": f"; use {PREFIX}timeout, which is in seconds",

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import RegistryError, SchemaIncompatibleError, UsageError
 from spark_kafka_sink.registry.registry_client import RegistryClient, SchemaReference, SchemaText
@@ -290,3 +294,34 @@ def test_what_an_answer_may_leave_out(stand_in: StandIn) -> None:
     assert (made.schema, made.schema_id, made.subject, made.version, made.guid) == (ORDER, 7, "s", None, None)
     assert latest is not None
     assert (latest.schema, latest.subject, latest.version, latest.guid) == (SchemaText("AVRO", '"int"'), "s", None, None)
+
+
+NAMES = st.sampled_from(
+    ["id", "schema", "schemaType", "references", "version", "guid", "subject", "ruleSet", "is_compatible", "x"]
+)
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.just(ORDER.text),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=5),
+    max_leaves=10,
+)
+ANSWERS = st.dictionaries(NAMES, ANY_JSON, max_size=8) | ANY_JSON | st.binary(max_size=20)
+
+
+def test_no_answer_makes_another_error(stand_in: StandIn) -> None:
+    with client(stand_in) as registry:
+
+        @settings(max_examples=40)
+        @given(ANSWERS, st.sampled_from([200, 201, 404, 409, 422]))
+        def ask(body: Any, status: int) -> None:
+            calls: list[Callable[[], object]] = [
+                lambda: hash(registry.register("s", ORDER)),
+                lambda: hash(registry.look_up("s", ORDER)),
+                lambda: hash(registry.latest("s")),
+                lambda: registry.misfits("s", ORDER),
+            ]
+            for call in calls:
+                stand_in.fail(Answer(status, body))
+                with contextlib.suppress(RegistryError):
+                    call()
+
+        ask()

@@ -47,6 +47,8 @@ def test_each_option_has_a_description_and_says_how_java_differs() -> None:
         assert name == option.name
         assert name.startswith("schema.registry.")
         assert option.doc.endswith(".")
+        assert "broker" not in option.doc
+        assert "librdkafka" not in option.doc
         assert option.java is ABSENT or option.default == option.java or option.differs.endswith(".")
 
 
