@@ -15,7 +15,7 @@ from spark_kafka_sink.records.parts import Part, Present, constant, join, masked
 from spark_kafka_sink.records.varints import Packed
 from tests.records.tables import any_bytes, column
 
-many_examples = settings(max_examples=200, deadline=None)
+many_examples = settings(max_examples=60, deadline=None)
 
 
 @dataclass(frozen=True)

@@ -209,7 +209,7 @@ class _Walk:
             index, branch = branches[0]
             node = self.node(branch, kind, path)
             return None if node is None else UnionNode(node, index, null)
-        if is_members(kind, len(branches)):
+        if _is_members(kind, len(branches)):
             return self._members(schema, kind, path)
         fitting = [(index, branch) for index, branch in branches if _fits(branch, kind)]
         natural = [(index, branch) for index, branch in fitting if is_natural(branch, kind)]
@@ -233,7 +233,7 @@ class _Walk:
         return MembersNode(members, schema.null) if len(members) == len(branches) else None
 
 
-def is_members(kind: pa.DataType, branches: int) -> bool:
+def _is_members(kind: pa.DataType, branches: int) -> bool:
     """Returns whether a type is Spark's struct for a union: a field `member0`, `member1` ... for each type but null."""
     if not pa.types.is_struct(kind):
         return False

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -155,38 +155,6 @@ def full_name(schema: AvroType) -> str | None:
 
 def is_null(schema: AvroType) -> bool:
     return isinstance(schema, Primitive) and schema.kind == "null"
-
-
-def is_recursive(schema: AvroType) -> bool:
-    """Returns whether a record contains itself."""
-    return _contains_open(schema, set(), set())
-
-
-def children(schema: AvroType) -> Sequence[AvroType]:
-    """Returns the types of which a type is made."""
-    match schema:
-        case Record(fields=fields):
-            return [one.type for one in fields]
-        case Array(items=items):
-            return [items]
-        case Map(values=values):
-            return [values]
-        case Union(branches=branches):
-            return branches
-        case _:
-            return ()
-
-
-def _contains_open(schema: AvroType, open_records: set[int], done: set[int]) -> bool:
-    if id(schema) in open_records:
-        return True
-    if id(schema) in done:
-        return False
-    open_records.add(id(schema))
-    found = any(_contains_open(child, open_records, done) for child in children(schema))
-    open_records.discard(id(schema))
-    done.add(id(schema))
-    return found
 
 
 def _json(text: str) -> Any:

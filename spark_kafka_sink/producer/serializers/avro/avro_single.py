@@ -1,7 +1,7 @@
 """Encodes a single Python value.
 
-The bytes are those of a column of one row with the same value. For such a column, Numpy would take 30 us per field, and this
-takes about 1 us. It also takes what has no type in Arrow: values of recursive records, and of unions by the class of the value.
+The bytes are those of a column of one row with the same value. Such a column would take about 25 us per field, and this takes
+1 to 2 us. It also takes what has no type in Arrow: values of recursive records, and of unions by the class of the value.
 """
 
 from __future__ import annotations
@@ -128,9 +128,13 @@ def _union(out: bytearray, schema: Union, value: Any) -> None:
     if value is None and schema.null is not None:
         out += varint(schema.null)
         return
-    start = len(out)
-    found: list[_BadValueError] = []
     branches = [(index, branch) for index, branch in enumerate(schema.branches) if index != schema.null]
+    if len(branches) == 1:
+        index, branch = branches[0]
+        out += varint(index)
+        _write(out, branch, value)
+        return
+    start = len(out)
     if isinstance(value, int):
         branches.sort(key=lambda pair: _is_float(pair[1]))
     for index, branch in branches:
@@ -138,11 +142,8 @@ def _union(out: bytearray, schema: Union, value: Any) -> None:
         try:
             _write(out, branch, value)
             return
-        except _BadValueError as bad:
-            found.append(bad)
+        except _BadValueError:
             del out[start:]
-    if len(found) == 1:
-        raise found[0]
     raise _refused(value, f"a value of {schema}")
 
 

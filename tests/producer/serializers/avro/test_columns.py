@@ -13,13 +13,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from spark_kafka_sink.producer.serializers.avro import avro_nested
 from spark_kafka_sink.producer.serializers.avro.avro_fit import fit
 from spark_kafka_sink.producer.serializers.avro.avro_schema import parse
+from spark_kafka_sink.records import concat, parts
 from tests.producer.serializers.avro.random_columns import PLAIN, Sample, hiding, tables
 
 PREFIX = b"\0\0\0\1\2"
-# As many examples as the tier has histories.
-many_examples = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+SLOW_TO_DRAW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
 
 def read(schema: Any, data: bytes) -> Any:
@@ -35,11 +36,20 @@ def encoded(schema: Any, column: pa.Array, prefix: bytes = b"") -> list[bytes | 
     return found
 
 
-@many_examples
-@given(tables())
+@settings(max_examples=20, deadline=None, suppress_health_check=SLOW_TO_DRAW)
+@given(tables(depth=2))
 def test_fastavro_reads_what_was_written(table: tuple[Sample, list[Any], pa.Array]) -> None:
-    sample, rows, column = table
+    check_read(*table)
 
+
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None, suppress_health_check=SLOW_TO_DRAW)
+@given(tables(depth=3))
+def test_fastavro_reads_what_was_written_with_three_levels(table: tuple[Sample, list[Any], pa.Array]) -> None:
+    check_read(*table)
+
+
+def check_read(sample: Sample, rows: list[Any], column: pa.Array) -> None:
     found = encoded(sample.schema, column, PREFIX)
 
     assert [None if data is None else data[:5] for data in found] == [None if row is None else PREFIX for row in rows]
@@ -48,7 +58,7 @@ def test_fastavro_reads_what_was_written(table: tuple[Sample, list[Any], pa.Arra
     ]
 
 
-@many_examples
+@settings(deadline=None)
 @given(st.data())
 def test_fastavro_reads_each_plain_type(data: st.DataObject) -> None:
     sample = data.draw(st.sampled_from([one for one in PLAIN if one.schema != "null"]))
@@ -57,6 +67,20 @@ def test_fastavro_reads_each_plain_type(data: st.DataObject) -> None:
     found = encoded(sample.schema, sample.array(rows))
 
     assert [read(sample.schema, one) for one in found if one is not None] == [sample.read(row) for row in rows]
+
+
+def test_above_2_gib_columns_become_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = {"type": "array", "items": {"type": "array", "items": "string"}}
+    rows = [[["abc" * 5] * 3, []], [], [["d"]]] * 10_000
+    column = pa.array(rows, pa.list_(pa.list_(pa.string())))
+    expected = encoded(schema, column)
+
+    for module in (parts, concat, avro_nested):  # memory for 2 GiB is not everywhere
+        monkeypatch.setattr(module, "INT32_MAX", 100)
+    found = fit(parse(json.dumps(schema)), column.type).encode(column)
+
+    assert found.type == pa.large_binary()
+    assert found.to_pylist() == expected
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view(), pa.binary(16), pa.uuid()])

@@ -187,7 +187,11 @@ def test_a_recursive_schema_fits_a_column_of_any_depth() -> None:
     assert [read(schema, row or b"") for row in encoded(schema, pa.array(rows, kind))] == [whole(row) for row in rows]
 
 
-def test_a_column_with_other_nullable_fields_is_fitted_again() -> None:
-    plan = fit(parse(json.dumps(record(("a", "int")))), pa.struct([pa.field("a", pa.int32(), nullable=False)]))
+def test_a_column_of_another_type_is_fitted_again() -> None:
+    """Tasks may get other types than the driver has seen: nullable fields, or another order."""
+    plan = fit(parse(json.dumps(record(("a", "int"), ("b", "int")))), pa.struct([("a", pa.int32()), ("b", pa.int32())]))
+    other = pa.struct([("b", pa.int64()), pa.field("a", pa.int32(), nullable=False)])
 
-    assert plan.encode(pa.array([{"a": 1}], pa.struct([("a", pa.int32())]))).to_pylist() == [b"\2"]
+    assert plan.encode(pa.array([{"a": 1, "b": 2}], other)).to_pylist() == [b"\2\4"]
+    with pytest.raises(SchemaError, match="b: column string, schema int"):
+        plan.encode(pa.array([{"a": 1, "b": "2"}], pa.struct([("a", pa.int32()), ("b", pa.string())])))

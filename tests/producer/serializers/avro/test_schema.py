@@ -12,7 +12,7 @@ import pytest
 from spark_kafka_sink.errors import SchemaError
 from spark_kafka_sink.producer.serializers.avro.avro_derive import derive
 from spark_kafka_sink.producer.serializers.avro.avro_fit import fit
-from spark_kafka_sink.producer.serializers.avro.avro_schema import Record, full_name, is_recursive, parse
+from spark_kafka_sink.producer.serializers.avro.avro_schema import Record, full_name, parse
 
 
 def problem(schema: Any) -> str:
@@ -74,9 +74,7 @@ def test_names_take_the_namespace_around_them() -> None:
     assert isinstance(parsed, Record)
     assert full_name(parsed) == "a.R"
     assert [full_name(field.type) for field in parsed.fields] == ["a.I", "a.I", None, "c.K"]
-    assert is_recursive(parsed)
     assert full_name(parse('"int"')) is None
-    assert not is_recursive(parse(json.dumps(record("int", name="a.b.C"))))
 
 
 def test_references_are_defined_once() -> None:

@@ -44,7 +44,7 @@ def failure(schema: Any, value: Any) -> SerializationError:
     return caught.value
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(tables(depth=2))
 def test_a_value_is_read_back_as_from_a_column(table: tuple[Sample, list[Any], pa.Array]) -> None:
     sample, rows, column = table
