@@ -58,7 +58,7 @@ BROKER: Sequence[str] = (
 )
 # Members that other parts of the package use and programs do not.
 INSIDE: Mapping[str, Sequence[str]] = {
-    "AvroSerializer": ("close", "configure", "serialize", "serialize_column"),
+    "AvroSerializer": ("check_part", "close", "configure", "serialize", "serialize_column"),
     "EmbeddedBroker": ("cluster", "server"),
     "Fault": ("forget", "hit", "undo"),
     "FaultInjection": ("attach", "detach", "of_broker", "storage"),

@@ -111,6 +111,11 @@ def _configured(
     if value is None:
         return DefaultSerializer()
     serializer = _made(option, value, known)
+    if serializer is value and serializer.reads_schema_options:
+        from spark_kafka_sink.producer.serializers.schemas.avro_serializer import AvroSerializer
+
+        if isinstance(serializer, AvroSerializer):
+            serializer.check_part(is_key)
     if serializer is not value:
         serializer.configure({**settings, **schemas} if serializer.reads_schema_options else settings, is_key)
     if isinstance(serializer, ListSerializer):

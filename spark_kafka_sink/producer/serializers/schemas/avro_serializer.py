@@ -83,6 +83,15 @@ class AvroSerializer(Serializer):
             return null_column(len(column))
         return self._writer(topic, column.type).serialize_column(topic, column)
 
+    def check_part(self, is_key: bool) -> None:
+        """Raises OptionError if the object was made for the other part of records."""
+        part = PARTS[0] if is_key else PARTS[1]
+        if self._settings is not None and self._settings[1].part != part:
+            raise OptionError(
+                f"option {part}.serializer: this AvroSerializer is for {self._settings[1].part}s; make one with is_key={is_key}",
+                option=f"{part}.serializer",
+            )
+
     def close(self) -> None:
         with self._lock:
             if self._client is not None:
