@@ -83,6 +83,8 @@ class AvroPlan:
             SerializationError: The schema cannot hold a row. `facts` has row and path.
         """
         node = self._node if column.type == self.kind else fit(self.schema, column.type)._node
+        if isinstance(node, DictionaryNode):  # its values may contain a null, which the rows' own nulls do not show
+            node, column = node.node, column.dictionary_decode()
         try:
             return encoded(node, column, prefix, keep_nulls=True)
         except BadRowError as bad:

@@ -1,4 +1,4 @@
-"""What the kernels of Avro's types have in common."""
+"""The type of kernels, their error, and the values that they take in rows without one."""
 
 from __future__ import annotations
 

@@ -69,6 +69,15 @@ def test_fastavro_reads_each_plain_type(data: st.DataObject) -> None:
     assert [read(sample.schema, one) for one in found if one is not None] == [sample.read(row) for row in rows]
 
 
+def test_a_null_may_be_among_the_values_of_a_dictionary() -> None:
+    indices = pa.array([1, 0, None], pa.int8())
+    column = pa.DictionaryArray.from_arrays(indices, pa.array(["a", None]))
+    schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": ["null", "string"]}]}
+
+    assert encoded("string", column) == [None, b"\2a", None]
+    assert encoded(schema, pa.StructArray.from_arrays([column], ["a"])) == [b"\0", b"\2\2a", b"\0"]
+
+
 def test_above_2_gib_columns_become_large(monkeypatch: pytest.MonkeyPatch) -> None:
     schema = {"type": "array", "items": {"type": "array", "items": "string"}}
     rows = [[["abc" * 5] * 3, []], [], [["d"]]] * 10_000
