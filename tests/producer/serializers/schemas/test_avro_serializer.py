@@ -146,7 +146,9 @@ def test_settings_show_no_secret_and_other_plug_ins_do_not_get_them(stand_in: St
 def test_an_object_needs_its_options_and_is_not_pickled() -> None:
     with pytest.raises(OptionError, match="an object needs its own options"):
         AvroSerializer().serialize("events", 1)
-    with pytest.raises(OptionError, match=r"option key\.serializer: this AvroSerializer is for values; make one with is_key=True"):
+    with pytest.raises(
+        OptionError, match=r"option key\.serializer: this AvroSerializer is for values; make one with is_key=True"
+    ):
         Producer({"bootstrap.servers": "localhost:9092", "key.serializer": AvroSerializer({"schema.registry.url": "http://r"})})
     with pytest.raises(TypeError, match=r"set value\.format=avro"):
         pickle.dumps(AvroSerializer({"schema.registry.url": "http://r"}))
