@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import pickle
+import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -137,7 +139,7 @@ def test_what_tasks_get_holds_no_secret_and_no_address(stand_in: StandIn) -> Non
     assert MARK.encode() not in pickled
     assert str(stand_in.port).encode() not in pickled
     assert pickle.loads(pickled) == found
-    assert '"doc": "The order."' in stand_in.requests[0].json["schema"]
+    assert '"doc": "The order."' in found.producer.value_serializer.schema.text  # type: ignore[attr-defined]
 
 
 def test_a_stream_keeps_its_schema_while_the_registry_is_down(
@@ -222,7 +224,7 @@ INLINE = TEXT.replace('"long"', '"long", "confluent:rules": [{"name": "r"}]')
 @pytest.mark.parametrize(
     ("more", "answers", "rule"),
     [
-        ({}, [None, {"schema": TEXT, "ruleSet": RULES}], r"ssn \(ENCRYPT\)"),
+        ({}, [None, None, {"schema": TEXT, "ruleSet": RULES}], r"ssn \(ENCRYPT\)"),
         ({"use.latest.version": "true"}, [{"subject": "s", "version": 1, "id": 1, "schema": TEXT, "ruleSet": RULES}], "ssn"),
         ({"use.schema.id": "1"}, [{"schema": INLINE}], r"id \(confluent:rules\)"),
     ],
@@ -234,6 +236,17 @@ def test_a_schema_with_rules_is_refused(stand_in: StandIn, more: dict[str, str],
     stand_in.fail(*((lambda asked: None) if body is None else Answer(body=body) for body in answers))
     with pytest.raises(SchemaError, match=rf"has rules, which are not supported: .*{rule}"):
         resolved_options(*columns_and(sink_options({**servers, "value.format": "avro", **more})))
+
+
+def test_a_subject_whose_latest_schema_has_rules_gets_no_version_without_them(stand_in: StandIn) -> None:
+    body = {"schema": TEXT, "ruleSet": RULES}
+    request = urllib.request.Request(f"{stand_in.url}/subjects/events-value/versions", json.dumps(body).encode(), method="POST")
+    with urllib.request.urlopen(request, timeout=30):
+        asked = len(stand_in.requests)
+    servers = {"kafka.bootstrap.servers": "localhost:9092", "topic": "events", "schema.registry.url": stand_in.url}
+    with pytest.raises(SchemaError, match=r"value: schema 1 has rules, which are not supported: ssn \(ENCRYPT\)"):
+        resolved_options(*columns_and(sink_options({**servers, "value.format": "avro"})))
+    assert not any(one.path.partition("?")[0].endswith("/versions") for one in stand_in.requests[asked:])
 
 
 @pytest.mark.parametrize(

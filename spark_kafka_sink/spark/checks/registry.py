@@ -43,6 +43,7 @@ def _part(context: CheckContext, config: SchemaConfig, client: RegistryClient) -
         not_registered,
         own_schema,
         own_subject,
+        refuse_rules_of_subject,
         registrys,
     )
 
@@ -53,6 +54,7 @@ def _part(context: CheckContext, config: SchemaConfig, client: RegistryClient) -
         return _without_columns(context, config, client)
     given = own_schema(config, topic, kind)
     subject = own_subject(config, topic, given)
+    refuse_rules_of_subject(config.part, subject, client)
     found = client.look_up(subject, given, normalize=config.normalize)
     if found is not None:
         return ok(REGISTRY, f"{config.part}: schema {found.schema_id} of subject {subject}")

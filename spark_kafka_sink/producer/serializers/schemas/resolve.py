@@ -42,6 +42,7 @@ def resolved(config: SchemaConfig, topic: str | None, kind: pa.DataType | None, 
         return registrys(config, topic, kind, client)
     given = own_schema(config, topic, kind)
     subject = own_subject(config, topic, given)
+    refuse_rules_of_subject(config.part, subject, client)
     found = _known_or_registered(config, subject, given, client)
     # The registry may have added rules of its own, so what it would hand to a reader is asked for.
     final = client.by_id(found.schema_id, subject)
@@ -120,6 +121,16 @@ def refuse_rules(part: str, found: RegisteredSchema, used: Iterable[str] = ()) -
             schema_id=found.schema_id,
             rules=rules,
         )
+
+
+def refuse_rules_of_subject(part: str, subject: str, client: RegistryClient) -> None:
+    """Raises SchemaError if the subject's latest schema has rules.
+
+    A schema that is derived or given has none itself, so it would be registered as a version without the rules.
+    """
+    latest = client.latest(subject)
+    if latest is not None:
+        refuse_rules(part, latest)
 
 
 def _inline_rules(text: str) -> list[str]:
