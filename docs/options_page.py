@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from docs.markdown import table
 from spark_kafka_sink.config import OPTIONS
 from spark_kafka_sink.option import ABSENT, INT64_MAX, LIBRDKAFKA_NAMES, REQUIRED, Kind, Option
+from spark_kafka_sink.registry.registry_options import REGISTRY_OPTIONS
 from spark_kafka_sink.security_config import ALIASES, ONE_VALUE, SECURITY_OPTIONS
 from spark_kafka_sink.spark.options import HARMLESS, REFUSED, REFUSED_PREFIXES, SINK_OPTIONS
 
@@ -26,6 +27,14 @@ A value may be text or have the Python type that fits. An unknown option raises
 """
 SINK = """
 ## Sink options
+
+"""
+REGISTRY = """
+## Schema registry options
+
+These options connect to a [schema registry](schemas.md). They have no prefix `kafka.` in Spark.
+Options that begin with `schema.registry.basic.auth.` or `schema.registry.bearer.auth.` can also be
+written without `schema.registry.`.
 
 """
 PRODUCER = """
@@ -101,7 +110,8 @@ def options_page() -> str:
     sink = "\n".join(_sink_entry(*option) for option in SINK_OPTIONS.values())
     security = f"{SECURITY}{_entries(SECURITY_OPTIONS.values())}{OTHER_NAMES}{_names_table()}{ONE}{_one_value_table()}"
     others = f"{LIBRDKAFKA}{_librdkafka_table()}{JAVA}{_java_table()}"
-    return f"{HEAD}{SINK}{sink}{PRODUCER}{_entries(OPTIONS.values())}{security}{others}"
+    registry = f"{REGISTRY}{_entries(REGISTRY_OPTIONS.values())}"
+    return f"{HEAD}{SINK}{sink}{registry}{PRODUCER}{_entries(OPTIONS.values())}{security}{others}"
 
 
 def _sink_entry(name: str, takes: str, default: str, doc: str, differs: str) -> str:

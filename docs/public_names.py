@@ -31,7 +31,15 @@ SECTIONS: Mapping[str, Sequence[str]] = {
     "Checking settings": ("check", "CheckReport", "CheckLine"),
     "The producer": ("Producer", "SendScope", "RecordColumns", "RecordFuture", "RecordMetadata", "PartitionInfo", "Node"),
     "Transactions": ("ConsumerGroupMetadata", "OffsetAndMetadata"),
-    "Plug-ins": ("Serializer", "Partitioner", "Cluster", "ProducerInterceptor", "ProducerRecord", "ColumnsMetadata"),
+    "Plug-ins": (
+        "Serializer",
+        "AvroSerializer",
+        "Partitioner",
+        "Cluster",
+        "ProducerInterceptor",
+        "ProducerRecord",
+        "ColumnsMetadata",
+    ),
     "Reports": ("DeliveryReport", "PartitionReport", "PartitionReports"),
     "Settings": ("producer_config", "ProducerConfig"),
 }
@@ -50,6 +58,7 @@ BROKER: Sequence[str] = (
 )
 # Members that other parts of the package use and programs do not.
 INSIDE: Mapping[str, Sequence[str]] = {
+    "AvroSerializer": ("check_part", "close", "configure", "serialize", "serialize_column"),
     "EmbeddedBroker": ("cluster", "server"),
     "Fault": ("forget", "hit", "undo"),
     "FaultInjection": ("attach", "detach", "of_broker", "storage"),

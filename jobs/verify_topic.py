@@ -57,6 +57,8 @@ def _check_serializers(settings: Settings, options: SinkOptions) -> None:
     for part, serializer in (("key", options.producer.key_serializer), ("value", options.producer.value_serializer)):
         if serializer is not None:
             raise settings.wrong("sink", f"kafka.{part}.serializer", "is set: topics of serialized records cannot be verified")
+    for part in sorted(options.formats):
+        raise settings.wrong("sink", f"{part}.format", "is set: topics of records with a schema cannot be verified yet")
 
 
 def _check_confluent_kafka() -> None:

@@ -6,6 +6,7 @@ docs/options.md, parsing and error messages are generated. `differs` says how an
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -32,7 +33,8 @@ from spark_kafka_sink.option import (
     nearest,
     replacement,
 )
-from spark_kafka_sink.secret import providers_of
+from spark_kafka_sink.schema_options import is_schema_option, refuse_unsupported, schema_option_names
+from spark_kafka_sink.secret import is_provider_option, providers_of
 from spark_kafka_sink.security_config import (
     PLAINTEXT,
     SECURITY_NAMES,
@@ -298,6 +300,8 @@ class ProducerConfig:
     )
     metrics_sample_window_ms: int = declared("metrics.sample.window.ms", MILLISECONDS, 30_000, "Length of one window, in ms.")
     security: SecurityConfig = field(default=PLAINTEXT)
+    # Options of schemas and their registry as they were given, for the serializer that reads them. They may be secret.
+    schemas: tuple[tuple[str, object], ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         _check_together(self)
@@ -334,9 +338,10 @@ def producer_config(settings: Mapping[str, object]) -> ProducerConfig:
     if not isinstance(settings, Mapping):
         raise OptionError(f"settings must be a mapping from option names to values, not {type(settings).__name__}")
     for name in settings:
-        if name not in OPTIONS and not is_security_option(name):
-            hint = replacement(name) or nearest(name, [*OPTIONS, *SECURITY_NAMES])
+        if name not in OPTIONS and not is_security_option(name) and not is_schema_option(name):
+            hint = replacement(name) or nearest(name, [*OPTIONS, *SECURITY_NAMES, *schema_option_names()])
             raise OptionError(f"unknown option {name}{hint}", option=name)
+    refuse_unsupported(settings)
     if "bootstrap.servers" not in settings:
         raise OptionError(
             "option bootstrap.servers is required: set host:port of at least one broker", option="bootstrap.servers"
@@ -355,8 +360,16 @@ def producer_config(settings: Mapping[str, object]) -> ProducerConfig:
     # Whoever limits requests for a gateway by Java's option must not get larger ones.
     if "produce.request.max.bytes" not in settings and "max.request.size" in settings:
         values["produce_request_max_bytes"] = values["max_request_size"]
-    security = security_config({name: value for name, value in settings.items() if name not in OPTIONS})
-    return ProducerConfig(**values, security=security)
+    schemas = {name: value for name, value in settings.items() if is_schema_option(name)}
+    security = security_config({name: value for name, value in settings.items() if name not in OPTIONS and name not in schemas})
+    if schemas:
+        schemas |= {name: value for name, value in settings.items() if is_provider_option(name)}
+    return ProducerConfig(**values, security=security, schemas=tuple(sorted(_hashable(schemas).items())))
+
+
+def _hashable(schemas: Mapping[str, object]) -> dict[str, object]:
+    """Returns the options with JSON text in place of schemas that are dicts or lists."""
+    return {name: json.dumps(value) if isinstance(value, dict | list) else value for name, value in schemas.items()}
 
 
 def check_transactional(config: ProducerConfig) -> None:

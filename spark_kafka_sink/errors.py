@@ -171,6 +171,22 @@ class ProducerFencedError(TransactionError):
     code = "PRODUCER_FENCED"
 
 
+class RegistryError(PeerError):
+    """The schema registry could not be reached, rejected a request, or sent an invalid response.
+
+    `facts` has url (without user and password) and, if they are known, status (the HTTP status), error_code (the registry's own
+    code) and subject.
+    """
+
+    code = "REGISTRY"
+
+
+class SchemaIncompatibleError(RegistryError):
+    """A schema is not compatible with the versions of its subject in the schema registry. `facts` has subject."""
+
+    code = "SCHEMA_INCOMPATIBLE"
+
+
 class DeadlineError(KafkaSinkError):
     """An operation timed out. The message says what was tried."""
 
@@ -183,6 +199,12 @@ class MetadataTimeoutError(DeadlineError):
     """
 
     code = "METADATA_TIMEOUT"
+
+
+class RegistryTimeoutError(RegistryError, DeadlineError):
+    """Timed out waiting for the schema registry. The message says what was tried."""
+
+    code = "REGISTRY_TIMEOUT"
 
 
 class BufferExhaustedError(DeadlineError):

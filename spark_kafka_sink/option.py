@@ -112,8 +112,6 @@ def replacement(name: str, prefix: str = "") -> str:
     """
     if name in LIBRDKAFKA_NAMES:
         return f"; use {LIBRDKAFKA_NAMES[name].format(prefix)}"
-    if name.startswith("schema.registry."):
-        return f"; no built-in serializer uses a schema registry: set {prefix}value.serializer to your own class, which may"
     return ""
 
 

@@ -14,6 +14,7 @@ pytest_plugins = [
     "tests.kafka.fixtures",
     "tests.kafka.transaction_fixtures",
     "tests.kafka.version_fixtures",
+    "tests.registry.fixtures",
     "tests.security.kdc",
     "tests.tiers",
 ]

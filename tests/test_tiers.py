@@ -45,10 +45,16 @@ def test_a_test_has_its_tiers_by_its_marks(marks: tuple[str, ...], has_real_twin
 
 
 @pytest.mark.parametrize(
-    ("marks", "group"), [({"spark", "chaos"}, "chaos"), ({"spark"}, "spark"), ({"kafka"}, "tests/test_x.py")]
+    ("marks", "fixtures", "group"),
+    [
+        ({"spark", "chaos"}, (), "chaos"),
+        ({"spark"}, ("apicurio",), "spark"),
+        ({"java"}, ("tmp_path", "apicurio"), "apicurio"),
+        ({"kafka"}, (), "tests/test_x.py"),
+    ],
 )
-def test_tests_that_share_something_costly_share_a_worker(marks: set[str], group: str) -> None:
-    assert group_of(marks, "tests/test_x.py") == group
+def test_tests_that_share_something_costly_share_a_worker(marks: set[str], fixtures: tuple[str, ...], group: str) -> None:
+    assert group_of(marks, "tests/test_x.py", fixtures) == group
 
 
 @pytest.mark.slow

@@ -42,6 +42,8 @@ _SLOW_FOLDERS: Final = ("tests/benchmarks/", "tests/broker/compat/", "tests/cli/
 # Kills take both cores for minutes, and all of Spark's other tests share one session. The rest follows file by file.
 _GROUPS: Final = ("chaos", "spark", "java", "kafka")
 _SHARED: Final = _GROUPS[:2]
+# A schema registry takes 7 seconds to start.
+_COSTLY_FIXTURES: Final = ("apicurio",)
 # The tests of a folder share clusters: one of each version; the secure one.
 _VERSIONS: Final = "tests/kafka_versions/"
 _SECURITY: Final = "tests/kafka_security/"
@@ -84,10 +86,11 @@ def tiers_of(marks: Collection[str], *, has_real_twin: bool) -> frozenset[Tier]:
     return frozenset(tiers)
 
 
-def group_of(marks: Collection[str], file: str) -> str:
-    """Returns the name of the group whose tests share a worker."""
+def group_of(marks: Collection[str], file: str, fixtures: Collection[str] = ()) -> str:
+    """Returns the name of the group whose tests share a worker. fixtures: those that the test uses."""
     folder = next((name for name in (_VERSIONS, _SECURITY) if file.startswith(name)), None)
-    return folder or next((name for name in _SHARED if name in marks), file)
+    shared = (*(name for name in _SHARED if name in marks), *(name for name in _COSTLY_FIXTURES if name in fixtures))
+    return folder or next(iter(shared), file)
 
 
 def is_for_oldest(marks: Collection[str], file: str) -> bool:
@@ -138,7 +141,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.nodeid.startswith(NO_SECOND_TRY):
             item.add_marker(pytest.mark.flaky(reruns=0))
         marks, file = marks_of(item), item.nodeid.partition("::")[0]
-        item.add_marker(pytest.mark.xdist_group(group_of(marks, file)))
+        item.add_marker(pytest.mark.xdist_group(group_of(marks, file, getattr(item, "fixturenames", ()))))
         if is_for_oldest(marks, file):
             item.add_marker(OLDEST)
     yield

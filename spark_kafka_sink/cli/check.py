@@ -50,7 +50,7 @@ def check(
     timeout: float,
     as_json: bool,
 ) -> None:
-    """Test a sink's settings: brokers, TLS, login, rights, topic and transactions.
+    """Test a sink's settings: brokers, TLS, login, rights, topic, transactions and schema registry.
 
     Prints a tick, a cross or "not checked" for each, and what to do about each cross. Writes nothing to the topic.
     """

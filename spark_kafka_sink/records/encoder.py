@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from spark_kafka_sink.errors import RecordTooLargeError, UsageError
 from spark_kafka_sink.option import INT32_MAX
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, bitmap, byte_lengths, offsets_of, valid_mask
 from spark_kafka_sink.records.columns import FixedHeaders, RecordColumns
-from spark_kafka_sink.records.concat import Lengths, Order, Views, column_views, concat_rows
+from spark_kafka_sink.records.concat import Lengths, Order, Views, column_views, concat_rows, keep_freed_memory
 from spark_kafka_sink.records.varints import ZERO_BYTE, Packed, Words, packed_sizes, varint, varint_sizes, varints
 
 
@@ -68,17 +68,6 @@ def encode_records(
     size = int(offsets[-1])
     data = concat_rows(rows, parts, size + 1, ending=b"\0" if closed_by_next else b"")
     return EncodedRecords(memoryview(data).cast("B")[closed_by_next : size + closed_by_next], offsets)
-
-
-@cache
-def keep_freed_memory() -> None:
-    """Makes the C library keep the memory of one call for the next.
-
-    By default, glibc returns memory at the top of its heap to the system as soon as 128 KiB of it are free. The page faults of
-    allocating it again double the time of a call (360 faults, 1,230 instead of 560 us). glibc stops doing this once a larger
-    block is allocated and freed (mallopt(3), M_MMAP_THRESHOLD). The block itself is never touched.
-    """
-    np.empty(4 * 1024 * 1024, np.uint8)
 
 
 def _check_rows(

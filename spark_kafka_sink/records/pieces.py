@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from spark_kafka_sink.option import INT32_MAX
 from spark_kafka_sink.records.arrow_arrays import cast_to, has_offsets_of_32_bits, offsets_of
 from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.records.concat import INLINE, Order, first_structs
-from spark_kafka_sink.records.encoder import body_sizes, encode_records, keep_freed_memory, record_offsets
+from spark_kafka_sink.records.concat import INLINE, Order, first_structs, keep_freed_memory
+from spark_kafka_sink.records.encoder import body_sizes, encode_records, record_offsets
 from spark_kafka_sink.records.varints import ZERO_BYTE, varint, varint_sizes, varints
 
 # Rows below which a layout would cost more than it saves if the lengths of the next rows were others.

@@ -14,6 +14,7 @@ from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.errors import KafkaSinkError, OptionError, UsageError
 from spark_kafka_sink.spark.checks.brokers import check_brokers, check_login, check_tls
 from spark_kafka_sink.spark.checks.context import CheckContext, SkippedError, Step, client_for
+from spark_kafka_sink.spark.checks.registry import REGISTRY, check_registry
 from spark_kafka_sink.spark.checks.report import OPTIONS, CheckLine, CheckReport, failed, failed_by, not_checked, ok
 from spark_kafka_sink.spark.checks.topic import check_rights, check_topic
 from spark_kafka_sink.spark.checks.transactions import check_transactions
@@ -36,6 +37,7 @@ _STEPS: Final[Mapping[str, Step]] = {
     "topic": check_topic,
     "rights": check_rights,
     "exactly-once": check_transactions,
+    REGISTRY: check_registry,
 }
 """The steps that need brokers, in their order."""
 
@@ -45,9 +47,11 @@ _ORDER: Final = (OPTIONS, *_STEPS, _COLUMNS, _PYTHON)
 
 
 def check(options: Mapping[str, object], df: DataFrame | None = None, *, timeout: float = 10) -> CheckReport:
-    """Tests the settings of a sink: brokers, TLS, login, rights, topic, transactions, and the DataFrame's columns.
+    """Tests the settings of a sink: brokers, TLS, login, rights, topic, transactions, schemas, and the DataFrame's columns.
 
-    Nothing is written to the topic. Connections are made from this process only; executors may be on another network.
+    Nothing is written to the topic, and no schema is registered.
+
+    Connections are made from this process only; executors may be on another network.
 
     Args:
         options: as for `format("kafka_sink")`.
@@ -135,6 +139,10 @@ class _Run:
             self._step(_COLUMNS, partial(check_columns, self._df, options, schemas))
             self._step(_PYTHON, partial(check_python, self._df))
         context.schema = schemas[0] if schemas else None
+        if options.schemas is None:
+            self._lines[REGISTRY] = []  # it is not used, so there is nothing to say about it
+        elif self._df is not None:
+            context.dataframe = self._df.schema
         for name, look in _STEPS.items():
             if time.monotonic() < context.deadline:
                 self._step(name, partial(look, context))

@@ -174,6 +174,16 @@ def _list_to_use(name: str, found: t.DataType, serializer: ListSerializer) -> st
     return None if cast is None else f"transform({name}, element -> {cast})"
 
 
+def check_has_arrow_type(field: t.StructField) -> None:
+    """Raises SchemaError for a column that no format with a schema has a type for, with the cast to use."""
+    if arrow_type(field.dataType) is None:
+        raise SchemaError(
+            f"column {field.name}: is {field.dataType.simpleString()}, which has no type in a schema;"
+            f" use {as_text(field.name, field.dataType)}",
+            column=field.name,
+        )
+
+
 _ARROW_TYPES: dict[type[t.DataType], pa.DataType] = {
     t.NullType: pa.null(),
     t.StringType: pa.string(),

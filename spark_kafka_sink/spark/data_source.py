@@ -60,6 +60,10 @@ class KafkaSinkDataSource(DataSource):
             raise UsageError("mode overwrite: a topic cannot be overwritten; use mode('append')")
         columns, options = self._checked(schema)
         _check_reachable(options, is_stream=False)
+        if options.schemas is not None:
+            from spark_kafka_sink.spark.resolved_schemas import resolved_options
+
+            options = resolved_options(options, columns, schema)
         writer = KafkaSinkWriter(columns, options, self.feed)
         writer.check()
         return writer
@@ -68,6 +72,10 @@ class KafkaSinkDataSource(DataSource):
         """`overwrite` means complete mode: each batch appends the whole result again, as with Spark's own Kafka sink."""
         columns, options = self._checked(schema)
         _check_reachable(options, is_stream=True)
+        if options.schemas is not None:
+            from spark_kafka_sink.spark.resolved_schemas import resolved_for_stream
+
+            options = resolved_for_stream(options, columns, schema)
         return KafkaSinkStreamWriter(columns, options, self.feed)
 
     def schema(self) -> NoReturn:
@@ -83,7 +91,8 @@ class KafkaSinkDataSource(DataSource):
         options = sink_options({**self.session_options, **self.options})  # both with lower-cased names
         check_arrow(schema)
         with looked_at(options.producer) as serializers:
-            return sink_schema(schema, options.topic, serializers, record=options.record), options
+            columns = sink_schema(schema, options.topic, serializers, record=options.record, formats=options.formats)
+            return columns, options
 
 
 def _check_reachable(options: SinkOptions, *, is_stream: bool) -> None:

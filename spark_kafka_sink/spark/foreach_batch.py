@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
@@ -18,6 +19,7 @@ from spark_kafka_sink.spark.metrics import DeliveryMetrics
 from spark_kafka_sink.spark.options import SinkOptions, sink_options
 from spark_kafka_sink.spark.publish import TaskReport, publish_dataframe
 from spark_kafka_sink.spark.python_workers import active_context, warn_of_other_python
+from spark_kafka_sink.spark.schema import SinkSchema
 from spark_kafka_sink.spark.task import QUERY_ID
 
 # StreamExecution sets the job group to the run's id.
@@ -34,6 +36,7 @@ class ForeachBatch(SameVersion):
         self.reports: list[TaskReport] = []
         self._is_reachable = False
         self._options = options
+        self._with_schemas: dict[str, SinkOptions] = {}
         # On Spark Connect this object is pickled to the server, and a handle that cannot count has no business there.
         self._metrics = metrics if metrics is not None and metrics.available else None
 
@@ -50,14 +53,27 @@ class ForeachBatch(SameVersion):
     def _publish(self, df: DataFrame, batch_id: int) -> None:
         # Batches after the first survive an outage of Kafka for as long as their options say.
         if self._options.exactly_once is None:
-            self.reports = publish_dataframe(df, self._options, self._metrics, is_reachable=self._is_reachable)
+            self.reports = publish_dataframe(
+                df, self._options, self._metrics, is_reachable=self._is_reachable, resolve=self._resolved
+            )
         else:
             query_id, run_id = _query_and_run(df)
             call = self._called(query_id, run_id, batch_id)
             batch = MicroBatch(query_id, batch_id)
-            self.reports = publish_dataframe(df, self._options, self._metrics, batch, is_reachable=self._is_reachable)
+            self.reports = publish_dataframe(
+                df, self._options, self._metrics, batch, is_reachable=self._is_reachable, resolve=self._resolved
+            )
             call.is_committed = True
         self._is_reachable = True
+
+    def _resolved(self, options: SinkOptions, columns: SinkSchema, schema: StructType) -> SinkOptions:
+        """Returns the options with schemas. The registry is asked once for the same columns, so an outage of it stops nothing."""
+        from spark_kafka_sink.spark.resolved_schemas import resolved_options
+
+        key = schema.json()
+        if key not in self._with_schemas:
+            self._with_schemas[key] = resolved_options(options, columns, schema)
+        return self._with_schemas[key]
 
     def _called(self, query_id: str, run_id: str, batch_id: int) -> _Call:
         """Records this call before any task writes, if it may follow the query's previous call in this process."""

@@ -16,8 +16,9 @@ from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.option import nearest, replacement
 from spark_kafka_sink.producer.interceptors import ProducerInterceptors
 from spark_kafka_sink.producer.partitioners.registry import partitioner_of
-from spark_kafka_sink.producer.serializers.registry import serializers_of
+from spark_kafka_sink.producer.serializers.registry import AVRO, AVRO_OF_JAVA, serializers_of
 from spark_kafka_sink.producer.serializers.serializer import Serializer, is_default
+from spark_kafka_sink.schema_options import is_schema_option, refuse_unsupported, schema_option_names
 from spark_kafka_sink.security_config import SECURITY_NAMES, UNSECURED, is_security_option, security_warnings
 from spark_kafka_sink.spark.guarantee import (
     COMMIT_LOG_PARTITIONS,
@@ -41,6 +42,7 @@ from spark_kafka_sink.spark.record_options import (
     check_header_names,
     record_options,
 )
+from spark_kafka_sink.spark.schema_settings import SCHEMA_SINK_OPTIONS, SchemaSettings, schema_settings
 from spark_kafka_sink.spark.sink_option import SinkOption
 from spark_kafka_sink.spark.topic_creation import (
     CREATE_CONFIG,
@@ -163,6 +165,7 @@ SINK_OPTIONS: Mapping[str, SinkOption] = {
             "Spark's sink ignores this option and writes the column, too.",
         ),
         *RECORD_OPTIONS,
+        *SCHEMA_SINK_OPTIONS,
     )
 }
 
@@ -250,7 +253,8 @@ class SinkOptions:
 
     producer: its producer's settings. topic: the topic of every row; None: the topic column has it. exactly_once: None under
     another guarantee. creation: how the driver creates a missing topic; None: it does not. record: the choice of columns, and
-    the fixed headers.
+    the fixed headers. schemas: how schemas of keys and values are found; None: they have none, or the driver has found them and
+    the producer's serializers have them.
     """
 
     producer: ProducerConfig
@@ -259,6 +263,12 @@ class SinkOptions:
     exactly_once: ExactlyOnce | None = None
     creation: TopicCreation | None = None
     record: RecordOptions = NAMED_COLUMNS
+    schemas: SchemaSettings | None = None
+
+    @property
+    def formats(self) -> frozenset[str]:
+        """The parts of a record, key and value, that have a format whose schema is not known yet."""
+        return frozenset() if self.schemas is None else self.schemas.parts
 
 
 def sink_options(options: Mapping[str, object], *, warns_of_security: bool = True) -> SinkOptions:
@@ -280,6 +290,7 @@ def sink_options(options: Mapping[str, object], *, warns_of_security: bool = Tru
     for name in by_name:
         if not name.startswith(KAFKA_PREFIX):
             _check_sink_option(name)
+    refuse_unsupported(by_name)
     guarantee = guarantee_of(by_name)
     exactly_once = exactly_once_options(by_name, guarantee)
     if exactly_once is not None and str(by_name.get(ASYNC_PROGRESS, "false")).strip().lower() != "false":
@@ -299,11 +310,12 @@ def sink_options(options: Mapping[str, object], *, warns_of_security: bool = Tru
     topic = None if topic is None else topic_name(TOPIC, topic)
     creation = topic_creation(by_name, topic)
     record = record_options(by_name)
+    schemas = schema_settings(by_name, kafka)
     producer = _producer_config(kafka, guarantee)
     if warns_of_security:
         for text in security_warnings(producer.security):
             warn_once(text)
-    return SinkOptions(producer, topic, guarantee, exactly_once, creation, record)
+    return SinkOptions(producer, topic, guarantee, exactly_once, creation, record, schemas)
 
 
 def _lower_cased(options: Mapping[str, object]) -> dict[str, object]:
@@ -319,9 +331,11 @@ def _lower_cased(options: Mapping[str, object]) -> dict[str, object]:
 def _check_sink_option(name: str) -> None:
     if name in SPARK_OWN or name in SINK_OPTIONS or is_creation_option(name) or name.startswith(HEADER_PREFIX):
         return
+    if is_schema_option(name):
+        return
     if name in OPTIONS or is_security_option(name) or name in HARMLESS or why_refused(name):
         raise OptionError(f"unknown option {name}; did you mean {KAFKA_PREFIX}{name}?", option=name)
-    known = [*SINK_OPTIONS, *(KAFKA_PREFIX + option for option in (*OPTIONS, *SECURITY_NAMES))]
+    known = [*SINK_OPTIONS, *schema_option_names(), *(KAFKA_PREFIX + option for option in (*OPTIONS, *SECURITY_NAMES))]
     raise OptionError(f"unknown option {name}{replacement(name, KAFKA_PREFIX) or nearest(name, known)}", option=name)
 
 
@@ -363,12 +377,22 @@ def _check_plugins(config: ProducerConfig) -> None:
             except TypeError:
                 text = f"option {option}: {type(one).__name__} has no __hash__, and tasks look up their producer by its settings"
                 raise OptionError(text, option=option) from None
+    for part, value in (("key", config.key_serializer), ("value", config.value_serializer)):
+        _refuse_registry_in_tasks(part, value)
     with looked_at(config):  # raises for a serializer that cannot be created
         pass
     if isinstance(config.partitioner_class, str | type):  # an object belongs to the program, which configures and closes it
         partitioner_of(config).close()
     named = tuple(value for value in config.interceptor_classes if isinstance(value, str | type))
     ProducerInterceptors.of(replace(config, interceptor_classes=named)).close()
+
+
+def _refuse_registry_in_tasks(part: str, value: object) -> None:
+    """Raises OptionError for a serializer that would ask the registry in each task, with its secrets."""
+    name = value if isinstance(value, str) else ""
+    if name.lower() == AVRO or name == AVRO_OF_JAVA or getattr(value, "reads_schema_options", False):
+        option = f"{part}.serializer"
+        raise OptionError(f"option {option}: use {part}.format=avro, with which only the driver asks the registry", option=option)
 
 
 def serializers_by_column(config: ProducerConfig) -> dict[str, Serializer]:

@@ -79,6 +79,13 @@ def partition_writer(options: Mapping[str, object], metrics: DeliveryMetrics | N
             " use publish(df, ...), foreach_batch or format('kafka_sink')",
             option="delivery.guarantee",
         )
+    if checked.schemas is not None:
+        option = f"{min(checked.formats)}.format"
+        raise OptionError(
+            f"option {option}: partition_writer does not support it, because rows do not show the types of a schema;"
+            " use publish(df, ...), foreach_batch or format('kafka_sink')",
+            option=option,
+        )
     warn_of_other_python(active_context())
     create_missing_topic(checked)
     return PartitionWriter(checked, metrics.feed if metrics else Feed())

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import OptionError, UsageError
@@ -30,6 +31,9 @@ from spark_kafka_sink.spark.options import KAFKA_PREFIX, TOPIC, SinkOptions, loo
 from spark_kafka_sink.spark.python_workers import warn_of_other_python
 from spark_kafka_sink.spark.schema import SinkSchema, sink_schema
 from spark_kafka_sink.spark.task import run_task, spark_partition
+
+Resolve = Callable[[SinkOptions, SinkSchema, StructType], SinkOptions]
+"""Returns the options with the schemas of keys and values: `resolved_schemas.resolved_options`, or an earlier result of it."""
 
 _RESULT_DDL = "spark_partition int, report binary, share string"
 
@@ -185,20 +189,22 @@ def publish_dataframe(
     batch: MicroBatch | None = None,
     *,
     is_reachable: bool = True,
+    resolve: Resolve | None = None,
 ) -> list[TaskReport]:
     """Runs the job and returns its tasks' reports, by Spark partition. `metrics` counts them as live and as committed.
 
     batch: the micro-batch of the rows, under exactly-once. If the rows of an earlier attempt are the visible ones, these rows are
     aborted and there are no reports. is_reachable: whether Kafka was reached before; if not, the driver asks it first.
+    resolve: asks the registry if the options have schemas; None: it is asked anyway.
     """
-    planned = _planned(df, options, metrics, batch)
+    planned = _planned(df, options, metrics, batch, resolve)
     if not is_reachable:
         check_reachable(options)
     return _run(*planned, metrics)
 
 
 def _planned(
-    df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | None, batch: MicroBatch | None
+    df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | None, batch: MicroBatch | None, resolve: Resolve | None = None
 ) -> tuple[DataFrame, ArrowTask]:
     """Returns the DataFrame with only the record's columns, and the task for it. Raises before there is anything to abort."""
     check_extra("pandas", "PySpark's mapInArrow, which publish() and foreach_batch() use,")
@@ -206,7 +212,18 @@ def _planned(
         raise UsageError("a streaming DataFrame cannot be published at once; use writeStream.format('kafka_sink')")
     case_sensitive = str(df.sparkSession.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
     with looked_at(options.producer) as serializers:
-        schema = sink_schema(df.schema, options.topic, serializers, record=options.record, case_sensitive=case_sensitive)
+        schema = sink_schema(
+            df.schema,
+            options.topic,
+            serializers,
+            record=options.record,
+            formats=options.formats,
+            case_sensitive=case_sensitive,
+        )
+    if options.schemas is not None:
+        from spark_kafka_sink.spark.resolved_schemas import resolved_options
+
+        options = (resolve or resolved_options)(options, schema, df.schema)
     # Columns that are not written may have a type that Arrow lacks, and cost time on their way to Python. mapInArrow cannot find
     # a column with a dot in its name, so the columns get other names.
     places = schema.places()

@@ -32,7 +32,8 @@ def register(spark: SparkSession, *, options: Mapping[str, object] | None = None
     session, and raises DATA_SOURCE_NOT_FOUND in a thread that has none. `spark` becomes the active session.
 
     Spark shows a write's own options in plans, in its user interface and in the event log. `register` adds kafka.sasl.*,
-    kafka.ssl.* and kafka.proxy.* to `spark.sql.redaction.options.regex` of this session, so that Spark hides their values.
+    kafka.ssl.*, kafka.proxy.* and schema.registry.* to `spark.sql.redaction.options.regex` of this session, so that Spark hides
+    their values.
 
     It logs a warning if Spark's Python workers would run a Python that lacks the sink.
 
@@ -88,7 +89,7 @@ def _hide_override(spark: Any) -> None:
 
 _REDACTION: Final = "spark.sql.redaction.options.regex"
 # All of security's: a misspelled name, or one without the prefix, holds the same secret.
-_HIDDEN: Final = r"(?i:^(kafka\.)?(sasl|ssl|https|proxy)\.)"
+_HIDDEN: Final = r"(?i:^(kafka\.)?(sasl|ssl|https|proxy|schema\.registry|basic\.auth|bearer\.auth)\.)"
 
 
 def _hide_secret_options(spark: Any) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from types import MappingProxyType
 
@@ -13,7 +13,14 @@ from spark_kafka_sink.errors import SchemaError, SerializationError
 from spark_kafka_sink.option import nearest
 from spark_kafka_sink.producer.serializers.json_columns import why_not_json
 from spark_kafka_sink.producer.serializers.serializer import Serializer
-from spark_kafka_sink.spark.column_types import RECORD_COLUMNS, arrow_type, as_text, check_column, check_serialized
+from spark_kafka_sink.spark.column_types import (
+    RECORD_COLUMNS,
+    arrow_type,
+    as_text,
+    check_column,
+    check_has_arrow_type,
+    check_serialized,
+)
 from spark_kafka_sink.spark.record_options import KEY_COLUMNS, NAMED_COLUMNS, TOMBSTONE_COLUMN, VALUE_COLUMNS, RecordOptions
 
 
@@ -70,6 +77,7 @@ def sink_schema(
     serializers: Mapping[str, Serializer] = MappingProxyType({}),
     *,
     record: RecordOptions = NAMED_COLUMNS,
+    formats: Collection[str] = (),
     case_sensitive: bool = False,
 ) -> SinkSchema:
     """Finds the record's columns in `schema`. Other columns are ignored, as by Spark's own Kafka sink.
@@ -77,6 +85,7 @@ def sink_schema(
     Args:
         serializers: those of key and value that an option sets. They decide which types these columns may have.
         record: names the columns of key, value and tombstones where they are not named after the parts of a record.
+        formats: the parts, key and value, that have a format with a schema. They may have any type that Arrow has.
         case_sensitive: the value of spark.sql.caseSensitive, which Spark does not pass to a data source.
 
     Raises:
@@ -85,10 +94,16 @@ def sink_schema(
     names = schema.fieldNames()
     exact = [name for name in names if name.lower() == "value"]
     hint = f"; did you mean {exact[0]}?" if exact else nearest("value", names)
-    found = columns_of_record(names, topic_option, hint, record, case_sensitive=case_sensitive)
+    found = columns_of_record(names, topic_option, hint, record, case_sensitive=case_sensitive, takes_rest="value" in formats)
     for name, index in found.named.items():
-        check_column(schema.fields[index].dataType, name, serializers.get(name))
-    parts = {part: _part(schema, part, places, serializers.get(part)) for part, places in found.listed.items()}
+        if name in formats:
+            check_has_arrow_type(schema.fields[index])
+        else:
+            check_column(schema.fields[index].dataType, name, serializers.get(name))
+    parts = {
+        part: _fields(schema, places) if part in formats else _part(schema, part, places, serializers.get(part))
+        for part, places in found.listed.items()
+    }
     if found.tombstone is not None:
         _check_tombstone(schema.fields[found.tombstone])
     return SinkSchema(**found.named, **parts, tombstone=found.tombstone)  # type: ignore[arg-type]
@@ -110,8 +125,11 @@ def columns_of_record(
     record: RecordOptions = NAMED_COLUMNS,
     *,
     case_sensitive: bool = False,
+    takes_rest: bool = False,
 ) -> FoundColumns:
     """Returns the position of each column of a record among a row's `names`. The topic column is left out if the option is set.
+
+    takes_rest: whether, without a value column, all columns that have no other use are listed as the value's.
 
     Raises `SchemaError` for a column that exists twice, for a missing value column (with `value_hint`), for a missing topic, and
     for an option that names a column which does not exist.
@@ -153,15 +171,29 @@ def columns_of_record(
                 continue
             found[name] = places[name][0]
             _check_once(name, [names[index] for index in places[name]])
+    tombstone = None if record.tombstone_column is None else place_of(TOMBSTONE_COLUMN, record.tombstone_column)
+    used = {*listed.get("key", ()), *(() if tombstone is None else (tombstone,))}
+    if takes_rest and "value" not in found and "value" not in listed:
+        listed["value"] = _rest(names, used, case_sensitive=case_sensitive)
     if "value" not in found and "value" not in listed:
         raise SchemaError(f"column value is required{value_hint}", column="value")
     if "topic" not in found and topic_option is None:
         raise SchemaError("column topic is required when the option topic is not set", column="topic")
-    tombstone = None if record.tombstone_column is None else place_of(TOMBSTONE_COLUMN, record.tombstone_column)
     if tombstone is not None and "key" not in found and "key" not in listed:
         text = f"option {TOMBSTONE_COLUMN}: tombstones need a key; add a column key or set the option {KEY_COLUMNS}"
         raise SchemaError(text, column="key", option=TOMBSTONE_COLUMN)
     return FoundColumns(found, listed, tombstone)
+
+
+def _rest(names: Sequence[str], used: Collection[int], *, case_sensitive: bool) -> tuple[int, ...]:
+    """Returns the positions of columns that are neither used nor named after a part of a record."""
+    compared = [name if case_sensitive else name.lower() for name in names]
+    found = tuple(place for place, name in enumerate(compared) if place not in used and name not in RECORD_COLUMNS)
+    if not found:
+        raise SchemaError(
+            "option value.format: no column is left for the value; add a column or set value.columns", column="value"
+        )
+    return found
 
 
 def _check_listed(part: str, name: str, listed: tuple[int, ...], places: list[int]) -> None:
@@ -202,6 +234,14 @@ def _holds_months(kind: t.DataType) -> bool:
 
 
 # Keys and values of listed columns; tombstones
+
+
+def _fields(schema: t.StructType, places: tuple[int, ...]) -> ColumnGroup:
+    """Returns the columns as the fields of a record with a schema."""
+    fields = [schema.fields[place] for place in places]
+    for field in fields:
+        check_has_arrow_type(field)
+    return ColumnGroup(places, tuple(field.name for field in fields), as_json=False)
 
 
 def _part(schema: t.StructType, part: str, places: tuple[int, ...], serializer: Serializer | None) -> int | ColumnGroup:

@@ -26,6 +26,7 @@ _FENCE: Final = re.compile(
 )
 _SPARK: Final = frozenset({"spark", "df", "stream", "query", "SparkSession", "pyspark"})
 _SERVERS: Final = re.compile(r"(?P<quote>[\"'])[\w.-]+:\d{4,5}(?:, ?[\w.-]+:\d{4,5})*(?P=quote)")
+_REGISTRY: Final = "http://localhost:8081"
 _CHECKPOINT: Final = re.compile(r"(checkpointLocation[\"'](?:, ?|: ?))[\"'][^\"']*[\"']")
 
 
@@ -80,12 +81,19 @@ class Program:
 
     servers: replaces the addresses in the blocks. folder: replaces the checkpoints'. given: what blocks may use without making
     it, by name; it is called when a block names it. always: those that each block gets again, whatever one before made of them.
+    registry: replaces the URL of the schema registry.
     """
 
     def __init__(
-        self, servers: str, folder: Path, given: Mapping[str, Callable[[], Any]], always: Mapping[str, Callable[[], Any]]
+        self,
+        servers: str,
+        folder: Path,
+        given: Mapping[str, Callable[[], Any]],
+        always: Mapping[str, Callable[[], Any]],
+        registry: str = _REGISTRY,
     ) -> None:
         self._servers = servers
+        self._registry = registry
         self._folder = folder
         self._given = given
         self._always = always
@@ -96,6 +104,7 @@ class Program:
         self._names |= {name: make() for name, make in self._given.items() if name in names and name not in self._names}
         self._names |= {name: make() for name, make in self._always.items() if name in names}
         source = _SERVERS.sub(rf"\g<quote>{self._servers}\g<quote>", snippet.source)
+        source = source.replace(_REGISTRY, self._registry)
         checkpoint = f'"{self._folder / f"checkpoint-{snippet.line}"}"'
         source = _CHECKPOINT.sub(lambda match: match[1] + checkpoint, source)
         # The lines of tracebacks are those of the page.

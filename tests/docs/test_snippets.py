@@ -23,6 +23,7 @@ from spark_kafka_sink.broker import EmbeddedBroker
 from spark_kafka_sink.cli.main import main
 from tests.docs.snippets import LANGUAGES, PAGES, Program, Snippet, _blocks, blocks, python_blocks
 from tests.kafka.witness import read_topic
+from tests.registry.stand_in import StandIn
 from tests.tiers import whole_but
 
 if TYPE_CHECKING:
@@ -55,7 +56,9 @@ def broker(made: ExitStack) -> EmbeddedBroker:
 
 
 @pytest.fixture
-def program(broker: EmbeddedBroker, made: ExitStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeProgram:
+def program(
+    broker: EmbeddedBroker, stand_in: StandIn, made: ExitStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> MakeProgram:
     monkeypatch.chdir(tmp_path)
     servers = broker.bootstrap_servers
     numbers = itertools.count(1)
@@ -80,6 +83,7 @@ def program(broker: EmbeddedBroker, made: ExitStack, tmp_path: Path, monkeypatch
             tmp_path,
             given,
             {"broker": lambda: broker, "kafka_broker": lambda: broker, "kafka_topic": lambda: topic, **kept},
+            stand_in.url,
         )
 
     return make

@@ -1,5 +1,7 @@
 """Copies the jars of a pom.xml from Maven to a cache outside the repository, once per content of that file.
 
+A pom with `<artifactItems>` names archives, which are unpacked: a program that is published as one, with its jars inside.
+
 `python -m tests.kafka.jars POM...` does this before the tests, because pytest would hide the progress messages. Without a
 POM it fetches every version of Kafka that tests run on.
 """
@@ -74,14 +76,15 @@ def _copy(pom: Path, folder: Path, what: str) -> None:
 
 
 def _run_maven(maven: str, pom: Path, target: Path) -> None:
-    goal = [maven, "-B", "-q", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={target}"]
+    verb = "unpack" if "<artifactItems>" in pom.read_text() else "copy-dependencies"
+    goal = [maven, "-B", "-q", "-f", str(pom), f"dependency:{verb}", f"-DoutputDirectory={target}"]
     try:
         done = subprocess.run(
             goal, cwd=target, capture_output=True, text=True, errors="replace", timeout=DOWNLOAD_DEADLINE_S, check=False
         )
     except subprocess.TimeoutExpired:
         raise JarsUnavailableError(f"Maven did not copy the jars of {pom} within {DOWNLOAD_DEADLINE_S} s") from None
-    if done.returncode != 0 or not any(target.glob("*.jar")):
+    if done.returncode != 0 or not any(target.rglob("*.jar")):
         said = "\n".join((done.stdout + done.stderr).strip().splitlines()[-15:])
         raise JarsUnavailableError(f"Maven could not copy the jars of {pom} (exit code {done.returncode}):\n{said}")
 

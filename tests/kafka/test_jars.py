@@ -45,6 +45,14 @@ def test_jars_are_copied_once(tmp_path: Path, cache: Path, pom: Path, monkeypatc
     assert [path.name for path in jars(pom).iterdir()] == ["a.jar"]
     assert jars(pom).parent == cache
     assert len(calls.read_text().splitlines()) == 1
+    assert "dependency:copy-dependencies" in calls.read_text()
+
+
+def test_an_archive_is_unpacked(tmp_path: Path, cache: Path, pom: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = maven(tmp_path, monkeypatch, "mkdir $TARGET/lib; touch $TARGET/lib/a.jar")
+    pom.write_text("<project><artifactItems></artifactItems></project>")
+    assert (jars(pom) / "lib" / "a.jar").is_file()
+    assert "dependency:unpack" in calls.read_text()
 
 
 def test_another_pom_has_another_folder(tmp_path: Path, cache: Path, pom: Path, monkeypatch: pytest.MonkeyPatch) -> None:

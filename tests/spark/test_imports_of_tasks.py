@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from spark_kafka_sink.producer.serializers.avro.avro_derive import derive
 from spark_kafka_sink.producer.serializers.registry import SHORT_NAMES
+from spark_kafka_sink.producer.serializers.schemas.resolved_schema import ResolvedSchema
+from spark_kafka_sink.producer.serializers.schemas.schema_serializer import SchemaSerializer
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 
@@ -95,6 +100,19 @@ with pa.ipc.open_stream(path) as batches:
 print("pandas" in sys.modules)
 """
 
+AVRO = """
+import pickle
+import sys
+import pyarrow as pa
+
+with open(sys.argv[1], "rb") as file:
+    serializer = pickle.load(file)
+with pa.ipc.open_stream(sys.argv[2]) as batches:
+    for batch in batches:
+        assert len(serializer.serialize_column("topic", batch.column(0))) == batch.num_rows
+print("pandas" in sys.modules, any(name.startswith("spark_kafka_sink.registry") for name in sys.modules))
+"""
+
 
 def output_of(program: str, *arguments: str) -> list[str]:
     done = subprocess.run([sys.executable, "-c", program, *arguments], check=False, capture_output=True, text=True, timeout=120)
@@ -130,6 +148,17 @@ def test_a_task_that_makes_json_and_tombstones_imports_no_pandas(kafka: Kafka, n
         tmp_path / "rows", id=pa.array([1, 2, None]), name=pa.array(["a", None, "c"]), gone=pa.array([True, None, False])
     )
     assert output_of(JSON_TASK, kafka.bootstrap_servers, new_topic(), rows) == ["False"]
+
+
+def test_a_task_that_writes_with_a_schema_imports_neither_pandas_nor_the_registrys_client(tmp_path: Path) -> None:
+    values = [{"id": 1, "tags": ["a"], "at": 5, "price": Decimal("1.50")}, None, {"id": None, "tags": None, "at": None}]
+    kind = pa.struct(
+        [("id", pa.int64()), ("tags", pa.list_(pa.string())), ("at", pa.timestamp("us", "UTC")), ("price", pa.decimal128(9, 2))]
+    )
+    schema = ResolvedSchema("value", "topic-value", 1, derive(kind, "R"))
+    (tmp_path / "serializer").write_bytes(pickle.dumps(SchemaSerializer(schema)))
+    rows = stream(tmp_path / "rows", value=pa.array(values, kind))
+    assert output_of(AVRO, str(tmp_path / "serializer"), rows) == ["False", "False"]
 
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])

@@ -109,7 +109,6 @@ def test_an_unknown_option_names_the_nearest_known_one(name: str, meant: str) ->
     [
         ("queue.buffering.max.ms", "use kafka.linger.ms"),
         ("compression.level", "use kafka.compression.gzip.level, kafka.compression.lz4.level or kafka.compression.zstd.level"),
-        ("schema.registry.url", "set kafka.value.serializer to your own class, which may"),
     ],
 )
 def test_an_option_of_another_client_names_what_to_use_here(prefix: str, name: str, meant: str) -> None:

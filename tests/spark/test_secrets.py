@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import subprocess
@@ -12,11 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import spark_kafka_sink as sks
 from spark_kafka_sink.broker import BrokerConfig, EmbeddedBroker
+from spark_kafka_sink.errors import OptionError
+from spark_kafka_sink.spark.options import sink_options
 from tests.planted_secrets import FAILING, MARK, PLANTED, SECRET, USER, VARIABLE
+from tests.registry.stand_in import StandIn
 from tests.spark.secrets_program import kafka
 from tests.spark.session import ROOT
 
@@ -40,6 +45,38 @@ def test_plans_hide_secrets_once_the_format_is_registered(spark: SparkSession) -
     plan = store.executionsList().last().physicalPlanDescription()
     assert "kafka.sasl.jaas.config=" in plan
     assert MARK not in plan
+
+
+def test_nothing_that_spark_shows_has_the_registrys_login(spark: SparkSession, stand_in: StandIn) -> None:
+    """The plan of a write that succeeds, and the error of one that does not."""
+    spark.conf.set("spark.sql.ui.explainMode", "extended")
+    stand_in.login = f"Basic {base64.b64encode(f'{USER}:{SECRET}'.encode()).decode()}"
+    try:
+        with EmbeddedBroker() as broker:
+            broker.create_topic("events")
+            options = {
+                "kafka.bootstrap.servers": broker.bootstrap_servers,
+                "topic": "events",
+                "value.format": "avro",
+                "schema.registry.url": stand_in.url,
+                "schema.registry.basic.auth.user.info": f"{USER}:{SECRET}",
+            }
+            writer = spark.range(1).write.format("kafka_sink").mode("append").options(**options)
+            writer.save()
+            with pytest.raises(PySparkException) as caught:
+                writer.option("schema.registry.basic.auth.user.info", f"{USER}:{SECRET} and more").option("topic", "new").save()
+            wrong = {**options, "schema.registry.basic.auth.user.inof": SECRET}
+            with pytest.raises(OptionError) as misspelled:
+                sks.publish(spark.range(1), options=wrong)
+            tried = sks.foreach_batch(options)
+    finally:
+        spark.conf.unset("spark.sql.ui.explainMode")
+    store: Any = spark._jsparkSession.sharedState().statusStore()
+    plan = store.executionsList().last().physicalPlanDescription()
+    assert "schema.registry.basic.auth.user.info=" in plan
+    shown = f"{plan} {caught.value} {misspelled.value} {misspelled.value.facts} {tried!r} {sink_options(options)!r}"
+    assert "[REGISTRY]" in shown
+    assert MARK not in shown
 
 
 def test_registering_twice_hides_once_and_keeps_what_was_hidden(spark: SparkSession) -> None:

@@ -155,7 +155,8 @@ def test_a_column_without_a_serializer_stays_as_strict_as_before() -> None:
             f"{JAVA}LnogSerializer",
             f"Java class {JAVA}LnogSerializer has no equivalent here; did you mean {JAVA}LongSerializer?",
         ),
-        ("io.confluent.kafka.serializers.KafkaAvroSerializer", "Java classes are not supported"),
+        ("io.confluent.kafka.serializers.KafkaAvroSerializer", "use value.format=avro"),
+        ("io.confluent.kafka.serializers.protobuf.KafkaProtobufSerializer", "has no equivalent here yet"),
         ("list", "option kafka.default.list.value.serde.inner: required by the list serializer"),
     ],
 )

@@ -29,6 +29,7 @@ from spark_kafka_sink.producer.serializers.arrays import (
     place_in_list,
     text_array,
 )
+from spark_kafka_sink.producer.serializers.bad_row import BadRowError
 from spark_kafka_sink.producer.serializers.text import uuid_text
 from spark_kafka_sink.records.arrow_arrays import (
     array_of_bytes,
@@ -40,20 +41,6 @@ from spark_kafka_sink.records.arrow_arrays import (
     text_scalar,
     valid_mask,
 )
-
-
-class BadRowError(Exception):
-    """A row that JSON cannot hold. `path` leads to the value inside of it."""
-
-    def __init__(self, row: int, problem: str, path: str = "") -> None:
-        super().__init__(row, problem, path)
-        self.row, self.problem, self.path = row, problem, path
-
-    def __str__(self) -> str:
-        return f"{self.path.lstrip('.')}: {self.problem}" if self.path else self.problem
-
-    def inside(self, row: int, step: str) -> BadRowError:
-        return BadRowError(row, self.problem, step + self.path)
 
 
 def why_not_json(kind: pa.DataType) -> str | None:

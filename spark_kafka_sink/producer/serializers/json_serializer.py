@@ -20,8 +20,9 @@ import pyarrow as pa
 from spark_kafka_sink.errors import SerializationError
 from spark_kafka_sink.producer.producer_record import Headers
 from spark_kafka_sink.producer.serializers.arrays import null_column
+from spark_kafka_sink.producer.serializers.bad_row import BadRowError
 from spark_kafka_sink.producer.serializers.encodings import whole_pairs
-from spark_kafka_sink.producer.serializers.json_columns import BadRowError, json_texts, why_not_json
+from spark_kafka_sink.producer.serializers.json_columns import json_texts, why_not_json
 from spark_kafka_sink.producer.serializers.serializer import Serializer, refused_value
 
 

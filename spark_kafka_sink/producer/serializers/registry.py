@@ -29,8 +29,11 @@ from spark_kafka_sink.producer.serializers.primitives import (
 )
 from spark_kafka_sink.producer.serializers.serializer import DefaultSerializer, Serializer
 from spark_kafka_sink.producer.serializers.text import StringSerializer, UUIDSerializer
+from spark_kafka_sink.secret import is_provider_option
 
 JAVA_PACKAGE = "org.apache.kafka.common.serialization."
+AVRO = "avro"
+AVRO_OF_JAVA = "io.confluent.kafka.serializers.KafkaAvroSerializer"
 
 # Java's name without `Serializer`; `Serdes$` comes before, and `Serde` after, the names of serdes.
 _KAFKAS: Mapping[str, type[Serializer]] = {
@@ -71,10 +74,17 @@ class FunctionSerializer(Serializer):
 def serializers_of(config: ProducerConfig) -> tuple[Serializer, Serializer]:
     """Returns a producer's configured serializers of keys and of values. Raises OptionError if one cannot be made."""
     settings = config.settings()
-    return (
-        _configured("key.serializer", config.key_serializer, settings, is_key=True),
-        _configured("value.serializer", config.value_serializer, settings, is_key=False),
+    schemas = dict(config.schemas)
+    made = (
+        _configured("key.serializer", config.key_serializer, settings, is_key=True, schemas=schemas),
+        _configured("value.serializer", config.value_serializer, settings, is_key=False, schemas=schemas),
     )
+    given = (config.key_serializer, config.value_serializer)
+    if schemas and not any(one.reads_schema_options and one not in given for one in made):
+        option = next(name for name in schemas if not is_provider_option(name))
+        text = f"option {option}: only the serializer avro reads it; set value.serializer=avro or key.serializer=avro"
+        raise OptionError(text, option=option)
+    return made
 
 
 def inner_serializer(option: str, settings: Mapping[str, object], is_key: bool) -> Serializer:
@@ -96,12 +106,18 @@ def _configured(
     settings: Mapping[str, object],
     is_key: bool,
     known: Mapping[str, type[Serializer]] = MappingProxyType({}),
+    schemas: Mapping[str, object] = MappingProxyType({}),
 ) -> Serializer:
     if value is None:
         return DefaultSerializer()
     serializer = _made(option, value, known)
+    if serializer is value and serializer.reads_schema_options:
+        from spark_kafka_sink.producer.serializers.schemas.avro_serializer import AvroSerializer
+
+        if isinstance(serializer, AvroSerializer):
+            serializer.check_part(is_key)
     if serializer is not value:
-        serializer.configure(settings, is_key)
+        serializer.configure({**settings, **schemas} if serializer.reads_schema_options else settings, is_key)
     if isinstance(serializer, ListSerializer):
         option = f"default.list.{'key' if is_key else 'value'}.serde.inner"
         serializer.complete(lambda: inner_serializer(option, settings, is_key))
@@ -134,14 +150,22 @@ def _made(option: str, value: object, known: Mapping[str, type[Serializer]]) -> 
 def _named_class(value: object, known: Mapping[str, type[Serializer]]) -> type[Serializer] | None:
     if not isinstance(value, str):
         return None
+    if value.lower() == AVRO or value == AVRO_OF_JAVA:
+        # Most tasks need neither the schemas nor the registry's client.
+        from spark_kafka_sink.producer.serializers.schemas.avro_serializer import AvroSerializer
+
+        return AvroSerializer
     return SHORT_NAMES.get(value.lower()) or JAVA_NAMES.get(value) or known.get(value)
 
 
 def _refuse_unknown(option: str, name: str, known: Mapping[str, type[Serializer]]) -> None:
     """Raises OptionError for a name that cannot be a Python class."""
+    if name.startswith("io.confluent.kafka.serializers."):
+        raise OptionError(f"option {option}: Java class {name} has no equivalent here yet; {AVRO_OF_JAVA} has", option=option)
     if name.startswith("org.apache.kafka."):
         names = [*JAVA_NAMES, *known]
         raise OptionError(f"option {option}: Java class {name} has no equivalent here{nearest(name, names)}", option=option)
     if "." not in name:
-        text = f"option {option}: {name!r} is not a known serializer{nearest(name.lower(), SHORT_NAMES)}"
-        raise OptionError(f"{text}; must be one of {', '.join(SHORT_NAMES)}, or package.module.Class", option=option)
+        short = (*SHORT_NAMES, AVRO)
+        text = f"option {option}: {name!r} is not a known serializer{nearest(name.lower(), short)}"
+        raise OptionError(f"{text}; must be one of {', '.join(short)}, or package.module.Class", option=option)

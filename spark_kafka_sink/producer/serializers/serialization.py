@@ -9,13 +9,16 @@ from typing import Any
 import pyarrow as pa
 
 from spark_kafka_sink.counts import counted
-from spark_kafka_sink.errors import SerializationError
+from spark_kafka_sink.errors import RegistryError, SchemaError, SerializationError
 from spark_kafka_sink.producer.producer_record import Headers
 from spark_kafka_sink.producer.serializers.serializer import Serializer, is_default
 from spark_kafka_sink.records.arrow_arrays import holds_bytes
 from spark_kafka_sink.records.columns import RecordColumns
 
 logger = logging.getLogger(__name__)
+
+# They name the subject or the columns, and a program may have to tell them from a bad row.
+_OF_SCHEMAS = (RegistryError, SchemaError)
 
 
 class Serialization:
@@ -53,6 +56,8 @@ def serialized_value(serializer: Serializer, part: str, topic: str, value: Any, 
     """Returns one key or value as bytes. SerializationError names the topic and `part`."""
     try:
         found: Any = serializer.serialize(topic, value, headers)
+    except _OF_SCHEMAS:
+        raise
     except Exception as error:
         raise _named(error, serializer, part, topic) from error
     if found is None or isinstance(found, bytes):
@@ -68,6 +73,8 @@ def _serialized_column(serializer: Serializer, part: str, topic: str, column: pa
     try:
         found = serializer.serialize_column(topic, column)
         _check(found, len(column))
+    except _OF_SCHEMAS:
+        raise
     except Exception as error:
         raise _named(error, serializer, part, topic) from error
     return found

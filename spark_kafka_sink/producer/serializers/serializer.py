@@ -28,9 +28,11 @@ class Serializer:
 
     Attributes:
         wanted: description of the accepted values, for error messages.
+        reads_schema_options: whether `configure` also gets the options of schemas and their registry, which may be secret.
     """
 
     wanted: ClassVar[str] = "any value"  # accepted values, for error messages
+    reads_schema_options: ClassVar[bool] = False
 
     def configure(self, settings: Mapping[str, object], is_key: bool) -> None:
         """Configures the serializer. Called once, before any other method.

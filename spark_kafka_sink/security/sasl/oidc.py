@@ -5,7 +5,6 @@ The rules are those of Kafka's HttpAccessTokenRetriever, FileTokenRetriever and 
 
 from __future__ import annotations
 
-import base64
 import http.client
 import json
 import logging
@@ -22,8 +21,8 @@ from typing import Any, Final
 from spark_kafka_sink.errors import AuthenticationError, OptionError
 from spark_kafka_sink.peer_text import quoted
 from spark_kafka_sink.secret import Secret
+from spark_kafka_sink.security.http import MAX_ANSWER_BYTES, HttpAnswer, HttpRequest, HttpTimeouts, basic, send
 from spark_kafka_sink.security.sasl import jwt
-from spark_kafka_sink.security.sasl.http_post import MAX_ANSWER_BYTES, HttpAnswer, HttpTimeouts, post
 from spark_kafka_sink.security.sasl.token_cache import Token
 
 logger = logging.getLogger(__name__)
@@ -50,6 +49,8 @@ class TokenEndpoint:
         backoff_ms: The first pause, which doubles, in ms.
         backoff_max_ms: How long to retry, in ms. Its name in Kafka suggests something else (Retry.execute).
         subject_claim: The claim that names the principal.
+        url_option: Name of the option that sets `url`, for errors.
+        ca_option: Name of the option that sets `ca_location`, for errors.
     """
 
     url: str
@@ -62,6 +63,8 @@ class TokenEndpoint:
     backoff_ms: int = 100
     backoff_max_ms: int = 10_000
     subject_claim: str = "sub"
+    url_option: str = ENDPOINT
+    ca_option: str = "sasl.oauthbearer.ca.location"
 
 
 class _RetriableError(Exception):
@@ -76,7 +79,7 @@ class OidcTokens:
     ) -> None:
         """Raises OptionError if the URL is not valid."""
         self._endpoint = endpoint
-        self._shown = _checked_url(endpoint.url)
+        self._shown = _checked_url(endpoint.url, endpoint.url_option)
         self._sleep = sleep
         self._clock = clock
 
@@ -106,10 +109,11 @@ class OidcTokens:
         secrets = [secret, urllib.parse.quote_plus(secret), headers["Authorization"].removeprefix("Basic ")]
         asked_at = time.time()
         try:
-            answer = post(endpoint.url, headers, _body(endpoint.scope), endpoint.timeouts, self._tls())
+            request = HttpRequest("POST", endpoint.url, headers, _body(endpoint.scope))
+            answer = send(request, endpoint.timeouts, self._tls())
         except ssl.SSLCertVerificationError as error:
             text = f"the certificate of the token endpoint {self._shown} is not trusted: {error.verify_message}"
-            raise AuthenticationError(f"{text}. Set sasl.oauthbearer.ca.location to the authority that signed it") from None
+            raise AuthenticationError(f"{text}. Set {endpoint.ca_option} to the authority that signed it") from None
         except TimeoutError:
             raise _RetriableError(f"timed out waiting for the token endpoint {self._shown}") from None
         except (OSError, http.client.HTTPException, ValueError) as error:
@@ -126,7 +130,7 @@ class OidcTokens:
             folder = location is not None and Path(location).is_dir()
             return ssl.create_default_context(cafile=None if folder else location, capath=location if folder else None)
         except OSError as error:
-            text = f"sasl.oauthbearer.ca.location: {location} is not a readable PEM file of certificates"
+            text = f"{self._endpoint.ca_option}: {location} is not a readable PEM file of certificates"
             raise AuthenticationError(f"{text}: {error.strerror or error}") from None
 
     def _token(self, answer: HttpAnswer, asked_at: float, secrets: list[str]) -> Token:
@@ -134,7 +138,7 @@ class OidcTokens:
             location = quoted(answer.location.partition("?")[0], secrets) or "nowhere"
             raise AuthenticationError(
                 f"the token endpoint {self._shown} redirects (HTTP {answer.status}) to {location}, which is not followed because "
-                f"the request holds the client secret. Set {ENDPOINT} to the right URL"
+                f"the request holds the client secret. Set {self._endpoint.url_option} to the right URL"
             )
         if answer.status not in (200, 201):
             text = f"the token endpoint {self._shown} returned HTTP {answer.status}: {_error_text(answer.body, secrets)}"
@@ -185,26 +189,25 @@ def token_of(value: str, subject_claim: str, asked_at: float = 0.0, expires_in: 
     return Token(Secret(value), expires_at, subject if isinstance(subject, str) else "")
 
 
-def _checked_url(url: str) -> str:
+def _checked_url(url: str, option: str) -> str:
     """Returns a URL as errors show it. Raises OptionError if it is not an http or https URL."""
     try:
         parts = urllib.parse.urlsplit(url)
         host, has_user = parts.hostname, parts.username is not None
         _ = parts.port
     except ValueError:
-        raise OptionError(f"option {ENDPOINT}: the value is not a valid URL", option=ENDPOINT) from None
+        raise OptionError(f"option {option}: the value is not a valid URL", option=option) from None
     if has_user:
-        raise OptionError(f"option {ENDPOINT}: a user in the URL is not supported; set the client id and secret", option=ENDPOINT)
+        raise OptionError(f"option {option}: a user in the URL is not supported; set the client id and secret", option=option)
     if parts.scheme.lower() not in ("http", "https") or not host:
-        raise OptionError(f"option {ENDPOINT}: the value must be an http, https or file URL", option=ENDPOINT)
+        raise OptionError(f"option {option}: the value must be an http, https or file URL", option=option)
     return quoted(f"{parts.scheme}://{parts.netloc}{parts.path}")
 
 
 def _authorization(client_id: str, secret: str, *, encodes: bool) -> str:
     if encodes:
         client_id, secret = urllib.parse.quote_plus(client_id), urllib.parse.quote_plus(secret)
-    # Standard Base64 with + and /, not the URL-safe variant (KAFKA-14496).
-    return "Basic " + base64.b64encode(f"{client_id}:{secret}".encode(errors="surrogatepass")).decode()
+    return basic(client_id, secret)
 
 
 def _body(scope: str) -> bytes:

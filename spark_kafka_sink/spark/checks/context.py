@@ -17,6 +17,8 @@ from spark_kafka_sink.spark.checks.report import CheckLine
 from spark_kafka_sink.spark.options import SinkOptions
 
 if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
     from spark_kafka_sink.spark.schema import SinkSchema
 
 _SHARE: Final = 0.3
@@ -40,6 +42,7 @@ class CheckContext:
         timeout_s: the time for everything.
         deadline: on time.monotonic's clock.
         schema: the columns of the DataFrame that are written; None without a DataFrame, or if they do not fit.
+        dataframe: all columns of the DataFrame, to which `schema` refers; None without one.
         client: the connection to the cluster.
         probed: the connections that were tried, by host and port.
         nodes: the brokers that answer, by id.
@@ -54,6 +57,7 @@ class CheckContext:
     deadline: float
     client: ClusterClient
     schema: SinkSchema | None = None
+    dataframe: StructType | None = None
     probed: dict[HostPort, ProbeResult] = field(default_factory=dict)
     nodes: Mapping[int, Node] = field(default_factory=dict)
     versions: list[NodeApiVersions] = field(default_factory=list)

@@ -23,7 +23,14 @@ def check_columns(df: DataFrame, options: SinkOptions, found: list[SinkSchema]) 
 
     case_sensitive = str(df.sparkSession.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
     with looked_at(options.producer) as serializers:
-        schema = sink_schema(df.schema, options.topic, serializers, record=options.record, case_sensitive=case_sensitive)
+        schema = sink_schema(
+            df.schema,
+            options.topic,
+            serializers,
+            record=options.record,
+            formats=options.formats,
+            case_sensitive=case_sensitive,
+        )
     found.append(schema)
     places = sorted(schema.places())
     used = [f"{field.name} {field.dataType.simpleString()}" for field in (df.schema.fields[place] for place in places)]

@@ -1,4 +1,4 @@
-"""HTTP servers for tests: one that answers what it is told to, and one that writes bytes as it likes."""
+"""HTTP servers for tests: one that answers what it is told to, one that writes bytes as it likes, and a proxy."""
 
 from __future__ import annotations
 
@@ -116,3 +116,30 @@ def raw_server(serve: Callable[[socket.socket], None]) -> Iterator[str]:
                 pass
         for thread in threads:
             thread.join(30)
+
+
+def tunnel(heads: list[bytes], port: int) -> Callable[[socket.socket], None]:
+    """An HTTP CONNECT proxy, whatever host it is asked for, to a port here. heads: takes what it is asked."""
+
+    def serve(client: socket.socket) -> None:
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            head += client.recv(1)
+        heads.append(head)
+        with socket.create_connection(("127.0.0.1", port)) as server:
+            client.sendall(b"HTTP/1.1 200 Connection established\r\nVia: proxy\r\n\r\n")
+            back = threading.Thread(target=_pipe, args=(server, client), daemon=True)
+            back.start()
+            _pipe(client, server)
+            back.join(30)
+
+    return serve
+
+
+def _pipe(source: socket.socket, target: socket.socket) -> None:
+    try:
+        while data := source.recv(65536):
+            target.sendall(data)
+        target.shutdown(socket.SHUT_WR)
+    except OSError:
+        pass  # one of them has gone

@@ -9,7 +9,6 @@ import logging
 import math
 import socket
 import ssl
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,10 +22,10 @@ from cryptography.x509.oid import NameOID
 
 from spark_kafka_sink.errors import AuthenticationError, OptionError
 from spark_kafka_sink.secret import Secret
+from spark_kafka_sink.security.http import HttpTimeouts
 from spark_kafka_sink.security.sasl import jwt
-from spark_kafka_sink.security.sasl.http_post import HttpTimeouts
 from spark_kafka_sink.security.sasl.oidc import OidcTokens, TokenEndpoint, TokenFile
-from tests.security.sasl.http_servers import Answer, http_server, raw_server
+from tests.security.sasl.http_servers import Answer, http_server, raw_server, tunnel
 
 SECRET = "s3cret+/=&%ü"
 EXPIRY = 2_000_000_000
@@ -362,33 +361,6 @@ def test_the_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -
     assert paths.count("http://identity.example/token") == 1
     assert direct.url not in paths
     assert [asked.path for asked in direct.requests] == ["/token"]
-
-
-def tunnel(heads: list[bytes], port: int) -> Callable[[socket.socket], None]:
-    """An HTTP CONNECT proxy, whatever host it is asked for, to a port here. heads: takes what it is asked."""
-
-    def serve(client: socket.socket) -> None:
-        head = b""
-        while not head.endswith(b"\r\n\r\n"):
-            head += client.recv(1)
-        heads.append(head)
-        with socket.create_connection(("127.0.0.1", port)) as server:
-            client.sendall(b"HTTP/1.1 200 Connection established\r\nVia: proxy\r\n\r\n")
-            back = threading.Thread(target=pipe, args=(server, client), daemon=True)
-            back.start()
-            pipe(client, server)
-            back.join(30)
-
-    return serve
-
-
-def pipe(source: socket.socket, target: socket.socket) -> None:
-    try:
-        while data := source.recv(65536):
-            target.sendall(data)
-        target.shutdown(socket.SHUT_WR)
-    except OSError:
-        pass  # one of them has gone
 
 
 def test_https_goes_through_a_tunnel_of_the_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,31 +2,49 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
 import io
 import socket
 import ssl
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from email.message import Message
 from functools import partial
 from typing import IO, Any, Final
 
 from spark_kafka_sink.counts import counted
 
 MAX_ANSWER_BYTES: Final = 1024 * 1024
-"""Maximum size of a response. Tokens have a few KB."""
+"""Default maximum size of a response. Tokens have a few KB."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """An HTTP request. `headers` may hold secrets, which its repr does not show."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """An HTTP response. `location`: target of a redirect."""
+    """An HTTP response. `headers` has the names in lower case."""
 
     status: int
     body: bytes
-    location: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def location(self) -> str:
+        """The target of a redirect; empty if there is none."""
+        return self.headers.get("location", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,29 +55,76 @@ class HttpTimeouts:
     read_s: float
 
 
-def post(url: str, headers: Mapping[str, str], body: bytes, timeouts: HttpTimeouts, tls: ssl.SSLContext | None) -> HttpAnswer:
-    """Sends a POST through the environment's proxy, if there is one. Does not follow redirects, because headers hold secrets.
+@dataclass(frozen=True, slots=True)
+class HttpProxy:
+    """A proxy that is used in place of the environment's. authorization: its Proxy-Authorization header; empty for none."""
+
+    address: str
+    authorization: str = field(default="", repr=False)
+
+
+def send(
+    request: HttpRequest,
+    timeouts: HttpTimeouts,
+    tls: ssl.SSLContext | None,
+    proxy: HttpProxy | None = None,
+    *,
+    max_bytes: int = MAX_ANSWER_BYTES,
+) -> HttpAnswer:
+    """Sends a request. Does not follow redirects, because headers hold secrets.
+
+    Args:
+        request: What to send.
+        timeouts: Time limits.
+        tls: For https.
+        proxy: The proxy to use; None for the environment's, if there is one.
+        max_bytes: The maximum size of the response.
 
     Raises OSError, http.client.HTTPException or ValueError if there is no response.
     """
-    opener = urllib.request.build_opener(_HttpHandler(timeouts), _HttpsHandler(timeouts, tls), _NoRedirection())
-    request = urllib.request.Request(url, data=body, headers=dict(headers), method="POST")
+    handlers: list[urllib.request.BaseHandler] = [_HttpHandler(timeouts), _HttpsHandler(timeouts, tls), _NoRedirection()]
+    sent = urllib.request.Request(request.url, data=request.body, headers=dict(request.headers), method=request.method)
+    if proxy is not None:
+        handlers.append(urllib.request.ProxyHandler({}))  # neither the environment's proxy nor its exceptions
+        if proxy.authorization:
+            sent.add_header("Proxy-Authorization", proxy.authorization)
+        sent.set_proxy(proxy.address, "http")
+    opener = urllib.request.build_opener(*handlers)
     try:
-        with opener.open(request, timeout=timeouts.connect_s) as answer:
-            return HttpAnswer(answer.status, _limited(answer))
+        with opener.open(sent, timeout=timeouts.connect_s) as answer:
+            return HttpAnswer(answer.status, _limited(answer, max_bytes), _by_lower_name(answer.headers))
     except urllib.error.HTTPError as error:
         with error:
-            return HttpAnswer(error.code, _limited(error), error.headers.get("Location") or "")
+            return HttpAnswer(error.code, _limited(error, max_bytes), _by_lower_name(error.headers))
     except urllib.error.URLError as error:
         if isinstance(error.reason, OSError):
             raise error.reason from None
         raise OSError(str(error.reason)) from None
 
 
-def _limited(answer: IO[bytes]) -> bytes:
-    body = answer.read(MAX_ANSWER_BYTES + 1)
-    if len(body) > MAX_ANSWER_BYTES:
-        raise ValueError(f"the response has more than {MAX_ANSWER_BYTES:,} bytes")
+def basic(user: str, password: str) -> str:
+    """Returns the value of an Authorization header (RFC 7617).
+
+    The text is encoded as standard Base64 with + and /, not as the URL-safe variant (KAFKA-14496).
+    """
+    # A lone surrogate, which is not valid UTF-8, makes a wrong password instead of an error that shows the password.
+    return "Basic " + base64.b64encode(f"{user}:{password}".encode(errors="surrogatepass")).decode()
+
+
+def shown(url: str) -> str:
+    """Returns a valid URL as errors show it: without user, query and fragment."""
+    parts = urllib.parse.urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def _by_lower_name(headers: Message[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}
+
+
+def _limited(answer: IO[bytes], max_bytes: int) -> bytes:
+    body = answer.read(max_bytes + 1)
+    if len(body) > max_bytes:
+        raise ValueError(f"the response has more than {max_bytes:,} bytes")
     missing = getattr(answer, "length", None)  # HTTPResponse.read(n) ignores an early end
     if missing:
         raise ValueError(f"the response ended {counted(missing, 'byte')} early")

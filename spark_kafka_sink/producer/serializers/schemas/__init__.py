@@ -1,0 +1,1 @@
+"""Serializers whose schemas are in a registry."""

@@ -1,0 +1,117 @@
+"""The producer's Avro serializer, which asks the registry when it meets a topic's first row."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from spark_kafka_sink.errors import OptionError, RegistryError
+from spark_kafka_sink.producer.lifecycle import in_callback
+from spark_kafka_sink.producer.producer_record import Headers
+from spark_kafka_sink.producer.serializers.arrays import null_column
+from spark_kafka_sink.producer.serializers.schemas.resolve import resolved
+from spark_kafka_sink.producer.serializers.schemas.schema_serializer import SchemaSerializer
+from spark_kafka_sink.producer.serializers.serializer import Serializer
+from spark_kafka_sink.registry.registry_client import RegistryClient
+from spark_kafka_sink.registry.registry_options import RegistryConfig, registry_config
+from spark_kafka_sink.schema_options import (
+    OF_ONE_PART,
+    PARTS,
+    SchemaConfig,
+    is_registry_option,
+    is_schema_option,
+    refuse_unknown,
+    schema_config,
+)
+from spark_kafka_sink.secret import is_provider_option
+
+
+class AvroSerializer(Serializer):
+    """Writes Avro in the wire format of Confluent's schema registry. Confluent's KafkaAvroSerializer.
+
+    A struct column becomes a record; other columns become Avro's other types. The schema is derived from the first column of a
+    topic, unless the options give one or name one of the registry's. A single value is a dict, a Row or a named tuple; its schema
+    must be given or the registry's.
+
+    Use it by the name `avro`, with its options among the producer's, or as an object with its own options.
+
+    Args:
+        options: the options of [schemas](schemas.md), such as `schema.registry.url` and `schema`. None: the producer's.
+        is_key: whether it serializes keys.
+
+    Attributes:
+        reads_schema_options: True, so that it gets the producer's options of schemas.
+
+    Raises:
+        OptionError: An option is unknown or not valid.
+    """
+
+    reads_schema_options = True
+
+    def __init__(self, options: Mapping[str, object] | None = None, *, is_key: bool = False) -> None:
+        self._lock = threading.Lock()
+        self._found: dict[tuple[str, pa.DataType | None], SchemaSerializer] = {}
+        self._client: RegistryClient | None = None
+        self._settings: tuple[RegistryConfig, SchemaConfig] | None = None
+        if options is not None:
+            for name in options:
+                if not (is_schema_option(name) or name in OF_ONE_PART or is_provider_option(name)):
+                    refuse_unknown(name)
+            self.configure(options, is_key)
+
+    def __repr__(self) -> str:
+        return "<AvroSerializer>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("AvroSerializer holds the registry's secrets and cannot be pickled; in Spark, set value.format=avro")
+
+    def configure(self, settings: Mapping[str, object], is_key: bool) -> None:
+        part = PARTS[0] if is_key else PARTS[1]
+        registry = {name: value for name, value in settings.items() if is_registry_option(name) or is_provider_option(name)}
+        self._settings = registry_config(registry), schema_config(part, settings)
+
+    def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes | None:
+        if value is None:
+            return None
+        return self._writer(topic, None).serialize(topic, value, headers)
+
+    def serialize_column(self, topic: str, column: pa.Array) -> pa.Array:
+        if pa.types.is_null(column.type):
+            return null_column(len(column))
+        return self._writer(topic, column.type).serialize_column(topic, column)
+
+    def check_part(self, is_key: bool) -> None:
+        """Raises OptionError if the object was made for the other part of records."""
+        part = PARTS[0] if is_key else PARTS[1]
+        if self._settings is not None and self._settings[1].part != part:
+            raise OptionError(
+                f"option {part}.serializer: this AvroSerializer is for {self._settings[1].part}s; make one with is_key={is_key}",
+                option=f"{part}.serializer",
+            )
+
+    def close(self) -> None:
+        with self._lock:
+            if self._client is not None:
+                self._client.close()
+                self._client = None
+
+    def _writer(self, topic: str, kind: pa.DataType | None) -> SchemaSerializer:
+        """Returns the serializer with the topic's schema. Asks the registry at the first column of each type."""
+        if self._settings is None:
+            raise OptionError("AvroSerializer: an object needs its own options: AvroSerializer({'schema.registry.url': ...})")
+        registry, config = self._settings
+        key = (topic, kind if config.text is None and not config.is_registrys else None)
+        found = self._found.get(key)
+        if found is not None:
+            return found
+        if in_callback():
+            raise RegistryError(f"topic {topic}: its schema is not known yet, and a callback must not wait for the registry")
+        with self._lock:
+            if key not in self._found:
+                if self._client is None:
+                    self._client = RegistryClient(registry)
+                self._found[key] = SchemaSerializer(resolved(config, topic, kind, self._client))
+            return self._found[key]

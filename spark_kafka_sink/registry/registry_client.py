@@ -1,0 +1,318 @@
+"""A client of a schema registry: registers schemas, finds them, and checks their compatibility.
+
+Counterpart of confluent-kafka's SchemaRegistryClient.
+"""
+
+from __future__ import annotations
+
+import urllib.parse
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, NoReturn, Self, TypeGuard, TypeVar
+
+from spark_kafka_sink.errors import RegistryError, UsageError
+from spark_kafka_sink.peer_text import quoted
+from spark_kafka_sink.registry.http import MAX_SAID, Call, RegistryHttp, Timing
+from spark_kafka_sink.registry.references import SchemaReference, SchemaText, resolved
+from spark_kafka_sink.registry.registry_options import RegistryConfig
+
+__all__ = ["CALL_S", "RegisteredSchema", "RegistryClient", "SchemaReference", "SchemaText", "Timing"]
+
+Found = TypeVar("Found")
+
+CALL_S: Final = 120.0
+"""Default time limit of one call with all its retries, in s."""
+
+NO_SUBJECT: Final = frozenset({40401, 40402, 40404, 40406})
+"""Confluent's error codes for a subject or a version that does not exist, or that is deleted."""
+NO_SCHEMA: Final = NO_SUBJECT | {40403}
+"""The same, and the code for a schema that its subject does not have."""
+_NO_ENDPOINT: Final = frozenset({404, 405})
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredSchema:
+    """A schema in a registry.
+
+    Attributes:
+        schema: its text.
+        schema_id: its id, which records carry.
+        subject: the subject that it was found in; empty if it was found by its id.
+        version: its version in that subject; None if the registry did not say.
+        guid: its globally unique id; None from registries that have none.
+        rules: its active rules, as texts such as "ssn (ENCRYPT)". A producer that ignores them may write secrets in clear text.
+    """
+
+    schema: SchemaText
+    schema_id: int
+    subject: str = ""
+    version: int | None = None
+    guid: str | None = None
+    rules: tuple[str, ...] = ()
+
+
+class RegistryClient:
+    """Calls a schema registry. Any thread may use it, and each call has a deadline. Use it as a context manager.
+
+    Schemas by id are kept, because they never change. Everything else is asked for each time.
+    """
+
+    def __init__(self, config: RegistryConfig, call_s: float = CALL_S, timing: Timing | None = None) -> None:
+        """Makes a client. It connects at the first call.
+
+        Args:
+            config: the settings.
+            call_s: time limit of one call with all its retries, in s.
+            timing: the clock and the pauses; replaced in tests.
+
+        Raises:
+            OptionError: A file or a reference of an option cannot be read.
+        """
+        self._http = RegistryHttp(config, call_s, timing or Timing())
+        self._capacity = config.cache_capacity
+        self._by_id: dict[tuple[int, str | None], RegisteredSchema] = {}
+        self._is_closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Forgets what it keeps. Later calls raise UsageError; a second `close` does nothing."""
+        self._is_closed = True
+        self._by_id.clear()
+
+    def register(self, subject: str, schema: SchemaText, *, normalize: bool = False) -> RegisteredSchema:
+        """Registers a schema, and returns it with its id. A registered schema keeps its id and version.
+
+        Args:
+            subject: the subject.
+            schema: the schema.
+            normalize: whether the registry ignores differences without a meaning, such as white space.
+
+        Raises:
+            SchemaIncompatibleError: It is not compatible with the earlier versions.
+            RegistryError: The registry could not be reached, or refused the schema.
+        """
+        action = f"register a schema for subject {_shown(subject)}"
+        path, query = f"{_path(subject)}/versions", {"normalize": _word(normalize)}
+        call = Call(action, "POST", path, query, _body(schema), subject)
+        return self._ask(call).registered(schema, subject)
+
+    def look_up(
+        self, subject: str, schema: SchemaText, *, normalize: bool = False, deleted: bool = False
+    ) -> RegisteredSchema | None:
+        """Returns a schema of a subject with its id and version; None if the subject does not have it. Registers nothing.
+
+        Args:
+            subject: the subject.
+            schema: the schema.
+            normalize: as in `register`.
+            deleted: whether versions count that were deleted, but not permanently.
+        """
+        action = f"look up a schema in subject {_shown(subject)}"
+        query = {"normalize": _word(normalize), "deleted": _word(deleted)}
+        call = Call(action, "POST", _path(subject), query, _body(schema), subject)
+        answer = _unless(NO_SCHEMA, lambda: self._ask(call))
+        return None if answer is None else answer.registered(schema, subject)
+
+    def latest(self, subject: str) -> RegisteredSchema | None:
+        """Returns the newest version of a subject; None if there is no such subject."""
+        call = Call(
+            f"get the latest schema of subject {_shown(subject)}", "GET", f"{_path(subject)}/versions/latest", subject=subject
+        )
+        answer = _unless(NO_SUBJECT, lambda: self._ask(call))
+        return None if answer is None else answer.registered(None, subject)
+
+    def version(self, subject: str, number: int, deleted: bool = False) -> RegisteredSchema:
+        """Returns a version of a subject. Raises RegistryError if there is none.
+
+        Args:
+            subject: the subject.
+            number: the version, from 1.
+            deleted: whether it may be one that was deleted, but not permanently.
+        """
+        action = f"get version {number} of subject {_shown(subject)}"
+        query = {"deleted": "true"} if deleted else {}
+        call = Call(action, "GET", f"{_path(subject)}/versions/{number}", query, subject=subject)
+        return self._ask(call).registered(None, subject)
+
+    def by_id(self, schema_id: int, subject: str | None = None) -> RegisteredSchema:
+        """Returns the schema with an id. Raises RegistryError if there is none.
+
+        Args:
+            schema_id: the id.
+            subject: one of its subjects, whose rules apply, and whose context has the id.
+        """
+        found = self._by_id.get((schema_id, subject))
+        if found is not None:
+            return found
+        query = {} if subject is None else {"subject": subject}
+        call = Call(f"get the schema with id {schema_id}", "GET", f"/schemas/ids/{schema_id}", query, subject=subject or "")
+        answer = self._ask(call)
+        found = self._by_id[schema_id, subject] = answer.registered(None, "", schema_id)
+        for oldest in list(self._by_id)[: -self._capacity]:
+            self._by_id.pop(oldest, None)
+        return found
+
+    def references(self, schema: SchemaText) -> dict[str, SchemaText]:
+        """Returns every schema that a schema uses, directly or through others, by the name of its reference.
+
+        Each comes after those that it uses, so they can be parsed in this order.
+
+        Raises:
+            RegistryError: One does not exist, or two different ones have the same name.
+        """
+        return resolved(schema, lambda each: self.version(each.subject, each.version, deleted=True).schema)
+
+    def misfits(self, subject: str, schema: SchemaText, *, normalize: bool = False) -> list[str]:
+        """Checks what `register` would check, without registering anything.
+
+        Args:
+            subject: the subject, whose compatibility level decides which versions count.
+            schema: the schema.
+            normalize: as in `register`.
+
+        Returns:
+            The registry's messages, at least one, if the schema is not compatible. An empty list if it is, or if there is no such
+            subject.
+        """
+        action = f"check the compatibility of a schema with subject {_shown(subject)}"
+        path, query = f"/compatibility{_path(subject)}/versions", {"normalize": _word(normalize), "verbose": "true"}
+
+        def checked(place: str) -> list[str]:
+            call = Call(action, "POST", path + place, query, _body(schema), subject)
+            answer = _unless(NO_SUBJECT, lambda: self._ask(call))
+            return [] if answer is None else answer.misfits()
+
+        try:
+            return checked("")
+        except RegistryError as error:
+            # Karapace and old registries check against one version only.
+            if error.facts.get("status") not in _NO_ENDPOINT:
+                raise
+            return checked("/latest")
+
+    def _ask(self, call: Call) -> _Answer:
+        if self._is_closed:
+            raise UsageError("the client of the schema registry is closed")
+        return _Answer(call, self._http.send(call), self._http.urls)
+
+
+def _unless(codes: frozenset[int], send: Callable[[], Found]) -> Found | None:
+    """Returns a response; None if it is an error with one of these codes."""
+    try:
+        return send()
+    except RegistryError as error:
+        if error.facts.get("error_code") in codes:
+            return None
+        raise
+
+
+class _Answer:
+    """The JSON of a response, whose types are not trusted."""
+
+    def __init__(self, call: Call, read: Any, url: str) -> None:
+        """Raises RegistryError if it is not a JSON object."""
+        self._call = call
+        self._url = url
+        if not isinstance(read, dict):
+            self._refuse("is not a JSON object")
+        self._fields: Mapping[str, Any] = read
+
+    def registered(self, given: SchemaText | None, subject: str, schema_id: int | None = None) -> RegisteredSchema:
+        """Returns the schema of the response.
+
+        Args:
+            given: the schema that was sent, for responses without a schema.
+            subject: the subject that was asked.
+            schema_id: the id that was asked for, for responses without an id.
+        """
+        fields = self._fields
+        number: Any = fields.get("id", schema_id)
+        if not _is_number(number) or not 0 <= number < 2**31:
+            self._refuse("has no valid id")
+        version: Any = fields.get("version")
+        guid = fields.get("guid")
+        return RegisteredSchema(
+            schema=self._schema() if given is None else given,
+            schema_id=number,
+            subject=fields["subject"] if isinstance(fields.get("subject"), str) else subject,
+            version=version if _is_number(version) and version > 0 else None,
+            guid=guid if isinstance(guid, str) and guid else None,
+            rules=tuple(self._rules()),
+        )
+
+    def misfits(self) -> list[str]:
+        """Returns the messages of a check of compatibility; an empty list if the schema is compatible."""
+        is_compatible, messages = self._fields.get("is_compatible"), self._fields.get("messages")
+        if not isinstance(is_compatible, bool):
+            self._refuse("has no field is_compatible")
+        if is_compatible:
+            return []
+        said = [quoted(each, most=MAX_SAID) for each in messages if isinstance(each, str)] if isinstance(messages, list) else []
+        return said or ["the registry gave no reason"]
+
+    def _schema(self) -> SchemaText:
+        text, kind = self._fields.get("schema"), self._fields.get("schemaType") or "AVRO"  # Confluent omits AVRO
+        if not isinstance(text, str) or not isinstance(kind, str):
+            self._refuse("has no schema")
+        references = self._fields.get("references") or []
+        if not isinstance(references, list):
+            self._refuse("has references that are not a list")
+        return SchemaText(kind.upper(), text, tuple(self._reference(each) for each in references))
+
+    def _reference(self, read: Any) -> SchemaReference:
+        fields: dict[str, Any] = read if isinstance(read, dict) else {}
+        name, subject, version = fields.get("name"), fields.get("subject"), fields.get("version")
+        if not isinstance(name, str) or not isinstance(subject, str) or not _is_number(version):
+            self._refuse("has a reference without name, subject or version")
+        return SchemaReference(name, subject, version)
+
+    def _rules(self) -> list[str]:
+        """Returns the active rules. What is not understood counts as a rule, because a rule may protect secrets."""
+        rule_set = self._fields.get("ruleSet") or {}
+        if not isinstance(rule_set, dict):
+            return ["a rule set in an unknown form"]
+        rules = [rule for group in rule_set.values() if isinstance(group, list) for rule in group]
+        odd = [name for name, group in rule_set.items() if name.endswith("Rules") and not isinstance(group, list | None)]
+        return [_rule(rule) for rule in rules if not (isinstance(rule, dict) and rule.get("disabled") is True)] + odd
+
+    def _refuse(self, text: str) -> NoReturn:
+        subject = {"subject": self._call.subject} if self._call.subject else {}
+        raise RegistryError(
+            f"could not {self._call.action}: the response of the schema registry {self._url} {text}", url=self._url, **subject
+        )
+
+
+def _rule(rule: Any) -> str:
+    if not isinstance(rule, dict):
+        return "a rule in an unknown form"
+    return quoted(f"{rule.get('name') or 'a rule without a name'} ({rule.get('type') or 'no type'})")
+
+
+def _is_number(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _body(schema: SchemaText) -> dict[str, object]:
+    body: dict[str, object] = {"schema": schema.text, "schemaType": schema.kind}
+    if schema.references:
+        body["references"] = [{"name": each.name, "subject": each.subject, "version": each.version} for each in schema.references]
+    return body
+
+
+def _path(subject: str) -> str:
+    """Returns the path of a subject. A lone surrogate in its name becomes a question mark, which no subject has."""
+    return f"/subjects/{urllib.parse.quote(subject, safe='', errors='replace')}"
+
+
+def _shown(subject: str) -> str:
+    return f"'{quoted(subject)}'"
+
+
+def _word(flag: bool) -> str:
+    return "true" if flag else "false"

@@ -1,0 +1,291 @@
+"""Options for keys and values in the format of a schema registry: which schema, under which subject, and how it is registered.
+
+The names are those of Confluent's serializers. The options of the registry itself are in `registry/registry_options.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from spark_kafka_sink.errors import OptionError
+from spark_kafka_sink.option import ABSENT, BOOLEAN, FILLED, Kind, Option, integer, nearest
+
+PARTS: Final = ("key", "value")
+REGISTRY_PREFIX: Final = "schema.registry."
+_LARGEST_FILE: Final = 4 * 1024 * 1024
+_REGISTRY_WITHOUT_PREFIX: Final = ("basic.auth.", "bearer.auth.")
+
+_STRATEGIES: Final[Mapping[str, Sequence[str]]] = {
+    "topic": ("topic", "topic_subject_name_strategy", "TopicNameStrategy"),
+    "record": ("record", "record_subject_name_strategy", "RecordNameStrategy"),
+    "topic-record": ("topic-record", "topic_record", "topic_record_subject_name_strategy", "TopicRecordNameStrategy"),
+}
+_JAVA_STRATEGIES: Final = ("io.confluent.kafka.serializers.subject.",)
+
+
+def _format(value: object) -> str:
+    name = str(value).strip().lower()
+    if name in ("protobuf", "json-schema", "json_schema", "jsonschema"):
+        raise OptionError(f"{name} is not supported yet; avro is")
+    if name != "avro":
+        raise ValueError
+    return name
+
+
+def _strategy(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError
+    name = value.strip()
+    for prefix in _JAVA_STRATEGIES:
+        name = name.removeprefix(prefix)
+    for strategy, names in _STRATEGIES.items():
+        if name.lower() in {each.lower() for each in names}:
+            return strategy
+    raise ValueError
+
+
+def _schema_text(value: object) -> str:
+    """Accepts JSON text, or the same as a dict or a list."""
+    if isinstance(value, dict | list):
+        return json.dumps(value)
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError
+    return value
+
+
+FORMAT: Final = Option("format", Kind("avro", _format), None, ABSENT, "The format of keys or values.")
+_SCHEMA: Final = Kind("a schema as JSON text", _schema_text)
+_STRATEGY: Final = Kind("one of topic, record, topic-record", _strategy)
+
+# By name without `key.` and `value.`. Confluent's clients have the same defaults.
+SCHEMA_OPTIONS: Final[Mapping[str, Option]] = {
+    option.name: option
+    for option in (
+        Option("schema", _SCHEMA, None, ABSENT, "The schema, as text. By default it is derived from the columns."),
+        Option(
+            "schema.file",
+            FILLED,
+            None,
+            ABSENT,
+            "File with the schema's text. The driver, or the process of the producer, reads it once.",
+        ),
+        Option(
+            "schema.name",
+            FILLED,
+            None,
+            ABSENT,
+            "Name of the derived record, with a namespace if it has dots. It defaults to the topic's name, with `_key` or"
+            " `_value`, in which `_` replaces what Avro does not allow.",
+        ),
+        Option(
+            "subject.name.strategy",
+            _STRATEGY,
+            "topic",
+            "topic",
+            "How the subject is named. `topic`: the topic's name with `-key` or `-value`. `record`: the record's full name."
+            " `topic-record`: both, with `-` between them. Confluent's names for them are accepted, too.",
+        ),
+        Option(
+            "auto.register.schemas",
+            BOOLEAN,
+            True,
+            True,
+            "Whether a schema that the registry does not have is registered. If not, it raises an error."
+            " It defaults to false with `use.latest.version` and `use.schema.id`.",
+        ),
+        Option(
+            "use.latest.version",
+            BOOLEAN,
+            False,
+            False,
+            "Whether to write with the latest version of the subject's schema. It is asked for once per query or producer.",
+        ),
+        Option("use.schema.id", integer(0), None, None, "Write with the schema that has this id in the registry."),
+        Option(
+            "normalize.schemas",
+            BOOLEAN,
+            False,
+            False,
+            "Whether the registry normalizes the schema before it compares it with those that it has.",
+        ),
+    )
+}
+OF_ONE_PART: Final = ("schema", "schema.file", "schema.name")
+"""Options that exist only with `key.` or `value.` before them. The others apply to both without it."""
+
+_ALWAYS_PREFIX: Final = "only the prefix form is supported: 5 bytes before the data"
+NOT_SUPPORTED: Final[Mapping[str, str]] = {
+    "use.latest.with.metadata": "choosing a schema by metadata is not supported; use use.schema.id",
+    "schema.id.serializer": f"{_ALWAYS_PREFIX}; remove the option",
+    "subject.name.strategy.type": "use subject.name.strategy",
+    "subject.name.strategy.conf": "use subject.name.strategy",
+    "reference.subject.name.strategy": "register schemas with references in advance; use use.latest.version or use.schema.id",
+    "validation.rules": "rules are not supported",
+    "latest.compatibility.strict": "columns are always compared with the schema; remove the option",
+    "id.compatibility.strict": "columns are always compared with the schema; remove the option",
+    "schema.message": "it belongs to Protobuf, which is not supported yet",
+}
+"""Options of Confluent's serializers that do not exist here, with the reason or what to use."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaConfig:
+    """How the schema of keys, or of values, is found.
+
+    Attributes:
+        format: avro.
+        part: key or value.
+        text: the given schema; None: it is derived from the columns or is the registry's.
+        name: full name of a derived record; None: from the topic.
+        strategy: topic, record or topic-record.
+        auto_register: whether a missing schema is registered.
+        use_latest: whether the subject's latest schema is used.
+        schema_id: id of the schema to use.
+        normalize: whether the registry normalizes.
+    """
+
+    format: str
+    part: str
+    text: str | None = None
+    name: str | None = None
+    strategy: str = "topic"
+    auto_register: bool = True
+    use_latest: bool = False
+    schema_id: int | None = None
+    normalize: bool = False
+
+    @property
+    def is_registrys(self) -> bool:
+        """Whether the schema is one that the registry has."""
+        return self.use_latest or self.schema_id is not None
+
+
+def is_registry_option(name: str) -> bool:
+    """Returns whether an option is one of the registry's client."""
+    return name.startswith((REGISTRY_PREFIX, *_REGISTRY_WITHOUT_PREFIX))
+
+
+def is_schema_option(name: str) -> bool:
+    """Returns whether an option belongs to schemas or their registry, supported or not."""
+    bare = _without_part(name)
+    return (
+        is_registry_option(name)
+        or bare in NOT_SUPPORTED
+        or (bare in SCHEMA_OPTIONS and (bare != name or bare not in OF_ONE_PART))
+    )
+
+
+def schema_option_names() -> list[str]:
+    """Returns all names of supported options, for suggestions."""
+    names = [name for name in SCHEMA_OPTIONS if name not in OF_ONE_PART]
+    return [*names, *(f"{part}.{name}" for part in PARTS for name in SCHEMA_OPTIONS), *(f"{part}.format" for part in PARTS)]
+
+
+def schema_config(part: str, options: Mapping[str, object], kind: object = "avro") -> SchemaConfig:
+    """Returns the settings of one part.
+
+    Args:
+        part: key or value.
+        options: values by name, with `key.` or `value.` or without; others are ignored.
+        kind: the value of the option `key.format` or `value.format`.
+
+    Raises:
+        OptionError: a value is not valid, an option is not supported, or options contradict each other.
+    """
+    refuse_unsupported(options)
+    given: dict[str, tuple[str, Any]] = {}
+    for name, option in SCHEMA_OPTIONS.items():
+        for written in (f"{part}.{name}", name):
+            if written in options and options[written] is not None:
+                given[name] = written, _parsed(option, written, options[written])
+                break
+    values = {name: value for name, (_, value) in given.items()}
+    _check_together(values, {name: written for name, (written, _) in given.items()})
+    text = values.get("schema")
+    if text is None and "schema.file" in values:
+        text = _file_text(given["schema.file"][0], values["schema.file"])
+    is_registrys = bool(values.get("use.latest.version")) or "use.schema.id" in values
+    return SchemaConfig(
+        format=_parsed(FORMAT, f"{part}.format", kind),
+        part=part,
+        text=text,
+        name=values.get("schema.name"),
+        strategy=values.get("subject.name.strategy", "topic"),
+        auto_register=values.get("auto.register.schemas", not is_registrys),
+        use_latest=values.get("use.latest.version", False),
+        schema_id=values.get("use.schema.id"),
+        normalize=values.get("normalize.schemas", False),
+    )
+
+
+def refuse_unsupported(names: Iterable[str]) -> None:
+    """Raises OptionError for an option that Confluent's serializers have and this package does not."""
+    for name in names:
+        reason = NOT_SUPPORTED.get(_without_part(name))
+        if reason is not None:
+            raise OptionError(f"option {name}: {reason}", option=name)
+
+
+def refuse_unknown(name: str) -> None:
+    """Raises OptionError with the nearest name."""
+    raise OptionError(f"unknown option {name}{nearest(name, schema_option_names())}", option=name)
+
+
+def _without_part(name: str) -> str:
+    part, dot, rest = name.partition(".")
+    return rest if dot and part in PARTS else name
+
+
+def _parsed(option: Option, name: str, value: object) -> Any:
+    try:
+        return option.kind.read(value)
+    except ValueError:
+        shown = "the value" if len(repr(value)) > 100 else repr(value)
+        raise OptionError(f"option {name}: {shown} is not {option.kind.wanted}", option=name) from None
+    except OptionError as error:
+        raise OptionError(f"option {name}: {error.message}", option=name) from None
+
+
+# Pairs of options that each say where the schema comes from.
+_ALTERNATIVES: Final = ("use.schema.id", "use.latest.version", "schema", "schema.file")
+
+
+def _check_together(values: Mapping[str, Any], written: Mapping[str, str]) -> None:
+    """Raises OptionError if options say more than once where the schema comes from."""
+    chosen = [name for name in _ALTERNATIVES if values.get(name) not in (None, False)]
+    if len(chosen) > 1:
+        first, second = (written[name] for name in chosen[:2])
+        raise OptionError(f"option {first}: cannot be combined with {second}; remove one of them", option=first)
+    if chosen and chosen[0].startswith("use.") and values.get("auto.register.schemas"):
+        raise OptionError(
+            f"option {written['auto.register.schemas']}: cannot be true with {written[chosen[0]]}",
+            option=written["auto.register.schemas"],
+        )
+    # The subject of a registered schema may be named after its record.
+    needs_name = values.get("use.latest.version") and values.get("subject.name.strategy", "topic") != "topic"
+    if chosen and "schema.name" in values and not needs_name:
+        raise OptionError(
+            f"option {written['schema.name']}: names a derived record and cannot be combined with {written[chosen[0]]}",
+            option=written["schema.name"],
+        )
+
+
+def _file_text(option: str, name: str) -> str:
+    path = Path(name)
+    try:
+        with path.open("rb") as file:
+            data = file.read(_LARGEST_FILE + 1)
+        text = data.decode()
+    except OSError as error:
+        raise OptionError(f"option {option}: file {name} cannot be read: {error.strerror}", option=option) from None
+    except UnicodeDecodeError:
+        raise OptionError(f"option {option}: file {name} is not valid UTF-8", option=option) from None
+    if len(data) > _LARGEST_FILE:
+        raise OptionError(f"option {option}: file {name} is larger than {_LARGEST_FILE:,} bytes", option=option)
+    if not text.strip():
+        raise OptionError(f"option {option}: file {name} is empty", option=option)
+    return text

@@ -1,0 +1,86 @@
+"""Checks of the schema registry: whether it responds, and whether the columns fit its schemas. Nothing is registered."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from spark_kafka_sink.errors import KafkaSinkError
+from spark_kafka_sink.schema_options import SchemaConfig
+from spark_kafka_sink.spark.checks.context import CheckContext
+from spark_kafka_sink.spark.checks.report import CheckLine, failed_by, not_checked, ok
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from spark_kafka_sink.registry.registry_client import RegistryClient
+
+REGISTRY: Final = "registry"
+
+
+def check_registry(context: CheckContext) -> Iterator[CheckLine]:
+    """Checks each part, key and value, that has a format."""
+    settings = context.options.schemas
+    if settings is None:
+        return
+    from spark_kafka_sink.registry.registry_client import RegistryClient
+
+    time_left = max(0.1, context.soon() - time.monotonic())
+    quick = replace(settings.registry, timeout=min(settings.registry.timeout, time_left), max_retries=0)
+    with RegistryClient(quick, call_s=time_left) as client:
+        for config in settings.configs:
+            try:
+                yield _part(context, config, client)
+            except KafkaSinkError as error:
+                yield failed_by(REGISTRY, error)
+
+
+def _part(context: CheckContext, config: SchemaConfig, client: RegistryClient) -> CheckLine:
+    from spark_kafka_sink.producer.serializers.schemas.resolve import (
+        incompatible,
+        not_registered,
+        own_schema,
+        own_subject,
+        refuse_rules_of_subject,
+        registrys,
+    )
+
+    topic, kind = context.options.topic, _kind(context, config)
+    if config.is_registrys:
+        return ok(REGISTRY, f"{config.part}: {registrys(config, topic, kind, client)}")
+    if config.text is None and kind is None:
+        return _without_columns(context, config, client)
+    given = own_schema(config, topic, kind)
+    subject = own_subject(config, topic, given)
+    refuse_rules_of_subject(config.part, subject, client)
+    found = client.look_up(subject, given, normalize=config.normalize)
+    if found is not None:
+        return ok(REGISTRY, f"{config.part}: schema {found.schema_id} of subject {subject}")
+    if not config.auto_register:
+        return failed_by(REGISTRY, not_registered(config, subject, given, client))
+    error = incompatible(config, subject, given, client)
+    if error is not None:
+        return failed_by(REGISTRY, error)
+    return ok(REGISTRY, f"{config.part}: the schema is new in subject {subject} and will be registered")
+
+
+def _without_columns(context: CheckContext, config: SchemaConfig, client: RegistryClient) -> CheckLine:
+    """Asks for the subject at least, if its name is known without the columns."""
+    unknown = "the schema is derived from a DataFrame, and none that fits was given"
+    if context.options.topic is None or config.strategy != "topic":
+        return not_checked(REGISTRY, f"{config.part}: {unknown}")
+    subject = f"{context.options.topic}-{config.part}"
+    found = client.latest(subject)
+    known = "is new" if found is None else f"has schema {found.schema_id} as its latest"
+    return ok(REGISTRY, f"{config.part}: the registry responds; subject {subject} {known}", unknown)
+
+
+def _kind(context: CheckContext, config: SchemaConfig) -> pa.DataType | None:
+    """Returns the type of the part's column; None without a DataFrame whose columns fit."""
+    if context.schema is None or context.dataframe is None:
+        return None
+    from spark_kafka_sink.spark.resolved_schemas import part_types
+
+    return part_types((config,), context.schema, context.dataframe)[config.part]

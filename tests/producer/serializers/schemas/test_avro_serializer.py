@@ -1,0 +1,186 @@
+"""The producer's Avro serializer: which requests it makes of the registry, and what goes to Kafka."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from spark_kafka_sink import AvroSerializer, Producer, RecordColumns
+from spark_kafka_sink.broker import EmbeddedBroker
+from spark_kafka_sink.errors import KafkaSinkError, OptionError, RegistryError, SchemaError, SerializationError
+from spark_kafka_sink.registry.references import SchemaReference, SchemaText
+from spark_kafka_sink.registry.registry_client import RegistryClient
+from spark_kafka_sink.registry.registry_options import registry_config
+from tests.kafka.witness import read_topic
+from tests.planted_secrets import MARK
+from tests.registry.stand_in import StandIn
+
+ORDER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
+STRUCT = pa.struct([pa.field("id", pa.int64(), False)])
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker() as made:
+        yield made
+
+
+def test_records_and_columns_have_the_schema_of_their_topic(broker: EmbeddedBroker, stand_in: StandIn) -> None:
+    for topic in ("one", "two"):
+        broker.create_topic(topic)
+    settings = {
+        "bootstrap.servers": broker.bootstrap_servers,
+        "key.serializer": "io.confluent.kafka.serializers.KafkaAvroSerializer",
+        "key.schema": '"string"',
+        "value.serializer": "avro",
+        "value.schema": ORDER,
+        "schema.registry.url": stand_in.url,
+    }
+    with Producer(settings) as producer:
+        producer.send("one", {"id": 1}, key="a")
+        producer.send("one", {"id": 2}, key="b")
+        producer.send("one", None, key="c")
+        producer.send("two", {"id": 3})
+        with producer.scope() as scope:
+            scope.append("two", RecordColumns(num_records=1, value=pa.array([{"id": 4}], STRUCT)))
+            scope.flush()
+    assert [(one.key, one.value) for one in read_topic(broker.bootstrap_servers, "one")] == [
+        (b"\0\0\0\0\1\2a", b"\0\0\0\0\2\2"),
+        (b"\0\0\0\0\1\2b", b"\0\0\0\0\2\4"),
+        (b"\0\0\0\0\1\2c", None),
+    ]
+    assert {one.value for one in read_topic(broker.bootstrap_servers, "two")} == {b"\0\0\0\0\2\6", b"\0\0\0\0\2\x08"}
+    registered = [asked.path for asked in stand_in.requests if asked.path.partition("?")[0].endswith("/versions")]
+    subjects = [path.split("/")[-2] for path in registered if path.startswith("/subjects")]
+    assert subjects == ["one-key", "one-value", "two-value"]
+
+
+def test_columns_derive_a_schema_and_single_values_do_not(stand_in: StandIn) -> None:
+    serializer = AvroSerializer({"schema.registry.url": stand_in.url})
+    assert serializer.serialize_column("events", pa.array([{"id": 1}, None], STRUCT)).to_pylist() == [b"\0\0\0\0\1\2", None]
+    assert serializer.serialize_column("events", pa.nulls(2)).null_count == 2
+    with pytest.raises(SchemaError, match=r"a single value does not show the types of a schema; set value\.schema"):
+        serializer.serialize("events", {"id": 1})
+    serializer.close()
+
+
+def test_the_registry_is_asked_once_by_many_threads(stand_in: StandIn) -> None:
+    serializer = AvroSerializer({"schema.registry.url": stand_in.url, "schema": json.dumps(ORDER)})
+    threads = [threading.Thread(target=serializer.serialize, args=("events", {"id": number})) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({asked.path for asked in stand_in.requests}) == len(stand_in.requests)
+    serializer.close()
+
+
+def test_a_failed_request_is_made_again_for_the_next_record(stand_in: StandIn) -> None:
+    options = {"schema.registry.url": stand_in.url, "schema": ORDER, "basic.auth.user.info": f"alice:{MARK}"}
+    serializer = AvroSerializer(options)
+    stand_in.login = "Basic of somebody else"
+    with pytest.raises(RegistryError) as caught:
+        serializer.serialize("events", {"id": 1})
+    assert MARK not in f"{caught.value} {caught.value!r} {caught.value.facts} {serializer!r}"
+    stand_in.login = None
+    assert serializer.serialize("events", {"id": 1}) == b"\0\0\0\0\1\2"
+    serializer.close()
+
+
+def test_an_error_of_the_registry_reaches_the_caller_of_send(broker: EmbeddedBroker, stand_in: StandIn) -> None:
+    settings = {
+        "bootstrap.servers": broker.bootstrap_servers,
+        "value.serializer": "avro",
+        "value.use.latest.version": True,
+        "schema.registry.url": stand_in.url,
+    }
+    with Producer(settings) as producer, pytest.raises(RegistryError, match="subject none-value: the registry has no such"):
+        producer.send("none", {"id": 1})
+
+
+def test_a_callback_does_not_wait_for_the_registry(broker: EmbeddedBroker, stand_in: StandIn) -> None:
+    broker.create_topic("first")
+    broker.create_topic("second")
+    settings = {
+        "bootstrap.servers": broker.bootstrap_servers,
+        "value.serializer": "avro",
+        "value.schema": ORDER,
+        "schema.registry.url": stand_in.url,
+    }
+    found: list[KafkaSinkError] = []
+    with Producer(settings) as producer:
+
+        def answered(*_: Any) -> None:
+            try:
+                producer.send("second", {"id": 2})
+            except KafkaSinkError as error:
+                found.append(error)
+
+        producer.send("first", {"id": 1}, on_delivery=answered).result(30)
+        producer.flush()
+    assert [type(error) for error in found] == [RegistryError]
+    assert "a callback must not wait" in found[0].message
+
+
+def test_settings_show_no_secret_and_other_plug_ins_do_not_get_them(stand_in: StandIn) -> None:
+    from spark_kafka_sink import producer_config
+
+    config = producer_config(
+        {
+            "bootstrap.servers": "localhost:9092",
+            "value.serializer": "avro",
+            "schema.registry.url": stand_in.url,
+            "basic.auth.user.info": f"alice:{MARK}",
+        }
+    )
+    assert MARK not in f"{config!r} {config.settings()!r}"
+    assert hash(config) == hash(config)
+
+
+def test_an_object_needs_its_options_and_is_not_pickled() -> None:
+    with pytest.raises(OptionError, match="an object needs its own options"):
+        AvroSerializer().serialize("events", 1)
+    with pytest.raises(
+        OptionError, match=r"option key\.serializer: this AvroSerializer is for values; make one with is_key=True"
+    ):
+        Producer({"bootstrap.servers": "localhost:9092", "key.serializer": AvroSerializer({"schema.registry.url": "http://r"})})
+    with pytest.raises(TypeError, match=r"set value\.format=avro"):
+        pickle.dumps(AvroSerializer({"schema.registry.url": "http://r"}))
+    with pytest.raises(OptionError, match=r"unknown option normalise\.schemas; did you mean normalize\.schemas"):
+        AvroSerializer({"schema.registry.url": "http://r", "normalise.schemas": True})
+
+
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        ({"value.serializer": "avro"}, r"option schema\.registry\.url: "),
+        ({"schema.registry.url": "http://r"}, r"option schema\.registry\.url: only the serializer avro reads it"),
+        ({"value.serializer": "json", "value.schema": "{}"}, r"option value\.schema: only the serializer avro reads it"),
+        ({"value.serializer": "avor"}, "did you mean avro"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused(more: dict[str, Any], problem: str) -> None:
+    with pytest.raises(OptionError, match=problem):
+        Producer({"bootstrap.servers": "localhost:9092", **more})
+
+
+def test_a_schema_of_the_registry_may_use_others(stand_in: StandIn) -> None:
+    inner = {"type": "record", "name": "a.Inner", "fields": [{"name": "x", "type": "int"}]}
+    outer = {"type": "record", "name": "a.Outer", "fields": [{"name": "inner", "type": "a.Inner"}]}
+    with RegistryClient(registry_config({"schema.registry.url": stand_in.url})) as client:
+        client.register("inner", SchemaText("AVRO", json.dumps(inner)))
+        used = (SchemaReference("a.Inner", "inner", 1),)
+        client.register("events-value", SchemaText("AVRO", json.dumps(outer), used))
+    serializer = AvroSerializer({"schema.registry.url": stand_in.url, "use.latest.version": True})
+    assert serializer.serialize("events", {"inner": {"x": 3}}) == b"\0\0\0\0\2\6"
+    column = pa.array([{"inner": {"x": 3}}])
+    assert serializer.serialize_column("events", column).to_pylist() == [b"\0\0\0\0\2\6"]
+    with pytest.raises(SerializationError, match=r"inner\.x: a value of type str is not supported"):
+        serializer.serialize("events", {"inner": {"x": MARK}})
+    serializer.close()

@@ -1,0 +1,326 @@
+"""Keys and values with the schemas of a registry: which columns, which schema, and what is refused before a row is sent."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import urllib.request
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as t
+
+import spark_kafka_sink as sks
+from spark_kafka_sink.errors import OptionError, RegistryError, SchemaError, SchemaIncompatibleError, SerializationError
+from spark_kafka_sink.spark.options import SinkOptions, sink_options
+from spark_kafka_sink.spark.record_options import record_options
+from spark_kafka_sink.spark.resolved_schemas import resolved_for_stream, resolved_options
+from spark_kafka_sink.spark.schema import ColumnGroup, SinkSchema, sink_schema
+from tests.kafka.fixtures import BrokerKind, NewTopic
+from tests.kafka.kafka import Kafka
+from tests.kafka.witness import Witnessed, read_topic
+from tests.planted_secrets import MARK
+from tests.registry.stand_in import Answer, StandIn
+from tests.spark.frames import options
+
+
+@pytest.fixture(params=[pytest.param("embedded", marks=pytest.mark.embedded)])
+def broker_kind(request: pytest.FixtureRequest) -> BrokerKind:
+    """Embedded brokers: none of these tests is about Kafka."""
+    kind: BrokerKind = request.param
+    return kind
+
+
+def written(kafka: Kafka, topic: str) -> list[Witnessed]:
+    return sorted(read_topic(kafka.bootstrap_servers, topic), key=lambda one: one.key or b"")
+
+
+@pytest.fixture
+def topic(kafka: Kafka, new_topic: NewTopic) -> str:
+    return new_topic()
+
+
+Settings = Callable[..., dict[str, str]]
+
+
+@pytest.fixture
+def settings(kafka: Kafka, topic: str, stand_in: StandIn) -> Settings:
+    """Returns the sink's options for values in Avro, with more of them. In a name, `__` stands for a dot."""
+
+    def made(**more: str) -> dict[str, str]:
+        found = options(kafka, topic=topic, value__format="avro", schema__registry__url=stand_in.url)
+        return found | {name.replace("__", "."): value for name, value in more.items()}
+
+    return made
+
+
+@pytest.mark.spark
+def test_structs_and_primitives_have_schemas_of_their_own_and_tombstones_have_none(
+    spark: SparkSession, kafka: Kafka, topic: str, stand_in: StandIn, settings: Settings
+) -> None:
+    df = spark.range(0, 4, 1, 1).selectExpr(
+        "id AS key", "IF(id = 1, NULL, named_struct('n', int(id))) AS value", "id = 2 AS gone"
+    )
+    sks.publish(df, options=settings(key__format="avro", tombstone__column="gone"), progress=False)
+    assert [(one.key, one.value) for one in written(kafka, topic)] == [
+        (b"\0\0\0\0\1\0", b"\0\0\0\0\2\0"),
+        (b"\0\0\0\0\1\2", None),
+        (b"\0\0\0\0\1\4", None),
+        (b"\0\0\0\0\1\6", b"\0\0\0\0\2\6"),
+    ]
+    bodies = [asked.json["schema"] for asked in stand_in.requests if asked.path.partition("?")[0].endswith("-key/versions")]
+    assert '"long"' in bodies[0]
+
+
+@pytest.mark.spark
+def test_listed_columns_form_the_key_and_the_rest_the_value(
+    spark: SparkSession, kafka: Kafka, topic: str, stand_in: StandIn, settings: Settings
+) -> None:
+    df = spark.range(1).selectExpr("id AS customer", "'x' AS region", "named_struct('a', 1) AS more", "false AS gone")
+    sks.publish(df, options=settings(key__format="avro", key__columns="customer", tombstone__column="gone"), progress=False)
+    ((key, value),) = [(one.key, one.value) for one in written(kafka, topic)]
+    assert key == b"\0\0\0\0\1\0"
+    assert value == b"\0\0\0\0\2\2x\2"
+    fields = [asked.json["schema"] for asked in stand_in.requests if asked.method == "POST" and "-value" in asked.path]
+    assert '"name": "region"' in fields[0]
+    assert '"gone"' not in fields[0]
+
+
+@pytest.mark.spark
+def test_topics_of_rows_share_the_schema_of_their_record(
+    spark: SparkSession, kafka: Kafka, new_topic: NewTopic, settings: Settings
+) -> None:
+    first, second = new_topic(), new_topic()
+    df = spark.range(0, 4, 1, 1).selectExpr(f"IF(id % 2 = 0, '{first}', '{second}') AS topic", "id")
+    given = settings(subject__name__strategy="record", value__schema__name="shop.Order")
+    del given["topic"]
+    sks.publish(df, options=given, progress=False)
+    assert [one.value for one in written(kafka, first)] == [b"\0\0\0\0\1\0", b"\0\0\0\0\1\4"]
+    assert [one.value for one in written(kafka, second)] == [b"\0\0\0\0\1\2", b"\0\0\0\0\1\6"]
+    with pytest.raises(OptionError, match="each row may name another topic"):
+        sks.publish(df, options=given | {"subject.name.strategy": "topic"}, progress=False)
+
+
+@pytest.mark.spark
+def test_the_registry_is_asked_by_the_driver_alone_and_not_again_by_foreach_batch(
+    spark: SparkSession, kafka: Kafka, topic: str, stand_in: StandIn, settings: Settings
+) -> None:
+    writer = sks.foreach_batch(settings())
+    df = spark.range(0, 4, 1, 2).selectExpr("id")
+    writer(df, 0)
+    asked = len(stand_in.requests)
+    stand_in.login = "none that exists"  # the registry refuses everything from now on
+    writer(df, 1)
+    assert len(stand_in.requests) == asked
+    assert len(written(kafka, topic)) == 8
+
+
+ID = t.StructType([t.StructField("id", t.LongType(), False, {"comment": "The order."})])
+
+
+def columns_and(given: SinkOptions, schema: t.StructType = ID) -> tuple[SinkOptions, SinkSchema, t.StructType]:
+    return given, sink_schema(schema, given.topic, record=given.record, formats=given.formats), schema
+
+
+def test_what_tasks_get_holds_no_secret_and_no_address(stand_in: StandIn) -> None:
+    stand_in.login = "Basic YWxpY2U6aHVudGVyMg=="
+    servers = {"kafka.bootstrap.servers": "localhost:9092", "topic": "events"}
+    login = {"schema.registry.url": stand_in.url, "basic.auth.user.info": f"alice:{MARK}"}
+    given = sink_options({**servers, "value.format": "avro", **login})
+    assert MARK not in repr(given)
+    found = resolved_options(*columns_and(given))
+    pickled = pickle.dumps(found)
+    assert MARK.encode() not in pickled
+    assert str(stand_in.port).encode() not in pickled
+    assert pickle.loads(pickled) == found
+    assert '"doc": "The order."' in found.producer.value_serializer.schema.text  # type: ignore[attr-defined]
+
+
+def test_a_stream_keeps_its_schema_while_the_registry_is_down(
+    stand_in: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    url = stand_in.url.replace("://", f"://alice:{MARK}@")
+    servers = {"kafka.bootstrap.servers": "localhost:9092", "topic": "events"}
+    given = sink_options({**servers, "value.format": "avro", "schema.registry.url": url})
+    first = resolved_for_stream(*columns_and(given))
+    asked = len(stand_in.requests)
+    assert resolved_for_stream(*columns_and(given)) == first
+    assert len(stand_in.requests) == asked
+    (file,) = tmp_path.iterdir()
+    assert MARK not in file.read_text()
+    assert file.stat().st_mode & 0o777 == 0o600
+    file.write_text("{")
+    assert resolved_for_stream(*columns_and(given)) == first
+    assert len(stand_in.requests) > asked
+
+
+@pytest.mark.spark
+def test_all_problems_of_columns_are_in_one_error_before_a_row_is_sent(spark: SparkSession, settings: Settings) -> None:
+    schema = (
+        '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}, {"name": "b", "type": "string"},'
+        ' {"name": "c", "type": "string", "default": "x"}]}'
+    )
+    df = spark.range(1).selectExpr("'1' AS a", "1 AS extra")
+    with pytest.raises(SchemaError) as caught:
+        sks.publish(df, options=settings(value__schema=schema), progress=False)
+    assert set(caught.value.facts["fields"]) == {"a", "b", "extra"}
+    with pytest.raises(PySparkException, match=r"\[SCHEMA\] value: option value\.schema"):
+        df.write.format("kafka_sink").options(**settings(value__schema=schema)).mode("append").save()
+
+
+@pytest.mark.spark
+def test_an_incompatible_schema_names_the_fields_with_both_types(
+    spark: SparkSession, kafka: Kafka, topic: str, settings: Settings
+) -> None:
+    sks.publish(spark.range(1), options=settings(), progress=False)
+    with pytest.raises(SchemaIncompatibleError) as caught:
+        sks.publish(spark.range(1).selectExpr("string(id) AS id"), options=settings(), progress=False)
+    assert "id: was long, is string" in caught.value.message
+    assert "TYPE_MISMATCH" in caught.value.message
+    with pytest.raises(RegistryError, match=r"auto\.register\.schemas is false.*\n +id: was long, is string"):
+        df = spark.range(1).selectExpr("string(id) AS id")
+        sks.publish(df, options=settings(auto__register__schemas="false"), progress=False)
+    assert len(written(kafka, topic)) == 1
+
+
+@pytest.mark.spark
+def test_a_row_that_does_not_fit_leaves_nothing_under_exactly_once(
+    spark: SparkSession, kafka: Kafka, topic: str, settings: Settings
+) -> None:
+    symbols = '{"type": "enum", "name": "E", "symbols": ["RED", "BLUE"]}'
+    schema = f'{{"type": "record", "name": "R", "fields": [{{"name": "color", "type": {symbols}}}]}}'
+    df = spark.range(0, 20, 1, 2).selectExpr("IF(id = 17, 'GREEN', 'RED') AS color")
+    given = settings(value__schema=schema, delivery__guarantee="exactly-once", commit__log__topic="schemas-log")
+    with pytest.raises(SerializationError) as caught:
+        sks.publish(df, options=given, progress=False)
+    assert "value: row 7: color: 'GREEN' is not a symbol" in caught.value.message
+    assert read_topic(kafka.bootstrap_servers, topic, isolation_level="read_committed") == []
+
+
+def test_the_latest_schema_and_one_by_its_id_are_used_as_they_are(stand_in: StandIn) -> None:
+    servers = {"kafka.bootstrap.servers": "localhost:9092", "topic": "events", "schema.registry.url": stand_in.url}
+    own = sink_options({**servers, "value.format": "avro"})
+    first = resolved_options(*columns_and(own))
+    for way in ({"use.latest.version": "true"}, {"value.use.schema.id": "1"}):
+        found = resolved_options(*columns_and(sink_options({**servers, "value.format": "avro", **way})))
+        assert found.producer.value_serializer.schema.text == first.producer.value_serializer.schema.text  # type: ignore[attr-defined]
+    latest = sink_options({**servers, "topic": "others", "value.format": "avro", "use.latest.version": "true"})
+    with pytest.raises(RegistryError, match="subject others-value: the registry has no such subject"):
+        resolved_options(*columns_and(latest))
+
+
+RULES = {"domainRules": [{"name": "ssn", "kind": "TRANSFORM", "type": "ENCRYPT", "mode": "WRITEREAD"}]}
+TEXT = '{"type": "record", "name": "events_value", "fields": [{"name": "id", "type": "long"}]}'
+INLINE = TEXT.replace('"long"', '"long", "confluent:rules": [{"name": "r"}]')
+
+
+@pytest.mark.parametrize(
+    ("more", "answers", "rule"),
+    [
+        ({}, [None, None, {"schema": TEXT, "ruleSet": RULES}], r"ssn \(ENCRYPT\)"),
+        ({"use.latest.version": "true"}, [{"subject": "s", "version": 1, "id": 1, "schema": TEXT, "ruleSet": RULES}], "ssn"),
+        ({"use.schema.id": "1"}, [{"schema": INLINE}], r"id \(confluent:rules\)"),
+    ],
+)
+def test_a_schema_with_rules_is_refused(stand_in: StandIn, more: dict[str, str], answers: list[Any], rule: str) -> None:
+    servers = {"kafka.bootstrap.servers": "localhost:9092", "topic": "events", "schema.registry.url": stand_in.url}
+    if not more:
+        resolved_options(*columns_and(sink_options({**servers, "value.format": "avro"})))
+    stand_in.fail(*((lambda asked: None) if body is None else Answer(body=body) for body in answers))
+    with pytest.raises(SchemaError, match=rf"has rules, which are not supported: .*{rule}"):
+        resolved_options(*columns_and(sink_options({**servers, "value.format": "avro", **more})))
+
+
+def test_a_subject_whose_latest_schema_has_rules_gets_no_version_without_them(stand_in: StandIn) -> None:
+    body = {"schema": TEXT, "ruleSet": RULES}
+    request = urllib.request.Request(f"{stand_in.url}/subjects/events-value/versions", json.dumps(body).encode(), method="POST")
+    with urllib.request.urlopen(request, timeout=30):
+        asked = len(stand_in.requests)
+    servers = {"kafka.bootstrap.servers": "localhost:9092", "topic": "events", "schema.registry.url": stand_in.url}
+    with pytest.raises(SchemaError, match=r"value: schema 1 has rules, which are not supported: ssn \(ENCRYPT\)"):
+        resolved_options(*columns_and(sink_options({**servers, "value.format": "avro"})))
+    assert not any(one.path.partition("?")[0].endswith("/versions") for one in stand_in.requests[asked:])
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [
+        ({"value.format": "avro"}, "schema.registry.url"),
+        ({"value.format": "protobuf", "schema.registry.url": "http://r"}, "option value.format: protobuf is not supported yet"),
+        ({"schema.registry.url": "http://r"}, "option schema.registry.url: has no effect without value.format or key.format"),
+        ({"key.schema": "x", "value.format": "avro", "schema.registry.url": "http://r"}, "has no effect without key.format"),
+        ({"kafka.schema.registry.url": "http://r"}, "did you mean schema.registry.url?"),
+        ({"kafka.value.serializer": "avro"}, "option kafka.value.serializer: use value.format=avro"),
+        (
+            {"value.format": "avro", "kafka.value.serializer": "json", "schema.registry.url": "http://r"},
+            "option value.format: cannot be combined with kafka.value.serializer",
+        ),
+        ({"value.fromat": "avro"}, "did you mean value.format?"),
+    ],
+)
+def test_wrong_options_are_refused_on_the_driver(more: dict[str, str], text: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        sink_options({"kafka.bootstrap.servers": "localhost:9092", **more})
+    assert text in caught.value.message
+
+
+def test_partition_writer_names_what_to_use_instead() -> None:
+    given = {"kafka.bootstrap.servers": "localhost:9092", "value.format": "avro", "schema.registry.url": "http://r"}
+    with pytest.raises(OptionError, match=r"partition_writer does not support it.*use publish\(df"):
+        sks.partition_writer(given)
+
+
+@pytest.mark.spark
+def test_a_check_asks_the_registry_and_registers_nothing(spark: SparkSession, stand_in: StandIn, settings: Settings) -> None:
+    df = spark.range(1).withColumn("text", F.lit("x"))
+
+    def line(report: sks.CheckReport) -> str:
+        (found,) = [f"{one.status.value}: {one.text}" for one in report.lines if one.name == "registry"]
+        return found
+
+    assert line(sks.check(settings(), df)).startswith("ok: value: the schema is new in subject")
+    assert not any(
+        asked.method == "POST" and asked.path.partition("?")[0].endswith("/versions") for asked in stand_in.requests[:1]
+    )
+    sks.publish(df, options=settings(), progress=False)
+    assert line(sks.check(settings(), df)).startswith("ok: value: schema 1 of subject")
+    assert line(sks.check(settings(), df.select("id"))).startswith("ok: value: the schema is new")
+    assert line(sks.check(settings(), df.selectExpr("string(id) AS id"))).startswith("failed: ")
+    assert line(sks.check(settings())).startswith("ok: value: the registry responds; subject")
+    stand_in.login = "no one's"
+    assert line(sks.check(settings(), df)).startswith("failed: ")
+
+
+def found_columns(*names: str, record: Mapping[str, str] = MappingProxyType({}), case_sensitive: bool = False) -> SinkSchema:
+    schema = t.StructType([t.StructField(name, t.StringType()) for name in names])
+    return sink_schema(schema, "events", record=record_options(record), formats=("key", "value"), case_sensitive=case_sensitive)
+
+
+def test_the_value_is_made_of_the_columns_that_have_no_other_use() -> None:
+    found = found_columns("a", "key", "topic", "b", "tenant", record={"key.columns": "key,tenant"})
+    assert found.key == ColumnGroup((1, 4), ("key", "tenant"), as_json=False)
+    assert found.value == ColumnGroup((0, 3), ("a", "b"), as_json=False)
+    assert found_columns("a", "Topic", case_sensitive=True).value == ColumnGroup((0, 1), ("a", "Topic"), as_json=False)
+    assert found_columns("a", "value").value == 1
+    with pytest.raises(SchemaError, match=r"no column is left for the value; add a column or set value\.columns"):
+        found_columns("key", "topic")
+
+
+@pytest.mark.parametrize("name", ["value", "a"])
+def test_a_column_without_an_arrow_type_names_the_cast(name: str) -> None:
+    schema = t.StructType([t.StructField(name, t.VariantType())])
+    with pytest.raises(SchemaError, match=rf"column {name}: is variant, which has no type in a schema; use to_json\({name}\)"):
+        sink_schema(schema, "events", formats=("value",))
+
+
+def test_a_format_of_keys_needs_a_key(stand_in: StandIn) -> None:
+    servers = {"kafka.bootstrap.servers": "localhost:9092", "topic": "events", "schema.registry.url": stand_in.url}
+    with pytest.raises(SchemaError, match=r"option key\.format: there is no column key; add one or set key\.columns"):
+        resolved_options(*columns_and(sink_options({**servers, "key.format": "avro", "value.format": "avro"})))
