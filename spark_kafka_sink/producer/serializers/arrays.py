@@ -107,6 +107,15 @@ def list_parts(column: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
     return column.flatten(), starts
 
 
+def entries_of(column: pa.Array) -> pa.Array:
+    """Returns a map column as a list of structs of a key and a value, which shares its memory.
+
+    Arrow's cast to that type leaves lists of nulls in a sliced map with wrong offsets. The next kernel then ends the process.
+    """
+    pairs = column.values
+    return pa.Array.from_buffers(pa.list_(pairs.type), len(column), column.buffers()[:2], offset=column.offset, children=[pairs])
+
+
 def place_in_list(starts: NDArray[np.int64], at: int) -> tuple[int, int]:
     """Returns the row of element `at`, and its position in that row."""
     row = int(np.searchsorted(starts, at, "right")) - 1

@@ -18,6 +18,7 @@ from spark_kafka_sink.errors import SerializationError
 from spark_kafka_sink.producer.serializers.arrays import (
     binary_array,
     checked_text,
+    entries_of,
     first_row,
     is_binary,
     is_list,
@@ -94,9 +95,7 @@ def _lists(column: pa.Array) -> pa.Array:
 
 
 def _maps(column: pa.Array) -> pa.Array:
-    kind = column.type
-    entries = pa.list_(pa.struct([pa.field("key", kind.key_type), pa.field("value", kind.item_type)]))
-    elements, starts = list_parts(column.cast(entries))
+    elements, starts = list_parts(entries_of(column))
     keys, values = elements.flatten()
     pieces = joined(_texts_inside(keys, starts), text_scalar(":"), _texts_inside(values, starts), text_scalar(","))
     return _with_nulls_of(column, _closed("{", text_array(joined_lists(pieces, starts)), "}"))

@@ -230,3 +230,10 @@ def test_a_type_that_json_lacks_is_refused_before_any_row(kind: pa.DataType, pro
 
 def test_half_a_surrogate_pair_becomes_a_question_mark() -> None:
     assert JSON.serialize("topic", "\ud83d") == b'"?"'
+
+
+def test_lists_of_nulls_in_a_map_behind_a_null() -> None:
+    """Arrow's cast of such a map to a list has wrong offsets."""
+    column = pa.array([None, [("a", [None] * 2)], None, [("b", [None])]], pa.map_(pa.string(), pa.list_(pa.null())))
+
+    assert texts(column.slice(1)) == ['{"a":[null,null]}', None, '{"b":[null]}']

@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from spark_kafka_sink.option import INT32_MAX
-from spark_kafka_sink.producer.serializers.arrays import first_row, list_parts, place_in_list
+from spark_kafka_sink.producer.serializers.arrays import entries_of, first_row, list_parts, place_in_list
 from spark_kafka_sink.producer.serializers.avro.kernel import Kernel
 from spark_kafka_sink.producer.serializers.bad_row import BadRowError
 from spark_kafka_sink.records.arrow_arrays import byte_lengths, offsets_of, valid_mask, validity
@@ -180,10 +180,7 @@ class MapNode(Node):
 
     def parts(self, column: pa.Array, present: Present | None) -> Sequence[Part]:
         _check_no_nulls(column, present)
-        kind = column.type
-        # Keys of a map cannot be null, and Arrow's cast does not look. As fields of a struct they can.
-        pair = pa.struct([pa.field("key", kind.key_type), pa.field("value", kind.item_type)])
-        elements, starts = list_parts(column.cast(pa.list_(pair)))
+        elements, starts = list_parts(entries_of(column))
         return _blocks(self.entries, elements, starts, present)
 
 

@@ -78,6 +78,17 @@ def test_a_null_may_be_among_the_values_of_a_dictionary() -> None:
     assert encoded(schema, pa.StructArray.from_arrays([column], ["a"])) == [b"\0", b"\2\2a", b"\0"]
 
 
+def test_lists_of_nulls_in_a_map_behind_a_null() -> None:
+    """Arrow's cast of such a map to a list has wrong offsets."""
+    rows = [None, [("a", [None] * 2)], None, [("b", [None]), ("c", [])]]
+    schema = {"type": "map", "values": {"type": "array", "items": "null"}}
+    column = pa.array(rows, pa.map_(pa.string(), pa.list_(pa.null()))).slice(1)
+
+    found = [None if row is None else read(schema, row) for row in encoded(schema, column)]
+
+    assert found == [None if row is None else dict(row) for row in rows[1:]]
+
+
 def test_above_2_gib_columns_become_large(monkeypatch: pytest.MonkeyPatch) -> None:
     schema = {"type": "array", "items": {"type": "array", "items": "string"}}
     rows = [[["abc" * 5] * 3, []], [], [["d"]]] * 10_000
