@@ -306,12 +306,6 @@ class ProducerConfig:
     def __post_init__(self) -> None:
         _check_together(self)
 
-    @property
-    def compression_level(self) -> int:
-        """The level for compression.type; 0 if it has none."""
-        levels = {"gzip": self.compression_gzip_level, "lz4": self.compression_lz4_level, "zstd": self.compression_zstd_level}
-        return levels.get(self.compression_type, 0)
-
     def settings(self) -> dict[str, object]:
         """Returns the value of every option by name, as passed to serializers, partitioners and interceptors."""
         return {name: getattr(self, field_name) for name, field_name in _FIELD_OF.items()} | self.security.settings()

@@ -94,6 +94,7 @@ _COLUMNS_ONLY = (JVM, JVM_TUNED, SINK, CEILING, PARQUET)
 CELLS: Sequence[CostCell] = (
     CostCell(_SMALL, "none", quick=True),
     CostCell(_SMALL, quick=True),
+    CostCell(_SMALL, "zstd", contenders=_COLUMNS_ONLY),
     CostCell(_SMALL, "none", 200, contenders=_MANY_PARTITIONS),
     CostCell(_SMALL, "none", 1000, contenders=_MANY_PARTITIONS, quick=True),
     CostCell(_SMALL, contenders=(JVM, JVM_TUNED, SINK, SINK_EXACTLY_ONCE, CEILING, PARQUET), quick=True),

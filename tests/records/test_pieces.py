@@ -1,4 +1,4 @@
-"""Pieces have the bytes that `encode_records` gives their rows, also when they take the short way of the common case."""
+"""Pieces have the bytes that `encode_records` gives their rows, also when they take the fast path of the common case."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from spark_kafka_sink.records import pieces as module
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.encoder import encode_records
-from spark_kafka_sink.records.pieces import MIN_ROWS, MOST_REACH, USUAL_REACH, Pieces, encode_pieces
+from spark_kafka_sink.records.pieces import LAYOUTS, MIN_ROWS, MOST_REACH, USUAL_REACH, Pieces, encode_pieces
 from spark_kafka_sink.records.sizes import size_upper_bounds
 
 # Where a varint gets another byte, where a value no longer fits into a struct, and where both together do not.
@@ -69,7 +69,8 @@ def test_pieces_have_the_bytes_of_their_rows(given_: tuple[RecordColumns, list[i
     offset_deltas = np.concatenate([np.arange(n) + first for n, first in zip(pieces.counts, pieces.offset_deltas, strict=True)])
     timestamp_deltas = None if pieces.timestamp_deltas is None else np.repeat(pieces.timestamp_deltas, pieces.counts)
     expected = encode_records(replace(rows), order, offset_deltas, timestamp_deltas)
-    encoded = encode_pieces(rows, order, pieces)
+    for _ in range(2):  # from the second time on, rows can take the fast path
+        encoded = encode_pieces(rows, order, pieces)
     bounds = [*pieces.starts, rows.num_records]
     assert [bytes(piece) for piece in encoded.pieces] == [
         bytes(expected.data[expected.offsets[start] : expected.offsets[end]]) for start, end in pairwise(bounds)
@@ -89,16 +90,33 @@ def test_timestamps_of_rows_take_the_place_of_those_of_pieces() -> None:
     assert [bytes(piece) for piece in encode_pieces(rows, None, pieces, deltas).pieces] == [bytes(expected.data)]
 
 
-@pytest.mark.parametrize("timestamp_deltas", [None, [0, 5], [64, 70]])
-@pytest.mark.parametrize("key", [None, 0, 10, 30])
-def test_rows_of_one_length_take_the_short_way(
-    monkeypatch: pytest.MonkeyPatch, key: int | None, timestamp_deltas: list[int] | None
-) -> None:
+def refuse_the_general_path(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object) -> None:
-        raise AssertionError("the general way was taken")
+        raise AssertionError("the general path was taken")
 
     monkeypatch.setattr(module, "encode_records", refused)
+
+
+@pytest.mark.parametrize("timestamp_deltas", [None, [0, 5], [64, 70]])
+@pytest.mark.parametrize("key", [None, 0, 10, 30])
+def test_rows_of_one_length_take_the_fast_path_from_the_second_time_on(
+    monkeypatch: pytest.MonkeyPatch, key: int | None, timestamp_deltas: list[int] | None
+) -> None:
     keys = None if key is None else pa.array([b"k" * key] * 200)
     rows = RecordColumns(200, pa.array([b"v" * 100] * 200), keys)
-    encoded = encode_pieces(rows, None, Pieces(np.array([0, 150]), np.array([150, 50]), np.array([0, 300]), timestamp_deltas))
-    assert len(encoded.pieces) == 2
+    pieces = Pieces(np.array([0, 150]), np.array([150, 50]), np.array([0, 300]), timestamp_deltas)
+    first = encode_pieces(rows, None, pieces)
+    refuse_the_general_path(monkeypatch)
+    second = encode_pieces(rows, None, pieces)
+    assert [bytes(piece) for piece in second.pieces] == [bytes(piece) for piece in first.pieces]
+
+
+def test_more_lengths_in_turn_than_are_remembered_take_the_general_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    pieces = Pieces(np.array([0]), np.array([MIN_ROWS]), np.array([0]))
+    kinds = [RecordColumns(MIN_ROWS, pa.array([b"v" * length] * MIN_ROWS)) for length in range(LAYOUTS + 1)]
+    for rows in kinds:
+        encode_pieces(rows, None, pieces)
+    refuse_the_general_path(monkeypatch)
+    for rows in kinds:
+        with pytest.raises(AssertionError, match="general path"):
+            encode_pieces(rows, None, pieces)

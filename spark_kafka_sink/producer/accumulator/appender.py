@@ -22,7 +22,6 @@ from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.accumulator.request_size import batch_limit
 from spark_kafka_sink.producer.accumulator.tally import Tally
-from spark_kafka_sink.producer.accumulator.waiting_compressor import WaitingCompressor
 from spark_kafka_sink.producer.lifecycle import NO_WAIT
 from spark_kafka_sink.records.arrow_arrays import repeated_number
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
@@ -75,7 +74,6 @@ class Appender:
         self._accumulator = accumulator
         self._pool = pool
         self._wakeup = wakeup
-        self._compressor = WaitingCompressor(config, accumulator, wakeup)
 
     def sizes(self, tally: Tally, topic: str, columns: RecordColumns) -> Sizes:
         """Returns an upper bound for the bytes of each row. Raises RecordTooLargeError for the first row that can never be
@@ -214,20 +212,19 @@ class Appender:
             self._pool.deallocate(held)
             until = min(deadline, begun + PATIENCE_S) if patient else deadline
             try:
-                memory += self._wait_for_memory(tally, plan.chunks, until, begun)
+                memory += self._wait_for_memory(plan.chunks, until, begun)
             except BufferExhaustedError:
                 if not patient:
                     raise
                 patient = False
 
-    def _wait_for_memory(self, tally: Tally, n_chunks: int, until: float, begun: float) -> list[Chunk]:
+    def _wait_for_memory(self, n_chunks: int, until: float, begun: float) -> list[Chunk]:
         accumulator, waiting = self._accumulator, False
         try:
             with accumulator.lock:
                 accumulator.memory_waiters += 1
                 waiting = True
             self._wakeup()
-            self._compressor.work(tally, n_chunks, until)
             return self._pool.allocate(n_chunks, until, begun)
         finally:
             if waiting:

@@ -23,8 +23,6 @@ Batch = OpenBatch | SealedBatch
 # Queues under write that a drain skips before it gives up. While an append writes to 1,000 partitions all of them are, and moving
 # each out of the ready set and back cost more than sending.
 MAX_DEFERRED = 16
-# Batches that an append looks at for one to compress while it waits for memory.
-MOST_LOOKED_AT = 256
 
 
 class ReadyCheck(NamedTuple):
@@ -148,31 +146,6 @@ class RecordAccumulator:
             self._ready.lingering[batch] = None
             wake = wake or batch.created_ms + self._linger_ms < self._looks_ms
         return wake
-
-    def claim_newest(self, tally: Tally) -> OpenBatch | None:
-        """Claims the newest full batch of a scope that is not compressed, unless it is the next of its queue.
-
-        While `writing` is set, the sender leaves it alone.
-        """
-        with self.lock:
-            for batch in itertools.islice(reversed(self._incomplete.values()), MOST_LOOKED_AT):
-                if isinstance(batch, OpenBatch) and batch.tally is tally and self._may_be_claimed(batch):
-                    batch.writing = True
-                    return batch
-        return None
-
-    def _may_be_claimed(self, batch: OpenBatch) -> bool:
-        queue = batch.queue
-        waits = batch.sealed is None and not batch.writing and queue.open is not batch
-        return waits and len(queue.batches) > 1 and queue.batches[0] is not batch and batch in queue.batches
-
-    def release(self, batch: OpenBatch) -> bool:
-        """Releases a batch of `claim_newest`. Returns whether everything was aborted meanwhile, so that the caller ends it."""
-        with self.lock:
-            batch.writing = False
-            if not self.aborted:
-                self._ready.mark_if_due(batch.queue)  # the sender may have skipped it
-            return self.aborted
 
     def undefer(self, tally: Tally) -> bool:
         """Marks queues that the sender skipped during an append as ready. Returns whether there are any."""

@@ -71,7 +71,7 @@ class ProduceRequests:
         self._refusals = RefusalLog()
         self._encoder = ProduceEncoder(config.client_id, config.acks, config.request_timeout_ms)
         self._codec = codec_of(config.compression_type)
-        self._level = config.compression_level
+        self._level = _level(config)
         self._ratios = CompressionRatios()
         self._limits = RequestLimits(config)
         self.in_flight = 0
@@ -167,11 +167,10 @@ class ProduceRequests:
         return batches
 
     def _compressed(self, batch: OpenBatch) -> SealedBatch:
-        """Returns the compressed batch. A task that waited for memory may have compressed it."""
         sealed = batch.sealed
         if sealed is None:
             sealed = batch.sealed = SealedBatch(batch, self._codec, self._level)
-        self._ratios.sealed(sealed)
+            self._ratios.sealed(sealed)
         return sealed
 
     def poll(self, timeout_ms: int, now_ms: int) -> list[ClientResponse]:
@@ -246,6 +245,11 @@ class ProduceRequests:
         if isinstance(response.body, ProduceResponse) and (hints := leader_hints(response.body)):
             self._metadata.update_leaders(hints, response.body.node_endpoints)
         return failure
+
+
+def _level(config: ProducerConfig) -> int:
+    levels = {"gzip": config.compression_gzip_level, "lz4": config.compression_lz4_level, "zstd": config.compression_zstd_level}
+    return levels.get(config.compression_type, 0)
 
 
 def answers(response: ClientResponse, batches: Sequence[SealedBatch]) -> Iterator[BatchAnswer]:
