@@ -102,10 +102,14 @@ class PartitionSequences:
     def may_resend(self, batch: NumberedBatch) -> bool:
         """Returns whether a batch may be sent again: lowest number first, and behind a gap only those whose outcome is
         unknown.
+
+        Those go one at a time if the broker may not know the producer, for the reason in `may_send_new`.
         """
-        if self.gap:
-            return not batch.known_not_stored
-        return self.in_flight[0] is batch
+        if not self.gap:
+            return self.in_flight[0] is batch
+        if batch.known_not_stored:
+            return False
+        return self.known or batch is next(unknown for unknown in self.in_flight if not unknown.known_not_stored)
 
     def is_first(self, batch: NumberedBatch) -> bool:
         """Returns whether all earlier batches are finished, so that the broker should expect its numbers next."""
@@ -195,7 +199,6 @@ class PartitionSequences:
         self.known = False
         for batch in self.in_flight:
             self._number(batch)
-            batch.known_not_stored = False
 
     def _number(self, batch: NumberedBatch) -> None:
         batch.number(self.producer, self.next_record)

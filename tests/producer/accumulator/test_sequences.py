@@ -431,3 +431,31 @@ def test_behind_a_gap_parts_wait_to_be_renumbered() -> None:
     line.settle()
     assert line.broker.log == [0, 2, 3, 4, 5, 6]
     assert line.sequences.producer == ProducerIdAndEpoch(7, 1)
+
+
+def test_renumbered_batches_behind_one_that_fails_are_renumbered_again_before_they_are_sent() -> None:
+    line, _ = line_with(1, 1, 1)
+    for fate in ("refuse for good", "store", "store"):  # the last two are out of order
+        line.deliver(fate)
+    line.send(1)
+    line.deliver("refuse for good")
+    (last,) = line.retries
+    assert (last.producer, last.first_record) == (ProducerIdAndEpoch(7, 2), 0)
+    line.settle()
+    assert line.broker.log == [0, *last.records]
+
+
+def test_behind_a_gap_what_may_be_stored_goes_one_at_a_time_to_a_broker_that_may_not_know_the_producer() -> None:
+    line, _ = line_with(1, 1, 1)
+    line.sequences.topic_unknown()
+    line.broker = ModelBroker(line.broker.log)
+    for _ in range(3):
+        line.deliver("refuse for now")
+    line.send(1)
+    line.deliver("refuse for good")
+    line.send(1)
+    line.send(1)
+    assert [batch.records for batch in line.wire] == [[2]], "the broker would accept any number"
+    line.deliver("refuse for now")
+    line.settle()
+    assert line.broker.log == [0, 2, 3]
