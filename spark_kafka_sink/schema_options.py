@@ -71,7 +71,7 @@ SCHEMA_OPTIONS: Final[Mapping[str, Option]] = {
             FILLED,
             None,
             ABSENT,
-            "File with the schema's text. The driver, or the process of the producer, reads it once.",
+            "File with the schema's text. The driver reads it for each micro-batch, and the process of a producer once.",
         ),
         Option(
             "schema.name",
@@ -102,7 +102,7 @@ SCHEMA_OPTIONS: Final[Mapping[str, Option]] = {
             BOOLEAN,
             False,
             False,
-            "Whether to write with the latest version of the subject's schema. It is asked for once per query or producer.",
+            "Whether to write with the latest version of the subject's schema. It is asked for once per application or producer.",
         ),
         Option("use.schema.id", integer(0), None, None, "Write with the schema that has this id in the registry."),
         Option(

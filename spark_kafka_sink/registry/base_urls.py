@@ -58,7 +58,7 @@ def _parsed(text: str, option: str, shown: str) -> BaseUrl:
     if not host or port == 0 or _NOT_IN_A_URL.search(text):
         _refuse(option, f"{shown} is not a valid URL; write https://host:port with special characters percent-encoded")
     if parts.query or parts.fragment:
-        _refuse(option, f"{shown} has a query or a fragment, which the URL of a registry has not")
+        _refuse(option, f"{shown} has a query or a fragment; remove it")
     user_info = None
     if parts.username is not None:
         if parts.password is None:

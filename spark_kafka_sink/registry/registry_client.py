@@ -232,7 +232,7 @@ class _Answer:
             schema_id: the id that was asked for, for responses without an id.
         """
         fields = self._fields
-        number: Any = fields.get("id", schema_id)
+        number: Any = fields.get("id") if schema_id is None else schema_id
         if not _is_number(number) or not 0 <= number < 2**31:
             self._refuse("has no valid id")
         version: Any = fields.get("version")

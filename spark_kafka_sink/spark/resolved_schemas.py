@@ -131,8 +131,10 @@ def _without_secrets(settings: SchemaSettings) -> str:
 
 
 def _read(file: Path) -> tuple[ResolvedSchema, ...] | None:
-    """Returns the schemas of a file; None if it does not exist or is damaged."""
+    """Returns the schemas of a file; None if it does not exist, is damaged, or belongs to another user."""
     try:
+        if file.lstat().st_uid != os.getuid():
+            return None
         found = json.loads(file.read_text(encoding="utf-8"))
         return tuple(ResolvedSchema(**{**one, "named": tuple(map(tuple, one["named"]))}) for one in found)
     except (OSError, ValueError, TypeError, KeyError):
@@ -144,7 +146,9 @@ def _write(file: Path, schemas: tuple[ResolvedSchema, ...]) -> None:
     new = file.with_name(f"{file.name}-{os.getpid()}")
     with suppress(OSError):
         try:
-            with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as opened:
+            with os.fdopen(
+                os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w", encoding="utf-8"
+            ) as opened:
                 json.dump([asdict(schema) for schema in schemas], opened)
             new.replace(file)
         finally:

@@ -174,7 +174,7 @@ def columns_of_record(
     tombstone = None if record.tombstone_column is None else place_of(TOMBSTONE_COLUMN, record.tombstone_column)
     used = {*listed.get("key", ()), *(() if tombstone is None else (tombstone,))}
     if takes_rest and "value" not in found and "value" not in listed:
-        listed["value"] = _rest(names, used, case_sensitive=case_sensitive)
+        listed["value"] = _rest(names, {*used, *found.values()})
     if "value" not in found and "value" not in listed:
         raise SchemaError(f"column value is required{value_hint}", column="value")
     if "topic" not in found and topic_option is None:
@@ -185,10 +185,9 @@ def columns_of_record(
     return FoundColumns(found, listed, tombstone)
 
 
-def _rest(names: Sequence[str], used: Collection[int], *, case_sensitive: bool) -> tuple[int, ...]:
-    """Returns the positions of columns that are neither used nor named after a part of a record."""
-    compared = [name if case_sensitive else name.lower() for name in names]
-    found = tuple(place for place, name in enumerate(compared) if place not in used and name not in RECORD_COLUMNS)
+def _rest(names: Sequence[str], used: Collection[int]) -> tuple[int, ...]:
+    """Returns the positions of columns that have no other use."""
+    found = tuple(place for place in range(len(names)) if place not in used)
     if not found:
         raise SchemaError(
             "option value.format: no column is left for the value; add a column or set value.columns", column="value"

@@ -249,6 +249,23 @@ def test_a_subject_whose_latest_schema_has_rules_gets_no_version_without_them(st
     assert not any(one.path.partition("?")[0].endswith("/versions") for one in stand_in.requests[asked:])
 
 
+def test_an_id_from_before_the_rules_of_its_subject_is_refused(stand_in: StandIn) -> None:
+    servers = {"kafka.bootstrap.servers": "localhost:9092", "topic": "events", "schema.registry.url": stand_in.url}
+    resolved_options(*columns_and(sink_options({**servers, "value.format": "avro"})))
+    body = {"schema": TEXT, "ruleSet": RULES}
+    request = urllib.request.Request(f"{stand_in.url}/subjects/events-value/versions", json.dumps(body).encode(), method="POST")
+    with urllib.request.urlopen(request, timeout=30), pytest.raises(SchemaError, match=r"has rules, .*ssn \(ENCRYPT\)"):
+        resolved_options(*columns_and(sink_options({**servers, "value.format": "avro", "value.use.schema.id": "1"})))
+
+
+def test_a_given_schema_with_rules_of_its_own_is_refused_before_it_is_registered(stand_in: StandIn) -> None:
+    servers = {"kafka.bootstrap.servers": "localhost:9092", "topic": "events", "schema.registry.url": stand_in.url}
+    escaped = INLINE.replace("confluent:rules", "confluent\\u003arules")
+    with pytest.raises(SchemaError, match=r"value: option value\.schema: the schema has rules"):
+        resolved_options(*columns_and(sink_options({**servers, "value.format": "avro", "value.schema": escaped})))
+    assert not stand_in.requests
+
+
 @pytest.mark.parametrize(
     ("more", "text"),
     [
@@ -306,11 +323,11 @@ def found_columns(*names: str, record: Mapping[str, str] = MappingProxyType({}),
 def test_the_value_is_made_of_the_columns_that_have_no_other_use() -> None:
     found = found_columns("a", "key", "topic", "b", "tenant", record={"key.columns": "key,tenant"})
     assert found.key == ColumnGroup((1, 4), ("key", "tenant"), as_json=False)
-    assert found.value == ColumnGroup((0, 3), ("a", "b"), as_json=False)
+    assert found.value == ColumnGroup((0, 2, 3), ("a", "topic", "b"), as_json=False), "the option topic is set"
     assert found_columns("a", "Topic", case_sensitive=True).value == ColumnGroup((0, 1), ("a", "Topic"), as_json=False)
     assert found_columns("a", "value").value == 1
     with pytest.raises(SchemaError, match=r"no column is left for the value; add a column or set value\.columns"):
-        found_columns("key", "topic")
+        found_columns("key")
 
 
 @pytest.mark.parametrize("name", ["value", "a"])

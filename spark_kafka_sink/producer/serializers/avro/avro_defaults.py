@@ -63,7 +63,8 @@ def _primitive(kind: str, value: Any) -> bytes:
         return b""
     if kind == "boolean" and isinstance(value, bool):
         return b"\1" if value else b"\0"
-    if kind in ("int", "long") and is_number and int(value) == value and -1 <= int(value) >> (31 if kind == "int" else 63) <= 0:
+    is_whole = is_number and (isinstance(value, int) or value.is_integer())
+    if kind in ("int", "long") and is_whole and -1 <= int(value) >> (31 if kind == "int" else 63) <= 0:
         return varint(int(value))
     if kind in ("float", "double") and is_number:
         try:

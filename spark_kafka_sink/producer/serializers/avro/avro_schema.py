@@ -291,7 +291,7 @@ def _logical(node: dict[str, Any], kind: str, size: int | None) -> Logical | Non
     precision, scale = node.get("precision"), node.get("scale", 0)
     if type(precision) is not int or type(scale) is not int or not 0 <= scale <= precision or precision < 1:
         return None
-    if size is not None and (size == 0 or 10**precision > 1 << (8 * size - 1)):
+    if size is not None and (precision > 3 * size or 10**precision > 1 << (8 * size - 1)):
         return None
     return Logical(name, precision, scale)
 

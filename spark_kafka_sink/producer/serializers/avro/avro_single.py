@@ -124,7 +124,7 @@ def _map(out: bytearray, schema: Map, value: Any) -> None:
 
 
 def _union(out: bytearray, schema: Union, value: Any) -> None:
-    """Takes the first type that can hold the value. A whole number is a float only if no type for whole numbers takes it."""
+    """Takes the type that a column of such values would have, else the first one that can hold the value."""
     if value is None and schema.null is not None:
         out += varint(schema.null)
         return
@@ -135,8 +135,7 @@ def _union(out: bytearray, schema: Union, value: Any) -> None:
         _write(out, branch, value)
         return
     start = len(out)
-    if isinstance(value, int):
-        branches.sort(key=lambda pair: _is_float(pair[1]))
+    branches.sort(key=lambda pair: _distance(pair[1], value))
     for index, branch in branches:
         out += varint(index)
         try:
@@ -147,8 +146,24 @@ def _union(out: bytearray, schema: Union, value: Any) -> None:
     raise _refused(value, f"a value of {schema}")
 
 
-def _is_float(schema: AvroType) -> bool:
-    return isinstance(schema, Primitive) and schema.kind in ("float", "double")
+def _distance(schema: AvroType, value: Any) -> int:
+    """Returns 0 for the plain type of a value's class, so that no digit is lost; 2 for a whole number as float; else 1."""
+    if not isinstance(schema, Primitive) or schema.logical is not None:
+        return 1
+    usual = next((kinds for kind, kinds in _USUAL if isinstance(value, kind)), ())
+    if schema.kind in usual:
+        return 0
+    return 2 if schema.kind in ("float", "double") else 1
+
+
+_USUAL: tuple[tuple[type | tuple[type, ...], tuple[str, ...]], ...] = (
+    (bool, ("boolean",)),
+    ((int, np.integer), ("int", "long")),
+    (np.float32, ("float",)),
+    ((float, np.floating), ("double",)),
+    (str, ("string",)),
+    ((bytes, bytearray, memoryview), ("bytes",)),
+)
 
 
 def _enum(out: bytearray, schema: Enum, value: Any) -> None:
@@ -218,9 +233,12 @@ def _float(value: Any, schema: Primitive) -> bytes:
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise _refused(value, "float")
     try:
-        return struct.pack("<f" if schema.kind == "float" else "<d", value)
+        data = struct.pack("<f" if schema.kind == "float" else "<d", value)
+        if isinstance(value, int) and int(*struct.unpack("<f" if schema.kind == "float" else "<d", data)) != value:
+            raise _BadValueError(f"a whole number has more digits than {schema.kind} can hold")
     except OverflowError:
         raise _BadValueError(f"the number is out of range for {schema.kind}") from None
+    return data
 
 
 def _blob(value: Any) -> bytes:

@@ -42,12 +42,12 @@ def resolved(config: SchemaConfig, topic: str | None, kind: pa.DataType | None, 
         return registrys(config, topic, kind, client)
     given = own_schema(config, topic, kind)
     subject = own_subject(config, topic, given)
+    refuse_rules(config.part, RegisteredSchema(given, 0))
     refuse_rules_of_subject(config.part, subject, client)
     found = _known_or_registered(config, subject, given, client)
-    # The registry may have added rules of its own, so what it would hand to a reader is asked for.
-    final = client.by_id(found.schema_id, subject)
-    refuse_rules(config.part, final)
-    return ResolvedSchema(config.part, subject, found.schema_id, given.text)
+    # Written is what the registry hands to readers. It may have added rules, and a registry that normalizes may know the schema
+    # with another order of fields.
+    return _readers_schema(config, subject, client.by_id(found.schema_id, subject), kind, client)
 
 
 def own_schema(config: SchemaConfig, topic: str | None, kind: pa.DataType | None) -> SchemaText:
@@ -75,6 +75,15 @@ def own_subject(config: SchemaConfig, topic: str | None, schema: SchemaText) -> 
 def registrys(config: SchemaConfig, topic: str | None, kind: pa.DataType | None, client: RegistryClient) -> ResolvedSchema:
     """Returns the registry's schema that the options name. Raises what `resolved` raises, and registers nothing."""
     found = _named_by_options(config, topic, client)
+    if config.schema_id is not None and topic is not None and config.strategy == "topic":
+        refuse_rules_of_subject(config.part, f"{topic}-{config.part}", client)
+    return _readers_schema(config, found.subject, found, kind, client)
+
+
+def _readers_schema(
+    config: SchemaConfig, subject: str, found: RegisteredSchema, kind: pa.DataType | None, client: RegistryClient
+) -> ResolvedSchema:
+    """Returns a schema of the registry as readers get it. Raises SchemaError if it has rules, or the column does not fit."""
     if found.schema.kind != AVRO:
         raise SchemaError(
             f"{config.part}: schema {found.schema_id} is {found.schema.kind}, and {config.part}.format is {config.format}",
@@ -83,7 +92,7 @@ def registrys(config: SchemaConfig, topic: str | None, kind: pa.DataType | None,
         )
     named = {name: used.text for name, used in client.references(found.schema).items()}
     refuse_rules(config.part, found, named.values())
-    schema = ResolvedSchema(config.part, found.subject, found.schema_id, found.schema.text, tuple(named.items()))
+    schema = ResolvedSchema(config.part, subject, found.schema_id, found.schema.text, tuple(named.items()))
     check_fit(schema, kind)
     return schema
 
@@ -111,10 +120,11 @@ def refuse_rules(part: str, found: RegisteredSchema, used: Iterable[str] = ()) -
         found: the schema.
         used: texts of the schemas that it uses.
     """
+    number = f"schema {found.schema_id}" if found.schema_id else f"option {part}.schema: the schema"
     rules = (*found.rules, *(rule for text in (found.schema.text, *used) for rule in _inline_rules(text)))
     if rules:
         raise SchemaError(
-            f"{part}: schema {found.schema_id} has rules, which are not supported: {', '.join(rules)}."
+            f"{part}: {number} has rules, which are not supported: {', '.join(rules)}."
             " Without them, data would be written that should have been encrypted, checked or changed;"
             " use a subject without rules",
             part=part,
@@ -135,8 +145,6 @@ def refuse_rules_of_subject(part: str, subject: str, client: RegistryClient) -> 
 
 def _inline_rules(text: str) -> list[str]:
     """Returns the fields of a schema that have rules of their own."""
-    if _INLINE not in text:
-        return []
     found: list[str] = []
 
     def seen(pairs: dict[str, Any]) -> dict[str, Any]:

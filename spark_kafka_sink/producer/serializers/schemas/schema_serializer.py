@@ -1,4 +1,4 @@
-"""The serializer that writes with a resolved schema. It asks nobody, so tasks need no way to the registry."""
+"""The serializer that writes with a resolved schema. Tasks do not connect to the registry."""
 
 from __future__ import annotations
 

@@ -112,6 +112,11 @@ def test_two_columns_of_one_name() -> None:
     assert misfits(record(("a", "int")), kind) == [("a", "twice", "int", "two columns have this name")]
 
 
+@pytest.mark.parametrize("default", [float("nan"), float("inf"), 1.5])
+def test_a_default_of_a_whole_number_that_is_none_is_a_misfit(default: float) -> None:
+    assert misfits(record(("there", "int"), ("d", "int"), d=default), pa.struct([("there", pa.int32())]))
+
+
 @pytest.mark.parametrize(
     ("schema", "default"),
     [

@@ -57,6 +57,27 @@ def test_a_value_is_read_back_as_from_a_column(table: tuple[Sample, list[Any], p
                 assert read(sample.schema, one(sample.schema, value)) == value
 
 
+@pytest.mark.parametrize(
+    ("branches", "value", "expected"),
+    [
+        (["null", "float", "double"], 0.1, 2),
+        (["float", "long"], 5, 1),
+        ([{"type": "bytes", "logicalType": "decimal", "precision": 4}, "long"], 5, 1),
+        ([{"type": "enum", "name": "E", "symbols": ["A"]}, "string"], "A", 1),
+        ([{"type": "enum", "name": "E", "symbols": ["A"]}, "long"], "A", 0),
+        (["int", "long"], 2**40, 1),
+    ],
+)
+def test_a_union_takes_the_type_that_a_column_would_have(branches: list[Any], value: object, expected: int) -> None:
+    assert one(branches, value)[0] == 2 * expected
+
+
+@pytest.mark.parametrize("schema", ["float", "double"])
+def test_a_whole_number_loses_no_digits(schema: str) -> None:
+    assert "more digits" in failure(schema, 2**53 + 1).message
+    assert one(schema, 2**20) == one(schema, float(2**20))
+
+
 def has_own_classes(schema: Any) -> bool:
     """Returns whether fastavro reads a value as another class than it is written as: nanoseconds are ints."""
     return "-nanos" in json.dumps(schema)

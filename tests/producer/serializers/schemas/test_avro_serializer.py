@@ -19,7 +19,7 @@ from spark_kafka_sink.registry.registry_client import RegistryClient
 from spark_kafka_sink.registry.registry_options import registry_config
 from tests.kafka.witness import read_topic
 from tests.planted_secrets import MARK
-from tests.registry.stand_in import StandIn
+from tests.registry.stand_in import Answer, Asked, StandIn
 
 ORDER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
 STRUCT = pa.struct([pa.field("id", pa.int64(), False)])
@@ -67,6 +67,22 @@ def test_columns_derive_a_schema_and_single_values_do_not(stand_in: StandIn) -> 
     assert serializer.serialize_column("events", pa.nulls(2)).null_count == 2
     with pytest.raises(SchemaError, match=r"a single value does not show the types of a schema; set value\.schema"):
         serializer.serialize("events", {"id": 1})
+    serializer.close()
+
+
+def test_rows_are_written_with_the_schema_that_the_registry_gives_to_readers(stand_in: StandIn) -> None:
+    """A registry that normalizes may know a schema with another order of fields under the same id."""
+    fields = [{"name": name, "type": "string"} for name in "ab"]
+
+    def swapped(asked: Asked) -> Answer | None:
+        if not asked.path.startswith("/schemas/ids/"):
+            return None
+        return Answer(body={"schema": json.dumps({"type": "record", "name": "R", "fields": fields[::-1]})})
+
+    stand_in.fail(*[swapped] * 10)
+    schema = json.dumps({"type": "record", "name": "R", "fields": fields})
+    serializer = AvroSerializer({"schema.registry.url": stand_in.url, "schema": schema})
+    assert serializer.serialize("events", {"a": "AA", "b": "B"}) == b"\0\0\0\0\1\2B\4AA"
     serializer.close()
 
 
