@@ -82,6 +82,7 @@ def handle(apis: KafkaApis, found: DecodedRequest) -> None:
     assert len(responses.sent) <= 1
 
 
+@pytest.mark.whole("20 s")
 def test_no_frame_harms_another_connection(broker: EmbeddedBroker) -> None:
     server = broker.server(1)
     apis, requests = server.apis, templates(server.apis.served)

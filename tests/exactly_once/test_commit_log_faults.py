@@ -79,6 +79,7 @@ def test_what_a_leader_did_not_tell_of_loses_the_claim(
     assert [log.claim(mine, soon()).last, log.claim(other, soon()).last] == [None, wanted]
 
 
+@pytest.mark.whole("24 s; tests/exactly_once/test_commit_log_topic.py has a log on three brokers")
 def test_on_three_brokers_a_record_outlives_one(kafka3: Brokers) -> None:
     settings = CommitLogSettings(new_id("commits"), partitions=1)
     ids = query()

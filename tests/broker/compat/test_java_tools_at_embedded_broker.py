@@ -67,6 +67,7 @@ def test_console_producer_and_consumer(servers: str, new_topic: NewTopic) -> Non
     assert lines[:2] == ["Partition:0\tOffset:0\tk:v\ta\t1", "Partition:0\tOffset:1\tk2:v2\tb\t"]
 
 
+@pytest.mark.whole("18 s; two other clients join groups in this folder")
 def test_console_consumer_in_a_group_and_kafka_consumer_groups(servers: str, new_topic: NewTopic, name: str) -> None:
     topic = new_topic(2)
     confluent.write(servers, topic, "0", "1", "2", "3", "4")

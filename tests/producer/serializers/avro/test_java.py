@@ -37,6 +37,7 @@ def as_java(values: list[tuple[Any, bytes]]) -> list[tuple[bytes, str]]:
 
 
 # Java starts once for each example, so none is made smaller.
+@pytest.mark.whole("17 s; fastavro reads the same rows in test_columns.py")
 @settings(max_examples=6, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 @given(st.lists(tables(depth=2), min_size=1, max_size=6))
 def test_java_writes_the_same_bytes(many: list[tuple[Sample, list[Any], pa.Array]]) -> None:
