@@ -154,8 +154,8 @@ def _inline_rules(text: str) -> list[str]:
 
     try:
         json.loads(text, object_hook=seen)
-    except ValueError:
-        return [_INLINE]
+    except ValueError:  # the bare name of a primitive type; anything else is refused as a schema
+        return [_INLINE] if _INLINE in text else []
     return found
 
 

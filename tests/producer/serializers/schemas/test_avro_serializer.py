@@ -86,6 +86,14 @@ def test_rows_are_written_with_the_schema_that_the_registry_gives_to_readers(sta
     serializer.close()
 
 
+@pytest.mark.parametrize("text", ["string", '"string"'])
+def test_a_registry_may_write_a_primitive_type_without_quotes(stand_in: StandIn, text: str) -> None:
+    stand_in.fail(Answer(body={"schema": text}))
+    serializer = AvroSerializer({"schema.registry.url": stand_in.url, "use.schema.id": "1"})
+    assert serializer.serialize("events", "a") == b"\0\0\0\0\1\2a"
+    serializer.close()
+
+
 def test_the_registry_is_asked_once_by_many_threads(stand_in: StandIn) -> None:
     serializer = AvroSerializer({"schema.registry.url": stand_in.url, "schema": json.dumps(ORDER)})
     threads = [threading.Thread(target=serializer.serialize, args=("events", {"id": number})) for number in range(8)]
