@@ -27,9 +27,9 @@ from spark_kafka_sink.spark.explain import linked, plug_in_error, sink_error
 from spark_kafka_sink.spark.first_contact import check_reachable
 from spark_kafka_sink.spark.messages import report_from_bytes, report_to_bytes, share_from_json, share_to_json, total
 from spark_kafka_sink.spark.metrics import DeliveryMetrics, Feed
-from spark_kafka_sink.spark.options import KAFKA_PREFIX, TOPIC, SinkOptions, looked_at, sink_options
+from spark_kafka_sink.spark.options import KAFKA_PREFIX, TOPIC, SinkOptions, sink_options
 from spark_kafka_sink.spark.python_workers import warn_of_other_python
-from spark_kafka_sink.spark.schema import SinkSchema, sink_schema
+from spark_kafka_sink.spark.schema import SinkSchema, schema_of
 from spark_kafka_sink.spark.task import run_task, spark_partition
 
 Resolve = Callable[[SinkOptions, SinkSchema, StructType], SinkOptions]
@@ -210,16 +210,7 @@ def _planned(
     check_extra("pandas", "PySpark's mapInArrow, which publish() and foreach_batch() use,")
     if df.isStreaming:
         raise UsageError("a streaming DataFrame cannot be published at once; use writeStream.format('kafka_sink')")
-    case_sensitive = str(df.sparkSession.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
-    with looked_at(options.producer) as serializers:
-        schema = sink_schema(
-            df.schema,
-            options.topic,
-            serializers,
-            record=options.record,
-            formats=options.formats,
-            case_sensitive=case_sensitive,
-        )
+    schema = schema_of(df, options)
     if options.schemas is not None:
         from spark_kafka_sink.spark.resolved_schemas import resolved_options
 

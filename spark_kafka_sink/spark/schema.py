@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import types as t
@@ -22,6 +23,11 @@ from spark_kafka_sink.spark.column_types import (
     check_serialized,
 )
 from spark_kafka_sink.spark.record_options import KEY_COLUMNS, NAMED_COLUMNS, TOMBSTONE_COLUMN, VALUE_COLUMNS, RecordOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from spark_kafka_sink.spark.options import SinkOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +113,22 @@ def sink_schema(
     if found.tombstone is not None:
         _check_tombstone(schema.fields[found.tombstone])
     return SinkSchema(**found.named, **parts, tombstone=found.tombstone)  # type: ignore[arg-type]
+
+
+def schema_of(df: DataFrame, options: SinkOptions) -> SinkSchema:
+    """Finds the record's columns in a DataFrame, whose session says whether names are case-sensitive. Raises `SchemaError`."""
+    from spark_kafka_sink.spark.options import looked_at  # tasks import this module, and need no options
+
+    case_sensitive = str(df.sparkSession.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
+    with looked_at(options.producer) as serializers:
+        return sink_schema(
+            df.schema,
+            options.topic,
+            serializers,
+            record=options.record,
+            formats=options.formats,
+            case_sensitive=case_sensitive,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,28 +9,19 @@ from typing import TYPE_CHECKING
 
 from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.spark.checks.report import CheckLine, failed, not_checked, ok
-from spark_kafka_sink.spark.options import SinkOptions, looked_at
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from spark_kafka_sink.spark.options import SinkOptions
     from spark_kafka_sink.spark.schema import SinkSchema
 
 
 def check_columns(df: DataFrame, options: SinkOptions, found: list[SinkSchema]) -> Iterator[CheckLine]:
     """Checks whether the columns are those of a Kafka record. Adds their places to `found` if they are."""
-    from spark_kafka_sink.spark.schema import check_arrow, sink_schema
+    from spark_kafka_sink.spark.schema import check_arrow, schema_of
 
-    case_sensitive = str(df.sparkSession.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
-    with looked_at(options.producer) as serializers:
-        schema = sink_schema(
-            df.schema,
-            options.topic,
-            serializers,
-            record=options.record,
-            formats=options.formats,
-            case_sensitive=case_sensitive,
-        )
+    schema = schema_of(df, options)
     found.append(schema)
     places = sorted(schema.places())
     used = [f"{field.name} {field.dataType.simpleString()}" for field in (df.schema.fields[place] for place in places)]

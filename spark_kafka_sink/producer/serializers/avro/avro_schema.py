@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final
 
 from spark_kafka_sink.errors import SchemaError
@@ -132,7 +133,7 @@ AvroType = Primitive | Fixed | Enum | Array | Map | Union | Record
 _Named = Fixed | Enum | Record
 
 
-def parse(text: str, named: Mapping[str, str] = {}) -> AvroType:
+def parse(text: str, named: Mapping[str, str] = MappingProxyType({})) -> AvroType:
     """Parses a schema.
 
     Args:
@@ -200,7 +201,8 @@ class _Parser:
 
     def _reference(self, name: str, namespace: str, path: str) -> AvroType:
         full = name if "." in name or not namespace else f"{namespace}.{name}"
-        for candidate in dict.fromkeys((full, name)):  # without a namespace of its own, a name may also be in none
+        # A name without a namespace may also be that of a type that has none.
+        for candidate in dict.fromkeys((full, name)):
             if candidate not in self._known and candidate in self._texts:
                 self.parsed(_json(self._texts[candidate]), "", path)
                 if candidate not in self._known:
