@@ -137,7 +137,7 @@ class SchemaConfig:
     """How the schema of keys, or of values, is found.
 
     Attributes:
-        format: avro.
+        format: name of the format, such as avro.
         part: key or value.
         text: the given schema; None: it is derived from the columns or is the registry's.
         name: full name of a derived record; None: from the topic.
@@ -146,6 +146,7 @@ class SchemaConfig:
         use_latest: whether the subject's latest schema is used.
         schema_id: id of the schema to use.
         normalize: whether the registry normalizes.
+        message: name of the Protobuf message to write; None: the first of the schema.
     """
 
     format: str
@@ -157,6 +158,7 @@ class SchemaConfig:
     use_latest: bool = False
     schema_id: int | None = None
     normalize: bool = False
+    message: str | None = None
 
     @property
     def is_registrys(self) -> bool:

@@ -54,7 +54,7 @@ def _part(context: CheckContext, config: SchemaConfig, client: RegistryClient) -
         return _without_columns(context, config, client)
     given = own_schema(config, topic, kind)
     subject = own_subject(config, topic, given)
-    refuse_rules_of_subject(config.part, subject, client)
+    refuse_rules_of_subject(config, subject, client)
     found = client.look_up(subject, given, normalize=config.normalize)
     if found is not None:
         return ok(REGISTRY, f"{config.part}: schema {found.schema_id} of subject {subject}")
