@@ -15,6 +15,10 @@ from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.option import ABSENT, BOOLEAN, FILLED, Kind, Option, integer, nearest
 
 PARTS: Final = ("key", "value")
+SCHEMA_ID: Final = "use.schema.id"
+BOTH_HAVE_ONE_ID: Final = (
+    f"option {SCHEMA_ID}: keys and values both have a schema; set key.{SCHEMA_ID} and value.{SCHEMA_ID}, or one of them"
+)
 REGISTRY_PREFIX: Final = "schema.registry."
 _LARGEST_FILE: Final = 4 * 1024 * 1024
 _REGISTRY_WITHOUT_PREFIX: Final = ("basic.auth.", "bearer.auth.")
