@@ -17,7 +17,7 @@ from spark_kafka_sink.errors import SchemaError
 from spark_kafka_sink.producer.serializers.schemas.resolve import resolved
 from spark_kafka_sink.producer.serializers.schemas.resolved_schema import ResolvedSchema
 from spark_kafka_sink.producer.serializers.schemas.schema_serializer import SchemaSerializer
-from spark_kafka_sink.registry.registry_client import RegistryClient
+from spark_kafka_sink.registry.registry_client import CALL_S, RegistryClient
 from spark_kafka_sink.schema_options import SchemaConfig
 from spark_kafka_sink.spark.column_types import arrow_type
 from spark_kafka_sink.spark.options import SinkOptions
@@ -89,7 +89,8 @@ def _resolved(
 ) -> tuple[ResolvedSchema, ...]:
     kinds = part_types(settings.configs, columns, schema)
     with RegistryClient(settings.registry) as client:
-        found = tuple(resolved(config, topic, kinds[config.part], client) for config in settings.configs)
+        limited = client.within(CALL_S)
+        found = tuple(resolved(config, topic, kinds[config.part], limited) for config in settings.configs)
     for one in found:
         logger.info("%s is written with %s", one.part, one)
     return found

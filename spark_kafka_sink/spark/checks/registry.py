@@ -27,9 +27,11 @@ def check_registry(context: CheckContext) -> Iterator[CheckLine]:
         return
     from spark_kafka_sink.registry.registry_client import RegistryClient
 
-    time_left = max(0.1, context.soon() - time.monotonic())
-    quick = replace(settings.registry, timeout=min(settings.registry.timeout, time_left), max_retries=0)
-    with RegistryClient(quick, call_s=time_left) as client:
+    now = time.monotonic()
+    one_s, all_s = (max(0.1, deadline - now) for deadline in (context.soon(), context.deadline))
+    quick = replace(settings.registry, timeout=min(settings.registry.timeout, one_s), max_retries=0)
+    with RegistryClient(quick, call_s=one_s) as opened:
+        client = opened.within(all_s)
         for config in settings.configs:
             try:
                 yield _part(context, config, client)

@@ -1,0 +1,61 @@
+"""What the driver asks the registry, without Spark: deadlines, and what a check asks."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from pyspark.sql import types as t
+
+from spark_kafka_sink.errors import RegistryTimeoutError
+from spark_kafka_sink.spark import resolved_schemas
+from spark_kafka_sink.spark.checks.context import CheckContext, client_for
+from spark_kafka_sink.spark.checks.registry import check_registry
+from spark_kafka_sink.spark.checks.report import CheckLine
+from spark_kafka_sink.spark.options import SinkOptions, sink_options
+from spark_kafka_sink.spark.schema import SinkSchema, sink_schema
+from tests.registry.stand_in import Asked, StandIn
+
+COLUMNS = t.StructType([t.StructField("key", t.LongType(), False), t.StructField("id", t.LongType(), False)])
+
+
+def given(stand_in: StandIn, **more: str) -> SinkOptions:
+    """Returns the options of a sink with keys and values in Avro. In a name, `__` stands for a dot."""
+    names = {name.replace("__", "."): value for name, value in more.items()}
+    servers = {"kafka.bootstrap.servers": "localhost:9092", "topic": "events", "schema.registry.url": stand_in.url}
+    return sink_options({**servers, "key.format": "avro", "value.format": "avro", **names})
+
+
+def columns_of(options: SinkOptions) -> SinkSchema:
+    return sink_schema(COLUMNS, options.topic, record=options.record, formats=options.formats)
+
+
+def checked(options: SinkOptions, timeout_s: float = 30.0) -> list[CheckLine]:
+    """Returns what a check says about the registry."""
+    client = client_for(options, timeout_s)
+    try:
+        context = CheckContext(options, timeout_s, time.monotonic() + timeout_s, client)
+        context.schema, context.dataframe = columns_of(options), COLUMNS
+        return list(check_registry(context))
+    finally:
+        client.close()
+
+
+def slow(asked: Asked) -> None:
+    """Answers as usual, but late."""
+    time.sleep(0.1)
+
+
+def test_all_requests_of_a_query_have_one_deadline(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resolved_schemas, "CALL_S", 0.35)
+    stand_in.fail(*[slow] * 20)
+    options = given(stand_in, schema__registry__max__retries="0")
+    with pytest.raises(RegistryTimeoutError):
+        resolved_schemas.resolved_options(options, columns_of(options), COLUMNS)
+
+
+def test_all_requests_of_a_check_have_one_deadline(stand_in: StandIn) -> None:
+    stand_in.fail(*[slow] * 20)
+    lines = checked(given(stand_in), timeout_s=0.5)
+    assert lines[-1].status.value == "failed"
+    assert len(stand_in.requests) <= 6
