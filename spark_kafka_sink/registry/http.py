@@ -14,7 +14,7 @@ import random
 import ssl
 import time
 import urllib.parse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
@@ -76,7 +76,7 @@ class Call:
     action: str
     method: str
     path: str
-    query: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] | Sequence[tuple[str, str]] = ()
     body: Mapping[str, object] | None = None
     subject: str = ""
 

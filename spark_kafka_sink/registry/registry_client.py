@@ -150,6 +150,17 @@ class RegistryClient:
         answer = _unless(NO_SUBJECT, lambda: self._ask(call))
         return None if answer is None else answer.registered(None, subject)
 
+    def latest_with(self, subject: str, metadata: Mapping[str, str]) -> RegisteredSchema | None:
+        """Returns the newest version of a subject whose metadata has these properties; None if there is none.
+
+        Confluent's getLatestWithMetadata. As there, a version counts that was deleted, but not permanently.
+        """
+        query = [("deleted", "true"), *(("key", key) for key in metadata), *(("value", value) for value in metadata.values())]
+        action = f"get the latest schema with this metadata of subject {_shown(subject)}"
+        call = Call(action, "GET", f"{_path(subject)}/metadata", query, subject=subject)
+        answer = _unless(NO_SCHEMA, lambda: self._ask(call))
+        return None if answer is None else answer.registered(None, subject)
+
     def version(self, subject: str, number: int, deleted: bool = False) -> RegisteredSchema:
         """Returns a version of a subject. Raises RegistryError if there is none.
 
