@@ -23,6 +23,7 @@ from spark_kafka_sink.spark.column_types import arrow_type
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.schema import ColumnGroup, SinkSchema
 from spark_kafka_sink.spark.schema_settings import SchemaSettings
+from spark_kafka_sink.spark.sparks_types import in_sparks_words
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +81,7 @@ def part_types(configs: tuple[SchemaConfig, ...], columns: SinkSchema, schema: t
         if isinstance(place, ColumnGroup):
             found[config.part] = pa.struct([_arrow_field(schema.fields[one]) for one in place.places])
         else:
-            found[config.part] = _whole_type(schema.fields[place].dataType)
+            found[config.part] = whole_type(schema.fields[place].dataType)
     return found
 
 
@@ -90,7 +91,8 @@ def _resolved(
     kinds = part_types(settings.configs, columns, schema)
     with RegistryClient(settings.registry) as client:
         limited = client.within(CALL_S)
-        found = tuple(resolved(config, topic, kinds[config.part], limited) for config in settings.configs)
+        with in_sparks_words(schema, whole_type):
+            found = tuple(resolved(config, topic, kinds[config.part], limited) for config in settings.configs)
     for one in found:
         logger.info("%s is written with %s", one.part, one)
     return found
@@ -107,17 +109,17 @@ def _with_serializers(options: SinkOptions, schemas: tuple[ResolvedSchema, ...])
 def _arrow_field(field: t.StructField) -> pa.Field:
     comment = (field.metadata or {}).get("comment")
     metadata = {"comment": comment} if isinstance(comment, str) and comment else None
-    return pa.field(field.name, _whole_type(field.dataType), field.nullable, metadata)
+    return pa.field(field.name, whole_type(field.dataType), field.nullable, metadata)
 
 
-def _whole_type(kind: t.DataType) -> pa.DataType:
+def whole_type(kind: t.DataType) -> pa.DataType:
     """Returns a column's Arrow type with what `arrow_type` leaves out: which values may be null, and comments."""
     if isinstance(kind, t.StructType):
         return pa.struct([_arrow_field(field) for field in kind.fields])
     if isinstance(kind, t.ArrayType):
-        return pa.list_(pa.field("element", _whole_type(kind.elementType), kind.containsNull))
+        return pa.list_(pa.field("element", whole_type(kind.elementType), kind.containsNull))
     if isinstance(kind, t.MapType):
-        return pa.map_(_whole_type(kind.keyType), pa.field("value", _whole_type(kind.valueType), kind.valueContainsNull))
+        return pa.map_(whole_type(kind.keyType), pa.field("value", whole_type(kind.valueType), kind.valueContainsNull))
     return arrow_type(kind)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
 from pyspark.sql import types as t
 
-from spark_kafka_sink.errors import RegistryTimeoutError
+from spark_kafka_sink.errors import RegistryTimeoutError, SchemaError
 from spark_kafka_sink.spark import resolved_schemas
 from spark_kafka_sink.spark.checks.context import CheckContext, client_for
 from spark_kafka_sink.spark.checks.registry import check_registry
@@ -59,3 +60,32 @@ def test_all_requests_of_a_check_have_one_deadline(stand_in: StandIn) -> None:
     lines = checked(given(stand_in), timeout_s=0.5)
     assert lines[-1].status.value == "failed"
     assert len(stand_in.requests) <= 6
+
+
+def test_misfits_name_sparks_types(stand_in: StandIn) -> None:
+    inner = t.StructType([t.StructField("x", t.IntegerType(), False)])
+    schema = t.StructType(
+        [
+            t.StructField("a", t.IntegerType()),
+            t.StructField("at", t.TimestampType()),
+            t.StructField("inner", t.ArrayType(inner)),
+        ]
+    )
+    fields = ["a", "at", "inner"]
+    text = {"type": "record", "name": "R", "fields": [{"name": name, "type": "string"} for name in fields]}
+    more = {"topic": "events", "kafka.bootstrap.servers": "localhost:9092", "schema.registry.url": stand_in.url}
+    options = sink_options({**more, "value.format": "avro", "value.schema": json.dumps(text)})
+    columns = sink_schema(schema, options.topic, record=options.record, formats=options.formats)
+    with pytest.raises(SchemaError) as caught:
+        resolved_schemas.resolved_options(options, columns, schema)
+    assert [line.split(":")[1] for line in caught.value.message.splitlines()[1:]] == [
+        " column int, schema string",
+        " column timestamp, schema string",
+        " column array<struct<x",
+    ]
+    assert [one[1] for one in caught.value.facts["misfits"]] == ["int", "timestamp", "array<struct<x:int>>"]
+    schema = t.StructType([t.StructField("value", t.MapType(t.IntegerType(), t.StringType()))])
+    derived = sink_options({**more, "value.format": "avro"})
+    columns = sink_schema(schema, derived.topic, record=derived.record, formats=derived.formats)
+    with pytest.raises(SchemaError, match="the keys of a map are int, must be string"):
+        resolved_schemas.resolved_options(derived, columns, schema)
