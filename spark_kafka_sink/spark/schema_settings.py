@@ -91,7 +91,7 @@ def schema_settings(options: Mapping[str, object], kafka: Mapping[str, object]) 
         raise OptionError(BOTH_HAVE_ONE_ID, option=SCHEMA_ID)
     from spark_kafka_sink.registry.registry_options import is_registry_option, registry_config
 
-    configs = tuple(schema_config(part, options, kind) for part, kind in formats.items())
+    configs = tuple(schema_config(part, options, kind, reads_file=False) for part, kind in formats.items())
     providers = {name: value for name, value in kafka.items() if is_provider_option(name)}
     registry = {name: value for name, value in options.items() if is_registry_option(name)}
     return SchemaSettings(registry_config({**registry, **providers}), configs)

@@ -6,7 +6,6 @@ import json
 import pickle
 import urllib.request
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -27,7 +26,7 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.spark.options import SinkOptions, sink_options
 from spark_kafka_sink.spark.record_options import record_options
-from spark_kafka_sink.spark.resolved_schemas import resolved_for_stream, resolved_options
+from spark_kafka_sink.spark.resolved_schemas import resolved_options
 from spark_kafka_sink.spark.schema import ColumnGroup, SinkSchema, sink_schema
 from tests.kafka.fixtures import BrokerKind, NewTopic
 from tests.kafka.kafka import Kafka
@@ -148,25 +147,6 @@ def test_what_tasks_get_holds_no_secret_and_no_address(stand_in: StandIn) -> Non
     assert str(stand_in.port).encode() not in pickled
     assert pickle.loads(pickled) == found
     assert '"doc": "The order."' in found.producer.value_serializer.schema.text  # type: ignore[attr-defined]
-
-
-def test_a_stream_keeps_its_schema_while_the_registry_is_down(
-    stand_in: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
-    url = stand_in.url.replace("://", f"://alice:{MARK}@")
-    servers = {"kafka.bootstrap.servers": "localhost:9092", "topic": "events"}
-    given = sink_options({**servers, "value.format": "avro", "schema.registry.url": url})
-    first = resolved_for_stream(*columns_and(given))
-    asked = len(stand_in.requests)
-    assert resolved_for_stream(*columns_and(given)) == first
-    assert len(stand_in.requests) == asked
-    (file,) = tmp_path.iterdir()
-    assert MARK not in file.read_text()
-    assert file.stat().st_mode & 0o777 == 0o600
-    file.write_text("{")
-    assert resolved_for_stream(*columns_and(given)) == first
-    assert len(stand_in.requests) > asked
 
 
 @pytest.mark.spark

@@ -25,7 +25,11 @@ def check_registry(context: CheckContext) -> Iterator[CheckLine]:
     settings = context.options.schemas
     if settings is None:
         return
+    from pyspark.sql.types import StructType
+
     from spark_kafka_sink.registry.registry_client import RegistryClient
+    from spark_kafka_sink.spark.resolved_schemas import whole_type
+    from spark_kafka_sink.spark.sparks_types import in_sparks_words
 
     now = time.monotonic()
     one_s, all_s = (max(0.1, deadline - now) for deadline in (context.soon(), context.deadline))
@@ -34,7 +38,8 @@ def check_registry(context: CheckContext) -> Iterator[CheckLine]:
         client = opened.within(all_s)
         for config in settings.configs:
             try:
-                yield _part(context, config, client)
+                with in_sparks_words(context.dataframe or StructType(), whole_type):
+                    yield _part(context, config.loaded(), client)
             except KafkaSinkError as error:
                 yield failed_by(REGISTRY, error)
 
