@@ -4,7 +4,7 @@ object.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -29,6 +29,7 @@ from spark_kafka_sink.producer.serializers.primitives import (
 )
 from spark_kafka_sink.producer.serializers.serializer import DefaultSerializer, Serializer
 from spark_kafka_sink.producer.serializers.text import StringSerializer, UUIDSerializer
+from spark_kafka_sink.schema_options import BOTH_HAVE_ONE_ID, PARTS, SCHEMA_ID
 from spark_kafka_sink.secret import is_provider_option
 
 JAVA_PACKAGE = "org.apache.kafka.common.serialization."
@@ -84,11 +85,28 @@ def serializers_of(config: ProducerConfig) -> tuple[Serializer, Serializer]:
         _configured("value.serializer", config.value_serializer, settings, is_key=False, schemas=schemas),
     )
     given = (config.key_serializer, config.value_serializer)
-    if schemas and not any(one.reads_schema_options and one not in given for one in made):
-        option = next(name for name in schemas if not is_provider_option(name))
-        text = f"option {option}: only the serializer avro reads it; set value.serializer=avro or key.serializer=avro"
-        raise OptionError(text, option=option)
+    readers = [part for part, one in zip(PARTS, made, strict=True) if one.reads_schema_options and one not in given]
+    _check_used([name for name, value in schemas.items() if value is not None and not is_provider_option(name)], readers)
     return made
+
+
+def _check_used(schemas: Sequence[str], readers: Sequence[str]) -> None:
+    """Raises OptionError for an option of schemas that no serializer reads, or that means one schema for keys and values.
+
+    Args:
+        schemas: names of the options.
+        readers: the parts whose serializer reads them: key, value or both.
+    """
+    for option in schemas:
+        part = option.partition(".")[0]
+        if not readers:
+            text = f"option {option}: only the serializer avro reads it; set value.serializer=avro or key.serializer=avro"
+            raise OptionError(text, option=option)
+        if part in PARTS and part not in readers:
+            text = f"option {option}: has no effect without {part}.serializer; set {part}.serializer=avro"
+            raise OptionError(text, option=option)
+        if option == SCHEMA_ID and len(readers) > 1:
+            raise OptionError(BOTH_HAVE_ONE_ID, option=option)
 
 
 def inner_serializer(option: str, settings: Mapping[str, object], is_key: bool) -> Serializer:
