@@ -14,7 +14,7 @@ from __future__ import annotations
 import io
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import fastavro
@@ -41,7 +41,7 @@ PREFIX: Final = id_prefix(1)
 SHARES: Final[Mapping[str, float]] = {FASTAVRO: 0.05}  # of the rows, because it takes longer
 APPEND_RECORD: Final = "avro-5"
 
-Encode = Callable[[], Sequence[bytes] | pa.Array]
+Encode = Callable[[], Iterable[Any]]  # bytes, or values of Arrow
 
 
 def schemas(cells: Sequence[Cell], plan: Plan, topics: Topics) -> Iterator[tuple[Cell, Runs]]:
