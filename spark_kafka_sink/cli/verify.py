@@ -12,8 +12,8 @@ from spark_kafka_sink.errors import DOCS_URL
 from spark_kafka_sink.installation import check_libraries
 
 _EXIT_CODES: Final = (
-    "Exits with 0 if nothing differs, 2 for wrong options or columns, 3 if Kafka or the registry cannot be reached,"
-    " 4 if there are differences or bad records, and 1 for any other failure."
+    "Exits with 0 if nothing differs, 2 for wrong options or columns, 3 if Kafka or the registry cannot be reached."
+    " Exits with 4 if there are differences or bad records, and with 1 for any other failure."
 )
 
 

@@ -28,7 +28,7 @@ class BadRecord:
 
 @dataclass(slots=True)
 class Inspection:
-    """What the records of a topic are.
+    """Counts of a topic's records.
 
     Attributes:
         records: how many records there are.

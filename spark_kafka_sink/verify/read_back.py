@@ -40,7 +40,7 @@ class ReadBackError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TopicRange:
-    """What there is to read. It pickles.
+    """Range of offsets to read. It pickles.
 
     Attributes:
         topic: the topic.
