@@ -1,0 +1,110 @@
+"""Base classes of formats: one reads schemas, derives them from columns, and writes columns and values with them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+
+class ColumnPlan(ABC):
+    """How columns of one type are written with a schema. It has no state, so any thread may use it."""
+
+    @abstractmethod
+    def encode(self, column: pa.Array, prefix: bytes = b"") -> pa.Array:
+        """Encodes each row, after `prefix`. A null row stays null.
+
+        Args:
+            column: n rows of the plan's type. Another type, such as one with other nullable fields, is fitted first.
+            prefix: bytes before each value, such as the id of the schema.
+
+        Returns:
+            n rows of binary; large_binary if there are more than 2 GiB.
+
+        Raises:
+            SchemaError: The column has another type, which the schema does not fit.
+            SerializationError: The schema cannot hold a row. `facts` has row and path.
+        """
+
+
+class LoadedSchema(ABC):
+    """A schema that columns and single values are written with.
+
+    Attributes:
+        record_name: full name of the record or message, or title of a JSON Schema, for names of subjects; None if it has none.
+        after_id: bytes between the schema's id and the data.
+    """
+
+    record_name: str | None = None
+    after_id: bytes = b""
+
+    @abstractmethod
+    def fit(self, kind: pa.DataType) -> ColumnPlan:
+        """Makes the plan for columns of a type.
+
+        Args:
+            kind: type of the columns; a struct for a record.
+
+        Raises:
+            SchemaError: The schema does not fit the type. The text has a line for each misfit, and `facts` has them as `misfits`.
+        """
+
+    @abstractmethod
+    def encode_value(self, value: Any, prefix: bytes = b"") -> bytes | None:
+        """Encodes one value, after `prefix`. None is a null and has no bytes.
+
+        Raises:
+            SerializationError: The schema cannot hold the value. `facts` has path.
+        """
+
+
+class SchemaFormat(ABC):
+    """A format of schemas.
+
+    Attributes:
+        name: the value of the options `key.format` and `value.format`.
+        kind: the registry's name of it, its `schemaType`.
+    """
+
+    name: str
+    kind: str
+
+    def prepared(self, text: str, named: Mapping[str, str], message: str | None) -> tuple[str, Mapping[str, str]]:
+        """Returns the texts that `load` needs, made on the driver. They travel to tasks.
+
+        Args:
+            text: the schema, as the registry or the options have it.
+            named: texts of the schemas that it refers to, by the name of the reference.
+            message: name of the message to write; None: the schema decides.
+
+        Raises:
+            SchemaError: the schema is not valid.
+            InstallationError: a library of an extra is missing.
+        """
+        return text, named
+
+    @abstractmethod
+    def load(self, text: str, named: Mapping[str, str]) -> LoadedSchema:
+        """Returns the schema that `prepared` made. Raises SchemaError if it is not valid."""
+
+    @abstractmethod
+    def derive(self, kind: pa.DataType, name: str) -> str:
+        """Returns the text of a schema for columns of a type.
+
+        Args:
+            kind: type of the columns. Its fields say whether they may be null, and have comments in their metadata.
+            name: full name of the record.
+
+        Raises:
+            SchemaError: a column's type or name is not possible in this format.
+        """
+
+    @abstractmethod
+    def differences(self, old: str, new: str) -> list[str]:
+        """Returns a line, with both types, for each field that only one of two schemas has, or whose type differs."""
+
+    @abstractmethod
+    def inline_rules(self, text: str) -> list[str]:
+        """Returns the fields of a schema that have rules of their own."""
