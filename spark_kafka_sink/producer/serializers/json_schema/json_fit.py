@@ -299,7 +299,8 @@ class _Walk:
             self._refuse(place, "minProperties", kind, path, "is not supported for a map, which may have a key twice")
         found = self._lengths(place, ("minProperties", "maxProperties"), kernels.list_length, kind, path)
         items = place.at("additionalProperties") if "additionalProperties" in place.value else Place(True, "", inside)
-        return [*found, kernels.of_entries(self.checks(items, kind.item_type, inside), nullable=self._allows_null(items))]
+        checks, nullable = self.checks(items, kind.item_type, inside), self._allows_null(items)
+        return [*found, kernels.of_entries(checks, nullable=nullable)] if checks or not nullable else found
 
     def _list(self, place: Place, kind: pa.DataType, path: str) -> list[Check]:
         schema, inside = place.value, f"{path}[]"

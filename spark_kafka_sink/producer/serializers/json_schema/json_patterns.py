@@ -114,8 +114,8 @@ class _Translation:
             first = self._member(negated)
             if not self._takes("-"):
                 made.append(first if isinstance(first, str) else _literal(first))
-            elif self._pattern.startswith("]", self._at) and isinstance(first, int):
-                made += [_literal(first), _literal(ord("-"))]
+            elif self._pattern.startswith("]", self._at):
+                made += [first if isinstance(first, str) else _literal(first), _literal(ord("-"))]
             else:
                 made.append(_range(first, self._member(negated)))
         if not made:

@@ -105,8 +105,8 @@ def kinds(draw: st.DrawFn, depth: int = 2) -> Kind:
     elements = st.none() | inner.values if draw(st.booleans()) else inner.values
     if form == "list":
         return Kind(pa.list_(inner.arrow), "array", st.lists(elements, max_size=3), {"": inner}, form)
-    values = st.dictionaries(st.sampled_from(NAMES), elements, max_size=3).map(lambda row: list(row.items()))
-    return Kind(pa.map_(pa.string(), inner.arrow), "object", values, {"": inner}, form)
+    entries: Values = st.dictionaries(st.sampled_from(NAMES), elements, max_size=3).map(lambda row: list(row.items()))
+    return Kind(pa.map_(pa.string(), inner.arrow), "object", entries, {"": inner}, form)
 
 
 @st.composite

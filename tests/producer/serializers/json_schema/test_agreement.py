@@ -24,16 +24,18 @@ _TIME = r"\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)"
 FORMATS = FormatChecker(["date", "email", "ipv4", "uuid"])
 
 
-@FORMATS.checks("date-time", raises=ValueError)
 def is_date_time(value: object) -> bool:
     if not isinstance(value, str):
         return True
     return bool(re.fullmatch(rf"\d{{4}}-\d\d-\d\dT{_TIME}", value, re.ASCII) and datetime.date.fromisoformat(value[:10]))
 
 
-@FORMATS.checks("time")
 def is_time(value: object) -> bool:
     return not isinstance(value, str) or bool(re.fullmatch(_TIME, value, re.ASCII))
+
+
+FORMATS.checks("date-time", raises=ValueError)(is_date_time)
+FORMATS.checks("time")(is_time)
 
 
 def errors(schema: Any, data: bytes) -> list[str]:
