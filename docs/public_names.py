@@ -58,7 +58,6 @@ BROKER: Sequence[str] = (
 )
 # Members that other parts of the package use and programs do not.
 INSIDE: Mapping[str, Sequence[str]] = {
-    "AvroSerializer": ("check_part", "close", "configure", "serialize", "serialize_column"),
     "EmbeddedBroker": ("cluster", "server"),
     "Fault": ("forget", "hit", "undo"),
     "FaultInjection": ("attach", "detach", "of_broker", "storage"),
@@ -115,7 +114,9 @@ def parameters(described: Documented) -> list[griffe.Parameter]:
         return [parameter for parameter in described.parameters if parameter.name != "self"]
     if described.name in (*GIVEN, *FIELDS_ARE_OPTIONS):
         return []
-    made = described.members.get("__init__")
+    made = described.all_members.get("__init__")  # of a base class, too
+    if isinstance(made, griffe.Alias):
+        made = made.final_target
     if isinstance(made, griffe.Function):
         return parameters(made)
     if "NamedTuple" not in map(str, described.bases):

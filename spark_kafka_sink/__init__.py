@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from spark_kafka_sink.producer.producer_record import PartitionInfo, ProducerRecord, RecordMetadata
     from spark_kafka_sink.producer.report import DeliveryReport
     from spark_kafka_sink.producer.scopes.send_scope import SendScope
-    from spark_kafka_sink.producer.serializers.schemas.avro_serializer import AvroSerializer
+    from spark_kafka_sink.producer.serializers.schemas.registry_serializer import AvroSerializer
     from spark_kafka_sink.producer.serializers.serializer import Serializer
     from spark_kafka_sink.producer.single_records.record_future import RecordFuture
     from spark_kafka_sink.producer.transactions.offsets import ConsumerGroupMetadata, OffsetAndMetadata
@@ -83,7 +83,7 @@ __all__ = [
 ]
 
 _HOME = {
-    "AvroSerializer": "producer.serializers.schemas.avro_serializer",
+    "AvroSerializer": "producer.serializers.schemas.registry_serializer",
     "CheckLine": "spark.checks.report",
     "CheckReport": "spark.checks.report",
     "Cluster": "client.cluster",

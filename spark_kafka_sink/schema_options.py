@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +15,10 @@ from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.option import ABSENT, BOOLEAN, FILLED, Kind, Option, integer, nearest
 
 PARTS: Final = ("key", "value")
+SCHEMA_ID: Final = "use.schema.id"
+BOTH_HAVE_ONE_ID: Final = (
+    f"option {SCHEMA_ID}: keys and values both have a schema; set key.{SCHEMA_ID} and value.{SCHEMA_ID}, or one of them"
+)
 REGISTRY_PREFIX: Final = "schema.registry."
 _LARGEST_FILE: Final = 4 * 1024 * 1024
 _REGISTRY_WITHOUT_PREFIX: Final = ("basic.auth.", "bearer.auth.")
@@ -71,7 +75,8 @@ SCHEMA_OPTIONS: Final[Mapping[str, Option]] = {
             FILLED,
             None,
             ABSENT,
-            "File with the schema's text. The driver reads it for each micro-batch, and the process of a producer once.",
+            "File with the schema's text. The driver reads it once for a batch and for a stream, and the process of a producer"
+            " once.",
         ),
         Option(
             "schema.name",
@@ -137,26 +142,36 @@ class SchemaConfig:
     """How the schema of keys, or of values, is found.
 
     Attributes:
-        format: avro.
+        format: name of the format, such as avro.
         part: key or value.
         text: the given schema; None: it is derived from the columns or is the registry's.
+        file: name of a file with the schema that `loaded` reads; None: there is none.
         name: full name of a derived record; None: from the topic.
         strategy: topic, record or topic-record.
         auto_register: whether a missing schema is registered.
         use_latest: whether the subject's latest schema is used.
         schema_id: id of the schema to use.
         normalize: whether the registry normalizes.
+        message: name of the Protobuf message to write; None: the first of the schema.
     """
 
     format: str
     part: str
     text: str | None = None
+    file: str | None = None
     name: str | None = None
     strategy: str = "topic"
     auto_register: bool = True
     use_latest: bool = False
     schema_id: int | None = None
     normalize: bool = False
+    message: str | None = None
+
+    def loaded(self) -> SchemaConfig:
+        """Returns the settings with the text of the file. Raises OptionError if it cannot be read."""
+        if self.file is None:
+            return self
+        return replace(self, text=_file_text(f"{self.part}.schema.file", self.file), file=None)
 
     @property
     def is_registrys(self) -> bool:
@@ -185,13 +200,14 @@ def schema_option_names() -> list[str]:
     return [*names, *(f"{part}.{name}" for part in PARTS for name in SCHEMA_OPTIONS), *(f"{part}.format" for part in PARTS)]
 
 
-def schema_config(part: str, options: Mapping[str, object], kind: object = "avro") -> SchemaConfig:
+def schema_config(part: str, options: Mapping[str, object], kind: object = "avro", *, reads_file: bool = True) -> SchemaConfig:
     """Returns the settings of one part.
 
     Args:
         part: key or value.
         options: values by name, with `key.` or `value.` or without; others are ignored.
         kind: the value of the option `key.format` or `value.format`.
+        reads_file: whether to read the schema's file now, or leave it to `loaded`.
 
     Raises:
         OptionError: a value is not valid, an option is not supported, or options contradict each other.
@@ -205,14 +221,12 @@ def schema_config(part: str, options: Mapping[str, object], kind: object = "avro
                 break
     values = {name: value for name, (_, value) in given.items()}
     _check_together(values, {name: written for name, (written, _) in given.items()})
-    text = values.get("schema")
-    if text is None and "schema.file" in values:
-        text = _file_text(given["schema.file"][0], values["schema.file"])
     is_registrys = bool(values.get("use.latest.version")) or "use.schema.id" in values
-    return SchemaConfig(
+    config = SchemaConfig(
         format=_parsed(FORMAT, f"{part}.format", kind),
         part=part,
-        text=text,
+        text=values.get("schema"),
+        file=values.get("schema.file"),
         name=values.get("schema.name"),
         strategy=values.get("subject.name.strategy", "topic"),
         auto_register=values.get("auto.register.schemas", not is_registrys),
@@ -220,6 +234,7 @@ def schema_config(part: str, options: Mapping[str, object], kind: object = "avro
         schema_id=values.get("use.schema.id"),
         normalize=values.get("normalize.schemas", False),
     )
+    return config.loaded() if reads_file else config
 
 
 def refuse_unsupported(names: Iterable[str]) -> None:

@@ -38,6 +38,7 @@ from spark_kafka_sink.producer.single_records.record_appender import (
     Send,
     in_transaction,
     intercepted,
+    with_deadline,
 )
 from spark_kafka_sink.producer.single_records.record_buffer import RecordBuffer
 from spark_kafka_sink.producer.single_records.record_future import RecordFuture
@@ -91,7 +92,9 @@ class Producer:
         pool = BufferPool(config.buffer_memory, chunk_size, on_wait=metrics.waited_for_memory)
         self._accumulator = accumulator = RecordAccumulator(config, pool)
         partitioner = partitioner_of(config, accumulator)
-        self._user_classes = UserClasses(ProducerInterceptors.of(config), Serialization(*serializers), partitioner)
+        self._user_classes = UserClasses(
+            ProducerInterceptors.of(config), Serialization(*serializers, config.max_block_ms / 1000), partitioner
+        )
         self._metadata = metadata = ProducerMetadata(config, on_wait=metrics.waited_for_metadata)
         self._client = client = NetworkClient(config, metadata)
         self._lifecycle = lifecycle = Lifecycle(client.wakeup, idle_close_ms=idle_close_ms, outages=client.outages)
@@ -111,6 +114,8 @@ class Producer:
             self._identity = Identity()
         self._record_buffer = RecordBuffer(config, lifecycle, self._columns, accumulator, self._identity, metrics)
         self._send: Send = RecordAppender(config, lifecycle, serializers, self._record_buffer, metadata, metrics).send
+        if any(serializer.reads_schema_options for serializer in serializers):
+            self._send = with_deadline(self._send, config.max_block_ms / 1000)
         if self._user_classes.interceptors:
             self._send = intercepted(self._send, self._user_classes.interceptors, lifecycle)
         if self._transactions is not None:

@@ -54,7 +54,8 @@ def _parsed(text: str, option: str, shown: str) -> BaseUrl:
     except ValueError:
         _refuse(option, f"{shown} is not a valid URL")
     if parts.scheme not in ("http", "https"):
-        _refuse(option, f"{shown} must begin with https:// or http://")
+        # It may be a password that was set for the wrong option.
+        _refuse(option, "each URL must begin with https:// or http://")
     if not host or port == 0 or _NOT_IN_A_URL.search(text):
         _refuse(option, f"{shown} is not a valid URL; write https://host:port with special characters percent-encoded")
     if parts.query or parts.fragment:

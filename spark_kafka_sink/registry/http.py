@@ -14,7 +14,7 @@ import random
 import ssl
 import time
 import urllib.parse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
@@ -76,7 +76,7 @@ class Call:
     action: str
     method: str
     path: str
-    query: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] | Sequence[tuple[str, str]] = ()
     body: Mapping[str, object] | None = None
     subject: str = ""
 
@@ -89,6 +89,14 @@ class _Failure:
     facts: Mapping[str, object] = field(default_factory=dict)
     is_timeout: bool = False
     retry_after_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """When calls must end. at: on the clock of `Timing.now`. limit_s: the limit that it was made of, for errors."""
+
+    at: float
+    limit_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +132,16 @@ class RegistryHttp:
         """The registry's URLs, for errors."""
         return ", ".join(url.url for url in self._urls)
 
-    def send(self, call: Call) -> Any:
+    def deadline(self, limit_s: float) -> Deadline:
+        """Returns the deadline of what starts now."""
+        return Deadline(self._timing.now() + limit_s, limit_s)
+
+    def send(self, call: Call, shared: Deadline | None = None) -> Any:
         """Returns the JSON of a response; None if it is empty.
+
+        Args:
+            call: the request.
+            shared: the deadline of several calls; None: only the call's own counts.
 
         Raises:
             RegistryTimeoutError: No URL responded in time.
@@ -134,7 +150,13 @@ class RegistryHttp:
             AuthenticationError: The token endpoint gave no token.
             OptionError: A reference of an option cannot be resolved.
         """
-        config, deadline = self._config, self._timing.now() + self._call_s
+        config, limit = self._config, self.deadline(self._call_s)
+        if shared is not None and shared.at < limit.at:
+            limit = shared
+        deadline = limit.at
+        if self._timing.now() >= deadline:
+            text = f"could not {call.action}: the time limit of {limit.limit_s:g} s was used up by earlier requests"
+            raise RegistryTimeoutError(text, url=self.urls, **_subject(call))
         for retry in range(config.max_retries + 1):
             failures: dict[str, _Failure] = {}
             for number in self._order():
@@ -149,7 +171,7 @@ class RegistryHttp:
             if retry == config.max_retries:
                 self._fail(call, failures, tries)
             if self._timing.now() + pause_s >= deadline:
-                self._fail(call, failures, f"{tries}; the time limit is {self._call_s:g} s", is_over=True)
+                self._fail(call, failures, f"{tries}; the time limit is {limit.limit_s:g} s", is_over=True)
             logger.warning("retrying to %s in %.1f s: %s", call.action, pause_s, _listed(failures))
             self._timing.sleep(pause_s)
         raise AssertionError("the last try returns or raises")

@@ -5,15 +5,16 @@ Counterpart of confluent-kafka's SchemaRegistryClient.
 
 from __future__ import annotations
 
+import copy
 import urllib.parse
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, NoReturn, Self, TypeGuard, TypeVar
 
 from spark_kafka_sink.errors import RegistryError, UsageError
 from spark_kafka_sink.peer_text import quoted
-from spark_kafka_sink.registry.http import MAX_SAID, Call, RegistryHttp, Timing
+from spark_kafka_sink.registry.http import MAX_SAID, Call, Deadline, RegistryHttp, Timing
 from spark_kafka_sink.registry.references import SchemaReference, SchemaText, resolved
 from spark_kafka_sink.registry.registry_options import RegistryConfig
 
@@ -52,8 +53,18 @@ class RegisteredSchema:
     rules: tuple[str, ...] = ()
 
 
+@dataclass(slots=True)
+class _Kept:
+    """What a client shares with those that `within` makes of it."""
+
+    by_id: dict[tuple[int, str | None], RegisteredSchema] = field(default_factory=dict)
+    is_closed: bool = False
+
+
 class RegistryClient:
-    """Calls a schema registry. Any thread may use it, and each call has a deadline. Use it as a context manager.
+    """Calls a schema registry. Any thread may use it. Use it as a context manager.
+
+    Each call has a deadline. `within` gives several calls one deadline.
 
     Schemas by id are kept, because they never change. Everything else is asked for each time.
     """
@@ -71,8 +82,8 @@ class RegistryClient:
         """
         self._http = RegistryHttp(config, call_s, timing or Timing())
         self._capacity = config.cache_capacity
-        self._by_id: dict[tuple[int, str | None], RegisteredSchema] = {}
-        self._is_closed = False
+        self._kept = _Kept()
+        self._shared: Deadline | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -82,8 +93,20 @@ class RegistryClient:
 
     def close(self) -> None:
         """Forgets what it keeps. Later calls raise UsageError; a second `close` does nothing."""
-        self._is_closed = True
-        self._by_id.clear()
+        self._kept.is_closed = True
+        self._kept.by_id.clear()
+
+    def within(self, limit_s: float) -> RegistryClient:
+        """Returns this client with one deadline for all of its calls together, such as those that find one schema.
+
+        It has no state of its own: closing one closes both.
+
+        Args:
+            limit_s: time limit from now, in s. The limit of each call applies, too.
+        """
+        limited = copy.copy(self)
+        limited._shared = self._http.deadline(limit_s)
+        return limited
 
     def register(self, subject: str, schema: SchemaText, *, normalize: bool = False) -> RegisteredSchema:
         """Registers a schema, and returns it with its id. A registered schema keeps its id and version.
@@ -127,6 +150,17 @@ class RegistryClient:
         answer = _unless(NO_SUBJECT, lambda: self._ask(call))
         return None if answer is None else answer.registered(None, subject)
 
+    def latest_with(self, subject: str, metadata: Mapping[str, str]) -> RegisteredSchema | None:
+        """Returns the newest version of a subject whose metadata has these properties; None if there is none.
+
+        Confluent's getLatestWithMetadata. As there, a version counts that was deleted, but not permanently.
+        """
+        query = [("deleted", "true"), *(("key", key) for key in metadata), *(("value", value) for value in metadata.values())]
+        action = f"get the latest schema with this metadata of subject {_shown(subject)}"
+        call = Call(action, "GET", f"{_path(subject)}/metadata", query, subject=subject)
+        answer = _unless(NO_SCHEMA, lambda: self._ask(call))
+        return None if answer is None else answer.registered(None, subject)
+
     def version(self, subject: str, number: int, deleted: bool = False) -> RegisteredSchema:
         """Returns a version of a subject. Raises RegistryError if there is none.
 
@@ -147,15 +181,16 @@ class RegistryClient:
             schema_id: the id.
             subject: one of its subjects, whose rules apply, and whose context has the id.
         """
-        found = self._by_id.get((schema_id, subject))
+        kept = self._kept.by_id
+        found = kept.get((schema_id, subject))
         if found is not None:
             return found
         query = {} if subject is None else {"subject": subject}
         call = Call(f"get the schema with id {schema_id}", "GET", f"/schemas/ids/{schema_id}", query, subject=subject or "")
         answer = self._ask(call)
-        found = self._by_id[schema_id, subject] = answer.registered(None, "", schema_id)
-        for oldest in list(self._by_id)[: -self._capacity]:
-            self._by_id.pop(oldest, None)
+        found = kept[schema_id, subject] = answer.registered(None, "", schema_id)
+        for oldest in list(kept)[: -self._capacity]:
+            kept.pop(oldest, None)
         return found
 
     def references(self, schema: SchemaText) -> dict[str, SchemaText]:
@@ -197,9 +232,9 @@ class RegistryClient:
             return checked("/latest")
 
     def _ask(self, call: Call) -> _Answer:
-        if self._is_closed:
+        if self._kept.is_closed:
             raise UsageError("the client of the schema registry is closed")
-        return _Answer(call, self._http.send(call), self._http.urls)
+        return _Answer(call, self._http.send(call, self._shared), self._http.urls)
 
 
 def _unless(codes: frozenset[int], send: Callable[[], Found]) -> Found | None:

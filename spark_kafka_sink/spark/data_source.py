@@ -75,7 +75,7 @@ class KafkaSinkDataSource(DataSource):
         if options.schemas is not None:
             from spark_kafka_sink.spark.resolved_schemas import resolved_for_stream
 
-            options = resolved_for_stream(options, columns, schema)
+            options = resolved_for_stream(options, columns, schema, self.options)
         return KafkaSinkStreamWriter(columns, options, self.feed)
 
     def schema(self) -> NoReturn:

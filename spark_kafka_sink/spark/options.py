@@ -16,7 +16,7 @@ from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.option import nearest, replacement
 from spark_kafka_sink.producer.interceptors import ProducerInterceptors
 from spark_kafka_sink.producer.partitioners.registry import partitioner_of
-from spark_kafka_sink.producer.serializers.registry import AVRO, AVRO_OF_JAVA, serializers_of
+from spark_kafka_sink.producer.serializers.registry import format_named, serializers_of
 from spark_kafka_sink.producer.serializers.serializer import Serializer, is_default
 from spark_kafka_sink.schema_options import is_schema_option, refuse_unsupported, schema_option_names
 from spark_kafka_sink.security_config import SECURITY_NAMES, UNSECURED, is_security_option, security_warnings
@@ -389,10 +389,12 @@ def _check_plugins(config: ProducerConfig) -> None:
 
 def _refuse_registry_in_tasks(part: str, value: object) -> None:
     """Raises OptionError for a serializer that would ask the registry in each task, with its secrets."""
-    name = value if isinstance(value, str) else ""
-    if name.lower() == AVRO or name == AVRO_OF_JAVA or getattr(value, "reads_schema_options", False):
+    schemas = format_named(value) if isinstance(value, str) else getattr(value, "format", "avro")
+    if schemas is not None and (isinstance(value, str) or getattr(value, "reads_schema_options", False)):
         option = f"{part}.serializer"
-        raise OptionError(f"option {option}: use {part}.format=avro, with which only the driver asks the registry", option=option)
+        raise OptionError(
+            f"option {option}: use {part}.format={schemas}, with which only the driver asks the registry", option=option
+        )
 
 
 def serializers_by_column(config: ProducerConfig) -> dict[str, Serializer]:

@@ -168,10 +168,11 @@ class ArrowTask(SameVersion):
 def publish_job(df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | None) -> list[TaskReport]:
     """Runs the job and returns its tasks' reports, by Spark partition. Under exactly-once all rows become visible, or none."""
     job = None if options.exactly_once is None else MicroBatch.of_new_job()
-    df, task = _planned(df, options, metrics, job)
+    columns = _columns(df, options)
     # A client of Spark Connect need not reach Kafka itself, unless it shall create the topic.
     if getattr(df.sparkSession, "_sc", None) is not None or options.creation is not None:
         check_reachable(options)
+    df, task = _planned(df, columns, options, metrics, job)
     if job is not None:
         check_job(options, job)
     try:
@@ -197,20 +198,32 @@ def publish_dataframe(
     aborted and there are no reports. is_reachable: whether Kafka was reached before; if not, the driver asks it first.
     resolve: asks the registry if the options have schemas; None: it is asked anyway.
     """
-    planned = _planned(df, options, metrics, batch, resolve)
+    columns = _columns(df, options)
     if not is_reachable:
         check_reachable(options)
-    return _run(*planned, metrics)
+    return _run(*_planned(df, columns, options, metrics, batch, resolve), metrics)
 
 
-def _planned(
-    df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | None, batch: MicroBatch | None, resolve: Resolve | None = None
-) -> tuple[DataFrame, ArrowTask]:
-    """Returns the DataFrame with only the record's columns, and the task for it. Raises before there is anything to abort."""
+def _columns(df: DataFrame, options: SinkOptions) -> SinkSchema:
+    """Returns the record's columns. Raises before there is anything to abort."""
     check_extra("pandas", "PySpark's mapInArrow, which publish() and foreach_batch() use,")
     if df.isStreaming:
         raise UsageError("a streaming DataFrame cannot be published at once; use writeStream.format('kafka_sink')")
-    schema = schema_of(df, options)
+    return schema_of(df, options)
+
+
+def _planned(
+    df: DataFrame,
+    schema: SinkSchema,
+    options: SinkOptions,
+    metrics: DeliveryMetrics | None,
+    batch: MicroBatch | None,
+    resolve: Resolve | None = None,
+) -> tuple[DataFrame, ArrowTask]:
+    """Returns the DataFrame with only the record's columns, and the task for it.
+
+    It may register a schema, so Kafka is known to be reachable. Raises before there is anything to abort.
+    """
     if options.schemas is not None:
         from spark_kafka_sink.spark.resolved_schemas import resolved_options
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import os
-from contextlib import suppress
-from dataclasses import asdict, replace
-from hashlib import sha256
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import types as t
@@ -17,12 +14,14 @@ from spark_kafka_sink.errors import SchemaError
 from spark_kafka_sink.producer.serializers.schemas.resolve import resolved
 from spark_kafka_sink.producer.serializers.schemas.resolved_schema import ResolvedSchema
 from spark_kafka_sink.producer.serializers.schemas.schema_serializer import SchemaSerializer
-from spark_kafka_sink.registry.registry_client import RegistryClient
+from spark_kafka_sink.registry.registry_client import CALL_S, RegistryClient
 from spark_kafka_sink.schema_options import SchemaConfig
 from spark_kafka_sink.spark.column_types import arrow_type
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.schema import ColumnGroup, SinkSchema
 from spark_kafka_sink.spark.schema_settings import SchemaSettings
+from spark_kafka_sink.spark.sparks_types import in_sparks_words
+from spark_kafka_sink.spark.stream_schemas import kept_schemas
 
 logger = logging.getLogger(__name__)
 
@@ -46,24 +45,20 @@ def resolved_options(options: SinkOptions, columns: SinkSchema, schema: t.Struct
     return _with_serializers(options, _resolved(options.schemas, options.topic, columns, schema))
 
 
-def resolved_for_stream(options: SinkOptions, columns: SinkSchema, schema: t.StructType) -> SinkOptions:
-    """Returns `resolved_options`, and asks the registry only once in an application for the same options and columns.
+def resolved_for_stream(
+    options: SinkOptions, columns: SinkSchema, schema: t.StructType, given: Mapping[str, object]
+) -> SinkOptions:
+    """Returns `resolved_options`, and asks the registry only once for each stream.
 
-    Spark plans each micro-batch of a stream, often in a new process. A running stream must survive an outage of the registry, so
-    a file in Spark's folder for temporary files keeps the schemas.
+    given: the options of the data source by lower-cased name. They also have the stream's name and checkpoint.
     """
-    if options.schemas is None:
+    settings = options.schemas
+    if settings is None:
         return options
-    folder = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
-    if not folder:
-        return resolved_options(options, columns, schema)
-    named = repr((_without_secrets(options.schemas), options.schemas.configs, options.topic, columns, schema.json()))
-    file = Path(folder) / f"kafka-sink-schemas-{sha256(named.encode()).hexdigest()[:32]}"
-    found = _read(file)
-    if found is None:
-        found = _resolved(options.schemas, options.topic, columns, schema)
-        _write(file, found)
-    return _with_serializers(options, found)
+    query = [given.get(name) for name in ("checkpointlocation", "queryname")]
+    named = (settings.configs, options.topic, columns, schema.json(), query)
+    find = partial(_resolved, settings, options.topic, columns, schema)
+    return _with_serializers(options, kept_schemas(settings.registry, named, find))
 
 
 def part_types(configs: tuple[SchemaConfig, ...], columns: SinkSchema, schema: t.StructType) -> dict[str, pa.DataType]:
@@ -80,7 +75,7 @@ def part_types(configs: tuple[SchemaConfig, ...], columns: SinkSchema, schema: t
         if isinstance(place, ColumnGroup):
             found[config.part] = pa.struct([_arrow_field(schema.fields[one]) for one in place.places])
         else:
-            found[config.part] = _whole_type(schema.fields[place].dataType)
+            found[config.part] = whole_type(schema.fields[place].dataType)
     return found
 
 
@@ -88,8 +83,11 @@ def _resolved(
     settings: SchemaSettings, topic: str | None, columns: SinkSchema, schema: t.StructType
 ) -> tuple[ResolvedSchema, ...]:
     kinds = part_types(settings.configs, columns, schema)
+    configs = [config.loaded() for config in settings.configs]
     with RegistryClient(settings.registry) as client:
-        found = tuple(resolved(config, topic, kinds[config.part], client) for config in settings.configs)
+        limited = client.within(CALL_S)
+        with in_sparks_words(schema, whole_type):
+            found = tuple(resolved(config, topic, kinds[config.part], limited) for config in configs)
     for one in found:
         logger.info("%s is written with %s", one.part, one)
     return found
@@ -106,50 +104,15 @@ def _with_serializers(options: SinkOptions, schemas: tuple[ResolvedSchema, ...])
 def _arrow_field(field: t.StructField) -> pa.Field:
     comment = (field.metadata or {}).get("comment")
     metadata = {"comment": comment} if isinstance(comment, str) and comment else None
-    return pa.field(field.name, _whole_type(field.dataType), field.nullable, metadata)
+    return pa.field(field.name, whole_type(field.dataType), field.nullable, metadata)
 
 
-def _whole_type(kind: t.DataType) -> pa.DataType:
+def whole_type(kind: t.DataType) -> pa.DataType:
     """Returns a column's Arrow type with what `arrow_type` leaves out: which values may be null, and comments."""
     if isinstance(kind, t.StructType):
         return pa.struct([_arrow_field(field) for field in kind.fields])
     if isinstance(kind, t.ArrayType):
-        return pa.list_(pa.field("element", _whole_type(kind.elementType), kind.containsNull))
+        return pa.list_(pa.field("element", whole_type(kind.elementType), kind.containsNull))
     if isinstance(kind, t.MapType):
-        return pa.map_(_whole_type(kind.keyType), pa.field("value", _whole_type(kind.valueType), kind.valueContainsNull))
+        return pa.map_(whole_type(kind.keyType), pa.field("value", whole_type(kind.valueType), kind.valueContainsNull))
     return arrow_type(kind)
-
-
-# Streams
-
-
-def _without_secrets(settings: SchemaSettings) -> str:
-    """Returns what tells registries apart: the settings as they are shown, and the URL without user and password."""
-    url = settings.registry.url.unresolved()
-    hosts = ",".join(one.strip().rpartition("@")[2].rpartition("://")[2] for one in url.split(","))
-    return f"{settings.registry!r} {hosts}"
-
-
-def _read(file: Path) -> tuple[ResolvedSchema, ...] | None:
-    """Returns the schemas of a file; None if it does not exist, is damaged, or belongs to another user."""
-    try:
-        if file.lstat().st_uid != os.getuid():
-            return None
-        found = json.loads(file.read_text(encoding="utf-8"))
-        return tuple(ResolvedSchema(**{**one, "named": tuple(map(tuple, one["named"]))}) for one in found)
-    except (OSError, ValueError, TypeError, KeyError):
-        return None
-
-
-def _write(file: Path, schemas: tuple[ResolvedSchema, ...]) -> None:
-    """Keeps the schemas. If that fails, the next micro-batch asks the registry."""
-    new = file.with_name(f"{file.name}-{os.getpid()}")
-    with suppress(OSError):
-        try:
-            with os.fdopen(
-                os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w", encoding="utf-8"
-            ) as opened:
-                json.dump([asdict(schema) for schema in schemas], opened)
-            new.replace(file)
-        finally:
-            new.unlink(missing_ok=True)

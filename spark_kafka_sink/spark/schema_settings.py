@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Final
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.option import BOOLEAN
 from spark_kafka_sink.schema_options import (
+    BOTH_HAVE_ONE_ID,
     FORMAT,
     OF_ONE_PART,
     PARTS,
+    SCHEMA_ID,
     SCHEMA_OPTIONS,
     SchemaConfig,
     is_schema_option,
@@ -85,14 +87,11 @@ def schema_settings(options: Mapping[str, object], kafka: Mapping[str, object]) 
                 f"option {part}.format: cannot be combined with kafka.{part}.serializer; remove one of them",
                 option=f"{part}.format",
             )
-    if len(formats) > 1 and options.get("use.schema.id") is not None:
-        raise OptionError(
-            "option use.schema.id: keys and values both have a format; set key.use.schema.id and value.use.schema.id",
-            option="use.schema.id",
-        )
+    if len(formats) > 1 and options.get(SCHEMA_ID) is not None:
+        raise OptionError(BOTH_HAVE_ONE_ID, option=SCHEMA_ID)
     from spark_kafka_sink.registry.registry_options import is_registry_option, registry_config
 
-    configs = tuple(schema_config(part, options, kind) for part, kind in formats.items())
+    configs = tuple(schema_config(part, options, kind, reads_file=False) for part, kind in formats.items())
     providers = {name: value for name, value in kafka.items() if is_provider_option(name)}
     registry = {name: value for name, value in options.items() if is_registry_option(name)}
     return SchemaSettings(registry_config({**registry, **providers}), configs)

@@ -154,10 +154,8 @@ class StandIn:
                 return self._registered(subject, asked.json)
             case "POST", ["subjects", subject]:
                 return self._looked_up(subject, asked.json, deleted=deleted)
-            case "GET", ["subjects", subject, "versions"]:
-                return [version.number for version in self._known(subject)]
-            case "GET", ["subjects", subject, "versions", number]:
-                return self._shown(subject, self._version(subject, number, deleted=deleted))
+            case "GET", ["subjects", subject, *place]:
+                return self._got(subject, place, urllib.parse.parse_qsl(parts.query), deleted=deleted)
             case "DELETE", ["subjects", subject, "versions", number]:
                 version = self._version(subject, number, deleted=False)
                 version.is_deleted = True
@@ -177,6 +175,17 @@ class StandIn:
                 return {"compatibilityLevel": level}
         raise RefusedError(404, 404, "HTTP 404 Not Found")
 
+    def _got(self, subject: str, place: list[str], query: list[tuple[str, str]], *, deleted: bool) -> Any:
+        match place:
+            case ["versions"]:
+                return [version.number for version in self._known(subject)]
+            case ["versions", number]:
+                return self._shown(subject, self._version(subject, number, deleted=deleted))
+            case ["metadata"]:
+                keys, values = ([value for name, value in query if name == wanted] for wanted in ("key", "value"))
+                return self._with_metadata(subject, dict(zip(keys, values, strict=True)), deleted=deleted)
+        raise RefusedError(404, 404, "HTTP 404 Not Found")
+
     def _live(self, subject: str) -> list[Version]:
         return [version for version in self._subjects.get(subject, []) if not version.is_deleted]
 
@@ -194,6 +203,14 @@ class StandIn:
         if found is None:
             raise RefusedError(404, 40402, f"Version {number} not found.")
         return found
+
+    def _with_metadata(self, subject: str, wanted: Mapping[str, str], *, deleted: bool) -> Mapping[str, Any]:
+        """SubjectMetadataResource.getLatestWithMetadata."""
+        for version in reversed(self._known(subject, deleted=deleted)):
+            has = ((version.body.get("metadata") or {}).get("properties") or {}).items()
+            if wanted.items() <= has:
+                return self._shown(subject, version)
+        raise RefusedError(404, 40403, "Schema not found")
 
     def _registered(self, subject: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
         content = self._content(body)

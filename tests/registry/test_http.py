@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from spark_kafka_sink.errors import DeadlineError, RegistryError, RegistryTimeoutError, SchemaIncompatibleError
+from spark_kafka_sink.errors import DeadlineError, RegistryError, RegistryTimeoutError, SchemaIncompatibleError, UsageError
 from spark_kafka_sink.registry.http import MAX_ANSWER_BYTES, Timing
 from spark_kafka_sink.registry.registry_client import RegistryClient, SchemaText
 from spark_kafka_sink.registry.registry_options import registry_config
@@ -202,6 +202,26 @@ def test_retries_are_logged_and_hold_no_secret(stand_in: StandIn, caplog: pytest
 
 
 # Time limits
+
+
+def test_calls_that_share_a_deadline_end_together(stand_in: StandIn) -> None:
+    pauses = Pauses()
+    stand_in.fail(Answer(503), Answer(body=LATEST), Answer(503), Answer(503))
+    with client(stand_in.url, pauses) as registry:
+        limited = registry.within(3.0)
+        assert limited.latest("s") is not None  # after a pause of 1 s
+        with pytest.raises(RegistryTimeoutError, match=r"subject 's': .* \(2 tries; the time limit is 3 s\)"):
+            limited.latest("s")  # pauses of 1 s and 2 s would be longer than what is left
+        assert sum(pauses.slept) == 2.0
+        pauses.slept.append(1.0)
+        asked = len(stand_in.requests)
+        with pytest.raises(RegistryTimeoutError, match="the time limit of 3 s was used up by earlier requests"):
+            limited.by_id(5)
+        assert len(stand_in.requests) == asked
+        assert registry.latest("s") is None  # this one has no shared deadline
+        registry.close()
+        with pytest.raises(UsageError, match="is closed"):
+            limited.latest("s")
 
 
 def test_a_registry_that_says_nothing_times_out() -> None:

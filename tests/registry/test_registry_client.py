@@ -209,6 +209,25 @@ def test_references_are_resolved_through_the_registry(stand_in: StandIn) -> None
             registry.references(SchemaText("AVRO", "", (SchemaReference("Outer", "out", 2),)))
 
 
+def test_the_latest_schema_with_metadata_is_the_one_that_confluents_client_finds(stand_in: StandIn) -> None:
+    for place, stage in enumerate(("test", "live", "test")):
+        body = {"schema": f'"{("int", "long", "string")[place]}"', "schemaType": "AVRO"}
+        metadata = {"properties": {"stage": stage, "owner": "A & B"}}
+        register_raw(stand_in, "s", {**body, "metadata": metadata})
+    with client(stand_in) as registry, SchemaRegistryClient({"url": stand_in.url}) as theirs:
+        for wanted in ({"stage": "live"}, {"stage": "test", "owner": "A & B"}, {}):
+            found = registry.latest_with("s", wanted)
+            assert found is not None
+            assert (
+                found.version
+                == theirs.get_latest_with_metadata(
+                    "s", {name: value for name, value in wanted.items() if " " not in value}
+                ).version
+            )
+        assert registry.latest_with("s", {"stage": "other"}) is None
+        assert registry.latest_with("unknown", {"stage": "live"}) is None
+
+
 # What is kept
 
 

@@ -86,8 +86,8 @@ def test_logins_may_be_written_without_the_prefix() -> None:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ("localhost:8081", "'localhost:8081' must begin with https:// or http://"),
-        ("mock://tests", "'mock://tests' must begin with https:// or http://"),
+        ("localhost:8081", "each URL must begin with https:// or http://"),
+        ("mock://tests", "each URL must begin with https:// or http://"),
         ("http://", "'http://' is not a valid URL"),
         ("http://host:port", "'http://host:port' is not a valid URL"),
         ("http://[::1", r"'http://[::1' is not a valid URL"),
@@ -97,7 +97,7 @@ def test_logins_may_be_written_without_the_prefix() -> None:
         ("http://a?b", "'http://a?b' has a query or a fragment"),
         (" , ", "must be one or more URLs"),
         ("http://hunter2@a", "a URL has a user without a password"),
-        ("http://u:hunter2@a,b", "a URL must begin with"),
+        ("http://u:hunter2@a,b", "each URL must begin with"),
         ("http://u:hun/ter2@a", "a URL is not a valid URL"),
         ("", "the value is not one or more URLs"),
     ],

@@ -1,8 +1,8 @@
 """A program that writes with secrets in every option that can hold one, and keeps all that Spark shows of it.
 
-`python secrets_program.py BOOTSTRAP FOLDER` runs batches and streams that succeed and that fail, on a Spark whose redaction
-matches nothing. FOLDER then has the event log, the pages and answers of Spark's user interface, the checkpoints, plans and
-exceptions.
+`python secrets_program.py BOOTSTRAP REGISTRY FOLDER` runs batches and streams that succeed and that fail, on a Spark whose
+redaction matches nothing. FOLDER then has the event log, the pages and answers of Spark's user interface, the checkpoints, plans
+and exceptions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,18 @@ from pyspark.sql import SparkSession
 
 import spark_kafka_sink as sks
 from spark_kafka_sink.spark.options import sink_options
-from tests.planted_secrets import FAILING, MISSPELLED, PLANTED, SECRET, USER_AND_PASSWORD, VARIABLE, WRONG_PASSWORD
+from tests.planted_secrets import (
+    FAILING,
+    MISSPELLED,
+    PLANTED,
+    SECRET,
+    USER_AND_PASSWORD,
+    VARIABLE,
+    VARIABLE_OF_LOGIN,
+    WRONG_PASSWORD,
+    registry_failing,
+    registry_planted,
+)
 
 # PySpark filters what goes to the console.
 LOG4J = """
@@ -120,12 +131,13 @@ def _got(address: str) -> str:
         return str(answer.read().decode())
 
 
-def main(servers: str, folder: Path) -> None:
+def main(servers: str, registry: str, folder: Path) -> None:
     (folder / "events").mkdir()
     spark = session(folder)
     metrics = sks.register(spark)
     program = Program(spark, servers, folder)
     write_all(program)
+    write_with_schemas(program, registry)
     program.keep("metrics", [metrics, metrics.live, metrics.committed])
     program.finish()
     spark.stop()
@@ -137,14 +149,11 @@ def kafka(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def write_all(program: Program) -> None:
-    def sink(options: Mapping[str, str]) -> Callable[[Any], Any]:
-        return lambda writer: writer.format("kafka_sink").options(**{**program.servers, **options})
-
     planted, password = kafka(PLANTED), kafka(USER_AND_PASSWORD)
     program.batch("batch", planted)
     program.batch("batch-password", password)
     program.batch("batch-reference", {**password, "kafka.sasl.password": f"${{env:{VARIABLE}}}"})
-    program.stream("stream", sink(planted))
+    program.stream("stream", sink({**program.servers, **planted}))
     program.stream("foreach-batch", lambda writer: writer.foreachBatch(sks.foreach_batch({**program.servers, **planted})))
     with program.recorded("publish"):
         program.keep("report", sks.publish(program.rows, options={**program.servers, **planted}, progress=False))
@@ -158,11 +167,38 @@ def write_all(program: Program) -> None:
         program.batch(f"failing-{name}", kafka(options))
     program.batch("failing-prefix", {**planted, "sasl.password": SECRET, "ssl.key": SECRET})
     for name in (MISSPELLED, WRONG_PASSWORD):
-        program.stream(f"failing-stream-{name}", sink(kafka(FAILING[name])))
+        program.stream(f"failing-stream-{name}", sink({**program.servers, **kafka(FAILING[name])}))
     with program.recorded("failing-publish"):
         sks.publish(program.rows, options={**program.servers, **kafka(FAILING[WRONG_PASSWORD])}, progress=False)
     program.keep("options", sink_options({**program.servers, **planted}))
 
 
+def sink(options: Mapping[str, str]) -> Callable[[Any], Any]:
+    """Returns what makes a stream's writer one of the sink."""
+    return lambda writer: writer.format("kafka_sink").options(**options)
+
+
+def write_with_schemas(program: Program, url: str) -> None:
+    planted = {**program.servers, **kafka(USER_AND_PASSWORD), **registry_planted(url)}
+    program.batch("registry-batch", planted)
+    program.batch("registry-reference", {**planted, "schema.registry.basic.auth.user.info": f"${{env:{VARIABLE_OF_LOGIN}}}"})
+    program.stream("registry-stream", sink(planted))
+    program.stream("registry-foreach-batch", lambda writer: writer.foreachBatch(sks.foreach_batch(planted)))
+    with program.recorded("registry-publish"):
+        program.keep("registry-report", sks.publish(program.rows, options=planted, progress=False))
+    program.keep("registry-check", sks.check(planted, program.rows))
+    program.keep("registry-options", sink_options(planted))
+    sks.register(program.spark, options=planted)
+    with program.recorded("registry-session-options"):
+        program.rows.write.format("kafka_sink").mode("append").save()
+    sks.register(program.spark)
+    for name, options in registry_failing(url).items():
+        settings = {**program.servers, **kafka(USER_AND_PASSWORD), **options}
+        program.batch(f"failing-registry-{name}", settings)
+        if name in ("password", "misspelled"):
+            program.stream(f"failing-registry-stream-{name}", sink(settings))
+        program.keep(f"registry-check-{name}", sks.check(settings, program.rows))
+
+
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))

@@ -155,7 +155,7 @@ def test_a_task_that_writes_with_a_schema_imports_neither_pandas_nor_the_registr
     kind = pa.struct(
         [("id", pa.int64()), ("tags", pa.list_(pa.string())), ("at", pa.timestamp("us", "UTC")), ("price", pa.decimal128(9, 2))]
     )
-    schema = ResolvedSchema("value", "topic-value", 1, derive(kind, "R"))
+    schema = ResolvedSchema("value", "avro", "topic-value", 1, derive(kind, "R"))
     (tmp_path / "serializer").write_bytes(pickle.dumps(SchemaSerializer(schema)))
     rows = stream(tmp_path / "rows", value=pa.array(values, kind))
     assert output_of(AVRO, str(tmp_path / "serializer"), rows) == ["False", "False"]

@@ -6,7 +6,6 @@ import json
 import pickle
 import urllib.request
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -17,13 +16,21 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 import spark_kafka_sink as sks
-from spark_kafka_sink.errors import OptionError, RegistryError, SchemaError, SchemaIncompatibleError, SerializationError
+from spark_kafka_sink.errors import (
+    KafkaSinkError,
+    OptionError,
+    RegistryError,
+    SchemaError,
+    SchemaIncompatibleError,
+    SerializationError,
+)
 from spark_kafka_sink.spark.options import SinkOptions, sink_options
 from spark_kafka_sink.spark.record_options import record_options
-from spark_kafka_sink.spark.resolved_schemas import resolved_for_stream, resolved_options
+from spark_kafka_sink.spark.resolved_schemas import resolved_options
 from spark_kafka_sink.spark.schema import ColumnGroup, SinkSchema, sink_schema
 from tests.kafka.fixtures import BrokerKind, NewTopic
 from tests.kafka.kafka import Kafka
+from tests.kafka.ports import free_ports
 from tests.kafka.witness import Witnessed, read_topic
 from tests.planted_secrets import MARK
 from tests.registry.stand_in import Answer, StandIn
@@ -142,25 +149,6 @@ def test_what_tasks_get_holds_no_secret_and_no_address(stand_in: StandIn) -> Non
     assert '"doc": "The order."' in found.producer.value_serializer.schema.text  # type: ignore[attr-defined]
 
 
-def test_a_stream_keeps_its_schema_while_the_registry_is_down(
-    stand_in: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
-    url = stand_in.url.replace("://", f"://alice:{MARK}@")
-    servers = {"kafka.bootstrap.servers": "localhost:9092", "topic": "events"}
-    given = sink_options({**servers, "value.format": "avro", "schema.registry.url": url})
-    first = resolved_for_stream(*columns_and(given))
-    asked = len(stand_in.requests)
-    assert resolved_for_stream(*columns_and(given)) == first
-    assert len(stand_in.requests) == asked
-    (file,) = tmp_path.iterdir()
-    assert MARK not in file.read_text()
-    assert file.stat().st_mode & 0o777 == 0o600
-    file.write_text("{")
-    assert resolved_for_stream(*columns_and(given)) == first
-    assert len(stand_in.requests) > asked
-
-
 @pytest.mark.spark
 def test_all_problems_of_columns_are_in_one_error_before_a_row_is_sent(spark: SparkSession, settings: Settings) -> None:
     schema = (
@@ -200,7 +188,7 @@ def test_a_row_that_does_not_fit_leaves_nothing_under_exactly_once(
     given = settings(value__schema=schema, delivery__guarantee="exactly-once", commit__log__topic="schemas-log")
     with pytest.raises(SerializationError) as caught:
         sks.publish(df, options=given, progress=False)
-    assert "value: row 7: color: 'GREEN' is not a symbol" in caught.value.message
+    assert "value: row 7: color: the text is not a symbol" in caught.value.message
     assert read_topic(kafka.bootstrap_servers, topic, isolation_level="read_committed") == []
 
 
@@ -313,6 +301,19 @@ def test_a_check_asks_the_registry_and_registers_nothing(spark: SparkSession, st
     assert line(sks.check(settings())).startswith("ok: value: the registry responds; subject")
     stand_in.login = "no one's"
     assert line(sks.check(settings(), df)).startswith("failed: ")
+
+
+@pytest.mark.spark
+def test_nothing_is_registered_while_kafka_cannot_be_reached(spark: SparkSession, stand_in: StandIn, settings: Settings) -> None:
+    (port,) = free_ports(1)
+    away = {"kafka.bootstrap.servers": f"localhost:{port}", "kafka.max.block.ms": "500"}
+    for write in (
+        lambda: sks.publish(spark.range(1), options=settings() | away),
+        lambda: sks.foreach_batch(settings() | away)(spark.range(1), 0),
+    ):
+        with pytest.raises(KafkaSinkError):
+            write()
+    assert not stand_in.requests
 
 
 def found_columns(*names: str, record: Mapping[str, str] = MappingProxyType({}), case_sensitive: bool = False) -> SinkSchema:

@@ -20,12 +20,12 @@ import spark_kafka_sink as sks
 from spark_kafka_sink.broker import BrokerConfig, EmbeddedBroker
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.spark.options import sink_options
-from tests.planted_secrets import FAILING, MARK, PLANTED, SECRET, USER, VARIABLE
+from tests.planted_secrets import FAILING, MARK, PLANTED, SECRET, USER, VARIABLE, VARIABLE_OF_LOGIN, registry_failing
 from tests.registry.stand_in import StandIn
 from tests.spark.secrets_program import kafka
 from tests.spark.session import ROOT
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 OWN_SPARK = pytest.mark.whole("50 s: a Spark of its own, with all its logs; the test before has one write")
 
 PROGRAM = Path(__file__).with_name("secrets_program.py")
@@ -109,16 +109,17 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     folder = tmp_path_factory.mktemp("secrets")
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     python = {"PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
-    environment = {**os.environ, **python, VARIABLE: SECRET}
+    environment = {**os.environ, **python, VARIABLE: SECRET, VARIABLE_OF_LOGIN: f"{USER}:{SECRET}"}
     users = BrokerConfig(sasl_users={USER: SECRET})
-    with EmbeddedBroker(config=users) as broker, (folder / "driver.log").open("wb") as log:
+    with EmbeddedBroker(config=users) as broker, StandIn() as registry, (folder / "driver.log").open("wb") as log:
+        registry.login = f"Basic {base64.b64encode(f'{USER}:{SECRET}'.encode()).decode()}"
         broker.create_topic("events", partitions=2)
         done = subprocess.run(
-            [sys.executable, str(PROGRAM), broker.bootstrap_servers, str(folder)],
+            [sys.executable, str(PROGRAM), broker.bootstrap_servers, registry.url, str(folder)],
             env=environment,
             stdout=log,
             stderr=subprocess.STDOUT,
-            timeout=300,
+            timeout=500,
             check=False,
         )
     assert done.returncode == 0, (folder / "driver.log").read_text()[-4000:]
@@ -129,7 +130,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
 def test_writes_end_as_they_should(ran: Ran) -> None:
     failed = {name: outcome for name, outcome in ran.outcomes.items() if outcome != "ok"}
     assert set(failed) == {name for name in ran.outcomes if name.startswith("failing-")}
-    assert len(failed) == len(FAILING) + 4
+    assert len(failed) == len(FAILING) + 4 + len(registry_failing("http://r")) + 2
 
 
 @OWN_SPARK
@@ -143,6 +144,9 @@ def test_everything_is_looked_at(ran: Ran) -> None:
         "ui-page-SQL.seen",
         "stream-explained.seen",
         "failing-wrong-password-error.seen",
+        "registry-stream-explained.seen",
+        "failing-registry-password-error.seen",
+        "registry-check-password.seen",
     ):
         assert len(texts[part]) > 100, part
 

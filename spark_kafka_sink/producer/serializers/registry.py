@@ -4,7 +4,7 @@ object.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -29,11 +29,16 @@ from spark_kafka_sink.producer.serializers.primitives import (
 )
 from spark_kafka_sink.producer.serializers.serializer import DefaultSerializer, Serializer
 from spark_kafka_sink.producer.serializers.text import StringSerializer, UUIDSerializer
+from spark_kafka_sink.schema_options import BOTH_HAVE_ONE_ID, PARTS, SCHEMA_ID
 from spark_kafka_sink.secret import is_provider_option
 
 JAVA_PACKAGE = "org.apache.kafka.common.serialization."
-AVRO = "avro"
-AVRO_OF_JAVA = "io.confluent.kafka.serializers.KafkaAvroSerializer"
+CONFLUENT_PACKAGE = "io.confluent.kafka.serializers."
+
+# Formats whose schemas are in a registry: their names, Confluent's names, and the class of schemas/registry_serializer.py.
+_FORMATS: Mapping[str, tuple[str, str]] = {
+    "avro": ("KafkaAvroSerializer", "AvroSerializer"),
+}
 
 # Java's name without `Serializer`; `Serdes$` comes before, and `Serde` after, the names of serdes.
 _KAFKAS: Mapping[str, type[Serializer]] = {
@@ -80,11 +85,28 @@ def serializers_of(config: ProducerConfig) -> tuple[Serializer, Serializer]:
         _configured("value.serializer", config.value_serializer, settings, is_key=False, schemas=schemas),
     )
     given = (config.key_serializer, config.value_serializer)
-    if schemas and not any(one.reads_schema_options and one not in given for one in made):
-        option = next(name for name in schemas if not is_provider_option(name))
-        text = f"option {option}: only the serializer avro reads it; set value.serializer=avro or key.serializer=avro"
-        raise OptionError(text, option=option)
+    readers = [part for part, one in zip(PARTS, made, strict=True) if one.reads_schema_options and one not in given]
+    _check_used([name for name, value in schemas.items() if value is not None and not is_provider_option(name)], readers)
     return made
+
+
+def _check_used(schemas: Sequence[str], readers: Sequence[str]) -> None:
+    """Raises OptionError for an option of schemas that no serializer reads, or that means one schema for keys and values.
+
+    Args:
+        schemas: names of the options.
+        readers: the parts whose serializer reads them: key, value or both.
+    """
+    for option in schemas:
+        part = option.partition(".")[0]
+        if not readers:
+            text = f"option {option}: only the serializer avro reads it; set value.serializer=avro or key.serializer=avro"
+            raise OptionError(text, option=option)
+        if part in PARTS and part not in readers:
+            text = f"option {option}: has no effect without {part}.serializer; set {part}.serializer=avro"
+            raise OptionError(text, option=option)
+        if option == SCHEMA_ID and len(readers) > 1:
+            raise OptionError(BOTH_HAVE_ONE_ID, option=option)
 
 
 def inner_serializer(option: str, settings: Mapping[str, object], is_key: bool) -> Serializer:
@@ -112,9 +134,9 @@ def _configured(
         return DefaultSerializer()
     serializer = _made(option, value, known)
     if serializer is value and serializer.reads_schema_options:
-        from spark_kafka_sink.producer.serializers.schemas.avro_serializer import AvroSerializer
+        from spark_kafka_sink.producer.serializers.schemas.registry_serializer import RegistrySerializer
 
-        if isinstance(serializer, AvroSerializer):
+        if isinstance(serializer, RegistrySerializer):
             serializer.check_part(is_key)
     if serializer is not value:
         serializer.configure({**settings, **schemas} if serializer.reads_schema_options else settings, is_key)
@@ -150,22 +172,33 @@ def _made(option: str, value: object, known: Mapping[str, type[Serializer]]) -> 
 def _named_class(value: object, known: Mapping[str, type[Serializer]]) -> type[Serializer] | None:
     if not isinstance(value, str):
         return None
-    if value.lower() == AVRO or value == AVRO_OF_JAVA:
+    schemas = format_named(value)
+    if schemas is not None:
         # Most tasks need neither the schemas nor the registry's client.
-        from spark_kafka_sink.producer.serializers.schemas.avro_serializer import AvroSerializer
+        from spark_kafka_sink.producer.serializers.schemas import registry_serializer
 
-        return AvroSerializer
+        kind: type[Serializer] = getattr(registry_serializer, _FORMATS[schemas][1])
+        return kind
     return SHORT_NAMES.get(value.lower()) or JAVA_NAMES.get(value) or known.get(value)
+
+
+def format_named(name: str) -> str | None:
+    """Returns the format of schemas that the name of a serializer stands for; None for other serializers."""
+    for schemas, (java, _) in _FORMATS.items():
+        if name.lower() == schemas or name == f"{CONFLUENT_PACKAGE}{java}":
+            return schemas
+    return None
 
 
 def _refuse_unknown(option: str, name: str, known: Mapping[str, type[Serializer]]) -> None:
     """Raises OptionError for a name that cannot be a Python class."""
-    if name.startswith("io.confluent.kafka.serializers."):
-        raise OptionError(f"option {option}: Java class {name} has no equivalent here yet; {AVRO_OF_JAVA} has", option=option)
+    if name.startswith(CONFLUENT_PACKAGE):
+        known_here = ", ".join(f"{CONFLUENT_PACKAGE}{java}" for java, _ in _FORMATS.values())
+        raise OptionError(f"option {option}: Java class {name} has no equivalent here; these have: {known_here}", option=option)
     if name.startswith("org.apache.kafka."):
         names = [*JAVA_NAMES, *known]
         raise OptionError(f"option {option}: Java class {name} has no equivalent here{nearest(name, names)}", option=option)
     if "." not in name:
-        short = (*SHORT_NAMES, AVRO)
+        short = (*SHORT_NAMES, *_FORMATS)
         text = f"option {option}: {name!r} is not a known serializer{nearest(name.lower(), short)}"
         raise OptionError(f"{text}; must be one of {', '.join(short)}, or package.module.Class", option=option)

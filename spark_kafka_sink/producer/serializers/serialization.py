@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -10,9 +11,11 @@ import pyarrow as pa
 
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import RegistryError, SchemaError, SerializationError
+from spark_kafka_sink.producer.call_deadline import call_deadline
 from spark_kafka_sink.producer.producer_record import Headers
 from spark_kafka_sink.producer.serializers.serializer import Serializer, is_default
-from spark_kafka_sink.records.arrow_arrays import holds_bytes
+from spark_kafka_sink.records.added_headers import with_headers
+from spark_kafka_sink.records.arrow_arrays import holds_bytes, validity
 from spark_kafka_sink.records.columns import RecordColumns
 
 logger = logging.getLogger(__name__)
@@ -24,21 +27,27 @@ _OF_SCHEMAS = (RegistryError, SchemaError)
 class Serialization:
     """Runs the serializers. Any thread may call, several at once; the only state is whether it was closed."""
 
-    def __init__(self, key: Serializer, value: Serializer) -> None:
+    def __init__(self, key: Serializer, value: Serializer, limit_s: float = math.inf) -> None:
+        """limit_s: how long a call may wait for a registry, in s."""
         self._key = key
         self._value = value
         self._nothing_to_do = is_default(key) and is_default(value)
+        self._limit_s = limit_s
+        self._adds_headers = key.adds_headers or value.adds_headers
         self._closed = False
 
     def columns(self, topic: str, columns: RecordColumns) -> RecordColumns:
         """Returns the columns with serialized keys and values. SerializationError names the topic, key or value, and the row."""
         if self._nothing_to_do or columns.num_records == 0:
             return columns
-        return replace(
-            columns,
-            key=_serialized_column(self._key, "key", topic, columns.key),
-            value=_serialized_column(self._value, "value", topic, columns.value),
-        )
+        with call_deadline(self._limit_s):
+            key = _serialized_column(self._key, "key", topic, columns.key)
+            value = _serialized_column(self._value, "value", topic, columns.value)
+        found = replace(columns, key=key, value=value)
+        if self._adds_headers:
+            found = _with_headers(found, self._key, topic, columns.key, key)
+            found = _with_headers(found, self._value, topic, columns.value, value)
+        return found
 
     def close(self) -> None:
         """Closes both serializers once. Errors are logged and ignored."""
@@ -78,6 +87,18 @@ def _serialized_column(serializer: Serializer, part: str, topic: str, column: pa
     except Exception as error:
         raise _named(error, serializer, part, topic) from error
     return found
+
+
+def _with_headers(
+    columns: RecordColumns, serializer: Serializer, topic: str, given: pa.Array | None, made: pa.Array | None
+) -> RecordColumns:
+    """Returns the columns with the serializer's headers in rows that are not null. Null rows get none, as from Confluent's."""
+    if given is None or made is None or made.null_count == len(made) or not serializer.adds_headers:
+        return columns
+    added = serializer.headers_of(topic, given.type)
+    if not made.null_count:
+        return replace(columns, fixed_headers=(*added, *columns.fixed_headers))
+    return replace(columns, headers=with_headers(columns.headers, added, validity(made)))
 
 
 def _check(found: Any, rows: int) -> None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from spark_kafka_sink.errors import SerializationError
 from spark_kafka_sink.producer.producer_record import Headers
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, holds_bytes
+from spark_kafka_sink.records.columns import FixedHeaders
 
 
 class Serializer:
@@ -72,6 +73,22 @@ class Serializer:
             return array_of_bytes(rows)
         except TypeError:
             return pa.array(rows, pa.binary())  # accepts text too, and names the class of an unsupported value
+
+    @property
+    def adds_headers(self) -> bool:
+        """Whether records get the headers of `headers_of`. It does not change after `configure`."""
+        return False
+
+    def headers_of(self, topic: str, kind: pa.DataType | None) -> FixedHeaders:
+        """Returns headers of each record whose key or value this serializer made, unless that is null.
+
+        It is called after the rows were serialized, if `adds_headers`.
+
+        Args:
+            topic: topic of the records.
+            kind: type of the column; None for a single value.
+        """
+        return ()
 
     def close(self) -> None:
         """Releases resources. Called once, when the producer is closed."""

@@ -13,6 +13,7 @@ from spark_kafka_sink.counts import partition_range
 from spark_kafka_sink.errors import KafkaSinkError, RecordError, RecordTooLargeError, UsageError
 from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.option import INT64_MAX
+from spark_kafka_sink.producer.call_deadline import call_deadline
 from spark_kafka_sink.producer.column_checks import is_text
 from spark_kafka_sink.producer.identity.identity import Identity
 from spark_kafka_sink.producer.interceptors import ProducerInterceptors, as_ours
@@ -57,6 +58,7 @@ class RecordAppender:
         """`serializers` are those of keys and of values."""
         self._key, self._value = serializers
         self._key_is_made, self._value_is_made = (not is_default(serializer) for serializer in serializers)
+        self._adds_headers = any(serializer.adds_headers for serializer in serializers)
         self._record_buffer = record_buffer
         self._metadata = metadata
         self._metrics = metrics
@@ -73,6 +75,8 @@ class RecordAppender:
             key = serialized_value(self._key, "key", topic, key, pairs)
         if self._value_is_made or (type(value) is not bytes and value is not None):
             value = serialized_value(self._value, "value", topic, value, pairs)
+        if self._adds_headers:
+            pairs = self._with_headers(topic, key, value, pairs)
         if timestamp is None:
             timestamp = time.time_ns() // 1_000_000
         else:
@@ -105,6 +109,16 @@ class RecordAppender:
             self._record_buffer.interrupted(buffer)
             raise
         return future
+
+    def _with_headers(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> Headers:
+        """Returns the headers with those of the serializers. A null part gets none."""
+        added = [
+            pair
+            for serializer, part in ((self._key, key), (self._value, value))
+            if part is not None and serializer.adds_headers
+            for pair in serializer.headers_of(topic, None)
+        ]
+        return (*headers, *added)
 
     def _known(self, buffer: TopicBuffer, topic: str, partition: int) -> TopicBuffer:
         """Waits for the topic and the partition. Only then is the buffer kept, because the number of misspelled names is
@@ -145,6 +159,16 @@ class RecordAppender:
                 topic=topic,
             )
         return size
+
+
+def with_deadline(send: Send, limit_s: float) -> Send:
+    """Wraps `send` so that its serializers wait for a registry for at most `limit_s` seconds."""
+
+    def send_with_deadline(record: Record, on_delivery: OnDelivery | None) -> RecordFuture:
+        with call_deadline(limit_s):
+            return send(record, on_delivery)
+
+    return send_with_deadline
 
 
 def intercepted(send: Send, interceptors: ProducerInterceptors, lifecycle: Lifecycle) -> Send:

@@ -25,14 +25,21 @@ def check_registry(context: CheckContext) -> Iterator[CheckLine]:
     settings = context.options.schemas
     if settings is None:
         return
-    from spark_kafka_sink.registry.registry_client import RegistryClient
+    from pyspark.sql.types import StructType
 
-    time_left = max(0.1, context.soon() - time.monotonic())
-    quick = replace(settings.registry, timeout=min(settings.registry.timeout, time_left), max_retries=0)
-    with RegistryClient(quick, call_s=time_left) as client:
+    from spark_kafka_sink.registry.registry_client import RegistryClient
+    from spark_kafka_sink.spark.resolved_schemas import whole_type
+    from spark_kafka_sink.spark.sparks_types import in_sparks_words
+
+    now = time.monotonic()
+    one_s, all_s = (max(0.1, deadline - now) for deadline in (context.soon(), context.deadline))
+    quick = replace(settings.registry, timeout=min(settings.registry.timeout, one_s), max_retries=0)
+    with RegistryClient(quick, call_s=one_s) as opened:
+        client = opened.within(all_s)
         for config in settings.configs:
             try:
-                yield _part(context, config, client)
+                with in_sparks_words(context.dataframe or StructType(), whole_type):
+                    yield _part(context, config.loaded(), client)
             except KafkaSinkError as error:
                 yield failed_by(REGISTRY, error)
 
@@ -54,7 +61,7 @@ def _part(context: CheckContext, config: SchemaConfig, client: RegistryClient) -
         return _without_columns(context, config, client)
     given = own_schema(config, topic, kind)
     subject = own_subject(config, topic, given)
-    refuse_rules_of_subject(config.part, subject, client)
+    refuse_rules_of_subject(config, subject, client)
     found = client.look_up(subject, given, normalize=config.normalize)
     if found is not None:
         return ok(REGISTRY, f"{config.part}: schema {found.schema_id} of subject {subject}")

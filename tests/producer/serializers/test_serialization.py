@@ -10,16 +10,29 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from spark_kafka_sink.broker import EmbeddedBroker
 from spark_kafka_sink.errors import OptionError, SerializationError
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.producer.producer_record import Headers
 from spark_kafka_sink.producer.serializers.serialization import Serialization, serialized_value
 from spark_kafka_sink.producer.serializers.serializer import DefaultSerializer, Serializer
-from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.columns import FixedHeaders, RecordColumns
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
 from tests.producer.serializers.making import serializer
+
+
+class WithHeaders(Serializer):
+    """Leaves bytes as they are, and adds a header to rows that are not null."""
+
+    adds_headers = True
+
+    def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes | None:
+        return value  # type: ignore[no-any-return]
+
+    def headers_of(self, topic: str, kind: pa.DataType | None) -> FixedHeaders:
+        return ((f"{topic} {kind}", b"\1"),)
 
 
 class Returning(Serializer):
@@ -50,6 +63,31 @@ def columns(value: pa.Array, key: pa.Array | None = None) -> RecordColumns:
 def test_without_serializers_columns_are_not_touched() -> None:
     given = columns(pa.array(["a"]))
     assert Serialization(DefaultSerializer(), DefaultSerializer()).columns("topic", given) is given
+
+
+def test_a_serializer_adds_headers_to_rows_that_are_not_null() -> None:
+    serialization = Serialization(WithHeaders(), WithHeaders())
+    given = RecordColumns(3, pa.array([b"a", b"b", b"c"]), pa.array([b"a", None, b"c"]), fixed_headers=(("own", b"2"),))
+    found = serialization.columns("t", given)
+    assert found.fixed_headers == (("t binary", b"\1"), ("own", b"2"))
+    assert found.headers is not None
+    assert found.headers.to_pylist() == [[{"key": "t binary", "value": b"\1"}], [], [{"key": "t binary", "value": b"\1"}]]
+    tombstones = serialization.columns("t", RecordColumns(2, pa.nulls(2, pa.binary())))
+    assert (tombstones.headers, tombstones.fixed_headers) == (None, ())
+
+
+@pytest.mark.embedded
+def test_single_records_have_the_headers_of_their_serializers() -> None:
+    with EmbeddedBroker() as broker:
+        broker.create_topic("t")
+        settings = {"bootstrap.servers": broker.bootstrap_servers, "value.serializer": WithHeaders()}
+        with Producer(settings) as producer:
+            producer.send("t", b"a", headers=[("own", b"2")])
+            producer.send("t", None, key=b"k", headers=[("own", b"2")])
+        assert [one.headers for one in read_topic(broker.bootstrap_servers, "t")] == [
+            (("own", b"2"), ("t None", b"\1")),
+            (("own", b"2"),),
+        ]
 
 
 def test_one_serializer_leaves_the_other_column_alone() -> None:

@@ -43,6 +43,7 @@ from spark_kafka_sink.producer.serializers.avro.avro_schema import (
 )
 from spark_kafka_sink.producer.serializers.avro.kernel import MisfitError
 from spark_kafka_sink.producer.serializers.bad_row import BadRowError
+from spark_kafka_sink.producer.serializers.schemas.schema_format import ColumnPlan
 
 _NULL_REFUSED: Final = "it has only nulls, and the schema does not allow null"
 
@@ -61,27 +62,14 @@ class Misfit:
 
 
 @dataclass(frozen=True, slots=True)
-class AvroPlan:
-    """How to encode columns of one type by one schema. It has no state, so any thread may use it."""
+class AvroPlan(ColumnPlan):
+    """How to encode columns of one type by one Avro schema."""
 
     schema: AvroType
     kind: pa.DataType
     _node: Node
 
     def encode(self, column: pa.Array, prefix: bytes = b"") -> pa.Array:
-        """Encodes each row, after `prefix`. A null row stays null.
-
-        Args:
-            column: n rows of the plan's type. Another type, such as one with other nullable fields, is fitted first.
-            prefix: bytes before each value, such as the id of the schema.
-
-        Returns:
-            n rows of binary; large_binary if there are more than 2 GiB.
-
-        Raises:
-            SchemaError: The column has another type, which the schema does not fit.
-            SerializationError: The schema cannot hold a row. `facts` has row and path.
-        """
         node = self._node if column.type == self.kind else fit(self.schema, column.type)._node
         if isinstance(node, DictionaryNode):  # its values may contain a null, which the rows' own nulls do not show
             node, column = node.node, column.dictionary_decode()

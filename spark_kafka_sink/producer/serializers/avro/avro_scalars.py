@@ -192,16 +192,10 @@ def _enum(schema: Enum, kind: pa.DataType) -> Kernel:
         if known is not None:
             bad = first_row(~known if present is None else present.rows & ~known)
             if bad is not None:
-                raise BadRowError(bad, f"{_shown(column, bad)} is not a symbol of {schema}")
+                raise BadRowError(bad, f"the text is not a symbol of {schema}")
         return varints(filled(numbers(found, np.int32), present).astype(np.int64))
 
     return kernel
-
-
-def _shown(column: pa.Array, row: int) -> str:
-    """Returns the start of a text for an error."""
-    text = column.slice(row, 1).cast(pa.binary())[0].as_py().decode(errors="replace")
-    return repr(text if len(text) <= 40 else f"{text[:37]}...")
 
 
 # Dates and times

@@ -20,6 +20,11 @@ PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "doubl
 MISSING: Final = object()
 """The default of a field that has none, because None is the JSON null."""
 
+# A schema of a registry is not trusted: what is computed for it, and the bytes of a value, must have a limit.
+_LARGEST_FIXED: Final = 2**31 - 1
+_MOST_DIGITS: Final = 1000
+_LARGEST_DECIMAL: Final = 1024
+
 # The types that each logical type may have. Decimals and UUIDs have more conditions.
 _LOGICAL: Final[Mapping[str, tuple[str, ...]]] = {
     "decimal": ("bytes", "fixed"),
@@ -138,13 +143,16 @@ def parse(text: str, named: Mapping[str, str] = MappingProxyType({})) -> AvroTyp
 
     Args:
         text: the schema as JSON; the name of a primitive type may stand without quotes.
-        named: schemas by the full name of the type that each defines: what the schema refers to and does not define.
+        named: the schemas of a registry that the schema uses, by the names of the references. Their types are known by their
+            own names, as in Java's AvroSchema.
 
     Raises:
         SchemaError: The text is not a valid schema. The error names the place.
     """
     try:
-        return _Parser(named).parsed(_json(text), "", "")
+        parser = _Parser(named)
+        parser.define_named()
+        return parser.parsed(_json(text), "", "")
     except RecursionError:
         raise SchemaError("the Avro schema is nested too deeply") from None
 
@@ -171,8 +179,23 @@ class _Parser:
     """Parses one schema. It keeps the types that have a name."""
 
     def __init__(self, named: Mapping[str, str]) -> None:
-        self._texts = named
+        self._unparsed: dict[str, str] = {}
+        for name, text in named.items():
+            if text not in self._unparsed.values():  # two references may be to one schema
+                self._unparsed[name] = text
         self._known: dict[str, AvroType] = {}
+
+    def define_named(self) -> None:
+        """Parses the schemas that others refer to. Each may come before those that it uses."""
+        while self._unparsed:
+            self._define_one(next(iter(self._unparsed)))
+
+    def _define_one(self, reference: str) -> None:
+        text = self._unparsed.pop(reference)
+        try:
+            self.parsed(_json(text), "", "")
+        except SchemaError as error:
+            raise SchemaError(f"reference {_shown(reference)}: {error.message}", **error.facts) from None
 
     def parsed(self, node: Any, namespace: str, path: str) -> AvroType:
         """Returns a type. `namespace` is that of the type around it. `path` leads to it, for errors."""
@@ -186,7 +209,7 @@ class _Parser:
         if not isinstance(kind, str):
             raise _invalid(path, "has no type" if kind is None else f"its type is {_shown(kind)}, must be the name of a type")
         if kind in PRIMITIVES:
-            return Primitive(kind, _logical(node, kind, None))
+            return Primitive(kind, _logical(node, kind, None, path))
         if kind == "array":
             return Array(self.parsed(_required(node, "items", path), namespace, f"{path}[]"))
         if kind == "map":
@@ -202,14 +225,15 @@ class _Parser:
     def _reference(self, name: str, namespace: str, path: str) -> AvroType:
         full = name if "." in name or not namespace else f"{namespace}.{name}"
         # A name without a namespace may also be that of a type that has none.
-        for candidate in dict.fromkeys((full, name)):
-            if candidate not in self._known and candidate in self._texts:
-                self.parsed(_json(self._texts[candidate]), "", path)
-                if candidate not in self._known:
-                    raise _invalid(path, f"the referenced schema does not define {candidate}")
-            if candidate in self._known:
-                return self._known[candidate]
-        raise _invalid(path, f"type {_shown(name)} is not defined")
+        candidates = tuple(dict.fromkeys((full, name)))
+        while True:
+            for candidate in candidates:
+                if candidate in self._known:
+                    return self._known[candidate]
+            if not self._unparsed:
+                raise _invalid(path, f"type {_shown(name)} is not defined")
+            # Usually a reference has the name of the type.
+            self._define_one(next((one for one in candidates if one in self._unparsed), next(iter(self._unparsed))))
 
     def _union(self, branches: list[Any], namespace: str, path: str) -> Union:
         if not branches:
@@ -258,7 +282,9 @@ class _Parser:
         size = _required(node, "size", path)
         if isinstance(size, bool) or not isinstance(size, int) or size < 0:
             raise _invalid(path, f"the size of a fixed is {_shown(size)}, must be a whole number of at least 0")
-        found = Fixed(self._name(node, namespace, path), size, _logical(node, "fixed", size))
+        if size > _LARGEST_FIXED:
+            raise _invalid(path, f"the size of a fixed is {size:,}, must be at most {_LARGEST_FIXED:,}")
+        found = Fixed(self._name(node, namespace, path), size, _logical(node, "fixed", size, path))
         self._define(found, path)
         return found
 
@@ -281,8 +307,11 @@ class _Parser:
         self._known[found.name] = found
 
 
-def _logical(node: dict[str, Any], kind: str, size: int | None) -> Logical | None:
-    """Returns the logical type; None if there is none, or it is unknown or invalid, which the specification ignores."""
+def _logical(node: dict[str, Any], kind: str, size: int | None, path: str) -> Logical | None:
+    """Returns the logical type; None if there is none, or it is unknown or invalid, which the specification ignores.
+
+    Raises SchemaError for a decimal that is too large to handle.
+    """
     name = node.get("logicalType")
     if not isinstance(name, str) or kind not in _LOGICAL.get(name, ()):
         return None
@@ -293,6 +322,10 @@ def _logical(node: dict[str, Any], kind: str, size: int | None) -> Logical | Non
     precision, scale = node.get("precision"), node.get("scale", 0)
     if type(precision) is not int or type(scale) is not int or not 0 <= scale <= precision or precision < 1:
         return None
+    if precision > _MOST_DIGITS:
+        raise _invalid(path, f"a decimal of {precision:,} digits is not supported; the most is {_MOST_DIGITS:,}")
+    if size is not None and size > _LARGEST_DECIMAL:
+        raise _invalid(path, f"a decimal in a fixed of {size:,} bytes is not supported; the most is {_LARGEST_DECIMAL:,}")
     if size is not None and (precision > 3 * size or 10**precision > 1 << (8 * size - 1)):
         return None
     return Logical(name, precision, scale)

@@ -170,7 +170,7 @@ def _enum(out: bytearray, schema: Enum, value: Any) -> None:
     if not isinstance(value, str):
         raise _refused(value, "str")
     if value not in schema.symbols:
-        raise _BadValueError(f"{value[:40]!r} is not a symbol of {schema}")
+        raise _BadValueError(f"the text is not a symbol of {schema}")
     out += varint(schema.symbols.index(value))
 
 

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
 from spark_kafka_sink.errors import RegistryError, SchemaError, SchemaIncompatibleError
-from spark_kafka_sink.producer.serializers.avro.avro_derive import derive
-from spark_kafka_sink.producer.serializers.avro.avro_fit import fit
-from spark_kafka_sink.producer.serializers.avro.avro_schema import full_name, parse
-from spark_kafka_sink.producer.serializers.schemas.differences import differences
+from spark_kafka_sink.producer.serializers.schemas.formats import schema_format
 from spark_kafka_sink.producer.serializers.schemas.resolved_schema import ResolvedSchema
 from spark_kafka_sink.producer.serializers.schemas.subjects import derived_name, subject_name
 from spark_kafka_sink.registry.references import SchemaText
 from spark_kafka_sink.registry.registry_client import RegisteredSchema, RegistryClient
 from spark_kafka_sink.schema_options import SchemaConfig
-
-AVRO: Final = "AVRO"
-_INLINE: Final = "confluent:rules"
 
 
 def resolved(config: SchemaConfig, topic: str | None, kind: pa.DataType | None, client: RegistryClient) -> ResolvedSchema:
@@ -42,8 +34,8 @@ def resolved(config: SchemaConfig, topic: str | None, kind: pa.DataType | None, 
         return registrys(config, topic, kind, client)
     given = own_schema(config, topic, kind)
     subject = own_subject(config, topic, given)
-    refuse_rules(config.part, RegisteredSchema(given, 0))
-    refuse_rules_of_subject(config.part, subject, client)
+    refuse_rules(config, RegisteredSchema(given, 0))
+    refuse_rules_of_subject(config, subject, client)
     found = _known_or_registered(config, subject, given, client)
     # Written is what the registry hands to readers. It may have added rules, and a registry that normalizes may know the schema
     # with another order of fields.
@@ -52,9 +44,10 @@ def resolved(config: SchemaConfig, topic: str | None, kind: pa.DataType | None, 
 
 def own_schema(config: SchemaConfig, topic: str | None, kind: pa.DataType | None) -> SchemaText:
     """Returns the given schema, or the one of the column. Raises SchemaError if the column does not fit."""
+    used = schema_format(config.format)
     if config.text is not None:
-        check_fit(ResolvedSchema(config.part, "", 0, config.text), kind, f"option {config.part}.schema")
-        return SchemaText(AVRO, config.text)
+        prepared(config, "", RegisteredSchema(SchemaText(used.kind, config.text), 0), {}, kind, f"option {config.part}.schema")
+        return SchemaText(used.kind, config.text)
     if kind is None:
         raise SchemaError(
             f"{config.part}: a single value does not show the types of a schema; set {config.part}.schema,"
@@ -62,21 +55,24 @@ def own_schema(config: SchemaConfig, topic: str | None, kind: pa.DataType | None
             part=config.part,
         )
     try:
-        return SchemaText(AVRO, derive(kind, derived_name(config, topic)))
+        return SchemaText(used.kind, used.derive(kind, derived_name(config, topic)))
     except SchemaError as error:
         raise SchemaError(f"{config.part}: no schema can be derived: {error.message}", **error.facts) from None
 
 
 def own_subject(config: SchemaConfig, topic: str | None, schema: SchemaText) -> str:
     """Returns the subject of a schema that is not the registry's."""
-    return subject_name(config, topic, full_name(parse(schema.text)))
+    if config.strategy == "topic":
+        return subject_name(config, topic, None)
+    used = schema_format(config.format)
+    return subject_name(config, topic, used.load(*used.prepared(schema.text, {}, config.message)).record_name)
 
 
 def registrys(config: SchemaConfig, topic: str | None, kind: pa.DataType | None, client: RegistryClient) -> ResolvedSchema:
     """Returns the registry's schema that the options name. Raises what `resolved` raises, and registers nothing."""
     found = _named_by_options(config, topic, client)
     if config.schema_id is not None and topic is not None and config.strategy == "topic":
-        refuse_rules_of_subject(config.part, f"{topic}-{config.part}", client)
+        refuse_rules_of_subject(config, f"{topic}-{config.part}", client)
     return _readers_schema(config, found.subject, found, kind, client)
 
 
@@ -84,17 +80,15 @@ def _readers_schema(
     config: SchemaConfig, subject: str, found: RegisteredSchema, kind: pa.DataType | None, client: RegistryClient
 ) -> ResolvedSchema:
     """Returns a schema of the registry as readers get it. Raises SchemaError if it has rules, or the column does not fit."""
-    if found.schema.kind != AVRO:
+    if found.schema.kind != schema_format(config.format).kind:
         raise SchemaError(
             f"{config.part}: schema {found.schema_id} is {found.schema.kind}, and {config.part}.format is {config.format}",
             part=config.part,
             schema_id=found.schema_id,
         )
     named = {name: used.text for name, used in client.references(found.schema).items()}
-    refuse_rules(config.part, found, named.values())
-    schema = ResolvedSchema(config.part, subject, found.schema_id, found.schema.text, tuple(named.items()))
-    check_fit(schema, kind)
-    return schema
+    refuse_rules(config, found, named.values())
+    return prepared(config, subject, found, named, kind)
 
 
 def _named_by_options(config: SchemaConfig, topic: str | None, client: RegistryClient) -> RegisteredSchema:
@@ -112,16 +106,17 @@ def _named_by_options(config: SchemaConfig, topic: str | None, client: RegistryC
     return found
 
 
-def refuse_rules(part: str, found: RegisteredSchema, used: Iterable[str] = ()) -> None:
+def refuse_rules(config: SchemaConfig, found: RegisteredSchema, used: Iterable[str] = ()) -> None:
     """Raises SchemaError for a schema with active rules. Ignoring them would write in clear what somebody wants encrypted.
 
     Args:
-        part: key or value.
+        config: settings of the part.
         found: the schema.
         used: texts of the schemas that it uses.
     """
+    part, inline = config.part, schema_format(config.format).inline_rules
     number = f"schema {found.schema_id}" if found.schema_id else f"option {part}.schema: the schema"
-    rules = (*found.rules, *(rule for text in (found.schema.text, *used) for rule in _inline_rules(text)))
+    rules = (*found.rules, *(rule for text in (found.schema.text, *used) for rule in inline(text)))
     if rules:
         raise SchemaError(
             f"{part}: {number} has rules, which are not supported: {', '.join(rules)}."
@@ -133,46 +128,51 @@ def refuse_rules(part: str, found: RegisteredSchema, used: Iterable[str] = ()) -
         )
 
 
-def refuse_rules_of_subject(part: str, subject: str, client: RegistryClient) -> None:
+def refuse_rules_of_subject(config: SchemaConfig, subject: str, client: RegistryClient) -> None:
     """Raises SchemaError if the subject's latest schema has rules.
 
     A schema that is derived or given has none itself, so it would be registered as a version without the rules.
     """
     latest = client.latest(subject)
     if latest is not None:
-        refuse_rules(part, latest)
+        refuse_rules(config, latest)
 
 
-def _inline_rules(text: str) -> list[str]:
-    """Returns the fields of a schema that have rules of their own."""
-    found: list[str] = []
-
-    def seen(pairs: dict[str, Any]) -> dict[str, Any]:
-        if pairs.get(_INLINE):
-            found.append(f"{pairs.get('name', 'a type')} ({_INLINE})")
-        return pairs
-
-    try:
-        json.loads(text, object_hook=seen)
-    except ValueError:  # the bare name of a primitive type; anything else is refused as a schema
-        return [_INLINE] if _INLINE in text else []
-    return found
-
-
-def check_fit(schema: ResolvedSchema, kind: pa.DataType | None, source: str | None = None) -> None:
-    """Raises SchemaError, with every problem, if a column does not fit.
+def prepared(
+    config: SchemaConfig,
+    subject: str,
+    found: RegisteredSchema,
+    named: Mapping[str, str],
+    kind: pa.DataType | None,
+    source: str | None = None,
+) -> ResolvedSchema:
+    """Returns a schema as tasks need it. Raises SchemaError, with every problem, if a column does not fit.
 
     Args:
-        schema: the schema.
+        config: settings of the part.
+        subject: the schema's subject.
+        found: the schema.
+        named: texts of the schemas that it refers to, by the name of the reference.
         kind: type of the column; None checks the schema alone.
         source: what the schema is in words; None: the registry's.
     """
+    used = schema_format(config.format)
     try:
-        tree = parse(schema.text, dict(schema.named))
+        text, texts = used.prepared(found.schema.text, named, config.message)
+        schema = ResolvedSchema(config.part, config.format, subject, found.schema_id, text, tuple(texts.items()))
+        loaded = used.load(text, texts)
         if kind is not None:
-            fit(tree, kind)
+            loaded.fit(kind)
     except SchemaError as error:
-        raise SchemaError(f"{schema.part}: {source or schema}: {error.message}", **{**error.facts, "part": schema.part}) from None
+        shown = source or ResolvedSchema(config.part, config.format, subject, found.schema_id, "")
+        raise SchemaError(f"{config.part}: {shown}: {error.message}", **{**error.facts, "part": config.part}) from None
+    return schema
+
+
+def _differences(config: SchemaConfig, latest: RegisteredSchema, given: SchemaText) -> list[str]:
+    if latest.schema.kind != given.kind:
+        return [f"the schema: was {latest.schema.kind}, is {given.kind}"]
+    return schema_format(config.format).differences(latest.schema.text, given.text)
 
 
 def incompatible(config: SchemaConfig, subject: str, given: SchemaText, client: RegistryClient) -> SchemaIncompatibleError | None:
@@ -181,7 +181,7 @@ def incompatible(config: SchemaConfig, subject: str, given: SchemaText, client: 
     if not messages:
         return None
     latest = client.latest(subject)
-    changes = [] if latest is None else differences(latest.schema.text, given.text)
+    changes = [] if latest is None else _differences(config, latest, given)
     version = "" if latest is None or latest.version is None else f" (compared with version {latest.version})"
     lines = [f"subject {subject}: the schema of {config.part} is not compatible with the subject's schemas."]
     if changes:
@@ -199,7 +199,7 @@ def _listed(texts: Sequence[str]) -> list[str]:
 def not_registered(config: SchemaConfig, subject: str, given: SchemaText, client: RegistryClient) -> RegistryError:
     """Returns the error about a schema that the registry does not have and that must not be registered."""
     latest = client.latest(subject)
-    changes = [] if latest is None else differences(latest.schema.text, given.text)
+    changes = [] if latest is None else _differences(config, latest, given)
     listed = "".join(f"\n{line}" for line in _listed(changes))
     differs = f" It differs from version {latest.version}:{listed}" if latest is not None and changes else ""
     return RegistryError(

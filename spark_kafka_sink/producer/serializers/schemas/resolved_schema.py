@@ -13,13 +13,15 @@ class ResolvedSchema(SameVersion):
 
     Attributes:
         part: key or value.
+        format: the format's name, such as avro.
         subject: the subject in the registry; empty for a schema that was named by its id alone.
         schema_id: the id that goes before the data.
-        text: the schema.
-        named: texts of the schemas that it refers to, by full name.
+        text: the schema, as its format prepares it for tasks.
+        named: texts of the schemas that it refers to, by the name of the reference.
     """
 
     part: str
+    format: str
     subject: str
     schema_id: int
     text: str

@@ -72,7 +72,7 @@ class SchemaFormat(ABC):
     kind: str
 
     def prepared(self, text: str, named: Mapping[str, str], message: str | None) -> tuple[str, Mapping[str, str]]:
-        """Returns the texts that `load` needs, made on the driver. They travel to tasks.
+        """Returns the texts that `load` needs. They are made on the driver, because tasks may lack the libraries of an extra.
 
         Args:
             text: the schema, as the registry or the options have it.

@@ -10,19 +10,17 @@ from spark_kafka_sink.errors import SchemaError, SerializationError
 from spark_kafka_sink.installation import SameVersion
 from spark_kafka_sink.producer.producer_record import Headers
 from spark_kafka_sink.producer.serializers.arrays import null_column
-from spark_kafka_sink.producer.serializers.avro.avro_fit import fit
-from spark_kafka_sink.producer.serializers.avro.avro_schema import AvroType, parse
-from spark_kafka_sink.producer.serializers.avro.avro_single import encode_value
+from spark_kafka_sink.producer.serializers.schemas.formats import schema_format
 from spark_kafka_sink.producer.serializers.schemas.framing import id_prefix
 from spark_kafka_sink.producer.serializers.schemas.resolved_schema import ResolvedSchema
 from spark_kafka_sink.producer.serializers.serializer import Serializer
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.producer.serializers.avro.avro_fit import AvroPlan
+    from spark_kafka_sink.producer.serializers.schemas.schema_format import ColumnPlan, LoadedSchema
 
 
 class SchemaSerializer(SameVersion, Serializer):
-    """Writes columns and single values as Avro after the schema's id. Null rows stay null.
+    """Writes columns and single values in the schema's format, after its id. Null rows stay null.
 
     Equal schemas make equal serializers, and pickles hold the schema alone.
 
@@ -34,15 +32,15 @@ class SchemaSerializer(SameVersion, Serializer):
 
     def __init__(self, schema: ResolvedSchema) -> None:
         self.schema = schema
-        self._tree: AvroType | None = None
-        self._plans: dict[pa.DataType, AvroPlan] = {}
+        self._loaded: LoadedSchema | None = None
+        self._plans: dict[pa.DataType, ColumnPlan] = {}
 
     def __getstate__(self) -> dict[str, object]:
         return {"schema": self.schema}
 
     def __setstate__(self, state: dict[str, ResolvedSchema]) -> None:
         self.schema = state["schema"]
-        self._tree = None
+        self._loaded = None
         self._plans = {}
 
     def __eq__(self, other: object) -> bool:
@@ -63,19 +61,23 @@ class SchemaSerializer(SameVersion, Serializer):
         self.accepts(column.type)
         if pa.types.is_null(column.type):
             return null_column(len(column))
-        return self._plan(column.type).encode(column, id_prefix(self.schema.schema_id))
+        return self._plan(column.type).encode(column, self._prefix())
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes | None:
-        return encode_value(self._parsed(), value, id_prefix(self.schema.schema_id))
+        return self._written().encode_value(value, self._prefix())
 
-    def _parsed(self) -> AvroType:
-        if self._tree is None:
-            self._tree = parse(self.schema.text, dict(self.schema.named))
-        return self._tree
+    def _prefix(self) -> bytes:
+        return id_prefix(self.schema.schema_id) + self._written().after_id
 
-    def _plan(self, kind: pa.DataType) -> AvroPlan:
+    def _written(self) -> LoadedSchema:
+        """Returns the schema. It is loaded once, when it is first needed."""
+        if self._loaded is None:
+            self._loaded = schema_format(self.schema.format).load(self.schema.text, dict(self.schema.named))
+        return self._loaded
+
+    def _plan(self, kind: pa.DataType) -> ColumnPlan:
         """Returns the plan for columns of a type. It is made once, with the first column."""
         plan = self._plans.get(kind)
         if plan is None:
-            plan = self._plans[kind] = fit(self._parsed(), kind)
+            plan = self._plans[kind] = self._written().fit(kind)
         return plan

@@ -88,8 +88,44 @@ def test_references_are_defined_once() -> None:
     inner = parsed.fields[0].type
     assert isinstance(inner, Record)
     assert inner.fields[0].type is parsed.fields[1].type
-    with pytest.raises(SchemaError, match=r"the referenced schema does not define y\.M"):
-        parse(top, {"y.M": shared, "x.E": shared})
+    with pytest.raises(SchemaError, match=r'type "y\.M" is not defined'):
+        parse(top, {"y.M": shared})
+
+
+def test_types_are_known_by_their_own_names_whatever_a_reference_is_called() -> None:
+    shared = json.dumps({"type": "enum", "name": "E", "namespace": "x", "symbols": ["A"]})
+    middle = json.dumps(record("x.E", name="M", namespace="y"))
+    top = json.dumps(record("y.M", "x.E"))
+
+    for named in ({"enum.avsc": shared, "middle": middle}, {"middle": middle, "enum.avsc": shared}):
+        parsed = parse(top, named)
+        assert isinstance(parsed, Record)
+        assert [full_name(field.type) for field in parsed.fields] == ["y.M", "x.E"]
+    with pytest.raises(SchemaError, match=r'reference "middle": the Avro schema is not valid: field f0: type "x.E" is not'):
+        parse(top, {"middle": middle})
+    with pytest.raises(SchemaError, match=r"x\.E is defined twice"):
+        parse(top, {"one": shared, "two": f"{shared} "})
+    assert full_name(parse('"x.E"', {"one": shared, "two": shared})) == "x.E"
+
+
+@pytest.mark.parametrize(
+    ("schema", "problem"),
+    [
+        ({"type": "bytes", "logicalType": "decimal", "precision": 10**12}, "a decimal of 1,000,000,000,000 digits is not supp"),
+        ({"type": "fixed", "name": "F", "size": 10**12}, "the size of a fixed is 1,000,000,000,000, must be at most"),
+        (
+            {"type": "fixed", "name": "F", "size": 10**9, "logicalType": "decimal", "precision": 10**9},
+            "a decimal of 1,000,000,000 digits",
+        ),
+        (
+            {"type": "fixed", "name": "F", "size": 10**9, "logicalType": "decimal", "precision": 9},
+            "a decimal in a fixed of 1,000,000,000 bytes is not supported; the most is 1,024",
+        ),
+    ],
+)
+def test_numbers_of_a_schema_that_would_take_all_memory_are_refused(schema: dict[str, Any], problem: str) -> None:
+    with pytest.raises(SchemaError, match=problem):
+        parse(json.dumps(schema))
 
 
 @pytest.mark.parametrize(

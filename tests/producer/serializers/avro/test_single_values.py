@@ -132,7 +132,7 @@ def test_a_record_is_a_dict_or_a_tuple_with_names_and_takes_defaults() -> None:
         ("float", 1e300, "the number is out of range for float"),
         ("string", "\ud800", "text with a lone surrogate at 0"),
         ("string", b"a", "must be str"),
-        ({"type": "enum", "name": "E", "symbols": ["A"]}, "B", "'B' is not a symbol of enum E"),
+        ({"type": "enum", "name": "E", "symbols": ["A"]}, "B", "the text is not a symbol of enum E"),
         ({"type": "fixed", "name": "F", "size": 2}, b"abc", "has 3 bytes, must have 2"),
         (
             {"type": "bytes", "logicalType": "decimal", "precision": 3, "scale": 1},

@@ -187,6 +187,14 @@ def test_an_object_needs_its_options_and_is_not_pickled() -> None:
         ({"schema.registry.url": "http://r"}, r"option schema\.registry\.url: only the serializer avro reads it"),
         ({"value.serializer": "json", "value.schema": "{}"}, r"option value\.schema: only the serializer avro reads it"),
         ({"value.serializer": "avor"}, "did you mean avro"),
+        (
+            {"value.serializer": "avro", "schema.registry.url": "http://r", "key.schema": '"int"'},
+            r"option key\.schema: has no effect without key\.serializer; set key\.serializer=avro",
+        ),
+        (
+            {"value.serializer": "avro", "key.serializer": "avro", "schema.registry.url": "http://r", "use.schema.id": 3},
+            r"option use\.schema\.id: keys and values both have a schema; set key\.use\.schema\.id and value",
+        ),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(more: dict[str, Any], problem: str) -> None:

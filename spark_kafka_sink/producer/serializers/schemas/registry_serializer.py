@@ -1,4 +1,4 @@
-"""The producer's Avro serializer, which asks the registry when it meets a topic's first row."""
+"""The producer's serializers with the schemas of a registry."""
 
 from __future__ import annotations
 
@@ -29,27 +29,18 @@ from spark_kafka_sink.schema_options import (
 from spark_kafka_sink.secret import is_provider_option
 
 
-class AvroSerializer(Serializer):
-    """Writes Avro in the wire format of Confluent's schema registry. Confluent's KafkaAvroSerializer.
+class RegistrySerializer(Serializer):
+    """Writes keys or values with the schemas of a registry, which it asks when it meets a topic's first row.
 
-    A struct column becomes a record; other columns become Avro's other types. The schema is derived from the first column of a
-    topic, unless the options give one or name one of the registry's. A single value is a dict, a Row or a named tuple; its schema
-    must be given or the registry's.
-
-    Use it by the name `avro`, with its options among the producer's, or as an object with its own options.
-
-    Args:
-        options: the options of [schemas](schemas.md), such as `schema.registry.url` and `schema`. None: the producer's.
-        is_key: whether it serializes keys.
+    Each format has a class of its own. They differ in their format alone.
 
     Attributes:
         reads_schema_options: True, so that it gets the producer's options of schemas.
-
-    Raises:
-        OptionError: An option is unknown or not valid.
+        format: name of the format.
     """
 
     reads_schema_options = True
+    format: str
 
     def __init__(self, options: Mapping[str, object] | None = None, *, is_key: bool = False) -> None:
         self._lock = threading.Lock()
@@ -63,15 +54,16 @@ class AvroSerializer(Serializer):
             self.configure(options, is_key)
 
     def __repr__(self) -> str:
-        return "<AvroSerializer>"
+        return f"<{type(self).__name__}>"
 
     def __reduce__(self) -> Any:
-        raise TypeError("AvroSerializer holds the registry's secrets and cannot be pickled; in Spark, set value.format=avro")
+        name = type(self).__name__
+        raise TypeError(f"{name} holds the registry's secrets and cannot be pickled; in Spark, set value.format={self.format}")
 
     def configure(self, settings: Mapping[str, object], is_key: bool) -> None:
         part = PARTS[0] if is_key else PARTS[1]
         registry = {name: value for name, value in settings.items() if is_registry_option(name) or is_provider_option(name)}
-        self._settings = registry_config(registry), schema_config(part, settings)
+        self._settings = registry_config(registry), schema_config(part, settings, self.format)
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes | None:
         if value is None:
@@ -87,10 +79,9 @@ class AvroSerializer(Serializer):
         """Raises OptionError if the object was made for the other part of records."""
         part = PARTS[0] if is_key else PARTS[1]
         if self._settings is not None and self._settings[1].part != part:
-            raise OptionError(
-                f"option {part}.serializer: this AvroSerializer is for {self._settings[1].part}s; make one with is_key={is_key}",
-                option=f"{part}.serializer",
-            )
+            made = f"this {type(self).__name__} is for {self._settings[1].part}s"
+            text = f"option {part}.serializer: {made}; make one with is_key={is_key}"
+            raise OptionError(text, option=f"{part}.serializer")
 
     def close(self) -> None:
         with self._lock:
@@ -101,7 +92,8 @@ class AvroSerializer(Serializer):
     def _writer(self, topic: str, kind: pa.DataType | None) -> SchemaSerializer:
         """Returns the serializer with the topic's schema. Asks the registry at the first column of each type."""
         if self._settings is None:
-            raise OptionError("AvroSerializer: an object needs its own options: AvroSerializer({'schema.registry.url': ...})")
+            name = type(self).__name__
+            raise OptionError(f"{name}: an object needs its own options: {name}({{'schema.registry.url': ...}})")
         registry, config = self._settings
         key = (topic, kind if config.text is None and not config.is_registrys else None)
         found = self._found.get(key)
@@ -115,3 +107,27 @@ class AvroSerializer(Serializer):
                     self._client = RegistryClient(registry)
                 self._found[key] = SchemaSerializer(resolved(config, topic, kind, self._client))
             return self._found[key]
+
+
+class AvroSerializer(RegistrySerializer):
+    """Writes Avro in the wire format of Confluent's schema registry. Confluent's KafkaAvroSerializer.
+
+    A struct column becomes a record; other columns become Avro's other types. The schema is derived from the first column of a
+    topic, unless the options give one or name one of the registry's. A single value is a dict, a Row or a named tuple; its schema
+    must be given or the registry's.
+
+    Use it by the name `avro`, with its options among the producer's, or as an object with its own options.
+
+    Args:
+        options: the options of [schemas](schemas.md), such as `schema.registry.url` and `schema`. None: the producer's.
+        is_key: whether it serializes keys.
+
+    Attributes:
+        format: avro.
+        reads_schema_options: True, so that it gets the producer's options of schemas.
+
+    Raises:
+        OptionError: An option is unknown or not valid.
+    """
+
+    format = "avro"
