@@ -23,6 +23,10 @@ REGISTRY_PREFIX: Final = "schema.registry."
 _LARGEST_FILE: Final = 4 * 1024 * 1024
 _REGISTRY_WITHOUT_PREFIX: Final = ("basic.auth.", "bearer.auth.")
 
+FORMATS: Final = ("avro", "json-schema")
+"""The values of `key.format` and `value.format`."""
+_FORMAT_ALIASES: Final = {"json_schema": "json-schema", "jsonschema": "json-schema"}
+
 _STRATEGIES: Final[Mapping[str, Sequence[str]]] = {
     "topic": ("topic", "topic_subject_name_strategy", "TopicNameStrategy"),
     "record": ("record", "record_subject_name_strategy", "RecordNameStrategy"),
@@ -33,9 +37,10 @@ _JAVA_STRATEGIES: Final = ("io.confluent.kafka.serializers.subject.",)
 
 def _format(value: object) -> str:
     name = str(value).strip().lower()
-    if name in ("protobuf", "json-schema", "json_schema", "jsonschema"):
-        raise OptionError(f"{name} is not supported yet; avro is")
-    if name != "avro":
+    name = _FORMAT_ALIASES.get(name, name)
+    if name == "protobuf":
+        raise OptionError(f"{name} is not supported yet; {' and '.join(FORMATS)} are")
+    if name not in FORMATS:
         raise ValueError
     return name
 
@@ -61,7 +66,7 @@ def _schema_text(value: object) -> str:
     return value
 
 
-FORMAT: Final = Option("format", Kind("avro", _format), None, ABSENT, "The format of keys or values.")
+FORMAT: Final = Option("format", Kind(f"one of {', '.join(FORMATS)}", _format), None, ABSENT, "The format of keys or values.")
 _SCHEMA: Final = Kind("a schema as JSON text", _schema_text)
 _STRATEGY: Final = Kind("one of topic, record, topic-record", _strategy)
 
@@ -123,6 +128,7 @@ OF_ONE_PART: Final = ("schema", "schema.file", "schema.name")
 """Options that exist only with `key.` or `value.` before them. The others apply to both without it."""
 
 _ALWAYS_PREFIX: Final = "only the prefix form is supported: 5 bytes before the data"
+_ALWAYS_COMPARED: Final = "columns are always compared with the schema; remove the option"
 NOT_SUPPORTED: Final[Mapping[str, str]] = {
     "use.latest.with.metadata": "choosing a schema by metadata is not supported; use use.schema.id",
     "schema.id.serializer": f"{_ALWAYS_PREFIX}; remove the option",
@@ -130,8 +136,16 @@ NOT_SUPPORTED: Final[Mapping[str, str]] = {
     "subject.name.strategy.conf": "use subject.name.strategy",
     "reference.subject.name.strategy": "register schemas with references in advance; use use.latest.version or use.schema.id",
     "validation.rules": "rules are not supported",
-    "latest.compatibility.strict": "columns are always compared with the schema; remove the option",
-    "id.compatibility.strict": "columns are always compared with the schema; remove the option",
+    "latest.compatibility.strict": _ALWAYS_COMPARED,
+    "id.compatibility.strict": _ALWAYS_COMPARED,
+    "validate": _ALWAYS_COMPARED,
+    "json.fail.invalid.schema": _ALWAYS_COMPARED,
+    "json.fail.unknown.properties": "additionalProperties of the schema decides whether others are allowed; remove the option",
+    "json.write.dates.iso8601": "dates are always written as in ISO 8601; remove the option",
+    "json.schema.spec.version": "derived schemas are of draft 7; set value.schema for another one",
+    "json.oneof.for.nullables": "fields that may be null are not required in derived schemas; set value.schema for another one",
+    "json.default.property.inclusion": "fields that are null are always left out; remove the option",
+    "json.indent.output": "JSON is written without spaces; remove the option",
     "schema.message": "it belongs to Protobuf, which is not supported yet",
 }
 """Options of Confluent's serializers that do not exist here, with the reason or what to use."""
