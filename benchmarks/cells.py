@@ -19,17 +19,22 @@ from benchmarks.measure import MemorySampler, timed
 from benchmarks.producers import ProducerProcesses
 from benchmarks.results import (
     AT_LEAST_ONCE,
+    AVRO_APPEND,
     BUSY_CONNECTION,
+    BYTES_APPEND,
     CEILING,
     COLD_LOG_READ,
     COMMIT,
     CONFLUENT,
     EMBEDDED,
     EXACTLY_ONCE,
+    FASTAVRO,
     JVM,
     JVM_TLS,
     KAFKA_PYTHON,
     LOG_READ,
+    PYRUHVRO,
+    PYRUHVRO_PREFIXED,
     SEND,
     SINK,
     SINK_SCRAM,
@@ -47,7 +52,8 @@ RECORD_OVERHEAD = 16  # bytes per record beside its key and value, including bat
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One row of the table. `kind`: throughput, producer, memory, connections, streaming, commits or security.
+    """One row of the table. `kind`: throughput, producer, memory, connections, streaming, commits, security or
+    schemas.
 
     rows: the number of micro-batches or starts in cells that measure those.
     """
@@ -100,6 +106,9 @@ CELLS: Sequence[Cell] = (
     Cell("security", "tls", 100, "none", 8, 5_000_000, 1_000_000, (SINK, SINK_TLS, SINK_SCRAM, JVM, JVM_TLS)),
     Cell("security", "first_ack", 100, "none", 1, 50, 10, (START, START_SASL_SSL)),
     Cell("security", "new_process", 100, "none", 1, 5, 2, (START, START_SASL_SSL)),
+    Cell("schemas", "avro-5", 40, "none", 0, 1_000_000, 200_000, (SINK, FASTAVRO, PYRUHVRO, PYRUHVRO_PREFIXED)),
+    Cell("schemas", "avro-20", 120, "none", 0, 1_000_000, 200_000, (SINK, FASTAVRO, PYRUHVRO, PYRUHVRO_PREFIXED)),
+    Cell("schemas", "avro-append", 45, "none", 8, 1_000_000, 200_000, (AVRO_APPEND, BYTES_APPEND)),
     Cell("connections", "connections", 1024, "none", 8, 200_000, 30_000, (BUSY_CONNECTION,)),
 )
 

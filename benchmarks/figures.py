@@ -8,18 +8,23 @@ from statistics import median
 
 from benchmarks.results import (
     AT_LEAST_ONCE,
+    AVRO_APPEND,
     BUSY_CONNECTION,
+    BYTES_APPEND,
     CEILING,
     COLD_LOG_READ,
     COMMIT,
     CONFLUENT,
     EMBEDDED,
     EXACTLY_ONCE,
+    FASTAVRO,
     JVM,
     JVM_TLS,
     JVM_TUNED,
     KAFKA_PYTHON,
     LOG_READ,
+    PYRUHVRO,
+    PYRUHVRO_PREFIXED,
     SEND,
     SINK,
     SINK_SCRAM,
@@ -193,6 +198,16 @@ def _start(cell: str) -> Figure:
     return figure
 
 
+def _cheaper_than(cell: str, other: str) -> Figure:
+    """Returns the CPU per row of another contender, relative to that of this sink."""
+    return lambda results: ratio(cpu_per_million(results[cell][other]), cpu_per_million(results[cell][SINK]))
+
+
+def _avro_append(results: Results) -> Spread:
+    runs = results["avro-append"]
+    return ratio(cpu_per_million(runs[AVRO_APPEND]), cpu_per_million(runs[BYTES_APPEND]))
+
+
 def _memory(cell: str) -> Figure:
     """Returns the MB of the sink's worker beyond those of a worker that drops its input."""
 
@@ -252,6 +267,16 @@ GOALS: Sequence[Goal] = (
     Goal("SCRAM, 100 B, none, 8 partitions: rows/s of plain text", _faster_than("tls", SINK, SINK_SCRAM), 0.97),
     Goal("a new producer to its first ack: TLS and SCRAM, of plain text", _start("first_ack"), 1.5, at_least=False),
     Goal("a new process to its first ack: TLS and SCRAM, of plain text", _start("new_process"), 1.5, at_least=False),
+    *(
+        Goal(f"Avro, {fields}: CPU per row of {other}, of this sink's", _cheaper_than(cell, name), bound)
+        for cell, fields in (("avro-5", "5 fields"), ("avro-20", "20 fields, half nullable"))
+        for name, other, bound in (
+            (FASTAVRO, "fastavro", 10.0),
+            (PYRUHVRO_PREFIXED, "pyruhvro with the schema's id", 1.0),
+            (PYRUHVRO, "pyruhvro without it", 1.0),
+        )
+    ),
+    Goal("Avro, 5 fields: CPU per row of an append of structs, of the same bytes", _avro_append, 3.0, at_least=False),
     Goal("memory, 100 B: MB over a worker that drops its input", _memory("memory-100B"), MEMORY_MB, at_least=False),
     Goal("memory, 100 KB: MB over a worker that drops its input", _memory("memory-100KB"), MEMORY_MB, at_least=False),
 )

@@ -14,18 +14,23 @@ from statistics import median
 from benchmarks.figures import Goal, Spread, cpu_per_million, reached, rows_per_s, spread
 from benchmarks.results import (
     AT_LEAST_ONCE,
+    AVRO_APPEND,
     BUSY_CONNECTION,
+    BYTES_APPEND,
     CEILING,
     COLD_LOG_READ,
     COMMIT,
     CONFLUENT,
     EMBEDDED,
     EXACTLY_ONCE,
+    FASTAVRO,
     JVM,
     JVM_TLS,
     JVM_TUNED,
     KAFKA_PYTHON,
     LOG_READ,
+    PYRUHVRO,
+    PYRUHVRO_PREFIXED,
     SEND,
     SINK,
     SINK_SCRAM,
@@ -56,9 +61,14 @@ LABELS = {
     JVM_TLS: "Spark's JVM sink, TLS",
     START: "from start to first ack, plain text",
     START_SASL_SSL: "from start to first ack, TLS and SCRAM",
+    FASTAVRO: "fastavro's schemaless_writer",
+    PYRUHVRO: "pyruhvro, without the schema's id",
+    PYRUHVRO_PREFIXED: "pyruhvro, then the schema's id",
+    AVRO_APPEND: "an append of structs",
+    BYTES_APPEND: "an append of the same bytes",
 }
 # Kinds of cells whose rows cannot be compared with those of other cells.
-NOT_DRAWN = ("memory", "connections", "small_batches", "commit_phase", "micro_batches", "first_ack", "new_process")
+NOT_DRAWN = ("memory", "connections", "small_batches", "commit_phase", "micro_batches", "first_ack", "new_process", "avro")
 COLORS = {
     SINK: "#d55e00",
     JVM: "#0072b2",
@@ -79,6 +89,11 @@ COLORS = {
     JVM_TLS: "#003f6b",
     START: "#000000",
     START_SASL_SSL: "#000000",
+    FASTAVRO: "#009e73",
+    PYRUHVRO: "#0072b2",
+    PYRUHVRO_PREFIXED: "#56b4e9",
+    AVRO_APPEND: "#d55e00",
+    BYTES_APPEND: "#bbbbbb",
 }
 
 
@@ -110,11 +125,11 @@ def _line(cell: str, contender: str, runs: Sequence[Run]) -> str:
     if not runs:
         return f"| {cell} | {LABELS[contender]} | 0 | failed | | |"
     peak = max(run.peak_rss for run in runs)
-    speeds = spread(rows_per_s(runs))
+    speeds, cpu = spread(rows_per_s(runs)), spread(cpu_per_million(runs))
     figures = (
         str(len(runs)),
         _of(speeds, ",.0f" if speeds.middle >= 1000 else ",.2f"),
-        _of(spread(cpu_per_million(runs)), ".2f"),
+        _of(cpu, ".2f" if cpu.middle >= 1 or not cpu.middle else ".3f"),
         f"{peak / 2**20:,.0f} MB" if peak else "",
     )
     return f"| {cell} | {LABELS[contender]} | {' | '.join(figures)} |"

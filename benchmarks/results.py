@@ -13,6 +13,8 @@ AT_LEAST_ONCE, EXACTLY_ONCE = "at-least-once", "exactly-once"
 COMMIT, LOG_READ, COLD_LOG_READ = "commit", "log read", "cold log read"
 SINK_TLS, SINK_SCRAM, JVM_TLS = "sink TLS", "sink SCRAM", "jvm TLS"
 START, START_SASL_SSL = "start", "start SASL_SSL"
+FASTAVRO, PYRUHVRO, PYRUHVRO_PREFIXED = "fastavro", "pyruhvro", "pyruhvro prefixed"
+AVRO_APPEND, BYTES_APPEND = "append", "append bytes"
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,11 +20,11 @@ from pyspark.sql import SparkSession
 from tqdm.auto import tqdm
 
 import spark_kafka_sink as sks
-from jobs.comparison import Comparison, compare
 from jobs.demo_events import write_events
 from jobs.outcome import ExitCode, ending
-from jobs.read_back import whole_topic
 from spark_kafka_sink.spark.display import summary, table
+from spark_kafka_sink.verify.comparison import Comparison, compare
+from spark_kafka_sink.verify.read_back import whole_topic
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 PARTITIONS = 8

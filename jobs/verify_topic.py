@@ -15,14 +15,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.command_line import CommandLine, parse, spark_session
-from jobs.comparison import COLUMNS, compare
-from jobs.outcome import ExitCode, SettingsError, ending
-from jobs.read_back import whole_topic
+from jobs.outcome import ExitCode, ending
 from jobs.settings import Settings, load
 from jobs.sources import batch_records
-from spark_kafka_sink.installation import not_installed
+from spark_kafka_sink.installation import check_extra
 from spark_kafka_sink.spark.options import SinkOptions, sink_options
-from spark_kafka_sink.spark.schema import sink_schema
+from spark_kafka_sink.verify.comparison import COLUMNS
+from spark_kafka_sink.verify.read_back import whole_topic
+from spark_kafka_sink.verify.topic_records import check_serializers, compare_with_topic
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,8 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _verify(line: CommandLine) -> ExitCode:
     settings = load(line.settings, line.overrides)
     options = sink_options(settings.texts("sink"))
-    _check_serializers(settings, options)
-    _check_confluent_kafka()
+    check_serializers(options)
+    check_extra("confluent_kafka", "verify_topic")
     topic = options.topic or settings.required("verify", "topic")
     columns = _columns(settings, options)
     examples = settings.count("verify", "examples", 5)
@@ -43,8 +43,7 @@ def _verify(line: CommandLine) -> ExitCode:
     spark = spark_session(settings, "verify_topic")
     try:
         rows = batch_records(spark, settings)
-        sink_schema(rows.schema, options.topic)
-        compared = compare(_of_topic(rows, options, topic), topic_range, columns=columns, examples=examples)
+        compared = compare_with_topic(_of_topic(rows, options, topic), options, topic_range, columns=columns, examples=examples)
     finally:
         spark.stop()
     same = compared.same(allow_duplicates=allow_duplicates)
@@ -52,37 +51,21 @@ def _verify(line: CommandLine) -> ExitCode:
     return ExitCode.OK if same else ExitCode.DIFFERENCE
 
 
-def _check_serializers(settings: Settings, options: SinkOptions) -> None:
-    """What is in a topic is compared with the bytes and text of the source; a serializer has made others of them."""
-    for part, serializer in (("key", options.producer.key_serializer), ("value", options.producer.value_serializer)):
-        if serializer is not None:
-            raise settings.wrong("sink", f"kafka.{part}.serializer", "is set: topics of serialized records cannot be verified")
-    for part in sorted(options.formats):
-        raise settings.wrong("sink", f"{part}.format", "is set: topics of records with a schema cannot be verified yet")
-
-
-def _check_confluent_kafka() -> None:
-    try:
-        import confluent_kafka  # noqa: F401
-    except ImportError:
-        raise SettingsError(not_installed("confluent_kafka")) from None
-
-
 def _consumer(settings: Settings, options: SinkOptions) -> dict[str, str]:
     """[consumer] has names of librdkafka; where Kafka is, [sink] has said already."""
     return {"bootstrap.servers": ",".join(options.producer.bootstrap_servers), **settings.texts("consumer")}
 
 
-def _columns(settings: Settings, options: SinkOptions) -> list[str]:
+def _columns(settings: Settings, options: SinkOptions) -> tuple[str, ...]:
     chosen = settings.text("verify", "columns")
     if chosen is not None:
-        columns = [name.strip() for name in chosen.split(",")]
+        columns = tuple(name.strip() for name in chosen.split(","))
         if unknown := set(columns) - set(COLUMNS):
             raise settings.wrong("verify", "columns", f"names {min(unknown)!r}; it may have {', '.join(COLUMNS)}")
         return columns
     # Then the key does not decide the partition, and nobody can know what did.
     by_key = not options.producer.partitioner_ignore_keys
-    return [name for name in COLUMNS if by_key or name != "partition"]
+    return tuple(name for name in COLUMNS if by_key or name != "partition")
 
 
 def _of_topic(rows: DataFrame, options: SinkOptions, topic: str) -> DataFrame:

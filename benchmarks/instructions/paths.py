@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import select
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from hashlib import md5
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Final
 from unittest.mock import patch
 
@@ -69,13 +69,14 @@ def _open_channel(address: Address, *, host: str, port: int, send_buffer: int, r
 class TurnedProducer:
     """A producer without a sender thread. The caller runs the sender's rounds one by one."""
 
-    def __init__(self, servers: str) -> None:
+    def __init__(self, servers: str, settings: Mapping[str, object] = MappingProxyType({})) -> None:
         threads = SimpleNamespace(Thread=self._made_thread, get_ident=threading.get_ident, Lock=threading.Lock)
         with (
             patch.object(lifecycle_module, "threading", threads),
             patch.object(producer_module, "NetworkClient", partial(NetworkClient, open_channel=_open_channel)),
         ):
-            self.producer = Producer({"bootstrap.servers": servers, "linger.ms": 0, "metrics.sample.window.ms": WINDOW_MS})
+            fixed = {"bootstrap.servers": servers, "linger.ms": 0, "metrics.sample.window.ms": WINDOW_MS}
+            self.producer = Producer({**fixed, **settings})
 
     def _made_thread(self, target: Callable[[], None], name: str, daemon: bool) -> SteppedThread:
         self._thread = SteppedThread(target, name, daemon)

@@ -202,14 +202,14 @@ def first_structs(rows: int, parts: Sequence[Packed]) -> NDArray[np.complex128] 
 
 
 @cache
-def keep_freed_memory() -> None:
-    """Makes the C library keep the memory of one call for the next.
+def keep_freed_memory(megabytes: int = 4) -> None:
+    """Makes the C library keep the memory of one call for the next: up to twice `megabytes`, which may be up to 32.
 
     By default, glibc returns memory at the top of its heap to the system as soon as 128 KiB of it are free. The page faults of
     allocating it again double the time of a call (360 faults, 1,230 instead of 560 us). glibc stops doing this once a larger
     block is allocated and freed (mallopt(3), M_MMAP_THRESHOLD). The block itself is never touched.
     """
-    np.empty(4 * 1024 * 1024, np.uint8)
+    np.empty(megabytes * 1024 * 1024, np.uint8)
 
 
 def _elements(parts: Sequence[Packed | Views]) -> list[_Numbers | _Column]:

@@ -21,6 +21,7 @@ from spark_kafka_sink.records.varints import Packed, Words
 Part = Packed | Views
 
 _WORD = 8
+_KEPT_MB = 24  # a field needs about 0.4 MB for 10,000 rows
 _MAX_WORDS = 2  # a longer constant is a view, which costs one struct per row
 
 
@@ -98,7 +99,7 @@ def join(rows: int, parts: Sequence[Part], valid: NDArray[np.bool_] | None = Non
         parts: the parts, which have that number of rows or the same value for every row.
         valid: mask of the rows that do not become null. The others must be empty. None: no row becomes null.
     """
-    keep_freed_memory()
+    keep_freed_memory(_KEPT_MB)
     size = sizes(parts)
     offsets = np.zeros(rows + 1, np.int64)
     if isinstance(size, int):

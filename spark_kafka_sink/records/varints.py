@@ -14,8 +14,9 @@ Words = NDArray[Any]  # uint64: numpy keeps it if the other operand is a Python 
 
 _WIDE = 35  # a varlong of more than 8 bytes is split after its fifth: two words hold any 64-bit number
 _FIVE_CONTINUED = 0x80_80_80_80_80
-_TABLE_REACH = 8192  # numbers of two bytes: the table is 128 KiB and stays in the L2 cache
-_BITS_OF_ENTRY = 16
+_CONTINUED = 0x80_80_80_80_80_80_80_80
+_TABLE_REACH = 16_384  # the table is 256 KiB and stays in the L2 cache
+_BITS_OF_ENTRY = 24
 _WORD_OF_ENTRY = (1 << _BITS_OF_ENTRY) - 1
 
 
@@ -68,8 +69,12 @@ def varints(values: NDArray[np.int64] | int, extremes: tuple[int, int] | None = 
         entries = _table()[values]  # a negative number counts from the end of the table, as a Python index does
         widest = max(varint_sizes(least), varint_sizes(greatest))
         return [Packed(entries & _WORD_OF_ENTRY, entries >> _BITS_OF_ENTRY, widest)]
-    codes = zigzag(values)
-    low, high = int(codes.min()), int(codes.max())
+    if least >= 0:
+        codes: Words = (values << 1).view(np.uint64)
+        low, high = 2 * least, 2 * greatest
+    else:
+        codes = zigzag(values)
+        low, high = int(codes.min()), int(codes.max())
     return [_packed(codes, low, high)] if high < 1 << 56 else _wide(codes)
 
 
@@ -99,7 +104,7 @@ def packed_sizes(varint: Sequence[Packed]) -> NDArray[np.int64] | int:
 
 @cache
 def _table() -> Words:
-    """Returns the varints of 0 to reach - 1, then of -reach to -1. A lookup takes half the time of the arithmetic."""
+    """Returns the varints of 0 to reach - 1, then of -reach to -1. A lookup takes a third of the time of the arithmetic."""
     packed = _packed(zigzag(np.roll(np.arange(-_TABLE_REACH, _TABLE_REACH), _TABLE_REACH)), 0, 2 * _TABLE_REACH - 1)
     bits: Words = np.asarray(packed.bits << _BITS_OF_ENTRY)
     return packed.word | bits
@@ -119,17 +124,29 @@ def _one_for_all(number: int) -> tuple[Packed, ...]:
 def _packed(codes: Words, low: int, high: int) -> Packed:
     """Returns the varints of codes below 2**56, all between `low` and `high`. Only widths in that range cost time."""
     narrowest, widest = _width(low), _width(high)
-    word = codes & 0x7F if widest > 1 else codes
-    for byte in range(1, widest):  # bits 7i to 7i+6 of the code become the lower bits of byte i
-        word |= (codes << byte) & (0x7F << (8 * byte))
-    for byte in range(1, narrowest):
-        word |= 1 << (8 * byte - 1)
+    word = _spread(codes, widest)
+    if narrowest > 1:
+        word |= _CONTINUED >> (8 * (9 - narrowest))
     bits: Words | int = 8 * narrowest
     for byte in range(narrowest, widest):
         longer = (codes >= (1 << (7 * byte))).astype(np.uint64)
         word |= longer << (8 * byte - 1)
         bits = (longer << 3) + bits
     return Packed(word, bits, widest)
+
+
+def _spread(codes: Words, widest: int) -> Words:
+    """Returns codes of at most `widest` bytes with bits 7i to 7i+6 as the lower bits of byte i.
+
+    Each step moves the upper half of every group of bits: of 56 bits by 4, of 28 by 2, of 14 by 1. Adding a multiple moves it.
+    """
+    codes = codes.copy()
+    if widest > 4:
+        codes += 15 * (codes & 0x00FF_FFFF_F000_0000)
+    if widest > 2:
+        codes += 3 * (codes & 0x0FFF_C000_0FFF_C000)
+    codes += codes & 0x3F80_3F80_3F80_3F80
+    return codes
 
 
 def _wide(codes: Words) -> list[Packed]:

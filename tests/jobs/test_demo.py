@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from jobs.comparison import COLUMNS, Comparison
 from jobs.demo import _judged
 from jobs.outcome import ExitCode
 from spark_kafka_sink import DeliveryReport
+from spark_kafka_sink.verify.comparison import COLUMNS, Comparison
 from tests.jobs.job_process import CHECKOUT, environment
 from tests.kafka.kafka import Kafka
 

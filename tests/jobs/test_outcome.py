@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from pyspark.errors import AnalysisException
 
-from jobs.outcome import ExitCode, ReadBackError, SettingsError, ending, exit_code_of, explain
+from jobs.outcome import ExitCode, SettingsError, ending, exit_code_of, explain
 from spark_kafka_sink.errors import DeliveryError, MetadataTimeoutError, OptionError, RecordError, SchemaError
+from spark_kafka_sink.verify.read_back import ReadBackError
 
 # As PySpark has it of an error that was raised in a task.
 TASK_FAILED = """Job aborted due to stage failure: Task 0 in stage 0.0 failed 1 times, most recent failure: Lost task 0.0
@@ -55,7 +56,7 @@ def test_what_a_task_noted_is_shown_as_well() -> None:
 
 
 def test_a_topic_that_could_not_be_read_is_shown_as_the_task_said_it() -> None:
-    text = f"Job aborted\nTraceback\njobs.outcome.ReadBackError: {ReadBackError('topic t: gone')}\n\n\tat org.apache"
+    text = f"Job aborted\nTraceback\n...read_back.ReadBackError: {ReadBackError('topic t: gone')}\n\n\tat org.apache"
 
     assert explain(RuntimeError(text)) == "[READ_BACK] topic t: gone"
     assert exit_code_of(RuntimeError(text)) is ExitCode.KAFKA

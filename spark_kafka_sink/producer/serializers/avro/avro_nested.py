@@ -20,7 +20,7 @@ from spark_kafka_sink.producer.serializers.arrays import entries_of, first_row, 
 from spark_kafka_sink.producer.serializers.avro.kernel import Kernel
 from spark_kafka_sink.producer.serializers.bad_row import BadRowError
 from spark_kafka_sink.records.arrow_arrays import byte_lengths, offsets_of, valid_mask, validity
-from spark_kafka_sink.records.concat import column_views
+from spark_kafka_sink.records.concat import Views, column_views
 from spark_kafka_sink.records.parts import Part, Present, constant, join, masked
 from spark_kafka_sink.records.varints import ZERO_BYTE, Packed, varints
 
@@ -52,7 +52,9 @@ class Leaf(Node):
 
     def parts(self, column: pa.Array, present: Present | None) -> Sequence[Part]:
         _check_no_nulls(column, present)
-        return masked(self.kernel(column, present), present)
+        parts = self.kernel(column, present)
+        # Views have no bytes in null rows.
+        return parts if present is None else [one if isinstance(one, Views) else masked([one], present)[0] for one in parts]
 
 
 class NullNode(Node):

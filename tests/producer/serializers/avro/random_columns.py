@@ -9,12 +9,15 @@ import datetime
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from random import Random
 from typing import Any
 from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
+
+from tests.producer.serializers.avro.random_values import Draw, random_text, random_value
 
 UTC = datetime.UTC
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=15)
@@ -23,6 +26,7 @@ INT32 = st.integers(-300, 300) | st.integers(-(2**31), 2**31 - 1)
 FLOATS = st.floats(allow_nan=False, width=32)
 DATETIMES = st.datetimes(datetime.datetime(1900, 1, 1), datetime.datetime(2100, 1, 1))
 MAX_ITEMS = 4
+PRESENT = 0.7  # share of the rows of a nullable type that have a value
 _EPOCH = datetime.datetime(1970, 1, 1)
 
 
@@ -36,6 +40,7 @@ class Sample:
         values: strategy for a value; None is not among them unless the schema has null.
         array: makes a column of values.
         read: what a reader returns for a value.
+        random: draws a value, faster than `values`.
     """
 
     schema: Any
@@ -43,13 +48,18 @@ class Sample:
     values: st.SearchStrategy[Any]
     array: Callable[[Sequence[Any]], pa.Array]
     read: Callable[[Any], Any]
+    random: Draw
     nullable: bool = False
 
 
 def _plain(
-    schema: Any, kind: pa.DataType, values: st.SearchStrategy[Any], read: Callable[[Any], Any] = lambda value: value
+    schema: Any,
+    kind: pa.DataType,
+    values: st.SearchStrategy[Any],
+    read: Callable[[Any], Any] = lambda value: value,
+    random: Draw | None = None,
 ) -> Sample:
-    return Sample(schema, kind, values, lambda rows: pa.array(rows, kind), read)
+    return Sample(schema, kind, values, lambda rows: pa.array(rows, kind), read, random or random_value(schema, kind))
 
 
 def _logical(base: str, logical: str, **more: int) -> dict[str, Any]:
@@ -144,7 +154,7 @@ def leaves(draw: st.DrawFn, names: Names) -> Sample:
     if kind == "enum":
         schema = {"type": "enum", "name": names.new(), "symbols": SYMBOLS}
         arrow = draw(st.sampled_from([pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())]))
-        return _plain(schema, arrow, st.sampled_from(SYMBOLS))
+        return _plain(schema, arrow, st.sampled_from(SYMBOLS), random=lambda random: random.choice(SYMBOLS))
     if kind == "fixed":
         size = draw(st.sampled_from([1, 8, 13]))
         arrow = draw(st.sampled_from([pa.binary(), pa.binary(size), pa.large_binary()]))
@@ -189,6 +199,7 @@ def nullables(draw: st.DrawFn, names: Names, depth: int) -> Sample:
         st.none() | inner.values,
         _with_nulls(inner),
         lambda value: None if value is None else inner.read(value),
+        lambda random: inner.random(random) if random.random() < PRESENT else None,
         nullable=True,
     )
 
@@ -242,7 +253,14 @@ def _array(items: Sample, form: str) -> Sample:
         return pa.ListArray.from_arrays(pa.array(_offsets(rows), pa.int32()), elements)
 
     values = st.lists(items.values, min_size=2, max_size=2) if form == "fixed" else st.lists(items.values, max_size=MAX_ITEMS)
-    return Sample({"type": "array", "items": items.schema}, kind, values, array, lambda row: [items.read(one) for one in row])
+    return Sample(
+        {"type": "array", "items": items.schema},
+        kind,
+        values,
+        array,
+        lambda row: [items.read(one) for one in row],
+        lambda random: [items.random(random) for _ in range(2 if form == "fixed" else random.randint(0, MAX_ITEMS))],
+    )
 
 
 def _map(items: Sample) -> Sample:
@@ -257,6 +275,7 @@ def _map(items: Sample) -> Sample:
         st.dictionaries(TEXT, items.values, max_size=MAX_ITEMS),
         array,
         lambda row: {key: items.read(value) for key, value in row.items()},
+        lambda random: {random_text(random): items.random(random) for _ in range(random.randint(0, MAX_ITEMS))},
     )
 
 
@@ -285,6 +304,7 @@ def records(draw: st.DrawFn, names: Names, depth: int) -> Sample:
         st.fixed_dictionaries({name: field.values for name, field in fields.items()}),
         array,
         lambda row: {**{name: field.read(row[name]) for name, field in fields.items()}, **defaults},
+        lambda random: {name: field.random(random) for name, field in fields.items()},
     )
 
 
@@ -299,6 +319,10 @@ def _members(branches: Sequence[Sample]) -> Sample:
         ]
         return pa.StructArray.from_arrays(children, fields=list(kind))
 
+    def random_member(random: Random) -> tuple[int, Any] | None:
+        number = random.randrange(len(branches) + 1)
+        return None if number == len(branches) else (number, branches[number].random(random))
+
     values = st.one_of([st.tuples(st.just(number), branch.values) for number, branch in enumerate(branches)])
     return Sample(
         ["null", *(branch.schema for branch in branches)],
@@ -306,6 +330,7 @@ def _members(branches: Sequence[Sample]) -> Sample:
         st.none() | values,
         array,
         lambda row: None if row is None else branches[row[0]].read(row[1]),
+        random_member,
         nullable=True,
     )
 
@@ -316,9 +341,13 @@ def tables(draw: st.DrawFn, depth: int = 3) -> tuple[Sample, list[Any], pa.Array
     sample = draw(records(Names(), depth))
     row = st.none() | sample.values if draw(st.booleans()) else sample.values
     rows = draw(st.lists(row, min_size=1, max_size=6))
-    before, after = draw(st.integers(0, 9)), draw(st.integers(0, 2))
-    if all(one is None for one in rows):
-        return sample, rows, pa.nulls(len(rows), sample.kind)
-    filler = next(one for one in rows if one is not None)
-    full = _with_nulls(sample)([filler] * before + rows + [filler] * after)
-    return sample, rows, full.slice(before, len(rows))
+    return sample, rows, column_of(sample, rows, draw(st.integers(0, 9)), draw(st.integers(0, 2)))
+
+
+def column_of(sample: Sample, rows: Sequence[Any], before: int, after: int) -> pa.Array:
+    """Returns the column of some rows, as a slice of a column with more rows before and after it."""
+    filler = next((one for one in rows if one is not None), None)
+    if filler is None:
+        return pa.nulls(len(rows), sample.kind)
+    full = _with_nulls(sample)([filler] * before + list(rows) + [filler] * after)
+    return full.slice(before, len(rows))

@@ -29,7 +29,12 @@ def as_java(values: list[tuple[Any, bytes]]) -> list[tuple[bytes, str]]:
     """Returns for each schema and value the bytes that Java writes, and its text. It takes 2 seconds."""
     options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
     command = [java(), *options, "-cp", str(JARS / "*"), str(PROGRAM)]
-    given = "".join(f"{b64encode(json.dumps(schema).encode()).decode()} ={b64encode(data).decode()}\n" for schema, data in values)
+    schemas = [schema for schema, _ in values]
+    words = [
+        "-" if number and schema is schemas[number - 1] else b64encode(json.dumps(schema).encode()).decode()
+        for number, schema in enumerate(schemas)
+    ]
+    given = "".join(f"{word} ={b64encode(data).decode()}\n" for word, (_, data) in zip(words, values, strict=True))
     done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr
     pairs = (line.split(" ") for line in done.stdout.splitlines())

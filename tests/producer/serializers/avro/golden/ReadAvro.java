@@ -1,9 +1,12 @@
+import java.io.BufferedOutputStream;
+import java.io.BufferedReader;
 import java.io.ByteArrayOutputStream;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.util.Base64;
 import java.util.LinkedHashMap;
 import java.util.Map;
-import java.util.Scanner;
 import org.apache.avro.Conversions;
 import org.apache.avro.Schema;
 import org.apache.avro.data.TimeConversions;
@@ -17,6 +20,7 @@ import org.apache.avro.io.EncoderFactory;
 
 /**
  * Reads lines of a schema and a value, both in base64, and prints the value as Java would write it, and as text.
+ * The schema "-" is that of the line before.
  * A value that is followed by more bytes ends the program with an error.
  */
 public class ReadAvro {
@@ -35,18 +39,24 @@ public class ReadAvro {
         logical.addLogicalTypeConversion(new TimeConversions.LocalTimestampMillisConversion());
         logical.addLogicalTypeConversion(new TimeConversions.LocalTimestampMicrosConversion());
         logical.addLogicalTypeConversion(new TimeConversions.LocalTimestampNanosConversion());
-        Scanner lines = new Scanner(System.in, StandardCharsets.US_ASCII);
-        while (lines.hasNext()) {
-            Schema schema = new Schema.Parser().parse(new String(decoded(lines.next()), StandardCharsets.UTF_8));
-            byte[] value = decoded(lines.next().substring(1));
+        BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.US_ASCII));
+        PrintStream answers = new PrintStream(new BufferedOutputStream(System.out));
+        Schema schema = null;
+        for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+            String[] words = line.split(" ");
+            if (!words[0].equals("-")) {
+                schema = new Schema.Parser().parse(new String(decoded(words[0]), StandardCharsets.UTF_8));
+            }
+            byte[] value = decoded(words[1].substring(1));
             Object found = read(plain, schema, value);
             ByteArrayOutputStream out = new ByteArrayOutputStream();
             BinaryEncoder encoder = EncoderFactory.get().binaryEncoder(out, null);
             new GenericDatumWriter<Object>(schema, plain).write(found, encoder);
             encoder.flush();
             String text = String.valueOf(read(logical, schema, value));
-            System.out.println("=" + encoded(out.toByteArray()) + " " + encoded(text.getBytes(StandardCharsets.UTF_8)));
+            answers.println("=" + encoded(out.toByteArray()) + " " + encoded(text.getBytes(StandardCharsets.UTF_8)));
         }
+        answers.flush();
     }
 
     private static Object read(GenericData data, Schema schema, byte[] value) throws Exception {

@@ -1,21 +1,19 @@
-"""A topic as a DataFrame, read with confluent-kafka: what is in Kafka, as a client that is not the sink's sees it."""
+"""Reads a topic with confluent-kafka, as a DataFrame or in this process: what is in Kafka, as another client sees it."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-
-from jobs.outcome import ReadBackError
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
+    from pyspark.sql import DataFrame, SparkSession
 
 REQUEST_TIMEOUT_S = 15.0
 SILENCE_S = 60.0
@@ -29,26 +27,47 @@ RECORD_DDL = (
 )
 
 
+class ReadBackError(Exception):
+    """A topic could not be read back. Spark keeps only the text of it, so that begins with CODE."""
+
+    CODE = "READ_BACK"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(f"[{self.CODE}] {message}")
+
+
 @dataclass(frozen=True, slots=True)
 class TopicRange:
-    """What there is to read: for each partition the first offset and the one after the last. Pickles."""
+    """What there is to read. It pickles.
+
+    Attributes:
+        topic: the topic.
+        consumer: settings of confluent-kafka.
+        offsets: for each partition the first offset to read and the one after the last.
+        removed: how many offsets there were before the first that is left.
+    """
 
     topic: str
-    consumer: Mapping[str, str]
+    consumer: Mapping[str, str] = field(repr=False)
     offsets: Mapping[int, tuple[int, int]]
+    removed: int = 0
 
     @property
     def partitions(self) -> int:
         return len(self.offsets)
 
-    @property
-    def removed(self) -> int:
-        """How many offsets there were before the first that is left."""
-        return sum(first for first, _ in self.offsets.values())
 
+def whole_topic(topic: str, consumer: Mapping[str, str], since_ms: int | None = None) -> TopicRange:
+    """Returns what the topic holds now.
 
-def whole_topic(topic: str, consumer: Mapping[str, str]) -> TopicRange:
-    """All that the topic holds now. `consumer`: settings of confluent-kafka. ReadBackError: no such topic, no broker."""
+    Args:
+        topic: the topic.
+        consumer: settings of confluent-kafka.
+        since_ms: a timestamp in ms; records before the first that is not older are left out. None: all records.
+
+    Raises:
+        ReadBackError: there is no such topic, or no broker.
+    """
     from confluent_kafka import KafkaException, TopicPartition
 
     with closing(_consumer(consumer)) as client:
@@ -60,28 +79,35 @@ def whole_topic(topic: str, consumer: Mapping[str, str]) -> TopicRange:
                 partition: client.get_watermark_offsets(TopicPartition(topic, partition), timeout=REQUEST_TIMEOUT_S)
                 for partition in described.partitions
             }
+            removed = sum(first for first, _ in offsets.values())
+            if since_ms is not None:
+                asked = [TopicPartition(topic, partition, since_ms) for partition in offsets]
+                for found in client.offsets_for_times(asked, timeout=REQUEST_TIMEOUT_S):
+                    first, end = offsets[found.partition]
+                    offsets[found.partition] = (max(first, found.offset) if found.offset >= 0 else end, end)
         except KafkaException as error:
             raise _failed(topic, consumer, error) from None
-    return TopicRange(topic, dict(consumer), offsets)
+    return TopicRange(topic, dict(consumer), offsets, removed)
 
 
 def records(spark: SparkSession, topic_range: TopicRange) -> DataFrame:
     """The records, with the columns of RECORD_DDL (timestamp in milliseconds); each Kafka partition is read by one task."""
     ids = sorted(topic_range.offsets)
 
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def read_some(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         positions = chain.from_iterable(batch.column(0).to_pylist() for batch in batches)
-        return _read(topic_range, [ids[position] for position in positions])
+        return read(topic_range, [ids[position] for position in positions])
 
     tasks = min(len(ids), 4 * _cores(spark))
-    return spark.range(0, len(ids), 1, max(tasks, 1)).mapInArrow(read, RECORD_DDL)
+    return spark.range(0, len(ids), 1, max(tasks, 1)).mapInArrow(read_some, RECORD_DDL)
 
 
 def _cores(spark: SparkSession) -> int:
     return int(spark.sparkContext.defaultParallelism)
 
 
-def _read(topic_range: TopicRange, partitions: Sequence[int]) -> Iterator[pa.RecordBatch]:
+def read(topic_range: TopicRange, partitions: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    """Yields the records of some partitions, with the columns of RECORD_DDL. Raises ReadBackError."""
     from confluent_kafka import TopicPartition
 
     ends = {partition: topic_range.offsets[partition][1] for partition in partitions}

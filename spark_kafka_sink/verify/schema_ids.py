@@ -1,0 +1,91 @@
+"""The schema that a record was written with: its id before the data, or in a header, and its text from the registry."""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from spark_kafka_sink.errors import RegistryError
+from spark_kafka_sink.registry.registry_client import NO_SCHEMA, RegistryClient, SchemaText
+
+ID_HEADERS: Final = {"key": "__key_schema_id", "value": "__value_schema_id"}
+"""Headers in which Confluent's serializers may put the id."""
+
+Headers = Sequence[tuple[str, bytes | None]]
+SchemaKey = int | str
+"""A schema's id, or its guid."""
+
+_ID: Final = struct.Struct(">I")
+_ID_BYTES: Final = 5
+_GUID_BYTES: Final = 17
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSchema:
+    """A schema that records of a topic name, or why it is not known. It pickles.
+
+    Attributes:
+        key: the id or the guid in the records.
+        schema: the schema; None if the registry does not have it.
+        named: the schemas that it refers to, by the name of the reference; each comes after those that it uses.
+        files: for Protobuf, the compiled files as a FileDescriptorSet, the schema's own last.
+        problem: why `schema` is None.
+    """
+
+    key: SchemaKey
+    schema: SchemaText | None
+    named: tuple[tuple[str, SchemaText], ...] = field(default=(), repr=False)
+    files: bytes = field(default=b"", repr=False)
+    problem: str = ""
+
+
+class NoSchemaIdError(Exception):
+    """A record does not begin with a schema's id."""
+
+
+def id_bytes(part: str, data: bytes, headers: Headers = ()) -> bytes:
+    """Returns the bytes that hold a record's schema id: those of its header, or the data itself."""
+    name = ID_HEADERS[part]
+    return next((value for header, value in headers if header == name and value is not None), data)
+
+
+def schema_key(data: bytes) -> SchemaKey:
+    """Returns the id or the guid at the start of `id_bytes`. Raises NoSchemaIdError if there is none."""
+    if data[:1] == b"\0" and len(data) >= _ID_BYTES:
+        return int(_ID.unpack_from(data, 1)[0])
+    if data[:1] == b"\1" and len(data) >= _GUID_BYTES:
+        return str(uuid.UUID(bytes=data[1:_GUID_BYTES]))
+    raise NoSchemaIdError(f"does not begin with a schema id ({len(data):,} bytes)")
+
+
+def found_schemas(keys: Iterable[SchemaKey], client: RegistryClient) -> dict[SchemaKey, TopicSchema]:
+    """Asks the registry for schemas. One that it does not have gets a `problem`.
+
+    Raises:
+        RegistryError: the registry cannot be reached, or refuses the request.
+    """
+    return {key: found_schema(key, client) for key in sorted(keys, key=str)}
+
+
+def found_schema(key: SchemaKey, client: RegistryClient) -> TopicSchema:
+    """Asks the registry for one schema. Raises what `found_schemas` raises."""
+    if isinstance(key, str):
+        return TopicSchema(key, None, problem=f"its schema has the guid {key}, and schemas are found by their id only")
+    try:
+        schema = client.by_id(key).schema
+        named = client.references(schema)
+    except RegistryError as error:
+        if error.facts.get("error_code") not in NO_SCHEMA:
+            raise
+        return TopicSchema(key, None, problem=f"the registry does not have its schema {key}")
+    if schema.kind != "PROTOBUF":
+        return TopicSchema(key, schema, tuple(named.items()))
+    from spark_kafka_sink.verify.protobuf_files import compiled
+
+    try:
+        return TopicSchema(key, schema, tuple(named.items()), files=compiled(schema, named))
+    except ValueError as error:
+        return TopicSchema(key, None, problem=f"its schema {key} cannot be used: {error}")

@@ -1,0 +1,178 @@
+"""Records with schemas are read back by Confluent's deserializers and compared as values, field by field."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+from pyspark.sql import DataFrame, SparkSession
+
+import spark_kafka_sink as sks
+from spark_kafka_sink.spark.options import sink_options
+from spark_kafka_sink.verify.comparison import Comparison
+from spark_kafka_sink.verify.read_back import whole_topic
+from spark_kafka_sink.verify.topic_records import compare_with_topic
+from tests.kafka.fixtures import NewTopic
+from tests.kafka.kafka import Kafka
+from tests.registry.stand_in import StandIn
+from tests.spark.frames import options
+
+pytestmark = pytest.mark.spark
+
+COLUMNS = [
+    "id",
+    "id % 2 = 0 AS flag",
+    "tinyint(id) AS tiny",
+    "int(id) AS whole",
+    "float(id / 3) AS single",
+    "IF(id = 3, double('NaN'), double(id) / 3) AS double",
+    "IF(id % 3 = 0, NULL, concat('ü', id)) AS text",
+    "IF(id % 4 = 0, NULL, binary(string(id))) AS bytes",
+    "cast(id AS decimal(38, 10)) / 4 AS amount",
+    "date_add(date'1969-12-30', int(id)) AS day",
+    "timestamp_micros(1700000000000001 * (id - 1)) AS at",
+    "cast(timestamp_micros(id) AS timestamp_ntz) AS local",
+    "named_struct('x', int(id), 'tags', array('a', NULL, string(id)), 'none', cast(NULL AS int)) AS inner",
+    "array(named_struct('price', cast(id AS decimal(9, 2)))) AS lines",
+    "IF(id % 5 = 0, NULL, map('k', double(id), 'a', NULL)) AS by_name",
+    "map('m', array(named_struct('at', timestamp_micros(id)))) AS deep",
+    "named_struct('id', id) AS key",
+]
+ROWS = 12
+COMPARED = ("key", "value", "headers")
+
+Check = Callable[..., Comparison]
+
+
+def rows(spark: SparkSession, *more: str) -> DataFrame:
+    return spark.range(0, ROWS, 1, 1).selectExpr(*COLUMNS, *more)
+
+
+def compared(df: DataFrame, settings: dict[str, str], columns: tuple[str, ...] = COMPARED) -> Comparison:
+    topic = whole_topic(settings["topic"], {"bootstrap.servers": settings["kafka.bootstrap.servers"]})
+    return compare_with_topic(df, sink_options(settings), topic, columns=columns)
+
+
+@pytest.fixture
+def settings(kafka: Kafka, new_topic: NewTopic, stand_in: StandIn) -> dict[str, str]:
+    return options(
+        kafka,
+        topic=new_topic(2),
+        value__format="avro",
+        key__format="avro",
+        schema__registry__url=stand_in.url,
+        headers__source="x",
+    )
+
+
+def test_records_of_every_type_are_found_as_they_were_written(spark: SparkSession, settings: dict[str, str]) -> None:
+    df = rows(spark)
+    sks.publish(df, options=settings, progress=False)
+
+    found = compared(df, settings)
+
+    assert (found.expected, found.found, found.examples) == (ROWS, ROWS, ())
+    assert found.same()
+
+
+def test_differences_are_shown_field_by_field(spark: SparkSession, settings: dict[str, str]) -> None:
+    sks.publish(rows(spark), options=settings, progress=False)
+    amount, tags = "IF(id = 5, cast(7.5 AS decimal(38, 10)), amount) AS amount", "IF(id = 6, map('k', 1.5D), by_name) AS by_name"
+    other = rows(spark).where("id != 7")
+    names = [name for name in other.columns if name not in ("amount", "by_name")]
+
+    found = compared(other.selectExpr(*names, amount, tags), settings)
+
+    assert not found.same()
+    assert (found.expected, found.found, found.missing, found.unexpected) == (ROWS - 1, ROWS, 2, 3)
+    shown = sorted(found.examples)
+    assert 'key={"id": 5} differs: value.amount: expected "7.5000000000", found "1.2500000000"' in shown
+    assert (
+        'key={"id": 6} differs: value.by_name.k: expected 1.5, found 6.0; value.by_name.a: expected nothing, found null' in shown
+    )
+    assert any(text.startswith('expected 0, found 1: key={"id": 7}, value={"id": 7, "flag": false,') for text in shown)
+
+
+def test_records_that_cannot_be_decoded_are_differences_that_say_why(
+    spark: SparkSession, settings: dict[str, str], stand_in: StandIn
+) -> None:
+    sks.publish(rows(spark).where("id < 2"), options=settings, progress=False)
+    good = {"id": 9, "name": "n"}
+    with SchemaRegistryClient({"url": stand_in.url}) as client:
+        fields = [{"name": "id", "type": "long"}, {"name": "name", "type": "string"}]
+        writer = AvroSerializer(client, json.dumps({"type": "record", "name": "other", "fields": fields}), conf=OTHER_SUBJECT)
+        context = SerializationContext(settings["topic"], MessageField.VALUE)
+        other = writer(good, context)
+    assert other is not None
+    bad = {"cut": other[:-1], "text": b"plain text", "unknown": b"\0\0\0\x03\xe7" + other[5:], "extra": other, "short": b"\0\0"}
+    producer = Producer({"bootstrap.servers": settings["kafka.bootstrap.servers"]})
+    for value in bad.values():
+        producer.produce(settings["topic"], key=None, value=value, headers=[("source", b"x")])
+    assert producer.flush(30) == 0
+
+    found = compared(rows(spark).where("id < 2"), settings)
+
+    assert (found.expected, found.found, found.missing, found.unexpected) == (2, 7, 0, 5)
+    problems = "\n".join(found.examples)
+    assert "value=cannot be decoded: schema 3: " in problems
+    assert "value=cannot be decoded: does not begin with a schema id (10 bytes)" in problems
+    assert "value=cannot be decoded: the registry does not have its schema 999" in problems
+    assert "value=cannot be decoded: name has the value n, but there is no such column" in problems
+    assert "value=cannot be decoded: does not begin with a schema id (2 bytes)" in problems
+
+
+OTHER_SUBJECT: dict[str, Any] = {"subject.name.strategy": lambda *_: "other"}
+
+
+def test_what_a_given_schema_rounds_is_no_difference(spark: SparkSession, settings: dict[str, str]) -> None:
+    fields = [
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "fine", "type": {"type": "long", "logicalType": "timestamp-nanos"}},
+        {"name": "local", "type": {"type": "long", "logicalType": "local-timestamp-millis"}},
+        {"name": "added", "type": "string", "default": "none"},
+        {"name": "bytes_added", "type": "bytes", "default": "\u00ff"},
+        {"name": "either", "type": ["null", "long", "string"], "default": None},
+    ]
+    text = json.dumps({"type": "record", "name": "given", "fields": fields})
+    micros = "timestamp_micros(1700000000123456 + id)"
+    none = "named_struct('member0', cast(NULL AS bigint), 'member1', 'x')"
+    either = f"IF(id = 1, named_struct('member0', id, 'member1', cast(NULL AS string)), {none}) AS either"
+    df = spark.range(0, 4, 1, 1).selectExpr(
+        f"{micros} AS at", f"{micros} AS fine", f"cast({micros} AS timestamp_ntz) AS local", either
+    )
+    named = {**settings, "value.schema": text}
+    del named["key.format"]
+    sks.publish(df, options=named, progress=False)
+
+    found = compared(df, named)
+
+    assert found.examples == ()
+    assert found.same()
+    assert not compared(df.selectExpr("at + interval 1 millisecond AS at", "fine", "local", "either"), named).same()
+    assert not compared(df.selectExpr("at", "fine + interval 1 microsecond AS fine", "local", "either"), named).same()
+
+
+SERIALIZED = {
+    "json": "named_struct('a', id, 't', timestamp_micros(id), 'd', cast(id AS decimal(20, 3)), 'b', binary('x'))",
+    "float": "float(id / 3)",
+}
+
+
+@pytest.mark.parametrize("name", SERIALIZED)
+def test_records_of_kafkas_serializers_are_compared_as_values(spark: SparkSession, settings: dict[str, str], name: str) -> None:
+    plain = {one: value for one, value in settings.items() if "format" not in one and "registry" not in one}
+    plain["kafka.value.serializer"] = name
+    df = spark.range(0, 5, 1, 1).selectExpr("string(id) AS key", f"IF(id = 0, NULL, {SERIALIZED[name]}) AS value")
+    sks.publish(df, options=plain, progress=False)
+
+    found = compared(df, plain, ("key", "value", "headers", "partition"))
+
+    assert found.examples == ()
+    assert found.same()
+    assert not compared(df.where("key != '3'"), plain).same()

@@ -1,0 +1,1 @@
+"""Tests of comparing topics with what was written."""
