@@ -187,9 +187,10 @@ def _message_fields(message: Any) -> Mapping[str, Any]:
         if field.has_presence and not message.HasField(field.name):
             continue
         value = getattr(message, field.name)
-        if field.enum_type is not None:
-            value = _symbols(value, field.enum_type)
-        found[field.name] = value
+        enum = field.enum_type
+        if field.message_type is not None and field.message_type.GetOptions().map_entry:
+            enum = field.message_type.fields_by_name["value"].enum_type
+        found[field.name] = value if enum is None else _symbols(value, enum)
     return found
 
 
@@ -198,7 +199,9 @@ def _symbols(value: Any, enum: Any) -> Any:
     if isinstance(value, int):
         named = enum.values_by_number.get(value)
         return value if named is None else named.name
-    return value if hasattr(value, "items") else [_symbols(one, enum) for one in value]
+    if hasattr(value, "items"):
+        return {name: _symbols(one, enum) for name, one in value.items()}
+    return [_symbols(one, enum) for one in value]
 
 
 def _known(message: Any) -> Any:

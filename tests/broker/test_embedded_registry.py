@@ -73,8 +73,9 @@ def test_references_must_exist(client: SchemaRegistryClient) -> None:
         client.register_schema("outer", avro(outer, reference))
     client.register_schema("inner", avro(ORDER))
     client.register_schema("outer", avro(outer, reference))
-    found = (client.get_latest_version("outer").schema.references or [reference])[0]
-    assert (found.name, found.subject, found.version) == ("R", "inner", 1)
+    found = client.get_latest_version("outer").schema.references
+    assert found is not None
+    assert [(one.name, one.subject, one.version) for one in found] == [("R", "inner", 1)]
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from tests.jobs.job_process import CHECKOUT, Ended, JobProcess
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
+from tests.registry.stand_in import Answer, StandIn
 
 pytestmark = pytest.mark.spark
 
@@ -116,6 +117,24 @@ def test_records_that_were_removed_are_told_from_those_never_written(topic: Topi
 
     assert verified.code == ExitCode.DIFFERENCE
     assert "1 missing, 0 duplicated, 0 unexpected\n1 offsets are no longer there;" in verified.out
+
+
+def test_records_with_a_schema_are_verified_field_by_field(topic: Topic, events: Path, stand_in: StandIn) -> None:
+    avro = ("sink.value.format=avro", f"sink.schema.registry.url={stand_in.url}")
+    topic.file.write_text(topic.file.read_text() + '[columns]\nkey = "key"\nvalue = "struct(string(value) AS text, headers)"\n')
+    assert topic.run("export_batch", events, *avro).code == ExitCode.OK
+
+    verified = topic.run("verify_topic", events, *avro)
+    changed = topic.run("verify_topic", events, *avro, "columns.value=struct('x' AS text, headers)")
+    stand_in.fail(Answer(401, {"error_code": 401, "message": "Unauthorized"}))
+    refused = topic.run("verify_topic", events, *avro)
+
+    assert verified.code == ExitCode.OK, verified.out + verified.err
+    assert f"{ROWS:,} records expected, {ROWS:,} found: 0 missing, 0 duplicated, 0 unexpected" in verified.out
+    assert changed.code == ExitCode.DIFFERENCE
+    assert ' differs: value.text: expected "x", found "' in changed.out
+    assert refused.code == ExitCode.KAFKA
+    assert "error: [REGISTRY] could not get the schema with id 1: " in refused.err
 
 
 @pytest.mark.whole("40 s; the test before it has one topic")

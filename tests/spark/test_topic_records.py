@@ -176,3 +176,18 @@ def test_records_of_kafkas_serializers_are_compared_as_values(spark: SparkSessio
     assert found.examples == ()
     assert found.same()
     assert not compared(df.where("key != '3'"), plain).same()
+
+
+def test_json_schema_is_read_back(spark: SparkSession, settings: dict[str, str]) -> None:
+    named = {**settings, "value.format": "json-schema", "key.format": "json-schema"}
+    amount = "cast(concat('12345678901234567', id, '.012345678', IF(id = 3, {}, 9)) AS decimal(38, 10)) AS amount"
+    df = rows(spark).drop("double", "amount").selectExpr("*", amount.format(9))
+    sks.publish(df, options=named, progress=False)
+
+    found = compared(df, named)
+
+    assert found.examples == ()
+    assert found.same()
+    (example,) = compared(df.selectExpr("* EXCEPT (amount)", amount.format(8)), named).examples
+    places = 'expected "123456789012345673.0123456788", found "123456789012345673.0123456789"'
+    assert example == f'key={{"id": 3}} differs: value.amount: {places}'

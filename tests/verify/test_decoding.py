@@ -1,0 +1,193 @@
+"""Keys and values are decoded by Confluent's deserializers with schemas that were found before."""
+
+from __future__ import annotations
+
+import base64
+import json
+import uuid
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient, header_schema_id_serializer
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.schema_registry.json_schema import JSONSerializer
+from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+from google.protobuf.message_factory import GetMessageClass
+
+from spark_kafka_sink.broker import EmbeddedRegistry
+from spark_kafka_sink.registry.registry_client import RegistryClient, SchemaReference, SchemaText
+from spark_kafka_sink.registry.registry_options import registry_config
+from spark_kafka_sink.verify.conversion import converter
+from spark_kafka_sink.verify.decoding import SchemaDecoder, UndecodableError, plain_decoder
+from spark_kafka_sink.verify.display import as_json
+from spark_kafka_sink.verify.protobuf_files import compiled, last_file
+from spark_kafka_sink.verify.schema_ids import TopicSchema, found_schema
+from spark_kafka_sink.verify.schema_limits import ELEMENT, ITEM, MILLISECONDS, UUID, ZERO, limits
+from tests.registry.stand_in import StandIn
+
+PROTO = """syntax = "proto3";
+package shop;
+message Other { string x = 1; }
+message Order {
+  int64 id = 1;
+  optional string note = 2;
+  repeated Line lines = 3;
+  map<string, Kind> kinds = 4;
+  message Line { string sku = 1; }
+}
+enum Kind { NONE = 0; SOME = 1; }
+"""
+
+
+def decoder(url: str, part: str = "value") -> SchemaDecoder:
+    """Asks the registry once for each schema, and not while it decodes."""
+    client = RegistryClient(registry_config({"schema.registry.url": url}))
+    return SchemaDecoder("t", part, lambda key: found_schema(key, client))
+
+
+def context(headers: Any = None) -> SerializationContext:
+    return SerializationContext("t", MessageField.VALUE, headers)
+
+
+@pytest.fixture
+def confluent(kafka_schema_registry: EmbeddedRegistry) -> Any:
+    with SchemaRegistryClient({"url": kafka_schema_registry.url}) as client:
+        yield client
+
+
+def test_json_keeps_every_digit(kafka_schema_registry: EmbeddedRegistry, confluent: Any) -> None:
+    text = json.dumps({"title": "Order", "type": "object", "properties": {"id": {"type": "number"}}})
+    data = JSONSerializer(text, confluent)({"id": 1}, context())
+    assert data is not None
+    decode = decoder(kafka_schema_registry.url)
+    assert decode(data) == {"id": 1}
+    assert as_json(decode(data[:5] + b'{"id": 0.12345678901234567890}')) == '{"id": "0.12345678901234567890"}'
+    with pytest.raises(UndecodableError, match=r"schema 1: .*SerializationError"):
+        decode(data[:5] + b'{"id": "x"}')
+
+
+@pytest.mark.parametrize("name", ["Order", "Order.Line", "Other"])
+def test_protobuf_is_decoded_as_the_message_that_the_indexes_name(
+    kafka_schema_registry: EmbeddedRegistry, confluent: Any, name: str
+) -> None:
+    files = last_file(compiled(SchemaText("PROTOBUF", PROTO), {}))
+    descriptor = files.message_types_by_name[name.partition(".")[0]]
+    if "." in name:
+        descriptor = descriptor.nested_types_by_name[name.partition(".")[2]]
+    message: Any = GetMessageClass(descriptor)()
+    setattr(message, message.DESCRIPTOR.fields[0].name, 7 if name == "Order" else "seven")
+    data = ProtobufSerializer(type(message), confluent, {"use.deprecated.format": False})(message, context())
+    assert data is not None
+
+    found = decoder(kafka_schema_registry.url)(data)
+
+    assert found.DESCRIPTOR.full_name == f"shop.{name}"
+    assert found.SerializeToString() == message.SerializeToString()
+    with pytest.raises(UndecodableError, match="no message with the indexes"):
+        decoder(kafka_schema_registry.url)(data[:5] + b"\x02\x20")
+
+
+def test_enums_and_maps_of_protobuf_become_values_of_columns(kafka_schema_registry: EmbeddedRegistry) -> None:
+    with RegistryClient(registry_config({"schema.registry.url": kafka_schema_registry.url})) as client:
+        text = """syntax = "proto3"; enum Kind { NONE = 0; SOME = 1; }
+        message R { Kind one = 1; repeated Kind many = 2; map<string, Kind> named = 3;
+        optional int32 unset = 4; int32 zero = 5; }"""
+        client.register("s", SchemaText("PROTOBUF", text))
+    data = b"\0\0\0\0\1\0" + b"\x08\x01" + b"\x12\x02\x01\x00" + b"\x1a\x05\x0a\x01k\x10\x01"
+    text_type = pa.string()
+    kind = pa.struct({"one": text_type, "many": pa.list_(text_type), "named": pa.map_(text_type, text_type)})
+    kind = pa.struct([*kind, ("unset", pa.int32()), ("zero", pa.int32())])
+    found = converter(kind, "PROTOBUF")(decoder(kafka_schema_registry.url)(data))
+    assert found == {"one": "SOME", "many": ["SOME", "NONE"], "named": [("k", "SOME")], "unset": None, "zero": 0}
+
+
+def test_protobuf_with_imports_is_compiled(kafka_schema_registry: EmbeddedRegistry) -> None:
+    with RegistryClient(registry_config({"schema.registry.url": kafka_schema_registry.url})) as client:
+        client.register("inner", SchemaText("PROTOBUF", 'syntax = "proto3"; message Inner { string x = 1; }'))
+        text = 'syntax = "proto3"; import "a/inner.proto"; import "google/protobuf/timestamp.proto";'
+        text += " message Outer { Inner inner = 1; google.protobuf.Timestamp at = 2; }"
+        reference = SchemaReference("a/inner.proto", "inner", 1)
+        made = client.register("outer", SchemaText("PROTOBUF", text, (reference,)))
+    prefix = b"\0" + made.schema_id.to_bytes(4, "big") + b"\0"
+    found = decoder(kafka_schema_registry.url)(prefix + b"\x0a\x03\x0a\x01y\x12\x02\x08\x05")
+    assert as_json(found) == '{"inner": {"x": "y"}, "at": "1970-01-01T00:00:05Z"}'
+
+
+def test_a_schema_of_protobuf_that_is_not_valid_is_a_problem(kafka_schema_registry: EmbeddedRegistry) -> None:
+    with RegistryClient(registry_config({"schema.registry.url": kafka_schema_registry.url})) as client:
+        client.register("s", SchemaText("PROTOBUF", "message ?"))
+        assert found_schema(1, client).problem == "its schema 1 cannot be used: it is not valid Protobuf"
+
+
+def test_a_schema_in_base64_needs_no_compiler() -> None:
+    descriptor = last_file(compiled(SchemaText("PROTOBUF", PROTO), {}))
+    serialized = base64.b64encode(descriptor.serialized_pb).decode()
+    again = last_file(compiled(SchemaText("PROTOBUF", serialized), {}))
+    assert list(again.message_types_by_name) == ["Other", "Order"]
+
+
+def test_an_id_in_a_header_is_found(kafka_schema_registry: EmbeddedRegistry, confluent: Any) -> None:
+    headers: list[tuple[str, Any]] = []
+    schema = '{"type": "record", "name": "R", "fields": [{"name": "x", "type": "string"}]}'
+    conf = {"schema.id.serializer": header_schema_id_serializer}
+    data = AvroSerializer(confluent, schema, conf=conf)({"x": "long enough"}, context(headers))
+    assert data is not None
+    assert headers[0][0] == "__value_schema_id"
+
+    assert decoder(kafka_schema_registry.url)(data, headers) == {"x": "long enough"}
+
+    unknown = [("__value_schema_id", b"\1" + uuid.UUID(int=7).bytes)]
+    with pytest.raises(UndecodableError, match="the registry does not have its schema 00000000-0000-0000-0000-000000000007"):
+        decoder(kafka_schema_registry.url)(data, unknown)
+
+
+def test_the_registry_is_asked_once_for_each_schema(stand_in: StandIn) -> None:
+    decode = decoder(stand_in.url)
+    for _ in range(3):
+        with pytest.raises(UndecodableError, match="the registry does not have its schema 5"):
+            decode(b"\0\0\0\0\x05abcdef")
+    assert len(stand_in.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "wanted"),
+    [
+        ("short", b"\xff\xff", -1),
+        ("integer", b"\0\0\0\7", 7),
+        ("long", b"\0" * 7 + b"\7", 7),
+        ("float", b"\x3f\x80\0\0", 1.0),
+        ("double", b"\x3f\xf0" + b"\0" * 6, 1.0),
+        ("boolean", b"\1", True),
+        ("json", b'{"a": [1, null]}', {"a": [1, None]}),
+    ],
+)
+def test_formats_of_kafkas_serializers_are_decoded(name: str, data: bytes, wanted: Any) -> None:
+    assert plain_decoder(name)(data, ()) == wanted
+    with pytest.raises(UndecodableError):
+        plain_decoder(name)(data[:-1], ())
+
+
+def test_what_a_schema_cannot_hold_is_known_by_path() -> None:
+    inner = {"type": "record", "name": "Inner", "fields": [{"name": "u", "type": {"type": "string", "logicalType": "uuid"}}]}
+    fields = [
+        {"name": "at", "type": ["null", {"type": "long", "logicalType": "timestamp-millis"}]},
+        {"name": "fine", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+        {"name": "lines", "type": {"type": "array", "items": inner}},
+        {"name": "named", "type": {"type": "map", "values": "Inner"}},
+        {"name": "again", "type": "R"},
+    ]
+    text = json.dumps({"type": "record", "name": "R", "fields": fields})
+    avro = TopicSchema(1, SchemaText("AVRO", text))
+    assert limits([avro]) == {("at",): MILLISECONDS, ("lines", ELEMENT, "u"): UUID, ("named", ITEM, "u"): UUID}
+
+    files = compiled(SchemaText("PROTOBUF", PROTO), {})
+    protobuf = TopicSchema(2, SchemaText("PROTOBUF", PROTO), files=files)
+    assert limits([protobuf]) == {("x",): ZERO}
+    assert limits([protobuf], "shop.Order") == {
+        ("id",): ZERO,
+        ("lines",): ZERO,
+        ("lines", ELEMENT, "sku"): ZERO,
+        ("kinds",): ZERO,
+    }
