@@ -17,7 +17,7 @@ from spark_kafka_sink.spark.checks.report import CheckLine
 from spark_kafka_sink.spark.options import SinkOptions, sink_options
 from spark_kafka_sink.spark.schema import SinkSchema, sink_schema
 from tests.planted_secrets import MARK
-from tests.registry.stand_in import Asked, StandIn
+from tests.registry.stand_in import Answer, Asked, StandIn
 
 COLUMNS = t.StructType([t.StructField("key", t.LongType(), False), t.StructField("id", t.LongType(), False)])
 
@@ -62,6 +62,25 @@ def test_all_requests_of_a_check_have_one_deadline(stand_in: StandIn) -> None:
     lines = checked(given(stand_in), timeout_s=0.5)
     assert lines[-1].status.value == "failed"
     assert len(stand_in.requests) <= 6
+
+
+def test_a_check_finds_rules_that_the_registry_added(stand_in: StandIn) -> None:
+    """They are in the answer by id alone, as rules of a subject's settings are."""
+    options = given(stand_in)
+    resolved_schemas.resolved_options(options, columns_of(options), COLUMNS)
+    assert [line.text for line in checked(options)] == [
+        "key: schema 1 of subject events-key",
+        "value: schema 2 of subject events-value",
+    ]
+    rules = {"domainRules": [{"name": "ssn", "kind": "TRANSFORM", "type": "ENCRYPT", "mode": "WRITEREAD"}]}
+
+    def with_rules(asked: Asked) -> Answer | None:
+        return Answer(body={"schema": '"long"', "ruleSet": rules}) if asked.path.startswith("/schemas/ids/1") else None
+
+    stand_in.fail(*[with_rules] * 20)
+    first, second = checked(options)
+    assert "has rules, which are not supported: ssn (ENCRYPT)" in first.text
+    assert second.status.value == "ok"
 
 
 def test_a_check_reads_the_file_of_a_schema_and_names_sparks_types(stand_in: StandIn, tmp_path: Path) -> None:
