@@ -14,6 +14,7 @@ from spark_kafka_sink.spark import resolved_schemas
 from spark_kafka_sink.spark.checks.context import CheckContext, client_for
 from spark_kafka_sink.spark.checks.registry import check_registry
 from spark_kafka_sink.spark.checks.report import CheckLine
+from spark_kafka_sink.spark.foreach_batch import foreach_batch
 from spark_kafka_sink.spark.options import SinkOptions, sink_options
 from spark_kafka_sink.spark.schema import SinkSchema, sink_schema
 from tests.planted_secrets import MARK
@@ -187,3 +188,10 @@ def test_a_stream_keeps_the_schema_that_it_began_with(stand_in: StandIn, folder:
     assert schemas_of_stream(given(stand_in, value__schema__file=str(file)), checkpointlocation="/a") == first
     with pytest.raises(OptionError, match=rf"option value\.schema\.file: file {file} cannot be read"):
         schemas_of_stream(options, checkpointlocation="/b")
+
+
+def test_foreach_batch_reads_the_file_of_a_schema_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "value.avsc"
+    options = {"kafka.bootstrap.servers": "localhost:9092", "topic": "events", "value.format": "avro"}
+    with pytest.raises(OptionError, match="cannot be read"):
+        foreach_batch({**options, "schema.registry.url": "http://r", "value.schema.file": str(file)})
