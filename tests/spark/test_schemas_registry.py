@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import types as t
 
-from spark_kafka_sink.errors import OptionError, RegistryTimeoutError, SchemaError
+from spark_kafka_sink.errors import OptionError, RegistryError, RegistryTimeoutError, SchemaError
+from spark_kafka_sink.registry.references import SchemaReference, SchemaText
+from spark_kafka_sink.registry.registry_client import RegistryClient
+from spark_kafka_sink.registry.registry_options import registry_config
 from spark_kafka_sink.spark import resolved_schemas
 from spark_kafka_sink.spark.checks.context import CheckContext, client_for
 from spark_kafka_sink.spark.checks.registry import check_registry
@@ -119,6 +122,23 @@ def test_misfits_name_sparks_types(stand_in: StandIn) -> None:
     columns = sink_schema(schema, derived.topic, record=derived.record, formats=derived.formats)
     with pytest.raises(SchemaError, match="the keys of a map are int, must be string"):
         resolved_schemas.resolved_options(derived, columns, schema)
+
+
+def test_python_functions_take_lists_and_dicts(stand_in: StandIn) -> None:
+    more = {"topic": "events", "kafka.bootstrap.servers": "localhost:9092", "schema.registry.url": stand_in.url}
+    references = [SchemaReference("a.Inner", "inner", 1)]
+    schema = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "a.Inner"}]}
+    with RegistryClient(registry_config({"schema.registry.url": stand_in.url})) as client:
+        inner = {"type": "enum", "name": "a.Inner", "symbols": ["A"]}
+        client.register("inner", SchemaText("AVRO", json.dumps(inner)))
+    options = sink_options({**more, "value.format": "avro", "value.schema": schema, "value.schema.references": references})
+    columns = t.StructType([t.StructField("id", t.StringType())])
+    placed = sink_schema(columns, options.topic, record=options.record, formats=options.formats)
+    found = resolved_schemas.resolved_options(options, placed, columns).producer.value_serializer
+    assert found.schema.named == (("a.Inner", json.dumps(inner)),)  # type: ignore[attr-defined]
+    metadata = sink_options({**more, "value.format": "avro", "use.latest.with.metadata": {"stage": "live"}})
+    with pytest.raises(RegistryError, match="no schema with the metadata stage=live"):
+        resolved_schemas.resolved_options(metadata, placed, columns)
 
 
 # Streams
