@@ -23,6 +23,10 @@ REGISTRY_PREFIX: Final = "schema.registry."
 _LARGEST_FILE: Final = 4 * 1024 * 1024
 _REGISTRY_WITHOUT_PREFIX: Final = ("basic.auth.", "bearer.auth.")
 
+FORMATS: Final = ("avro", "json-schema")
+"""The values of `key.format` and `value.format`."""
+_FORMAT_ALIASES: Final = {"json_schema": "json-schema", "jsonschema": "json-schema"}
+
 _STRATEGIES: Final[Mapping[str, Sequence[str]]] = {
     "topic": ("topic", "topic_subject_name_strategy", "TopicNameStrategy"),
     "record": ("record", "record_subject_name_strategy", "RecordNameStrategy"),
@@ -45,9 +49,10 @@ _REFERENCE_STRATEGIES: Final = (
 
 def _format(value: object) -> str:
     name = str(value).strip().lower()
-    if name in ("protobuf", "json-schema", "json_schema", "jsonschema"):
-        raise OptionError(f"{name} is not supported yet; avro is")
-    if name != "avro":
+    name = _FORMAT_ALIASES.get(name, name)
+    if name == "protobuf":
+        raise OptionError(f"{name} is not supported yet; {' and '.join(FORMATS)} are")
+    if name not in FORMATS:
         raise ValueError
     return name
 
@@ -133,7 +138,7 @@ def _schema_text(value: object) -> str:
     return value
 
 
-FORMAT: Final = Option("format", Kind("avro", _format), None, ABSENT, "The format of keys or values.")
+FORMAT: Final = Option("format", Kind(f"one of {', '.join(FORMATS)}", _format), None, ABSENT, "The format of keys or values.")
 _SCHEMA: Final = Kind("a schema as JSON text", _schema_text)
 _REFERENCE_FIELDS: Final = ("name", "subject", "version")
 _REFERENCES: Final = Kind('a JSON list such as `[{"name": "shop.Item", "subject": "item-value", "version": 1}]`', _references)
@@ -228,12 +233,21 @@ SCHEMA_OPTIONS: Final[Mapping[str, Option]] = {
 OF_ONE_PART: Final = ("schema", "schema.file", "schema.name", "schema.references")
 """Options that exist only with `key.` or `value.` before them. The others apply to both without it."""
 
+_ALWAYS_COMPARED: Final = "columns are always compared with the schema; remove the option"
 NOT_SUPPORTED: Final[Mapping[str, str]] = {
     "subject.name.strategy.type": "use subject.name.strategy",
     "subject.name.strategy.conf": "use subject.name.strategy",
     "validation.rules": "rules are not supported",
-    "latest.compatibility.strict": "columns are always compared with the schema; remove the option",
-    "id.compatibility.strict": "columns are always compared with the schema; remove the option",
+    "latest.compatibility.strict": _ALWAYS_COMPARED,
+    "id.compatibility.strict": _ALWAYS_COMPARED,
+    "validate": _ALWAYS_COMPARED,
+    "json.fail.invalid.schema": _ALWAYS_COMPARED,
+    "json.fail.unknown.properties": "additionalProperties of the schema decides whether others are allowed; remove the option",
+    "json.write.dates.iso8601": "dates are always written as in ISO 8601; remove the option",
+    "json.schema.spec.version": "derived schemas are of draft 7; set value.schema for another one",
+    "json.oneof.for.nullables": "fields that may be null are not required in derived schemas; set value.schema for another one",
+    "json.default.property.inclusion": "fields that are null are always left out; remove the option",
+    "json.indent.output": "JSON is written without spaces; remove the option",
     "schema.message": "it belongs to Protobuf, which is not supported yet",
 }
 """Options of Confluent's serializers that do not exist here, with the reason or what to use."""

@@ -11,7 +11,7 @@ from confluent_kafka.schema_registry import SchemaReference, header_schema_id_se
 
 from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.errors import OptionError
-from spark_kafka_sink.schema_options import is_schema_option, schema_config
+from spark_kafka_sink.schema_options import NOT_SUPPORTED, is_schema_option, schema_config
 
 RECORD = {"type": "record", "name": "a.Order", "fields": [{"name": "id", "type": "long"}]}
 
@@ -110,10 +110,20 @@ def test_a_wrong_option_is_named(options: Mapping[str, object], text: str) -> No
         schema_config("value", options)
 
 
-@pytest.mark.parametrize("kind", ["protobuf", "json-schema"])
-def test_other_formats_are_not_supported_yet(kind: str) -> None:
-    with pytest.raises(OptionError, match=rf"option value\.format: {kind} is not supported yet; avro is"):
-        schema_config("value", {}, kind)
+def test_protobuf_is_not_supported_yet() -> None:
+    with pytest.raises(OptionError, match=r"option value\.format: protobuf is not supported yet; avro and json-schema are"):
+        schema_config("value", {}, "protobuf")
+
+
+@pytest.mark.parametrize("kind", ["json-schema", "JSON_SCHEMA", "jsonschema"])
+def test_json_schema_has_several_names(kind: str) -> None:
+    assert schema_config("value", {}, kind).format == "json-schema"
+
+
+@pytest.mark.parametrize("name", [name for name in NOT_SUPPORTED if name.startswith("json.") or name == "validate"])
+def test_options_of_confluents_json_serializers_have_an_answer(name: str) -> None:
+    with pytest.raises(OptionError, match=rf"option value\.{name}: .*(remove the option|set value\.schema)"):
+        schema_config("value", {f"value.{name}": "true"}, "json-schema")
 
 
 def test_a_file_must_hold_text(tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def _pieces(array: pa.Array) -> list[pa.Array]:
 
 def shift_buffers(lengths: NDArray[np.int32], indexes: NDArray[np.int32], by: int) -> None:
     """Shifts the buffer indexes of structs that point somewhere. In the others, these bytes are data."""
-    indexes += np.where(lengths > INLINE, np.int32(by), np.int32(0))
+    indexes += (lengths > INLINE).view(np.int8) * np.int32(by)
 
 
 @dataclass(slots=True)

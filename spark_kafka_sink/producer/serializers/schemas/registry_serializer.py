@@ -167,3 +167,27 @@ class AvroSerializer(RegistrySerializer):
     """
 
     format = "avro"
+
+
+class JsonSchemaSerializer(RegistrySerializer):
+    """Writes JSON in the wire format of Confluent's schema registry, with a JSON Schema. Confluent's KafkaJsonSchemaSerializer.
+
+    Columns and single values are written as by the serializer `json`, and are valid by the schema. The schema is derived from
+    the first column of a topic, unless the options give one or name one of the registry's. For a single value it must be given or
+    the registry's.
+
+    Use it by the name `json-schema`, with its options among the producer's, or as an object with its own options.
+
+    Args:
+        options: the options of [schemas](schemas.md), such as `schema.registry.url` and `schema`. None: the producer's.
+        is_key: whether it serializes keys.
+
+    Attributes:
+        format: json-schema.
+        reads_schema_options: True, so that it gets the producer's options of schemas.
+
+    Raises:
+        OptionError: An option is unknown or not valid.
+    """
+
+    format = "json-schema"

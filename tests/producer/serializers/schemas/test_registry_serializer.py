@@ -196,8 +196,11 @@ def test_an_object_needs_its_options_and_is_not_pickled() -> None:
     ("more", "problem"),
     [
         ({"value.serializer": "avro"}, r"option schema\.registry\.url: "),
-        ({"schema.registry.url": "http://r"}, r"option schema\.registry\.url: only the serializer avro reads it"),
-        ({"value.serializer": "json", "value.schema": "{}"}, r"option value\.schema: only the serializer avro reads it"),
+        ({"schema.registry.url": "http://r"}, r"option schema\.registry\.url: only the serializers avro, json-schema read it"),
+        (
+            {"value.serializer": "json", "value.schema": "{}"},
+            r"option value\.schema: only the serializers avro, json-schema read it",
+        ),
         ({"value.serializer": "avor"}, "did you mean avro"),
         (
             {"value.serializer": "avro", "schema.registry.url": "http://r", "key.schema": '"int"'},
