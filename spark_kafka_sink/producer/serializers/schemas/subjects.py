@@ -48,6 +48,6 @@ def derived_name(config: SchemaConfig, topic: str | None) -> str:
 
 
 def _where_to_name(config: SchemaConfig) -> str:
-    if config.use_latest:
+    if config.is_registrys:
         return f"set {config.part}.schema.name"
     return f"the schema of {config.part} is not a record; use topic"
