@@ -48,6 +48,7 @@ SECTIONS: Mapping[str, Sequence[str]] = {
 # All names that `spark_kafka_sink.broker` exports, except enumerations of Kafka's numbers.
 BROKER: Sequence[str] = (
     "EmbeddedBroker",
+    "EmbeddedRegistry",
     "FaultInjection",
     "Where",
     "Fault",
