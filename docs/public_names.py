@@ -34,6 +34,7 @@ SECTIONS: Mapping[str, Sequence[str]] = {
     "Plug-ins": (
         "Serializer",
         "AvroSerializer",
+        "JsonSchemaSerializer",
         "Partitioner",
         "Cluster",
         "ProducerInterceptor",

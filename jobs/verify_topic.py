@@ -21,6 +21,7 @@ from jobs.sources import batch_records
 from spark_kafka_sink.installation import check_extra
 from spark_kafka_sink.spark.options import SinkOptions, sink_options
 from spark_kafka_sink.verify.comparison import COLUMNS
+from spark_kafka_sink.verify.consumer_settings import consumer_settings
 from spark_kafka_sink.verify.read_back import whole_topic
 from spark_kafka_sink.verify.topic_records import check_serializers, compare_with_topic
 
@@ -52,8 +53,8 @@ def _verify(line: CommandLine) -> ExitCode:
 
 
 def _consumer(settings: Settings, options: SinkOptions) -> dict[str, str]:
-    """[consumer] has names of librdkafka; where Kafka is, [sink] has said already."""
-    return {"bootstrap.servers": ",".join(options.producer.bootstrap_servers), **settings.texts("consumer")}
+    """[consumer] has names of librdkafka; where Kafka is, and most of its security, [sink] has said already."""
+    return {**consumer_settings(options.producer), **settings.texts("consumer")}
 
 
 def _columns(settings: Settings, options: SinkOptions) -> tuple[str, ...]:

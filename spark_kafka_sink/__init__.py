@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from spark_kafka_sink.producer.producer_record import PartitionInfo, ProducerRecord, RecordMetadata
     from spark_kafka_sink.producer.report import DeliveryReport
     from spark_kafka_sink.producer.scopes.send_scope import SendScope
-    from spark_kafka_sink.producer.serializers.schemas.registry_serializer import AvroSerializer
+    from spark_kafka_sink.producer.serializers.schemas.registry_serializer import AvroSerializer, JsonSchemaSerializer
     from spark_kafka_sink.producer.serializers.serializer import Serializer
     from spark_kafka_sink.producer.single_records.record_future import RecordFuture
     from spark_kafka_sink.producer.transactions.offsets import ConsumerGroupMetadata, OffsetAndMetadata
@@ -54,6 +54,7 @@ __all__ = [
     "DeliveryMetrics",
     "DeliveryReport",
     "Explanation",
+    "JsonSchemaSerializer",
     "KafkaSinkError",
     "Node",
     "OffsetAndMetadata",
@@ -92,6 +93,7 @@ _HOME = {
     "DeliveryMetrics": "spark.metrics",
     "DeliveryReport": "producer.report",
     "Explanation": "spark.explain",
+    "JsonSchemaSerializer": "producer.serializers.schemas.registry_serializer",
     "KafkaSinkError": "errors",
     "Node": "client.cluster",
     "OffsetAndMetadata": "producer.transactions.offsets",

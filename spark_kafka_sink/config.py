@@ -6,7 +6,6 @@ docs/options.md, parsing and error messages are generated. `differs` says how an
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -33,7 +32,7 @@ from spark_kafka_sink.option import (
     nearest,
     replacement,
 )
-from spark_kafka_sink.schema_options import is_schema_option, refuse_unsupported, schema_option_names
+from spark_kafka_sink.schema_options import as_json, is_schema_option, refuse_unsupported, schema_option_names
 from spark_kafka_sink.secret import is_provider_option, providers_of
 from spark_kafka_sink.security_config import (
     PLAINTEXT,
@@ -362,8 +361,8 @@ def producer_config(settings: Mapping[str, object]) -> ProducerConfig:
 
 
 def _hashable(schemas: Mapping[str, object]) -> dict[str, object]:
-    """Returns the options with JSON text in place of schemas that are dicts or lists."""
-    return {name: json.dumps(value) if isinstance(value, dict | list) else value for name, value in schemas.items()}
+    """Returns the options with JSON text in place of dicts and lists."""
+    return {name: as_json(value) if isinstance(value, dict | list) else value for name, value in schemas.items()}
 
 
 def check_transactional(config: ProducerConfig) -> None:

@@ -23,6 +23,10 @@ REGISTRY_PREFIX: Final = "schema.registry."
 _LARGEST_FILE: Final = 4 * 1024 * 1024
 _REGISTRY_WITHOUT_PREFIX: Final = ("basic.auth.", "bearer.auth.")
 
+FORMATS: Final = ("avro", "json-schema")
+"""The values of `key.format` and `value.format`."""
+_FORMAT_ALIASES: Final = {"json_schema": "json-schema", "jsonschema": "json-schema"}
+
 _STRATEGIES: Final[Mapping[str, Sequence[str]]] = {
     "topic": ("topic", "topic_subject_name_strategy", "TopicNameStrategy"),
     "record": ("record", "record_subject_name_strategy", "RecordNameStrategy"),
@@ -31,11 +35,24 @@ _STRATEGIES: Final[Mapping[str, Sequence[str]]] = {
 _JAVA_STRATEGIES: Final = ("io.confluent.kafka.serializers.subject.",)
 
 
+_ID_SERIALIZERS: Final[Mapping[str, Sequence[str]]] = {
+    "prefix": ("prefix", "prefix_schema_id_serializer", "PrefixSchemaIdSerializer"),
+    "header": ("header", "header_schema_id_serializer", "HeaderSchemaIdSerializer"),
+}
+_JAVA_ID_SERIALIZERS: Final = "io.confluent.kafka.serializers.schema.id."
+_REFERENCE_STRATEGIES: Final = (
+    "default",
+    "reference_subject_name_strategy",
+    f"{_JAVA_STRATEGIES[0]}DefaultReferenceSubjectNameStrategy",
+)
+
+
 def _format(value: object) -> str:
     name = str(value).strip().lower()
-    if name in ("protobuf", "json-schema", "json_schema", "jsonschema"):
-        raise OptionError(f"{name} is not supported yet; avro is")
-    if name != "avro":
+    name = _FORMAT_ALIASES.get(name, name)
+    if name == "protobuf":
+        raise OptionError(f"{name} is not supported yet; {' and '.join(FORMATS)} are")
+    if name not in FORMATS:
         raise ValueError
     return name
 
@@ -52,6 +69,66 @@ def _strategy(value: object) -> str:
     raise ValueError
 
 
+def _id_serializer(value: object) -> str:
+    """Accepts names, and the functions of confluent-kafka."""
+    name = str(getattr(value, "__name__", value)).strip().removeprefix(_JAVA_ID_SERIALIZERS)
+    for place, names in _ID_SERIALIZERS.items():
+        if name in names:
+            return place
+    raise ValueError
+
+
+def _reference_strategy(value: object) -> str:
+    if str(getattr(value, "__name__", value)).strip() not in _REFERENCE_STRATEGIES:
+        raise ValueError
+    return _REFERENCE_STRATEGIES[0]
+
+
+def as_json(value: object) -> str:
+    """Returns a value of an option as JSON text. References may be objects, as confluent-kafka's SchemaReference is.
+
+    Raises TypeError for other objects.
+    """
+    return json.dumps(value, default=_reference)
+
+
+def _reference(value: object) -> dict[str, object]:
+    found = {name: getattr(value, name) for name in _REFERENCE_FIELDS if hasattr(value, name)}
+    if len(found) < len(_REFERENCE_FIELDS):
+        raise TypeError(f"an object of type {type(value).__name__} cannot be written as JSON")
+    return found
+
+
+def _references(value: object) -> tuple[tuple[str, str, int], ...]:
+    """Accepts JSON text, or the same as a list of dicts or of objects."""
+    try:
+        read = json.loads(value if isinstance(value, str) else as_json(value))
+        found = tuple((one["name"], one["subject"], one["version"]) for one in read)
+    except (TypeError, KeyError, AttributeError):
+        raise ValueError from None
+    for name, subject, version in found:
+        if not (isinstance(name, str) and isinstance(subject, str) and name and subject):
+            raise ValueError
+        if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+            raise ValueError
+    if len({name for name, *_ in found}) < len(found):
+        raise ValueError
+    return found
+
+
+def _properties(value: object) -> tuple[tuple[str, str], ...]:
+    """Accepts a JSON object as text, or a dict."""
+    try:
+        read = json.loads(value) if isinstance(value, str) else value
+    except RecursionError:
+        raise ValueError from None
+    if not isinstance(read, Mapping) or not read:
+        raise ValueError
+    if not all(isinstance(name, str) and isinstance(one, str) for name, one in read.items()):
+        raise ValueError
+    return tuple(read.items())
+
+
 def _schema_text(value: object) -> str:
     """Accepts JSON text, or the same as a dict or a list."""
     if isinstance(value, dict | list):
@@ -61,8 +138,11 @@ def _schema_text(value: object) -> str:
     return value
 
 
-FORMAT: Final = Option("format", Kind("avro", _format), None, ABSENT, "The format of keys or values.")
+FORMAT: Final = Option("format", Kind(f"one of {', '.join(FORMATS)}", _format), None, ABSENT, "The format of keys or values.")
 _SCHEMA: Final = Kind("a schema as JSON text", _schema_text)
+_REFERENCE_FIELDS: Final = ("name", "subject", "version")
+_REFERENCES: Final = Kind('a JSON list such as `[{"name": "shop.Item", "subject": "item-value", "version": 1}]`', _references)
+_PROPERTIES: Final = Kind('a JSON object of texts, such as `{"stage": "live"}`', _properties)
 _STRATEGY: Final = Kind("one of topic, record, topic-record", _strategy)
 
 # By name without `key.` and `value.`. Confluent's clients have the same defaults.
@@ -87,6 +167,21 @@ SCHEMA_OPTIONS: Final[Mapping[str, Option]] = {
             " `_value`, in which `_` replaces what Avro does not allow.",
         ),
         Option(
+            "schema.references",
+            _REFERENCES,
+            None,
+            ABSENT,
+            "Schemas of the registry that the given schema uses. A name is Avro's full name of a type, Protobuf's path of an"
+            " import, or the URI of a `$ref`. Python functions also accept a list of dicts.",
+        ),
+        Option(
+            "reference.subject.name.strategy",
+            Kind("default", _reference_strategy),
+            "default",
+            "default",
+            "How the subjects of the files are named that a Protobuf schema imports: only the default, their path, is supported.",
+        ),
+        Option(
             "subject.name.strategy",
             _STRATEGY,
             "topic",
@@ -100,7 +195,7 @@ SCHEMA_OPTIONS: Final[Mapping[str, Option]] = {
             True,
             True,
             "Whether a schema that the registry does not have is registered. If not, it raises an error."
-            " It defaults to false with `use.latest.version` and `use.schema.id`.",
+            " It defaults to false with `use.latest.version`, `use.latest.with.metadata` and `use.schema.id`.",
         ),
         Option(
             "use.latest.version",
@@ -108,6 +203,22 @@ SCHEMA_OPTIONS: Final[Mapping[str, Option]] = {
             False,
             False,
             "Whether to write with the latest version of the subject's schema. It is asked for once per application or producer.",
+        ),
+        Option(
+            "use.latest.with.metadata",
+            _PROPERTIES,
+            None,
+            None,
+            "Write with the latest version of the subject's schema whose metadata has these properties.",
+        ),
+        Option(
+            "schema.id.serializer",
+            Kind("one of prefix, header", _id_serializer),
+            "prefix",
+            "prefix",
+            "Where the schema's id is. `prefix`: in 5 bytes before the data. `header`: in the header `__key_schema_id` or"
+            " `__value_schema_id`, which needs a registry with guids, such as Confluent Platform 8. Confluent's names for them"
+            " are accepted, too.",
         ),
         Option("use.schema.id", integer(0), None, None, "Write with the schema that has this id in the registry."),
         Option(
@@ -119,19 +230,24 @@ SCHEMA_OPTIONS: Final[Mapping[str, Option]] = {
         ),
     )
 }
-OF_ONE_PART: Final = ("schema", "schema.file", "schema.name")
+OF_ONE_PART: Final = ("schema", "schema.file", "schema.name", "schema.references")
 """Options that exist only with `key.` or `value.` before them. The others apply to both without it."""
 
-_ALWAYS_PREFIX: Final = "only the prefix form is supported: 5 bytes before the data"
+_ALWAYS_COMPARED: Final = "columns are always compared with the schema; remove the option"
 NOT_SUPPORTED: Final[Mapping[str, str]] = {
-    "use.latest.with.metadata": "choosing a schema by metadata is not supported; use use.schema.id",
-    "schema.id.serializer": f"{_ALWAYS_PREFIX}; remove the option",
     "subject.name.strategy.type": "use subject.name.strategy",
     "subject.name.strategy.conf": "use subject.name.strategy",
-    "reference.subject.name.strategy": "register schemas with references in advance; use use.latest.version or use.schema.id",
     "validation.rules": "rules are not supported",
-    "latest.compatibility.strict": "columns are always compared with the schema; remove the option",
-    "id.compatibility.strict": "columns are always compared with the schema; remove the option",
+    "latest.compatibility.strict": _ALWAYS_COMPARED,
+    "id.compatibility.strict": _ALWAYS_COMPARED,
+    "validate": _ALWAYS_COMPARED,
+    "json.fail.invalid.schema": _ALWAYS_COMPARED,
+    "json.fail.unknown.properties": "additionalProperties of the schema decides whether others are allowed; remove the option",
+    "json.write.dates.iso8601": "dates are always written as in ISO 8601; remove the option",
+    "json.schema.spec.version": "derived schemas are of draft 7; set value.schema for another one",
+    "json.oneof.for.nullables": "fields that may be null are not required in derived schemas; set value.schema for another one",
+    "json.default.property.inclusion": "fields that are null are always left out; remove the option",
+    "json.indent.output": "JSON is written without spaces; remove the option",
     "schema.message": "it belongs to Protobuf, which is not supported yet",
 }
 """Options of Confluent's serializers that do not exist here, with the reason or what to use."""
@@ -151,6 +267,9 @@ class SchemaConfig:
         auto_register: whether a missing schema is registered.
         use_latest: whether the subject's latest schema is used.
         schema_id: id of the schema to use.
+        metadata: properties that the subject's latest schema must have; None: any.
+        references: name, subject and version of each schema that the given one uses.
+        id_in: where the id is: prefix or header.
         normalize: whether the registry normalizes.
         message: name of the Protobuf message to write; None: the first of the schema.
     """
@@ -164,6 +283,9 @@ class SchemaConfig:
     auto_register: bool = True
     use_latest: bool = False
     schema_id: int | None = None
+    metadata: tuple[tuple[str, str], ...] | None = None
+    references: tuple[tuple[str, str, int], ...] = ()
+    id_in: str = "prefix"
     normalize: bool = False
     message: str | None = None
 
@@ -176,7 +298,7 @@ class SchemaConfig:
     @property
     def is_registrys(self) -> bool:
         """Whether the schema is one that the registry has."""
-        return self.use_latest or self.schema_id is not None
+        return self.use_latest or self.schema_id is not None or self.metadata is not None
 
 
 def is_registry_option(name: str) -> bool:
@@ -221,7 +343,7 @@ def schema_config(part: str, options: Mapping[str, object], kind: object = "avro
                 break
     values = {name: value for name, (_, value) in given.items()}
     _check_together(values, {name: written for name, (written, _) in given.items()})
-    is_registrys = bool(values.get("use.latest.version")) or "use.schema.id" in values
+    is_registrys = bool(values.get("use.latest.version") or values.get("use.latest.with.metadata")) or SCHEMA_ID in values
     config = SchemaConfig(
         format=_parsed(FORMAT, f"{part}.format", kind),
         part=part,
@@ -231,7 +353,10 @@ def schema_config(part: str, options: Mapping[str, object], kind: object = "avro
         strategy=values.get("subject.name.strategy", "topic"),
         auto_register=values.get("auto.register.schemas", not is_registrys),
         use_latest=values.get("use.latest.version", False),
-        schema_id=values.get("use.schema.id"),
+        schema_id=values.get(SCHEMA_ID),
+        metadata=values.get("use.latest.with.metadata"),
+        references=values.get("schema.references", ()),
+        id_in=values.get("schema.id.serializer", "prefix"),
         normalize=values.get("normalize.schemas", False),
     )
     return config.loaded() if reads_file else config
@@ -266,7 +391,7 @@ def _parsed(option: Option, name: str, value: object) -> Any:
 
 
 # Pairs of options that each say where the schema comes from.
-_ALTERNATIVES: Final = ("use.schema.id", "use.latest.version", "schema", "schema.file")
+_ALTERNATIVES: Final = (SCHEMA_ID, "use.latest.version", "use.latest.with.metadata", "schema", "schema.file")
 
 
 def _check_together(values: Mapping[str, Any], written: Mapping[str, str]) -> None:
@@ -280,8 +405,13 @@ def _check_together(values: Mapping[str, Any], written: Mapping[str, str]) -> No
             f"option {written['auto.register.schemas']}: cannot be true with {written[chosen[0]]}",
             option=written["auto.register.schemas"],
         )
+    if "schema.references" in values and not (chosen and chosen[0].startswith("schema")):
+        option = written["schema.references"]
+        text = f"option {option}: has no effect without a given schema; set {option.removesuffix('.references')}, or remove it"
+        raise OptionError(text, option=option)
     # The subject of a registered schema may be named after its record.
-    needs_name = values.get("use.latest.version") and values.get("subject.name.strategy", "topic") != "topic"
+    is_latest = values.get("use.latest.version") or values.get("use.latest.with.metadata")
+    needs_name = is_latest and values.get("subject.name.strategy", "topic") != "topic"
     if chosen and "schema.name" in values and not needs_name:
         raise OptionError(
             f"option {written['schema.name']}: names a derived record and cannot be combined with {written[chosen[0]]}",

@@ -7,11 +7,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from confluent_kafka.schema_registry import SchemaReference, header_schema_id_serializer
 
+from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.errors import OptionError
-from spark_kafka_sink.schema_options import is_schema_option, schema_config
+from spark_kafka_sink.schema_options import NOT_SUPPORTED, is_schema_option, schema_config
 
 RECORD = {"type": "record", "name": "a.Order", "fields": [{"name": "id", "type": "long"}]}
+
+REFERENCE = {"name": "a.Inner", "subject": "inner", "version": 3}
 
 
 @pytest.mark.parametrize(
@@ -26,6 +30,36 @@ RECORD = {"type": "record", "name": "a.Order", "fields": [{"name": "id", "type":
 )
 def test_strategies_have_the_names_of_all_clients(given: str, strategy: str) -> None:
     assert schema_config("value", {"subject.name.strategy": given}).strategy == strategy
+
+
+@pytest.mark.parametrize(
+    ("given", "place"),
+    [
+        ("prefix", "prefix"),
+        ("header", "header"),
+        ("prefix_schema_id_serializer", "prefix"),
+        (header_schema_id_serializer, "header"),
+        ("io.confluent.kafka.serializers.schema.id.HeaderSchemaIdSerializer", "header"),
+    ],
+)
+def test_the_place_of_the_id_has_the_names_of_all_clients(given: object, place: str) -> None:
+    assert schema_config("value", {"value.schema.id.serializer": given}).id_in == place
+    assert schema_config("key", {"value.schema.id.serializer": given}).id_in == "prefix"
+
+
+@pytest.mark.parametrize("given", [json.dumps([REFERENCE]), [REFERENCE], [SchemaReference("a.Inner", "inner", 3)]])
+def test_references_may_be_text_or_dicts_or_objects_of_confluent_kafka(given: object) -> None:
+    options = {"value.schema": "long", "value.schema.references": given}
+    assert schema_config("value", options).references == (("a.Inner", "inner", 3),)
+    config = producer_config({"bootstrap.servers": "localhost:9092", "value.serializer": "avro", **options})
+    assert schema_config("value", dict(config.schemas)).references == (("a.Inner", "inner", 3),)
+    assert hash(config) == hash(config)
+
+
+@pytest.mark.parametrize("given", ['{"stage": "live"}', {"stage": "live"}])
+def test_metadata_may_be_text_or_a_dict(given: object) -> None:
+    config = schema_config("value", {"use.latest.with.metadata": given})
+    assert (config.metadata, config.is_registrys, config.auto_register) == ((("stage", "live"),), True, False)
 
 
 def test_an_option_of_one_part_goes_before_that_of_both() -> None:
@@ -59,8 +93,16 @@ def test_a_schema_may_be_text_or_a_dict_or_in_a_file(tmp_path: Path) -> None:
         ({"use.latest.version": True, "value.use.schema.id": 1}, r"value\.use\.schema\.id: cannot be combined"),
         ({"value.schema": "long", "value.schema.name": "A"}, r"value\.schema\.name: names a derived record"),
         ({"value.schema.file": "missing.avsc"}, r"file missing\.avsc cannot be read: No such file"),
-        ({"schema.id.serializer": "header"}, r"only the prefix form is supported"),
-        ({"use.latest.with.metadata": "{}"}, r"use use\.schema\.id"),
+        ({"schema.id.serializer": "both"}, r"'both' is not one of prefix, header"),
+        ({"use.latest.with.metadata": "{}"}, r"'{}' is not a JSON object of texts"),
+        ({"use.latest.with.metadata": '{"a": 1}'}, r"is not a JSON object of texts"),
+        ({"use.latest.with.metadata": {"a": "b"}, "use.latest.version": True}, r"use\.latest\.version: cannot be combined"),
+        ({"value.schema.references": "[]x", "value.schema": "long"}, r"is not a JSON list"),
+        ({"value.schema.references": [{"name": "a"}], "value.schema": "long"}, r"is not a JSON list"),
+        ({"value.schema.references": [REFERENCE | {"version": 0}], "value.schema": "long"}, r"is not a JSON list"),
+        ({"value.schema.references": [REFERENCE, REFERENCE], "value.schema": "long"}, r"is not a JSON list"),
+        ({"value.schema.references": [REFERENCE]}, r"has no effect without a given schema; set value\.schema"),
+        ({"reference.subject.name.strategy": "qualified"}, r"'qualified' is not default"),
     ],
 )
 def test_a_wrong_option_is_named(options: Mapping[str, object], text: str) -> None:
@@ -68,10 +110,20 @@ def test_a_wrong_option_is_named(options: Mapping[str, object], text: str) -> No
         schema_config("value", options)
 
 
-@pytest.mark.parametrize("kind", ["protobuf", "json-schema"])
-def test_other_formats_are_not_supported_yet(kind: str) -> None:
-    with pytest.raises(OptionError, match=rf"option value\.format: {kind} is not supported yet; avro is"):
-        schema_config("value", {}, kind)
+def test_protobuf_is_not_supported_yet() -> None:
+    with pytest.raises(OptionError, match=r"option value\.format: protobuf is not supported yet; avro and json-schema are"):
+        schema_config("value", {}, "protobuf")
+
+
+@pytest.mark.parametrize("kind", ["json-schema", "JSON_SCHEMA", "jsonschema"])
+def test_json_schema_has_several_names(kind: str) -> None:
+    assert schema_config("value", {}, kind).format == "json-schema"
+
+
+@pytest.mark.parametrize("name", [name for name in NOT_SUPPORTED if name.startswith("json.") or name == "validate"])
+def test_options_of_confluents_json_serializers_have_an_answer(name: str) -> None:
+    with pytest.raises(OptionError, match=rf"option value\.{name}: .*(remove the option|set value\.schema)"):
+        schema_config("value", {f"value.{name}": "true"}, "json-schema")
 
 
 def test_a_file_must_hold_text(tmp_path: Path) -> None:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Final
 
 import click
 
-from spark_kafka_sink.cli.topic_commands import connected, escaped, offsets_of
+from spark_kafka_sink.cli.record_text import RecordText
+from spark_kafka_sink.cli.topic_commands import connected, offsets_of
 from spark_kafka_sink.cli.topics import TopicsConnection
 from spark_kafka_sink.client.backoff import ExponentialBackoff, ResponseWaiter
 from spark_kafka_sink.client.cluster_client import ClusterClient
@@ -32,7 +31,6 @@ _READ_COMMITTED: Final = 1
 _PARTITION_BYTES: Final = 1024 * 1024
 _FETCH_BYTES: Final = 16 * 1024 * 1024
 _WAIT_MS: Final = 500
-_CUT_AT: Final = 200
 _BACKOFF: Final = ExponentialBackoff(50, 500)
 _FETCH_BY_NAME: Final = FETCH.limited_to(FETCH.min_version, 12)
 """For topics without ids, as in clusters that were upgraded from before Kafka 2.8."""
@@ -40,7 +38,16 @@ _FETCH_BY_NAME: Final = FETCH.limited_to(FETCH.min_version, 12)
 
 @dataclass(frozen=True, slots=True)
 class TailOptions:
-    """The arguments of `tail`. count: number of records. partition: None for all. whole: whether long values are not cut."""
+    """The arguments of `tail`.
+
+    Attributes:
+        name: the topic.
+        count: number of records.
+        partition: the partition; None for all.
+        whole: whether long values are not cut.
+        schema_registry_url: the registry whose schemas decode keys and values; None: they are not decoded.
+        settings: more options of the registry, as NAME=VALUE.
+    """
 
     name: str
     count: int
@@ -48,18 +55,21 @@ class TailOptions:
     follow: bool
     uncommitted: bool
     whole: bool
+    schema_registry_url: str | None = None
+    settings: tuple[str, ...] = ()
 
 
 def tail_topic(connection: TopicsConnection, options: TailOptions) -> None:
     """Prints the newest records, then with `follow` each new one until Ctrl+C."""
-    with connected(connection) as (client, deadline):
+    with RecordText.of(options) as text, connected(connection) as (client, deadline):
+        shown = text.json if connection.as_json else text.line
         reader = _TopicReader(client, options, deadline)
         for partition, record in reader.newest(options.count, deadline):
-            _print(partition, record, options, as_json=connection.as_json)
+            click.echo(shown(partition, record))
         try:
             while options.follow:
                 for partition, record in reader.new(time.monotonic() + connection.timeout_s):
-                    _print(partition, record, options, as_json=connection.as_json)
+                    click.echo(shown(partition, record))
         except KeyboardInterrupt:
             pass  # the user has seen enough
 
@@ -223,78 +233,5 @@ class _TopicReader:
             raise self._client.rights.error(text, FETCH.key, code, self._options.name, topic=self._options.name)
 
 
-# A record as text
-
-
 def _note(text: str) -> None:
     click.echo(f"Note: {text}", err=True)
-
-
-def _print(partition: int, record: Record, options: TailOptions, *, as_json: bool) -> None:
-    click.echo(json.dumps(record_json(partition, record)) if as_json else record_line(partition, record, whole=options.whole))
-
-
-def record_line(partition: int, record: Record, *, whole: bool = False) -> str:
-    """Returns `partition:offset  timestamp  key  value  headers`, without characters that would change a terminal's state."""
-    parts = [f"{partition}:{record.offset}", _time(record.timestamp), readable(record.key, whole=whole)]
-    parts.append(readable(record.value, whole=whole))
-    if record.headers:
-        parts.append(_headers(record.headers, whole=whole))
-    return "  ".join(parts)
-
-
-def _headers(headers: Iterable[tuple[str, bytes | None]], *, whole: bool) -> str:
-    return " ".join(f"{escaped(name)}={readable(value, whole=whole)}" for name, value in headers)
-
-
-def readable(data: bytes | None, *, whole: bool = False) -> str:
-    """Returns text for UTF-8, `0x...` for other bytes, `null` for None and `""` for no bytes; cut after 200 characters."""
-    if data is None:
-        return "null"
-    if not data:
-        return '""'
-    shown = data if whole else data[: 4 * _CUT_AT]
-    try:
-        # The cut may have gone through a character.
-        text = escaped(shown.decode() if whole or len(shown) == len(data) else _cut_text(shown))
-    except UnicodeDecodeError:
-        text = f"0x{shown.hex()}"
-    if whole or (len(text) <= _CUT_AT and len(shown) == len(data)):
-        return text
-    return f"{text[:_CUT_AT]}... ({len(data):,} bytes)"
-
-
-def _cut_text(data: bytes) -> str:
-    for end in range(len(data), len(data) - 4, -1):
-        try:
-            return data[:end].decode()
-        except UnicodeDecodeError:
-            continue
-    return data.decode()
-
-
-def _time(timestamp: int) -> str:
-    """Returns the time in UTC; the number itself if no calendar has it."""
-    try:
-        return datetime.fromtimestamp(timestamp / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    except (ValueError, OverflowError, OSError):
-        return str(timestamp)
-
-
-def record_json(partition: int, record: Record) -> dict[str, object]:
-    """Returns the whole record. Bytes that are not UTF-8 are `{"hex": "..."}`."""
-    return {
-        "partition": partition,
-        "offset": record.offset,
-        "timestamp": record.timestamp,
-        "key": _json_bytes(record.key),
-        "value": _json_bytes(record.value),
-        "headers": [[name, _json_bytes(value)] for name, value in record.headers],
-    }
-
-
-def _json_bytes(data: bytes | None) -> object:
-    try:
-        return None if data is None else data.decode()
-    except UnicodeDecodeError:
-        return {"hex": (data or b"").hex()}

@@ -96,11 +96,21 @@ def describe(connection: TopicsConnection, names: tuple[str, ...]) -> None:
 @click.option("-f", "--follow", is_flag=True, help="Print new records until Ctrl+C.")
 @click.option("--uncommitted", is_flag=True, help="Include records of open and aborted transactions.")
 @click.option("--whole", is_flag=True, help="Print keys, values and headers in full.")
+@click.option("--schema-registry-url", metavar="URL", help="Decode keys and values with the schemas of this registry.")
+@click.option(
+    "-o",
+    "--set",
+    "settings",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="An option of the registry, such as schema.registry.ssl.ca.location=ca.pem; may be repeated.",
+)
 def tail(connection: TopicsConnection, name: str, **options: Any) -> None:
     """Print the newest records of the topic NAME, oldest first.
 
     Each line has the partition, offset, timestamp, key, value and headers of a record. Bytes that are not readable text are
-    printed in hexadecimal. Long values are cut unless --whole or --json is given.
+    printed in hexadecimal. Long values are cut unless --whole or --json is given. `schema 7` comes before a key or a value in
+    Confluent's wire format. With --schema-registry-url it is decoded, which needs the extra `verify`.
     """
     from spark_kafka_sink.cli.topic_tail import TailOptions, tail_topic
 

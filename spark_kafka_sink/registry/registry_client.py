@@ -55,7 +55,7 @@ class RegisteredSchema:
 
 @dataclass(slots=True)
 class _Kept:
-    """What a client shares with those that `within` makes of it."""
+    """State that a client shares with those that `within` makes of it."""
 
     by_id: dict[tuple[int, str | None], RegisteredSchema] = field(default_factory=dict)
     is_closed: bool = False

@@ -1,4 +1,4 @@
-"""What a DataFrame should have become in Kafka against what a topic holds: both as multisets of rows, compared by Spark."""
+"""Compares the records that a DataFrame stands for with those of a topic: both as multisets of rows, by Spark."""
 
 from __future__ import annotations
 
@@ -350,5 +350,5 @@ def murmur2(key: bytes) -> int:
 
 
 def partition_of(key: bytes, partitions: int) -> int:
-    """Where Java's default partitioner sends a record with this key."""
+    """Returns the partition to which Java's default partitioner sends a record with this key."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions

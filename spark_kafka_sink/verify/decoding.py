@@ -88,7 +88,7 @@ class SchemaDecoder:
 
 
 class _OfflineRegistry:
-    """What confluent-kafka's deserializers ask a client of a registry for."""
+    """Registry client without a registry, with the schemas that a deserializer asks for."""
 
     def __init__(self, found: TopicSchema) -> None:
         assert found.schema is not None

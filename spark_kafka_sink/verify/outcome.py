@@ -12,7 +12,7 @@ from spark_kafka_sink.verify.read_back import ReadBackError
 
 
 class ExitCode(IntEnum):
-    """What a scheduler can act on. spark-submit passes it on in client mode; cluster mode knows only success and failure."""
+    """Exit codes that a scheduler can act on. spark-submit passes them on in client mode, but not in cluster mode."""
 
     OK = 0
     FAILED = 1  # anything not below: the source, Spark itself; the log says what

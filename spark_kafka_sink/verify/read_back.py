@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from spark_kafka_sink.errors import OptionError
+
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
     from pyspark.sql import DataFrame, SparkSession
@@ -38,7 +40,7 @@ class ReadBackError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TopicRange:
-    """What there is to read. It pickles.
+    """Range of offsets to read. It pickles.
 
     Attributes:
         topic: the topic.
@@ -155,19 +157,21 @@ def _finished(topic_range: TopicRange, messages: Sequence[Message], ends: Mappin
 
 
 def _consumer(settings: Mapping[str, str]) -> Consumer:
-    from confluent_kafka import Consumer
+    from confluent_kafka import Consumer, KafkaException
 
-    return Consumer(
-        {
-            "group.id": "verify-topic",  # required, but no group is joined and nothing is committed
-            "enable.auto.commit": False,
-            "auto.offset.reset": "error",  # records that retention removes meanwhile are missing, not skipped
-            "check.crcs": True,
-            "log_level": 0,
-            **settings,
-            "enable.partition.eof": True,
-        }
-    )
+    with_defaults = {
+        "group.id": "verify-topic",  # required, but no group is joined and nothing is committed
+        "enable.auto.commit": False,
+        "auto.offset.reset": "error",  # records that retention removes meanwhile are missing, not skipped
+        "check.crcs": True,
+        "log_level": 0,
+        **settings,
+        "enable.partition.eof": True,
+    }
+    try:
+        return Consumer(with_defaults)
+    except KafkaException as error:
+        raise OptionError(f"settings of confluent-kafka's consumer: {error.args[0].str()}") from None
 
 
 def _record_batch(messages: Sequence[Message]) -> pa.RecordBatch:

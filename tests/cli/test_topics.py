@@ -32,6 +32,7 @@ from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.ports import free_ports
 from tests.network.black_hole import black_hole
+from tests.registry.stand_in import Answer, StandIn
 
 Values = Sequence[str]
 
@@ -222,6 +223,50 @@ def test_a_line_has_all_parts_of_a_record(broker: EmbeddedBroker) -> None:
         "0:0  2023-11-14T22:13:20.000Z  k  0xff00  h=x n=null",
         '0:1  2023-11-14T22:13:20.001Z  null  ""',
     ]
+
+
+ORDER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}, {"name": "at", "type": "string"}]}
+
+
+@pytest.fixture
+def orders(broker: EmbeddedBroker, stand_in: StandIn) -> str:
+    """A topic of three records: an order, one that is cut, and a long number, which begins with zeros as well."""
+    topic = broker.create_topic(f"orders-{stand_in.port}")
+    registry = {"value.serializer": "avro", "value.schema": ORDER, "schema.registry.url": stand_in.url}
+    with Producer({"bootstrap.servers": broker.bootstrap_servers, **registry}) as producer:
+        producer.send(topic, {"id": -1, "at": "\x1bü"}, timestamp=1)
+    with Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+        producer.send(topic, b"\0\0\0\0\x01\x01", timestamp=2)
+        producer.send(topic, (5).to_bytes(8, "big"), timestamp=3)
+    return topic
+
+
+def test_schema_ids_are_shown(broker: EmbeddedBroker, orders: str) -> None:
+    lines = done(broker.bootstrap_servers, "tail", orders).splitlines()
+    assert lines[0].endswith("  null  schema 1 \\x01\\x06\\x1bü")
+    assert lines[1].endswith("  null  schema 1 \\x01")
+    assert lines[2].endswith("  null  \\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x05")
+    assert [one.get("value_schema") for one in told(broker.bootstrap_servers, "tail", orders)] == [1, 1, None]
+
+
+def test_records_are_decoded_with_a_registry(broker: EmbeddedBroker, orders: str, stand_in: StandIn) -> None:
+    registry = ("--schema-registry-url", stand_in.url)
+    lines = done(broker.bootstrap_servers, "tail", orders, *registry).splitlines()
+    assert lines[0].endswith('  null  schema 1 {"id": -1, "at": "\\u001bü"}')
+    assert "  null  schema 1 \\x00\\x00\\x00\\x00\\x01\\x01 (cannot be decoded: schema 1: " in lines[1]
+    first, second, _ = told(broker.bootstrap_servers, "tail", orders, *registry)
+    assert (first["value"], first["value_schema"]) == ({"id": -1, "at": "\x1bü"}, 1)
+    assert str(second["value_problem"]).startswith("schema 1: ")
+
+
+def test_a_registry_that_refuses_ends_tail_with_one_line(broker: EmbeddedBroker, orders: str, stand_in: StandIn) -> None:
+    stand_in.fail(Answer(401, {"error_code": 401, "message": "Unauthorized"}))
+    login = "schema.registry.basic.auth.user.info=ana:hunter2"
+    result = run(broker.bootstrap_servers, "tail", orders, "--schema-registry-url", stand_in.url, "-o", login)
+    assert result.exit_code == 1
+    assert "HTTP 401" in result.stderr
+    assert "hunter2" not in result.output
+    assert run(broker.bootstrap_servers, "tail", orders, "-o", login).exit_code == 2
 
 
 def test_a_terminal_is_safe_from_what_records_contain(broker: EmbeddedBroker) -> None:

@@ -73,6 +73,7 @@ class StandIn:
         self.requests: list[Asked] = []
         self.login: str | None = None
         """The Authorization header that is required; None for any."""
+        self.has_guids = True
         self._faults: list[Fault] = []
         self._lock = threading.Lock()
         self._subjects: dict[str, list[Version]] = {}
@@ -162,10 +163,8 @@ class StandIn:
                 return version.number
             case "DELETE", ["subjects", subject]:
                 return self._deleted(subject, permanently=query.get("permanent") == "true")
-            case "GET", ["schemas", "ids", number]:
-                if not number.isdigit() or int(number) not in self._bodies:
-                    raise RefusedError(404, 40403, f"Schema {number} not found")
-                return self._body_of(int(number))
+            case "GET", ["schemas", kind, number] if kind in ("ids", "guids"):
+                return self._by_number(kind, number)
             case "POST", ["compatibility", "subjects", subject, "versions", *rest]:
                 return self._checked(subject, asked.json, only_latest=rest == ["latest"])
             case "PUT", ["config", subject]:
@@ -174,6 +173,13 @@ class StandIn:
                 self._levels[subject] = level
                 return {"compatibilityLevel": level}
         raise RefusedError(404, 404, "HTTP 404 Not Found")
+
+    def _by_number(self, kind: str, number: str) -> Mapping[str, Any]:
+        for schema_id in self._bodies:
+            body = self._body_of(schema_id)
+            if number == (str(schema_id) if kind == "ids" else body.get("guid")):
+                return body
+        raise RefusedError(404, 40403, f"Schema {number} not found")
 
     def _got(self, subject: str, place: list[str], query: list[tuple[str, str]], *, deleted: bool) -> Any:
         match place:
@@ -223,7 +229,7 @@ class StandIn:
             versions = self._subjects.setdefault(subject, [])
             versions.append(Version(len(versions) + 1, schema_id, body))
         version = next(each for each in self._live(subject) if self._content(each.body) == content)
-        return {"id": version.schema_id, "version": version.number, "guid": _guid(content)}
+        return {"id": version.schema_id, "version": version.number, **self._guid(content)}
 
     def _looked_up(self, subject: str, body: Mapping[str, Any], *, deleted: bool) -> Mapping[str, Any]:
         content = self._content(body)
@@ -239,7 +245,10 @@ class StandIn:
         """Confluent leaves out the type of Avro schemas, and what is empty."""
         body = self._bodies[schema_id]
         shown = {name: value for name, value in body.items() if value and (name, value) != ("schemaType", "AVRO")}
-        return {**shown, "guid": _guid(self._content(body))}
+        return {**shown, **self._guid(self._content(body))}
+
+    def _guid(self, content: str) -> Mapping[str, str]:
+        return {"guid": str(uuid.uuid5(uuid.NAMESPACE_OID, content))} if self.has_guids else {}
 
     def _deleted(self, subject: str, *, permanently: bool) -> list[int]:
         found = self._known(subject, deleted=permanently)
@@ -308,7 +317,3 @@ def _difference(number: int, new: Mapping[str, Any], old: Mapping[str, Any] | No
 
 def _message(kind: str, said: str, more: str) -> str:
     return f"{{errorType:'{kind}', description:'{said}', additionalInfo:'{more}'}}"
-
-
-def _guid(content: str) -> str:
-    return str(uuid.uuid5(uuid.NAMESPACE_OID, content))

@@ -47,7 +47,7 @@ class JsonSerializer(Serializer):
             raise SerializationError(f"a column of type {kind}, {problem}", type=str(kind))
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes | None:
-        return None if value is None else _json_text(value).encode()
+        return None if value is None else json_bytes(value)
 
     def serialize_column(self, topic: str, column: pa.Array) -> pa.Array:
         self.accepts(column.type)
@@ -57,6 +57,11 @@ class JsonSerializer(Serializer):
             return json_texts(column)
         except BadRowError as bad:
             raise SerializationError(f"row {bad.row}: {bad}", row=bad.row) from None
+
+
+def json_bytes(value: Any) -> bytes:
+    """Returns a value's JSON in UTF-8. Raises SerializationError for what JSON cannot represent."""
+    return _json_text(value).encode()
 
 
 def _json_text(value: Any) -> str:

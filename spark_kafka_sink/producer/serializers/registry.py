@@ -38,6 +38,7 @@ CONFLUENT_PACKAGE = "io.confluent.kafka.serializers."
 # Formats whose schemas are in a registry: their names, Confluent's names, and the class of schemas/registry_serializer.py.
 _FORMATS: Mapping[str, tuple[str, str]] = {
     "avro": ("KafkaAvroSerializer", "AvroSerializer"),
+    "json-schema": ("json.KafkaJsonSchemaSerializer", "JsonSchemaSerializer"),
 }
 
 # Java's name without `Serializer`; `Serdes$` comes before, and `Serde` after, the names of serdes.
@@ -100,7 +101,8 @@ def _check_used(schemas: Sequence[str], readers: Sequence[str]) -> None:
     for option in schemas:
         part = option.partition(".")[0]
         if not readers:
-            text = f"option {option}: only the serializer avro reads it; set value.serializer=avro or key.serializer=avro"
+            readers = f"only the serializers {', '.join(_FORMATS)} read it"
+            text = f"option {option}: {readers}; set value.serializer or key.serializer to one of them"
             raise OptionError(text, option=option)
         if part in PARTS and part not in readers:
             text = f"option {option}: has no effect without {part}.serializer; set {part}.serializer=avro"

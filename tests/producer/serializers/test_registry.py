@@ -154,7 +154,7 @@ def test_an_unknown_name_has_the_nearest() -> None:
     [
         ("no_such_package.Class", "no module named 'no_such_package'"),
         ("com.example.MySerializer", "Java classes are not supported"),
-        ("io.confluent.kafka.serializers.json.KafkaJsonSchemaSerializer", "has no equivalent here"),
+        ("io.confluent.kafka.serializers.KafkaJsonSerializer", "has no equivalent here; these have: io.confluent.kafka"),
         (f"{__name__}.Missing", "has no class Missing"),
         (f"{__name__}.upper", "is Upper, not a class"),
         (f"{__name__}.Failing", "Failing() failed: RuntimeError: no library"),

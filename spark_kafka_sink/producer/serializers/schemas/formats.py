@@ -11,6 +11,7 @@ from spark_kafka_sink.producer.serializers.schemas.schema_format import SchemaFo
 # Class of each format. Its module is imported when it is used, because a task needs one format at most.
 _FORMATS: Final[Mapping[str, tuple[str, str]]] = {
     "avro": ("avro.avro_format", "AvroFormat"),
+    "json-schema": ("json_schema.json_schema_format", "JsonSchemaFormat"),
 }
 
 

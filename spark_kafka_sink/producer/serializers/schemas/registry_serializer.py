@@ -8,14 +8,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_kafka_sink.errors import OptionError, RegistryError
+from spark_kafka_sink.errors import OptionError, RegistryError, RegistryTimeoutError, UsageError
+from spark_kafka_sink.producer.call_deadline import call_time_left_s
 from spark_kafka_sink.producer.lifecycle import in_callback
 from spark_kafka_sink.producer.producer_record import Headers
 from spark_kafka_sink.producer.serializers.arrays import null_column
 from spark_kafka_sink.producer.serializers.schemas.resolve import resolved
 from spark_kafka_sink.producer.serializers.schemas.schema_serializer import SchemaSerializer
 from spark_kafka_sink.producer.serializers.serializer import Serializer
-from spark_kafka_sink.registry.registry_client import RegistryClient
+from spark_kafka_sink.records.columns import FixedHeaders
+from spark_kafka_sink.registry.registry_client import CALL_S, RegistryClient
 from spark_kafka_sink.registry.registry_options import RegistryConfig, registry_config
 from spark_kafka_sink.schema_options import (
     OF_ONE_PART,
@@ -27,6 +29,9 @@ from spark_kafka_sink.schema_options import (
     schema_config,
 )
 from spark_kafka_sink.secret import is_provider_option
+
+_Writer = tuple[str, pa.DataType | None]
+"""A topic, and the type of its columns if the schema depends on it."""
 
 
 class RegistrySerializer(Serializer):
@@ -43,9 +48,11 @@ class RegistrySerializer(Serializer):
     format: str
 
     def __init__(self, options: Mapping[str, object] | None = None, *, is_key: bool = False) -> None:
-        self._lock = threading.Lock()
-        self._found: dict[tuple[str, pa.DataType | None], SchemaSerializer] = {}
+        self._lock = threading.Lock()  # for the attributes below; nobody waits for the registry with it
+        self._found: dict[_Writer, SchemaSerializer] = {}
+        self._turns: dict[_Writer, threading.Lock] = {}
         self._client: RegistryClient | None = None
+        self._is_closed = False
         self._settings: tuple[RegistryConfig, SchemaConfig] | None = None
         if options is not None:
             for name in options:
@@ -83,14 +90,26 @@ class RegistrySerializer(Serializer):
             text = f"option {part}.serializer: {made}; make one with is_key={is_key}"
             raise OptionError(text, option=f"{part}.serializer")
 
+    @property
+    def adds_headers(self) -> bool:
+        return self._settings is not None and self._settings[1].id_in == "header"
+
+    def headers_of(self, topic: str, kind: pa.DataType | None) -> FixedHeaders:
+        return self._writer(topic, kind).headers_of(topic, kind)
+
     def close(self) -> None:
+        """Ends the requests of other threads before their next step, without waiting for them. It cannot be used again."""
         with self._lock:
+            self._is_closed = True
+            self._found.clear()
             if self._client is not None:
                 self._client.close()
-                self._client = None
 
     def _writer(self, topic: str, kind: pa.DataType | None) -> SchemaSerializer:
-        """Returns the serializer with the topic's schema. Asks the registry at the first column of each type."""
+        """Returns the serializer with the topic's schema. Asks the registry at the first column of each type.
+
+        Several topics are asked for at a time, and each only once.
+        """
         if self._settings is None:
             name = type(self).__name__
             raise OptionError(f"{name}: an object needs its own options: {name}({{'schema.registry.url': ...}})")
@@ -102,11 +121,28 @@ class RegistrySerializer(Serializer):
         if in_callback():
             raise RegistryError(f"topic {topic}: its schema is not known yet, and a callback must not wait for the registry")
         with self._lock:
-            if key not in self._found:
-                if self._client is None:
-                    self._client = RegistryClient(registry)
-                self._found[key] = SchemaSerializer(resolved(config, topic, kind, self._client))
-            return self._found[key]
+            self._check_open()
+            client = self._client = self._client or RegistryClient(registry)
+            turn = self._turns.setdefault(key, threading.Lock())
+        if not turn.acquire(timeout=max(0.0, call_time_left_s(CALL_S))):
+            raise RegistryTimeoutError(
+                f"topic {topic}: another thread asks the registry for its schema, and got no answer in time"
+            )
+        try:
+            found = self._found.get(key)
+            if found is None:
+                limited = client.within(max(0.0, call_time_left_s(CALL_S)))
+                found = SchemaSerializer(resolved(config, topic, kind, limited))
+                with self._lock:
+                    self._check_open()
+                    self._found[key] = found
+            return found
+        finally:
+            turn.release()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise UsageError(f"this {type(self).__name__} is closed; a producer closes its serializers, so make a new one")
 
 
 class AvroSerializer(RegistrySerializer):
@@ -131,3 +167,27 @@ class AvroSerializer(RegistrySerializer):
     """
 
     format = "avro"
+
+
+class JsonSchemaSerializer(RegistrySerializer):
+    """Writes JSON in the wire format of Confluent's schema registry, with a JSON Schema. Confluent's KafkaJsonSchemaSerializer.
+
+    Columns and single values are written as by the serializer `json`, and are valid by the schema. The schema is derived from
+    the first column of a topic, unless the options give one or name one of the registry's. For a single value it must be given or
+    the registry's.
+
+    Use it by the name `json-schema`, with its options among the producer's, or as an object with its own options.
+
+    Args:
+        options: the options of [schemas](schemas.md), such as `schema.registry.url` and `schema`. None: the producer's.
+        is_key: whether it serializes keys.
+
+    Attributes:
+        format: json-schema.
+        reads_schema_options: True, so that it gets the producer's options of schemas.
+
+    Raises:
+        OptionError: An option is unknown or not valid.
+    """
+
+    format = "json-schema"

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from spark_kafka_sink.errors import RegistryError, SchemaError, SchemaIncompatibleError
 from spark_kafka_sink.producer.serializers.schemas.formats import schema_format
+from spark_kafka_sink.producer.serializers.schemas.framing import id_header
 from spark_kafka_sink.producer.serializers.schemas.resolved_schema import ResolvedSchema
+from spark_kafka_sink.producer.serializers.schemas.schema_format import SchemaFile
 from spark_kafka_sink.producer.serializers.schemas.subjects import derived_name, subject_name
-from spark_kafka_sink.registry.references import SchemaText
+from spark_kafka_sink.registry.references import SchemaReference, SchemaText
 from spark_kafka_sink.registry.registry_client import RegisteredSchema, RegistryClient
 from spark_kafka_sink.schema_options import SchemaConfig
 
@@ -32,22 +35,43 @@ def resolved(config: SchemaConfig, topic: str | None, kind: pa.DataType | None, 
     """
     if config.is_registrys:
         return registrys(config, topic, kind, client)
-    given = own_schema(config, topic, kind)
-    subject = own_subject(config, topic, given)
-    refuse_rules(config, RegisteredSchema(given, 0))
+    own = own_schema(config, topic, kind, client)
+    subject = own_subject(config, topic, own)
+    refuse_own_rules(config, own)
     refuse_rules_of_subject(config, subject, client)
+    given = with_files(config, own, client, registers=config.auto_register)
     found = _known_or_registered(config, subject, given, client)
     # Written is what the registry hands to readers. It may have added rules, and a registry that normalizes may know the schema
     # with another order of fields.
-    return _readers_schema(config, subject, client.by_id(found.schema_id, subject), kind, client)
+    return readers_schema(config, subject, found, kind, client)
 
 
-def own_schema(config: SchemaConfig, topic: str | None, kind: pa.DataType | None) -> SchemaText:
+@dataclass(frozen=True, slots=True)
+class OwnSchema:
+    """A schema that is given or derived, and not the registry's.
+
+    Attributes:
+        text: the schema.
+        files: what to register of it; the schema itself is the last.
+        references: the schemas of the registry that it uses.
+        named: the texts of these and of those that they use, by the name of the reference.
+    """
+
+    text: str
+    files: Sequence[SchemaFile]
+    references: tuple[SchemaReference, ...] = ()
+    named: Mapping[str, str] = field(default_factory=dict)
+
+
+def own_schema(config: SchemaConfig, topic: str | None, kind: pa.DataType | None, client: RegistryClient) -> OwnSchema:
     """Returns the given schema, or the one of the column. Raises SchemaError if the column does not fit."""
     used = schema_format(config.format)
     if config.text is not None:
-        prepared(config, "", RegisteredSchema(SchemaText(used.kind, config.text), 0), {}, kind, f"option {config.part}.schema")
-        return SchemaText(used.kind, config.text)
+        references = tuple(SchemaReference(*one) for one in config.references)
+        named = {name: one.text for name, one in client.references(SchemaText(used.kind, "", references)).items()}
+        source = f"option {config.part}.schema"
+        prepared(config, "", RegisteredSchema(SchemaText(used.kind, config.text), 0), named, kind, source)
+        return OwnSchema(config.text, used.files(config.text, config.message), references, named)
     if kind is None:
         raise SchemaError(
             f"{config.part}: a single value does not show the types of a schema; set {config.part}.schema,"
@@ -55,17 +79,49 @@ def own_schema(config: SchemaConfig, topic: str | None, kind: pa.DataType | None
             part=config.part,
         )
     try:
-        return SchemaText(used.kind, used.derive(kind, derived_name(config, topic)))
+        text = used.derive(kind, derived_name(config, topic))
     except SchemaError as error:
         raise SchemaError(f"{config.part}: no schema can be derived: {error.message}", **error.facts) from None
+    return OwnSchema(text, (SchemaFile("", text),))
 
 
-def own_subject(config: SchemaConfig, topic: str | None, schema: SchemaText) -> str:
+def own_subject(config: SchemaConfig, topic: str | None, own: OwnSchema) -> str:
     """Returns the subject of a schema that is not the registry's."""
     if config.strategy == "topic":
         return subject_name(config, topic, None)
     used = schema_format(config.format)
-    return subject_name(config, topic, used.load(*used.prepared(schema.text, {}, config.message)).record_name)
+    return subject_name(config, topic, used.load(*used.prepared(own.text, own.named, config.message)).record_name)
+
+
+def with_files(config: SchemaConfig, own: OwnSchema, client: RegistryClient, *, registers: bool) -> SchemaText:
+    """Returns the schema with references to the files that it comes with. Their names are their subjects, Confluent's default.
+
+    Args:
+        config: settings of the part.
+        own: the schema.
+        client: the registry's client.
+        registers: whether to register files that the registry does not have.
+
+    Raises:
+        RegistryError: the registry does not have a file, and it may not be registered.
+        SchemaIncompatibleError: the registry does not accept a file.
+    """
+    kind, known = schema_format(config.format).kind, dict[str, SchemaReference]()
+    for file in own.files[:-1]:
+        text = SchemaText(kind, file.text, tuple(known[name] for name in file.uses))
+        found = client.look_up(file.name, text, normalize=config.normalize)
+        if found is None and not registers:
+            raise not_registered(config, file.name, text, client)
+        if found is None:
+            found = _registered(config, file.name, text, client)
+        if found.version is None:  # some registries answer with the id alone
+            found = client.look_up(file.name, text, normalize=config.normalize) or found
+        if found.version is None:
+            raise RegistryError(f"subject {file.name}: the registry did not say which version it has", subject=file.name)
+        refuse_rules(config, found)
+        known[file.name] = SchemaReference(file.name, file.name, found.version)
+    last = own.files[-1]
+    return SchemaText(kind, last.text, (*own.references, *(known[name] for name in last.uses)))
 
 
 def registrys(config: SchemaConfig, topic: str | None, kind: pa.DataType | None, client: RegistryClient) -> ResolvedSchema:
@@ -73,10 +129,20 @@ def registrys(config: SchemaConfig, topic: str | None, kind: pa.DataType | None,
     found = _named_by_options(config, topic, client)
     if config.schema_id is not None and topic is not None and config.strategy == "topic":
         refuse_rules_of_subject(config, f"{topic}-{config.part}", client)
-    return _readers_schema(config, found.subject, found, kind, client)
+    elif config.metadata is not None:
+        refuse_rules_of_subject(config, found.subject, client)
+    return _as_readers_get_it(config, found.subject, found, kind, client)
 
 
-def _readers_schema(
+def readers_schema(
+    config: SchemaConfig, subject: str, found: RegisteredSchema, kind: pa.DataType | None, client: RegistryClient
+) -> ResolvedSchema:
+    """Returns a schema of the registry by its id, as readers get it. Raises SchemaError if it has rules, or does not fit."""
+    by_id = client.by_id(found.schema_id, subject)
+    return _as_readers_get_it(config, subject, replace(by_id, guid=by_id.guid or found.guid), kind, client)
+
+
+def _as_readers_get_it(
     config: SchemaConfig, subject: str, found: RegisteredSchema, kind: pa.DataType | None, client: RegistryClient
 ) -> ResolvedSchema:
     """Returns a schema of the registry as readers get it. Raises SchemaError if it has rules, or the column does not fit."""
@@ -88,7 +154,25 @@ def _readers_schema(
         )
     named = {name: used.text for name, used in client.references(found.schema).items()}
     refuse_rules(config, found, named.values())
-    return prepared(config, subject, found, named, kind)
+    schema = prepared(config, subject, found, named, kind)
+    return schema if config.id_in == "prefix" else replace(schema, guid=_guid(config, found, client))
+
+
+def _guid(config: SchemaConfig, found: RegisteredSchema, client: RegistryClient) -> str:
+    """Returns the guid of a schema. Raises RegistryError if the registry has none, or it is not valid."""
+    guid = found.guid or client.by_id(found.schema_id, found.subject or None).guid
+    if guid is None:
+        raise RegistryError(
+            f"{config.part}: the registry sent no guid of schema {found.schema_id}, which schema.id.serializer=header needs;"
+            " use a registry with guids, such as Confluent Platform 8, or set schema.id.serializer=prefix",
+            subject=found.subject,
+        )
+    try:
+        id_header(config.part, guid, b"")
+    except ValueError:
+        text = f"{config.part}: the guid that the registry sent of schema {found.schema_id} is not valid"
+        raise RegistryError(text, subject=found.subject) from None
+    return guid
 
 
 def _named_by_options(config: SchemaConfig, topic: str | None, client: RegistryClient) -> RegisteredSchema:
@@ -96,6 +180,13 @@ def _named_by_options(config: SchemaConfig, topic: str | None, client: RegistryC
         subject = f"{topic}-{config.part}" if topic is not None and config.strategy == "topic" else None
         return client.by_id(config.schema_id, subject)
     subject = subject_name(config, topic, config.name)
+    if config.metadata is not None:
+        found = client.latest_with(subject, dict(config.metadata))
+        if found is None:
+            wanted = ", ".join(f"{name}={value}" for name, value in config.metadata)
+            text = f"subject {subject}: the registry has no schema with the metadata {wanted}; check use.latest.with.metadata"
+            raise RegistryError(text, subject=subject)
+        return found
     found = client.latest(subject)
     if found is None:
         raise RegistryError(
@@ -104,6 +195,12 @@ def _named_by_options(config: SchemaConfig, topic: str | None, client: RegistryC
             subject=subject,
         )
     return found
+
+
+def refuse_own_rules(config: SchemaConfig, own: OwnSchema) -> None:
+    """Raises SchemaError for a schema with rules of its own, before anything is registered."""
+    texts = (*(file.text for file in own.files[:-1]), *own.named.values())
+    refuse_rules(config, RegisteredSchema(SchemaText("", own.text), 0), texts)
 
 
 def refuse_rules(config: SchemaConfig, found: RegisteredSchema, used: Iterable[str] = ()) -> None:
@@ -216,7 +313,15 @@ def _known_or_registered(config: SchemaConfig, subject: str, given: SchemaText, 
         return found
     if not config.auto_register:
         raise not_registered(config, subject, given, client)
+    return _registered(config, subject, given, client)
+
+
+def _registered(config: SchemaConfig, subject: str, given: SchemaText, client: RegistryClient) -> RegisteredSchema:
+    """Registers a schema. Raises SchemaIncompatibleError, which names the fields, if the registry does not accept it."""
     error = incompatible(config, subject, given, client)
     if error is not None:
         raise error
-    return client.register(subject, given, normalize=config.normalize)
+    try:
+        return client.register(subject, given, normalize=config.normalize)
+    except SchemaIncompatibleError as refused:  # another driver was first
+        raise incompatible(config, subject, given, client) or refused from None

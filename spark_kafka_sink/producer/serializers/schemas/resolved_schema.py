@@ -18,6 +18,7 @@ class ResolvedSchema(SameVersion):
         schema_id: the id that goes before the data.
         text: the schema, as its format prepares it for tasks.
         named: texts of the schemas that it refers to, by the name of the reference.
+        guid: the globally unique id that is in a header in place of the id before the data; None: the id is before the data.
     """
 
     part: str
@@ -26,6 +27,7 @@ class ResolvedSchema(SameVersion):
     schema_id: int
     text: str
     named: tuple[tuple[str, str], ...] = ()
+    guid: str | None = None
 
     def __str__(self) -> str:
         return f"schema {self.schema_id}" + (f" of subject {self.subject}" if self.subject else "")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -60,6 +61,21 @@ class LoadedSchema(ABC):
         """
 
 
+@dataclass(frozen=True, slots=True)
+class SchemaFile:
+    """One of the texts that a given schema consists of. A registry has each of them in a subject of its own.
+
+    Attributes:
+        name: how others refer to it; empty for the schema itself.
+        text: what to register.
+        uses: names of the others that it refers to.
+    """
+
+    name: str
+    text: str
+    uses: tuple[str, ...] = ()
+
+
 class SchemaFormat(ABC):
     """A format of schemas.
 
@@ -70,6 +86,15 @@ class SchemaFormat(ABC):
 
     name: str
     kind: str
+
+    def files(self, text: str, message: str | None) -> Sequence[SchemaFile]:
+        """Returns what to register of a given schema: the files that it comes with, each after those that it uses, then itself.
+
+        Args:
+            text: the schema, as the options have it.
+            message: name of the message to write; None: the schema decides.
+        """
+        return (SchemaFile("", text),)
 
     def prepared(self, text: str, named: Mapping[str, str], message: str | None) -> tuple[str, Mapping[str, str]]:
         """Returns the texts that `load` needs. They are made on the driver, because tasks may lack the libraries of an extra.

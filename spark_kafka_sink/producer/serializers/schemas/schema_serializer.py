@@ -11,9 +11,10 @@ from spark_kafka_sink.installation import SameVersion
 from spark_kafka_sink.producer.producer_record import Headers
 from spark_kafka_sink.producer.serializers.arrays import null_column
 from spark_kafka_sink.producer.serializers.schemas.formats import schema_format
-from spark_kafka_sink.producer.serializers.schemas.framing import id_prefix
+from spark_kafka_sink.producer.serializers.schemas.framing import id_header, id_prefix
 from spark_kafka_sink.producer.serializers.schemas.resolved_schema import ResolvedSchema
 from spark_kafka_sink.producer.serializers.serializer import Serializer
+from spark_kafka_sink.records.columns import FixedHeaders
 
 if TYPE_CHECKING:
     from spark_kafka_sink.producer.serializers.schemas.schema_format import ColumnPlan, LoadedSchema
@@ -66,7 +67,18 @@ class SchemaSerializer(SameVersion, Serializer):
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes | None:
         return self._written().encode_value(value, self._prefix())
 
+    @property
+    def adds_headers(self) -> bool:
+        return self.schema.guid is not None
+
+    def headers_of(self, topic: str, kind: pa.DataType | None) -> FixedHeaders:
+        if self.schema.guid is None:
+            return ()
+        return (id_header(self.schema.part, self.schema.guid, self._written().after_id),)
+
     def _prefix(self) -> bytes:
+        if self.schema.guid is not None:
+            return b""
         return id_prefix(self.schema.schema_id) + self._written().after_id
 
     def _written(self) -> LoadedSchema:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import pickle
+import socket
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
@@ -13,13 +16,22 @@ import pytest
 
 from spark_kafka_sink import AvroSerializer, Producer, RecordColumns
 from spark_kafka_sink.broker import EmbeddedBroker
-from spark_kafka_sink.errors import KafkaSinkError, OptionError, RegistryError, SchemaError, SerializationError
+from spark_kafka_sink.errors import (
+    KafkaSinkError,
+    OptionError,
+    RegistryError,
+    RegistryTimeoutError,
+    SchemaError,
+    SerializationError,
+    UsageError,
+)
 from spark_kafka_sink.registry.references import SchemaReference, SchemaText
 from spark_kafka_sink.registry.registry_client import RegistryClient
 from spark_kafka_sink.registry.registry_options import registry_config
 from tests.kafka.witness import read_topic
 from tests.planted_secrets import MARK
 from tests.registry.stand_in import Answer, Asked, StandIn
+from tests.security.sasl.http_servers import raw_server
 
 ORDER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
 STRUCT = pa.struct([pa.field("id", pa.int64(), False)])
@@ -184,8 +196,11 @@ def test_an_object_needs_its_options_and_is_not_pickled() -> None:
     ("more", "problem"),
     [
         ({"value.serializer": "avro"}, r"option schema\.registry\.url: "),
-        ({"schema.registry.url": "http://r"}, r"option schema\.registry\.url: only the serializer avro reads it"),
-        ({"value.serializer": "json", "value.schema": "{}"}, r"option value\.schema: only the serializer avro reads it"),
+        ({"schema.registry.url": "http://r"}, r"option schema\.registry\.url: only the serializers avro, json-schema read it"),
+        (
+            {"value.serializer": "json", "value.schema": "{}"},
+            r"option value\.schema: only the serializers avro, json-schema read it",
+        ),
         ({"value.serializer": "avor"}, "did you mean avro"),
         (
             {"value.serializer": "avro", "schema.registry.url": "http://r", "key.schema": '"int"'},
@@ -216,3 +231,80 @@ def test_a_schema_of_the_registry_may_use_others(stand_in: StandIn) -> None:
     with pytest.raises(SerializationError, match=r"inner\.x: a value of type str is not supported"):
         serializer.serialize("events", {"inner": {"x": MARK}})
     serializer.close()
+
+
+# Time, threads and the end
+
+
+def test_a_topic_does_not_wait_for_another_and_close_waits_for_none(stand_in: StandIn) -> None:
+    asked, goes_on = threading.Event(), threading.Event()
+
+    def held(_: Asked) -> None:
+        asked.set()
+        assert goes_on.wait(30)
+
+    serializer = AvroSerializer({"schema.registry.url": stand_in.url, "schema": ORDER})
+    stand_in.fail(held)
+    with ThreadPoolExecutor(2) as threads:
+        waiting = threads.submit(serializer.serialize, "slow", {"id": 1})
+        try:
+            assert asked.wait(30)
+            assert threads.submit(serializer.serialize, "fast", {"id": 1}).result(30) == b"\0\0\0\0\1\2"
+            threads.submit(serializer.close).result(30)
+        finally:
+            goes_on.set()
+        with pytest.raises(UsageError, match="closed"):
+            waiting.result(30)
+    for topic in ("slow", "fast", "new"):
+        with pytest.raises(UsageError, match="this AvroSerializer is closed; a producer closes its serializers"):
+            serializer.serialize(topic, {"id": 1})
+
+
+def test_a_closed_serializer_is_not_used_by_another_producer(broker: EmbeddedBroker, stand_in: StandIn) -> None:
+    broker.create_topic("closed")
+    serializer = AvroSerializer({"schema.registry.url": stand_in.url, "schema": ORDER})
+    settings = {"bootstrap.servers": broker.bootstrap_servers, "value.serializer": serializer}
+    with Producer(settings) as producer:
+        producer.send("closed", {"id": 1})
+    with Producer(settings) as producer, pytest.raises(UsageError, match="this AvroSerializer is closed"):
+        producer.send("closed", {"id": 1})
+
+
+def test_send_waits_for_the_registry_for_as_long_as_max_block_ms(broker: EmbeddedBroker) -> None:
+    def silent(connection: socket.socket) -> None:
+        while connection.recv(65536):
+            pass
+
+    began = time.monotonic()
+    with raw_server(silent) as url:
+        settings = {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "max.block.ms": 200,
+            "value.serializer": "avro",
+            "value.schema": ORDER,
+            "schema.registry.url": url,
+        }
+        with Producer(settings) as producer:
+            with pytest.raises(RegistryTimeoutError, match="did not respond in time"):
+                producer.send("events", {"id": 1})
+            with producer.scope() as scope, pytest.raises(RegistryTimeoutError, match="did not respond in time"):
+                scope.append("events", RecordColumns(num_records=1, value=pa.array([{"id": 4}], STRUCT)))
+    assert time.monotonic() - began < 20
+
+
+def test_key_and_value_share_the_time_of_a_call(broker: EmbeddedBroker, stand_in: StandIn) -> None:
+    def slow(_: Asked) -> None:
+        time.sleep(0.3)
+
+    settings = {
+        "bootstrap.servers": broker.bootstrap_servers,
+        "max.block.ms": 500,
+        "key.serializer": "avro",
+        "key.schema": '"string"',
+        "value.serializer": "avro",
+        "value.schema": ORDER,
+        "schema.registry.url": stand_in.url,
+    }
+    stand_in.fail(slow, *[lambda _: None] * 4, slow)  # the key asks five times
+    with Producer(settings) as producer, pytest.raises(RegistryTimeoutError):
+        producer.send("events", {"id": 1}, key="a")

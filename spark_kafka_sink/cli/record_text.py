@@ -1,0 +1,169 @@
+"""The text of a record: what `topics tail` prints, with the schemas of keys and values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from spark_kafka_sink.cli.topic_commands import escaped
+from spark_kafka_sink.errors import OptionError
+from spark_kafka_sink.installation import check_extra
+from spark_kafka_sink.records.record_reader import Record
+from spark_kafka_sink.registry.registry_client import RegistryClient
+from spark_kafka_sink.registry.registry_options import URL, registry_config
+from spark_kafka_sink.verify.decoding import SchemaDecoder, UndecodableError
+from spark_kafka_sink.verify.display import as_json
+from spark_kafka_sink.verify.schema_ids import NoSchemaIdError, SchemaKey, found_schema, id_bytes, schema_key
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.cli.topic_tail import TailOptions
+
+_CUT_AT: Final = 200
+_ID_BYTES: Final = 5
+
+
+class RecordText:
+    """Turns records into text. With a registry, keys and values that name a schema are decoded."""
+
+    def __init__(self, *, whole: bool, decoders: Mapping[str, SchemaDecoder]) -> None:
+        """Makes one.
+
+        Args:
+            whole: whether long values are not cut.
+            decoders: those of key and value; empty: nothing is decoded.
+        """
+        self._whole = whole
+        self._decoders = decoders
+
+    @classmethod
+    @contextmanager
+    def of(cls, options: TailOptions) -> Iterator[RecordText]:
+        """Yields the text of the records that `tail` prints. Raises click.BadParameter for an option that is not valid."""
+        if options.schema_registry_url is None:
+            if options.settings:
+                raise click.UsageError("--set has no effect without --schema-registry-url")
+            yield cls(whole=options.whole, decoders={})
+            return
+        check_extra("confluent_kafka", "--schema-registry-url")
+        settings = {URL: options.schema_registry_url}
+        for text in options.settings:
+            name, sign, value = text.partition("=")
+            if not sign:
+                # Not the text itself: what is left of a mistyped password is one.
+                raise click.BadParameter("must be NAME=VALUE", param_hint="--set")
+            settings[name.strip()] = value
+        try:
+            config = registry_config(settings)
+        except OptionError as error:
+            url = error.facts.get("option") == URL
+            raise click.BadParameter(error.message, param_hint="--schema-registry-url" if url else "--set") from None
+        with RegistryClient(config) as client:
+            parts = ("key", "value")
+            decoders = {part: SchemaDecoder(options.name, part, lambda key: found_schema(key, client)) for part in parts}
+            yield cls(whole=options.whole, decoders=decoders)
+
+    def line(self, partition: int, record: Record) -> str:
+        """Returns `partition:offset  timestamp  key  value  headers`, without characters that would change a terminal's state."""
+        parts = [f"{partition}:{record.offset}", _time(record.timestamp), self._part("key", record.key, record)]
+        parts.append(self._part("value", record.value, record))
+        if record.headers:
+            headers = (f"{escaped(name)}={readable(value, whole=self._whole)}" for name, value in record.headers)
+            parts.append(" ".join(headers))
+        return "  ".join(parts)
+
+    def _part(self, part: str, data: bytes | None, record: Record) -> str:
+        schema = _named_schema(part, data, record)
+        if schema is None or data is None:
+            return readable(data, whole=self._whole)
+        try:
+            text = self._decoded(part, data, record)
+        except UndecodableError as error:
+            return f"schema {schema} {readable(data, whole=self._whole)} (cannot be decoded: {escaped(str(error))})"
+        if text is not None:
+            return f"schema {schema} {escaped(text) if self._whole else _cut(escaped(text), len(data))}"
+        in_header = isinstance(schema, str)
+        return f"schema {schema} {readable(data if in_header else data[_ID_BYTES:], whole=self._whole)}"
+
+    def _decoded(self, part: str, data: bytes, record: Record) -> str | None:
+        """Returns JSON; None without a registry. Raises UndecodableError."""
+        decoder = self._decoders.get(part)
+        return None if decoder is None else as_json(decoder(data, record.headers))
+
+    def json(self, partition: int, record: Record) -> str:
+        """Returns the whole record. Bytes that are not UTF-8 are `{"hex": "..."}`."""
+        found: dict[str, object] = {"partition": partition, "offset": record.offset, "timestamp": record.timestamp}
+        for part, data in (("key", record.key), ("value", record.value)):
+            found[part] = _json_bytes(data)
+            schema = _named_schema(part, data, record)
+            if schema is None or data is None:
+                continue
+            found[f"{part}_schema"] = schema
+            try:
+                text = self._decoded(part, data, record)
+            except UndecodableError as error:
+                found[f"{part}_problem"] = str(error)
+            else:
+                found[part] = found[part] if text is None else json.loads(text)
+        found["headers"] = [[name, _json_bytes(value)] for name, value in record.headers]
+        return json.dumps(found)
+
+
+def _named_schema(part: str, data: bytes | None, record: Record) -> SchemaKey | None:
+    """Returns the schema's id or guid if the bytes look like Confluent's format, whose ids begin at 1."""
+    if data is None:
+        return None
+    try:
+        named = id_bytes(part, data, record.headers)
+        key = schema_key(named)
+    except NoSchemaIdError:
+        return None
+    # Without a header, bytes that only look like a guid are common.
+    return key if key and (isinstance(key, int) or named is not data) else None
+
+
+def readable(data: bytes | None, *, whole: bool = False) -> str:
+    """Returns text for UTF-8, `0x...` for other bytes, `null` for None and `""` for no bytes; cut after 200 characters."""
+    if data is None:
+        return "null"
+    if not data:
+        return '""'
+    shown = data if whole else data[: 4 * _CUT_AT]
+    try:
+        # The cut may have gone through a character.
+        text = escaped(shown.decode() if whole or len(shown) == len(data) else _cut_text(shown))
+    except UnicodeDecodeError:
+        text = f"0x{shown.hex()}"
+    return text if whole else _cut(text, len(data), is_all=len(shown) == len(data))
+
+
+def _cut(text: str, size: int, *, is_all: bool = True) -> str:
+    return text if is_all and len(text) <= _CUT_AT else f"{text[:_CUT_AT]}... ({size:,} bytes)"
+
+
+def _cut_text(data: bytes) -> str:
+    for end in range(len(data), len(data) - 4, -1):
+        try:
+            return data[:end].decode()
+        except UnicodeDecodeError:
+            continue
+    return data.decode()
+
+
+def _time(timestamp: int) -> str:
+    """Returns the time in UTC; the number itself if no calendar has it."""
+    try:
+        return datetime.fromtimestamp(timestamp / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError):
+        return str(timestamp)
+
+
+def _json_bytes(data: bytes | None) -> object:
+    try:
+        return None if data is None else data.decode()
+    except UnicodeDecodeError:
+        return {"hex": (data or b"").hex()}

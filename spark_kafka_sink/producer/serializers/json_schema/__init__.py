@@ -1,0 +1,1 @@
+"""JSON Schema: columns are compared with a schema, checked by it and written as JSON."""

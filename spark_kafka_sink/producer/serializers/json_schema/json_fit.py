@@ -1,0 +1,376 @@
+"""Fits a JSON Schema to the type of a column: one walk over both makes the plan to write by, or finds all misfits.
+
+Most keywords are judged from the column's type. The rest become checks of whole columns, or are refused, so that no reader that
+validates can meet a row which does not pass. Where drafts of JSON Schema differ, the plan holds for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_kafka_sink.counts import counted
+from spark_kafka_sink.errors import SchemaError, SerializationError
+from spark_kafka_sink.producer.serializers.arrays import as_binary, is_list, is_text
+from spark_kafka_sink.producer.serializers.bad_row import BadRowError
+from spark_kafka_sink.producer.serializers.json_columns import json_texts, why_not_json
+from spark_kafka_sink.producer.serializers.json_schema import json_kernels as kernels
+from spark_kafka_sink.producer.serializers.json_schema.json_document import Documents, Place, UnknownReferenceError
+from spark_kafka_sink.producer.serializers.json_schema.json_kernels import Check, Rows
+from spark_kafka_sink.producer.serializers.json_schema.json_values import VALUE_KEYWORDS, MisfitError, is_number, value_check
+from spark_kafka_sink.producer.serializers.json_schema.json_words import in_words, with_article
+from spark_kafka_sink.producer.serializers.schemas.schema_format import ColumnPlan
+from spark_kafka_sink.records.arrow_arrays import scalar_of_bytes
+
+_REFUSED_ALWAYS: Final = ("if", "not", "$dynamicRef", "$recursiveRef", "extends", "disallow")
+_REFUSED_OBJECTS: Final = ("patternProperties", "propertyNames", "dependencies", "dependentRequired", "dependentSchemas")
+_REFUSED_ARRAYS: Final = ("prefixItems", "contains", "uniqueItems", "unevaluatedItems")
+# Keywords that restrict nothing if they have one of these values.
+_HARMLESS: Final[Mapping[str, Collection[Any]]] = {
+    "uniqueItems": [False],
+    "unevaluatedItems": [True, {}],
+    "unevaluatedProperties": [True, {}],
+    "propertyNames": [True, {}],
+    "patternProperties": [{}],
+    "dependencies": [{}],
+    "dependentRequired": [{}],
+    "dependentSchemas": [{}],
+    "disallow": [[]],
+    "extends": [[], {}],
+}
+_OF_JSON: Final[Mapping[type, str]] = {bool: "boolean", int: "integer", Decimal: "number", str: "string", type(None): "null"}
+_DEEPEST: Final = 100
+_COUNTED: Final = {"minItems": "elements", "minLength": "characters", "minProperties": "properties"}
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """One difference between a column and a schema. `column` and `schema` are their types in words, or `missing`."""
+
+    path: str
+    column: str
+    schema: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path or 'the value'}: column {self.column}, schema {self.schema}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class JsonPlan(ColumnPlan):
+    """How to write columns of one type with one schema. It has no state, so any thread may use it."""
+
+    documents: Documents
+    kind: pa.DataType
+    checks: Sequence[Check]
+
+    def encode(self, column: pa.Array, prefix: bytes = b"") -> pa.Array:
+        checks = self.checks if column.type == self.kind else fit(self.documents, column.type).checks
+        try:
+            texts = json_texts(column)
+            kernels.run(checks, column)
+        except BadRowError as bad:
+            raise SerializationError(f"row {bad.row}: {bad}", row=bad.row, path=bad.path.lstrip(".")) from None
+        found = as_binary(texts)
+        if not prefix:
+            return found
+        return pc.binary_join_element_wise(scalar_of_bytes(prefix, found.type), found, scalar_of_bytes(b"", found.type))
+
+
+def fit(documents: Documents, kind: pa.DataType) -> JsonPlan:
+    """Makes the plan for columns of a type.
+
+    Args:
+        documents: the schema and those that it refers to.
+        kind: type of the columns.
+
+    Raises:
+        SchemaError: The schema does not fit the type. The text has a line for each misfit, and `facts` has them as `misfits`.
+    """
+    walk = _Walk(documents)
+    checks = walk.checks(documents.root, kind, "")
+    misfits = list(dict.fromkeys(walk.misfits))
+    if misfits:
+        lines = "".join(f"\n  {misfit}" for misfit in misfits)
+        raise SchemaError(
+            f"{counted(len(misfits), 'field')} of the JSON Schema and the columns do not fit:{lines}",
+            fields=tuple(misfit.path for misfit in misfits),
+            misfits=tuple((misfit.path, misfit.column, misfit.schema, misfit.reason) for misfit in misfits),
+        )
+    return JsonPlan(documents, kind, checks)
+
+
+def json_type(kind: pa.DataType) -> str | None:
+    """Returns the type in JSON of what a column is written as; None: it cannot be written."""
+    if pa.types.is_dictionary(kind):
+        return json_type(kind.value_type)
+    if pa.types.is_struct(kind) or pa.types.is_map(kind):
+        return "object"
+    if is_list(kind):
+        return "array"
+    if why_not_json(kind) is not None:
+        return None
+    if pa.types.is_null(kind):
+        return "null"
+    if pa.types.is_boolean(kind):
+        return "boolean"
+    if pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.scale == 0):
+        return "integer"
+    return "number" if pa.types.is_floating(kind) or pa.types.is_decimal(kind) else "string"
+
+
+class _Walk:
+    """Walks over a schema and a type. It keeps the misfits, and returns what depends on the values."""
+
+    def __init__(self, documents: Documents) -> None:
+        self.misfits: list[Misfit] = []
+        self._documents = documents
+        self._open: set[tuple[str, str]] = set()
+
+    def checks(self, place: Place, kind: pa.DataType, path: str) -> list[Check]:
+        """Returns the checks of a column, in which null rows are valid."""
+        if pa.types.is_dictionary(kind):
+            inner = self.checks(place, kind.value_type, path)
+            return [kernels.of_dictionary(inner)] if inner else []
+        written = json_type(kind)
+        schema = {} if place.value is True else place.value
+        if written is None:
+            self._misfit(path, kind, place, "JSON has no type for it: cast it, for example to string")
+        elif place.value is False:
+            self._misfit(path, kind, place, "the schema allows no value")
+        elif not isinstance(schema, dict):
+            self._misfit(path, kind, place, f"{place} is not a schema")
+        elif (str(place), path) in self._open or len(self._open) > _DEEPEST:
+            self._misfit(path, kind, place, f"{place} refers to itself")
+        else:
+            with self._opened(place, path):
+                return self._of_schema(Place(schema, place.document, place.pointer), kind, written, path)
+        return []
+
+    @contextmanager
+    def _opened(self, place: Place, path: str) -> Iterator[None]:
+        """Marks a schema that is being walked for one path: a schema that leads back to itself there has no end."""
+        self._open.add((str(place), path))
+        try:
+            yield
+        finally:
+            self._open.remove((str(place), path))
+
+    def _of_schema(self, place: Place, kind: pa.DataType, written: str, path: str) -> list[Check]:
+        schema = place.value
+        found: list[Check] = []
+        if not place.is_root and self._documents.has_own_uri(place):
+            self._misfit(path, kind, place, f"{place} has an $id of its own, which is not supported")
+        for keyword in _REFUSED_ALWAYS:
+            if keyword in schema and schema[keyword] not in _HARMLESS.get(keyword, ()):
+                self._refuse(place, keyword, kind, path)
+        if "type" in schema and not _has_type(schema["type"], written):
+            self._misfit(path, kind, place, f"it is written as {with_article(written)}")
+            return []
+        if "$ref" in schema:
+            found += self._referred(place, kind, path)
+        for index in range(len(_listed(schema.get("allOf")))):
+            found += self.checks(place.at("allOf", index), kind, path)
+        for keyword in ("anyOf", "oneOf"):
+            if keyword in schema:
+                found += self._branch(place, keyword, kind, written, path)
+        if pa.types.is_struct(kind):
+            found += self._struct(place, kind, path)
+        elif pa.types.is_map(kind):
+            found += self._map(place, kind, path)
+        elif is_list(kind):
+            found += self._list(place, kind, path)
+        return found + self._of_values(place, kind, written, path)
+
+    def _misfit(self, path: str, kind: pa.DataType | str, place: Place | str, reason: str) -> None:
+        schema = place if isinstance(place, str) else in_words(place.value)
+        self.misfits.append(Misfit(path.lstrip("."), str(kind), schema, reason))
+
+    def _refuse(self, place: Place, keyword: str, kind: pa.DataType, path: str, why: str = "is not supported") -> None:
+        self._misfit(path, kind, place, f"keyword {keyword} at {place.at(keyword)} {why}")
+
+    # Other schemas
+
+    def _referred(self, place: Place, kind: pa.DataType, path: str) -> list[Check]:
+        reference = place.value["$ref"]
+        try:
+            return self.checks(self._documents.referred(place, reference), kind, path)
+        except UnknownReferenceError as error:
+            self._misfit(path, kind, place, f"$ref {reference!r} at {place}: {error}")
+            return []
+
+    def _branch(self, place: Place, keyword: str, kind: pa.DataType, written: str, path: str) -> list[Check]:
+        """Returns the checks of the one schema in a list that can hold the column, because the others have another type."""
+        branches = [place.at(keyword, index) for index in range(len(_listed(place.value[keyword])))]
+        fitting = [branch for branch in branches if not self._excludes(branch, written)]
+        if len(fitting) == 1:
+            return self.checks(fitting[0], kind, path)
+        if fitting:
+            self._refuse(place, keyword, kind, path, "has several schemas that may fit; only their types may tell them apart")
+        else:
+            self._misfit(path, kind, place, f"it is written as {with_article(written)}")
+        return []
+
+    def _excludes(self, place: Place, written: str, depth: int = 0) -> bool:
+        """Returns whether no value of a type in JSON can be valid."""
+        schema = place.value
+        if not isinstance(schema, dict) or depth > _DEEPEST:
+            return schema is False
+        if "$ref" in schema:  # older drafts ignore what stands beside it
+            try:
+                return self._excludes(self._documents.referred(place, schema["$ref"]), written, depth + 1)
+            except UnknownReferenceError:
+                return False
+        if "type" in schema and not _may_have_type(schema["type"], written):
+            return True
+        values = [schema["const"]] if "const" in schema else schema.get("enum")
+        if isinstance(values, list) and not any(_may_have_type(_OF_JSON.get(type(value), written), written) for value in values):
+            return True
+        inner = [place.at("allOf", index) for index in range(len(_listed(schema.get("allOf"))))]
+        return any(self._excludes(one, written, depth + 1) for one in inner)
+
+    # Nesting
+
+    def _struct(self, place: Place, kind: pa.DataType, path: str) -> list[Check]:
+        schema = place.value
+        for keyword in (*_REFUSED_OBJECTS, "unevaluatedProperties"):
+            self._refuse_unless_harmless(place, keyword, kind, path)
+        properties = _mapped(schema.get("properties"))
+        required = _listed(schema.get("required"))
+        names = [kind.field(index).name for index in range(kind.num_fields)]
+        fields = []
+        for index, name in enumerate(names):
+            field, inside = kind.field(index), f"{path}.{name}"
+            if names.count(name) > 1:
+                self._misfit(inside, "twice", place, "two columns have this name")
+                continue
+            checks = []
+            inner = self._property(place, field, names, inside)
+            if inner is not None and not pa.types.is_null(field.type):  # its fields are never written
+                checks = self.checks(inner, field.type, inside)
+            if name in required and pa.types.is_null(field.type):
+                self._misfit(inside, field.type, place.at("required"), "it has only nulls, and the schema requires it")
+            elif checks or name in required:
+                fields.append((index, name, name in required, checks))
+        for name in dict.fromkeys([*properties, *required]):
+            if name not in names:
+                self._missing(properties, str(name), names, name in required, f"{path}.{name}")
+        found = self._lengths(place, ("minProperties", "maxProperties"), kernels.number_of_fields, kind, path)
+        return [*found, kernels.of_fields(fields)] if fields else found
+
+    def _property(self, place: Place, field: pa.Field, names: Sequence[str], path: str) -> Place | None:
+        """Returns the schema of a struct's field."""
+        properties = _mapped(place.value.get("properties"))
+        if field.name in properties:
+            return place.at("properties", field.name)
+        if place.value.get("additionalProperties", True) is not False:
+            return place.at("additionalProperties") if "additionalProperties" in place.value else Place(True, "", path)
+        if not any(field.name.lower() == name.lower() for name in properties if name not in names):
+            self._misfit(path, field.type, "missing", "drop the column, or add it to the schema")
+        return None
+
+    def _missing(self, properties: Mapping[str, Any], name: str, names: Sequence[str], required: bool, path: str) -> None:
+        """Notes a property without a column, if it is required or a column differs in case."""
+        words = in_words(properties.get(name, True))
+        similar = next((one for one in names if one.lower() == name.lower() and one not in properties), None)
+        if similar is not None:
+            self._misfit(path, "missing", words, f"the column {similar} differs in case: rename it to {name}")
+        elif required:
+            self._misfit(path, "missing", words, "the schema requires it: add the column")
+
+    def _map(self, place: Place, kind: pa.DataType, path: str) -> list[Check]:
+        inside = f"{path}[]"
+        if not is_text(kind.key_type):
+            self._misfit(inside, kind.key_type, "string", "the keys of a map must be string")
+            return []
+        for keyword in (*_REFUSED_OBJECTS, "unevaluatedProperties"):
+            self._refuse_unless_harmless(place, keyword, kind, path)
+        for keyword in ("properties", "required"):
+            if place.value.get(keyword):
+                reason = "names properties, and a map may have any: use a struct"
+                self._refuse(place, keyword, kind, path, reason)
+        if is_number(place.value.get("minProperties")) and place.value["minProperties"] > 1:
+            self._refuse(place, "minProperties", kind, path, "is not supported for a map, which may have a key twice")
+        found = self._lengths(place, ("minProperties", "maxProperties"), kernels.list_length, kind, path)
+        items = place.at("additionalProperties") if "additionalProperties" in place.value else Place(True, "", inside)
+        checks, nullable = self.checks(items, kind.item_type, inside), self._allows_null(items)
+        return [*found, kernels.of_entries(checks, nullable=nullable)] if checks or not nullable else found
+
+    def _list(self, place: Place, kind: pa.DataType, path: str) -> list[Check]:
+        schema, inside = place.value, f"{path}[]"
+        for keyword in _REFUSED_ARRAYS:
+            self._refuse_unless_harmless(place, keyword, kind, path)
+        found = self._lengths(place, ("minItems", "maxItems"), kernels.list_length, kind, path)
+        if isinstance(schema.get("items"), list):
+            self._refuse(place, "items", kind, path, "as a list is not supported")
+            return found
+        items = place.at("items") if "items" in schema else Place(True, "", inside)
+        checks, nullable = self.checks(items, kind.value_type, inside), self._allows_null(items)
+        return [*found, kernels.of_elements(checks, nullable=nullable)] if checks or not nullable else found
+
+    def _allows_null(self, place: Place) -> bool:
+        trial = _Walk(self._documents)
+        return not trial.checks(place, pa.null(), "") and not trial.misfits
+
+    def _refuse_unless_harmless(self, place: Place, keyword: str, kind: pa.DataType, path: str) -> None:
+        if keyword in place.value and place.value[keyword] not in _HARMLESS.get(keyword, ()):
+            self._refuse(place, keyword, kind, path)
+
+    def _lengths(self, place: Place, keywords: tuple[str, str], length: Rows, kind: pa.DataType, path: str) -> list[Check]:
+        """Returns the check of the bounds of a length, if the schema has any."""
+        least, most = limits = [place.value.get(keyword) for keyword in keywords]
+        for keyword, value in zip(keywords, limits, strict=True):
+            if value is not None and not is_number(value):
+                self._refuse(place, keyword, kind, path, "is not a number")
+                return []
+        if least is None and most is None:
+            return []
+        return [kernels.check(kernels.of_length(length, least, most), _out_of_bounds(least, most, _COUNTED[keywords[0]]))]
+
+    # Values
+
+    def _of_values(self, place: Place, kind: pa.DataType, written: str, path: str) -> list[Check]:
+        found = []
+        if written == "string":
+            found += self._lengths(place, ("minLength", "maxLength"), kernels.text_length, kind, path)
+        for keyword in VALUE_KEYWORDS:
+            if keyword in place.value:
+                try:
+                    one = value_check(keyword, place.value, kind, written)
+                except MisfitError as error:
+                    self._misfit(path, kind, place, f"keyword {keyword} at {place.at(keyword)}: {error}")
+                else:
+                    found += [one] if one is not None else []
+        return found
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _mapped(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _has_type(types: Any, written: str) -> bool:
+    """Returns whether all values of a type in JSON have the type of a schema."""
+    names = types if isinstance(types, list) else [types]
+    return written in names or "any" in names or (written == "integer" and "number" in names)
+
+
+def _may_have_type(types: Any, written: str) -> bool:
+    """Returns whether some values have it. 1.0 is an integer in most drafts."""
+    names = types if isinstance(types, list) else [types]
+    return _has_type(names, written) or (written == "number" and "integer" in names)
+
+
+def _out_of_bounds(least: int | Decimal | None, most: int | Decimal | None, noun: str) -> str:
+    if most is None:
+        return f"it has fewer than {least} {noun}"
+    return f"it has more than {most} {noun}" if least is None else f"it has fewer than {least} or more than {most} {noun}"

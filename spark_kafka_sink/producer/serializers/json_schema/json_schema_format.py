@@ -1,0 +1,133 @@
+"""JSON Schema as a format of schemas."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from spark_kafka_sink.errors import SchemaError, SerializationError
+from spark_kafka_sink.installation import check_extra
+from spark_kafka_sink.producer.serializers.json_schema.json_derive import derive
+from spark_kafka_sink.producer.serializers.json_schema.json_document import Documents
+from spark_kafka_sink.producer.serializers.json_schema.json_fit import JsonPlan, fit
+from spark_kafka_sink.producer.serializers.json_schema.json_words import differences
+from spark_kafka_sink.producer.serializers.json_serializer import json_bytes
+from spark_kafka_sink.producer.serializers.schemas.schema_format import LoadedSchema, SchemaFormat
+
+if TYPE_CHECKING:
+    from jsonschema.protocols import Validator
+
+_MODULE: Final = "jsonschema"
+_USED_BY: Final = "format json-schema"
+_INLINE: Final = "confluent:rules"
+
+
+class JsonSchemaFormat(SchemaFormat):
+    """JSON Schema. References have the URI that `$ref` has."""
+
+    name = "json-schema"
+    kind = "JSON"
+
+    def prepared(self, text: str, named: Mapping[str, str], message: str | None) -> tuple[str, Mapping[str, str]]:
+        Documents(text, named)
+        for name, one in {"the schema": text, **named}.items():
+            _check_schema(json.loads(one), name)
+        return text, named
+
+    def load(self, text: str, named: Mapping[str, str]) -> LoadedJsonSchema:
+        return LoadedJsonSchema(text, named)
+
+    def derive(self, kind: pa.DataType, name: str) -> str:
+        return derive(kind, name)
+
+    def differences(self, old: str, new: str) -> list[str]:
+        return differences(old, new)
+
+    def inline_rules(self, text: str) -> list[str]:
+        try:
+            return _inline_rules(json.loads(text), "")
+        except ValueError:
+            return [_INLINE] if _INLINE in text else []
+
+
+class LoadedJsonSchema(LoadedSchema):
+    """A JSON Schema. Columns do not need the library jsonschema, single values do."""
+
+    def __init__(self, text: str, named: Mapping[str, str]) -> None:
+        self._text, self._named = text, dict(named)
+        self._documents = Documents(text, named)
+        root = self._documents.root.value
+        title = root.get("title") if isinstance(root, dict) else None
+        self.record_name = title if isinstance(title, str) and title else None
+        self._validator: Validator | None = None
+
+    def fit(self, kind: pa.DataType) -> JsonPlan:
+        return fit(self._documents, kind)
+
+    def encode_value(self, value: Any, prefix: bytes = b"") -> bytes | None:
+        if value is None:
+            return None
+        data = json_bytes(value)
+        if self._validator is None:
+            self._validator = _validator(self._text, self._named)
+        _check_value(self._validator, json.loads(data))
+        return prefix + data
+
+
+def _check_schema(schema: Any, name: str) -> None:
+    check_extra(_MODULE, _USED_BY)
+    from jsonschema.exceptions import SchemaError as InvalidError
+    from jsonschema.validators import validator_for
+
+    try:
+        validator_for(schema).check_schema(schema)
+    except InvalidError as error:
+        where = "".join(f"/{step}" for step in error.absolute_path)
+        raise SchemaError(f"{name} is not a valid JSON Schema: #{where}: {error.message}") from None
+
+
+def _validator(text: str, named: Mapping[str, str]) -> Validator:
+    check_extra(_MODULE, _USED_BY)
+    from jsonschema.validators import validator_for
+    from referencing import Registry, Resource
+    from referencing.jsonschema import DRAFT7
+
+    schema = json.loads(text)
+    resources = [(name, Resource.from_contents(json.loads(one), default_specification=DRAFT7)) for name, one in named.items()]
+    found = validator_for(schema)
+    made: Validator = found(schema, registry=Registry().with_resources(resources), format_checker=found.FORMAT_CHECKER)
+    return made
+
+
+def _check_value(validator: Validator, value: Any) -> None:
+    """Raises SerializationError for a value that is not valid. The text has no value, which may be secret."""
+    from jsonschema.exceptions import best_match
+    from referencing.exceptions import Unresolvable
+
+    try:
+        found = best_match(validator.iter_errors(value))
+    except Unresolvable as error:
+        raise SchemaError(f"$ref {error.ref!r} of the JSON Schema leads to nothing") from None
+    if found is None:
+        return
+    path = found.json_path.removeprefix("$").lstrip(".")
+    where = "".join(f"/{step}" for step in found.absolute_schema_path)
+    text = f"{path or 'the value'}: it does not fit the JSON Schema at #{where}"
+    raise SerializationError(text, path=path)
+
+
+def _inline_rules(schema: Any, path: str) -> list[str]:
+    if isinstance(schema, list):
+        return [rule for one in schema for rule in _inline_rules(one, path)]
+    if not isinstance(schema, dict):
+        return []
+    found = [f"{path or 'the schema'} ({_INLINE})"] if schema.get(_INLINE) else []
+    for name, inner in schema.items():
+        if name == "properties" and isinstance(inner, dict):
+            found += [rule for key, one in inner.items() for rule in _inline_rules(one, f"{path}.{key}".lstrip("."))]
+        else:
+            found += _inline_rules(inner, path)
+    return found

@@ -1,0 +1,114 @@
+"""Reads a topic without a source: whether each record can be decoded, and with which schemas."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from spark_kafka_sink.registry.registry_client import RegistryClient
+from spark_kafka_sink.verify.decoding import SchemaDecoder, UndecodableError
+from spark_kafka_sink.verify.read_back import TopicRange, read
+from spark_kafka_sink.verify.schema_ids import SchemaKey, TopicSchema, found_schema
+
+
+@dataclass(frozen=True, slots=True)
+class BadRecord:
+    """A key or a value that cannot be decoded."""
+
+    partition: int
+    offset: int
+    part: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"partition {self.partition}, offset {self.offset}: the {self.part} cannot be decoded: {self.problem}"
+
+
+@dataclass(slots=True)
+class Inspection:
+    """Counts of a topic's records.
+
+    Attributes:
+        records: how many records there are.
+        nulls: how many have no key or no value, by part.
+        schemas: how many records have each schema, by part and id.
+        bad: how many keys and values cannot be decoded.
+        examples: the first of these.
+    """
+
+    records: int = 0
+    nulls: Counter[str] = field(default_factory=Counter)
+    schemas: dict[str, Counter[SchemaKey]] = field(default_factory=dict)
+    kinds: dict[SchemaKey, str] = field(default_factory=dict)
+    bad: int = 0
+    examples: list[BadRecord] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        lines = [f"{self.records:,} records"]
+        for part, counts in self.schemas.items():
+            lines += [
+                f"{part}: {count:,} with schema {key} ({self.kinds[key]})" for key, count in sorted(counts.items(), key=str)
+            ]
+            lines += [f"{part}: {self.nulls[part]:,} null"] if self.nulls[part] else []
+        lines += [f"{self.bad:,} cannot be decoded"] if self.bad else []
+        return "\n".join([*lines, *map(str, self.examples)])
+
+    def as_json(self) -> dict[str, Any]:
+        """Returns the same for programs."""
+        return {
+            "records": self.records,
+            "nulls": {part: self.nulls[part] for part in self.schemas},
+            "schemas": {part: {str(key): count for key, count in counts.items()} for part, counts in self.schemas.items()},
+            "bad": self.bad,
+            "examples": [
+                {"partition": one.partition, "offset": one.offset, "part": one.part, "problem": one.problem}
+                for one in self.examples
+            ],
+        }
+
+
+def inspected(topic: TopicRange, formats: Mapping[str, str | None], client: RegistryClient, examples: int) -> Inspection:
+    """Decodes each record of a topic in this process.
+
+    Args:
+        topic: the topic.
+        formats: the parts to decode, key or value, and the kind that their schemas must have; None for any.
+        client: the registry's client.
+        examples: maximum number of bad records to name.
+
+    Raises:
+        RegistryError: the registry cannot be reached, or refuses a request.
+        ReadBackError: the topic cannot be read.
+    """
+    found = Inspection(schemas={part: Counter() for part in formats})
+    decoders = {part: SchemaDecoder(topic.topic, part, lambda key: found_schema(key, client)) for part in formats}
+    for batch in read(topic, sorted(topic.offsets)):
+        found.records += batch.num_rows
+        headers = batch.column("headers").to_pylist()
+        for part, decoder in decoders.items():
+            for row, data in enumerate(batch.column(part).to_pylist()):
+                if data is None:
+                    found.nulls[part] += 1
+                    continue
+                try:
+                    schema = _decoded(decoder, data, headers[row], formats[part])
+                except UndecodableError as error:
+                    found.bad += 1
+                    if len(found.examples) < examples:
+                        place = batch.column("partition")[row].as_py(), batch.column("offset")[row].as_py()
+                        found.examples.append(BadRecord(*place, part, str(error)))
+                    continue
+                found.schemas[part][schema.key] += 1
+                found.kinds[schema.key] = "" if schema.schema is None else schema.schema.kind
+    return found
+
+
+def _decoded(decoder: SchemaDecoder, data: bytes, headers: Sequence[Mapping[str, Any]], kind: str | None) -> TopicSchema:
+    pairs = [(one["key"], one["value"]) for one in headers]
+    decoder(data, pairs)
+    schema = decoder.schema(data, pairs)
+    if kind is not None and schema.schema is not None and schema.schema.kind != kind:
+        raise UndecodableError(f"schema {schema.key} is {schema.schema.kind}, not {kind}")
+    return schema

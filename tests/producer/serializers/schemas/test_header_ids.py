@@ -1,0 +1,123 @@
+"""The id of a schema in a header, as Confluent's deserializers read it."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient, header_schema_id_serializer
+from confluent_kafka.schema_registry.avro import AvroDeserializer
+from confluent_kafka.schema_registry.avro import AvroSerializer as ConfluentsSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+from spark_kafka_sink import AvroSerializer, Producer, RecordColumns
+from spark_kafka_sink.broker import EmbeddedBroker
+from spark_kafka_sink.errors import RegistryError
+from spark_kafka_sink.producer.serializers.schemas.framing import id_header
+from tests.kafka.witness import Witnessed, read_topic
+from tests.registry.stand_in import Answer, StandIn
+
+ORDER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
+STRUCT = pa.struct([pa.field("id", pa.int64(), False)])
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker() as made:
+        yield made
+
+
+def order(number: int) -> dict[str, int]:
+    """Returns a value of more than 5 bytes, which confluent-kafka's deserializer demands even without a prefix."""
+    return {"id": 2**40 + number}
+
+
+def read(records: list[Witnessed], topic: str, url: str) -> list[tuple[Any, Any]]:
+    """Returns keys and values as Confluent's deserializer reads them."""
+    found = []
+    with SchemaRegistryClient({"url": url}) as client:
+        reader = AvroDeserializer(client)
+        for one in records:
+            contexts = (SerializationContext(topic, field, list(one.headers)) for field in (MessageField.KEY, MessageField.VALUE))
+            found.append(tuple(reader(data, each) for data, each in zip((one.key, one.value), contexts, strict=True)))
+    return found
+
+
+def test_a_header_has_the_bytes_of_confluents_serializer(stand_in: StandIn) -> None:
+    with SchemaRegistryClient({"url": stand_in.url}) as client:
+        theirs = ConfluentsSerializer(client, json.dumps(ORDER), conf={"schema.id.serializer": header_schema_id_serializer})
+        headers: list[tuple[str, str | bytes | None]] = []
+        data = theirs({"id": 1}, SerializationContext("events", MessageField.VALUE, headers))
+    ours = AvroSerializer({"schema.registry.url": stand_in.url, "schema": ORDER, "schema.id.serializer": "header"})
+    assert ours.serialize("events", {"id": 1}) == data == b"\2"
+    assert list(ours.headers_of("events", None)) == headers
+    ours.close()
+
+
+def test_indexes_of_a_protobuf_message_follow_the_guid() -> None:
+    guid = uuid.uuid4()
+    assert id_header("key", str(guid), b"\2\2") == ("__key_schema_id", b"\1" + guid.bytes + b"\2\2")
+
+
+@pytest.mark.parametrize("part", ["key", "value", "both"])
+def test_records_and_columns_are_read_by_confluents_deserializer(broker: EmbeddedBroker, stand_in: StandIn, part: str) -> None:
+    topic = f"ids-{part}"
+    broker.create_topic(topic)
+    option = "schema.id.serializer" if part == "both" else f"{part}.schema.id.serializer"
+    settings = {
+        "bootstrap.servers": broker.bootstrap_servers,
+        "key.serializer": "avro",
+        "key.schema": '"string"',
+        "value.serializer": "avro",
+        "value.schema": ORDER,
+        "schema.registry.url": stand_in.url,
+        option: "header_schema_id_serializer",
+    }
+    with Producer(settings) as producer:
+        producer.send(topic, order(1), key="key-a", headers=[("own", b"1")])
+        producer.send(topic, None, key="key-b")
+        producer.flush()
+        with producer.scope() as scope:
+            keys, values = pa.array(["key-c", "key-d", "key-e"]), pa.array([order(3), None, order(5)], STRUCT)
+            scope.append(topic, RecordColumns(num_records=3, key=keys, value=values))
+            scope.append(topic, RecordColumns(num_records=1, value=pa.array([order(6)], STRUCT), fixed_headers=(("own", b"2"),)))
+            scope.append(topic, RecordColumns(num_records=1, key=pa.array(["key-g"])))
+            scope.flush()
+    found = read_topic(broker.bootstrap_servers, topic)
+    wanted = [
+        ("key-a", order(1)),
+        ("key-b", None),
+        ("key-c", order(3)),
+        ("key-d", None),
+        ("key-e", order(5)),
+        (None, order(6)),
+        ("key-g", None),
+    ]
+    assert read(found, topic, stand_in.url) == wanted
+    # As from Confluent's serializers, what is null has no id.
+    for record, pair in zip(found, wanted, strict=True):
+        with_id = [name for name, one in zip(("key", "value"), pair, strict=True) if one is not None and part in (name, "both")]
+        assert {f"__{name}_schema_id" for name in with_id} == {name for name, _ in record.headers} - {"own"}
+    assert next(record.headers[0] for record in found if "own" in dict(record.headers)) == ("own", b"1")
+
+
+def test_a_registry_without_guids_is_an_error(stand_in: StandIn) -> None:
+    stand_in.has_guids = False
+    for more in ({"schema": ORDER}, {"use.latest.version": True}, {"use.schema.id": 1}):
+        serializer = AvroSerializer({"schema.registry.url": stand_in.url, "schema.id.serializer": "header", **more})
+        with pytest.raises(RegistryError, match=r"value: the registry sent no guid of schema 1, which schema\.id\.serializer"):
+            serializer.serialize("events", {"id": 1})
+        serializer.close()
+
+
+def test_a_guid_that_is_not_valid_is_an_error(stand_in: StandIn) -> None:
+    stand_in.fail(Answer(body={"schema": json.dumps(ORDER), "guid": "one"}))
+    options = {"schema.registry.url": stand_in.url, "schema.id.serializer": "header", "use.schema.id": 7}
+    serializer = AvroSerializer({**options, "subject.name.strategy": "record"})
+    with pytest.raises(RegistryError, match="value: the guid that the registry sent of schema 7 is not valid"):
+        serializer.serialize("events", {"id": 1})
+    serializer.close()

@@ -1,0 +1,156 @@
+"""The schema that is found in a registry: what is registered, with which references, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+from spark_kafka_sink import AvroSerializer
+from spark_kafka_sink.errors import RegistryError, SchemaError, SchemaIncompatibleError
+from spark_kafka_sink.producer.serializers.schemas.resolve import OwnSchema, resolved, with_files
+from spark_kafka_sink.producer.serializers.schemas.schema_format import SchemaFile
+from spark_kafka_sink.registry.references import SchemaReference, SchemaText
+from spark_kafka_sink.registry.registry_client import RegistryClient
+from spark_kafka_sink.registry.registry_options import registry_config
+from spark_kafka_sink.schema_options import schema_config
+from tests.registry.apicurio import Apicurio
+from tests.registry.stand_in import Answer, StandIn
+
+INNER = json.dumps({"type": "record", "name": "a.Inner", "fields": [{"name": "x", "type": "int"}]})
+OUTER = json.dumps({"type": "record", "name": "a.Outer", "fields": [{"name": "inner", "type": "a.Inner"}]})
+RULES = {"domainRules": [{"name": "ssn", "kind": "TRANSFORM", "type": "ENCRYPT", "mode": "WRITEREAD"}]}
+
+
+def record(kind: str, *more: Mapping[str, Any]) -> str:
+    return json.dumps({"type": "record", "name": "Order", "fields": [{"name": "id", "type": kind}, *more]})
+
+
+WIDER = record("long", {"name": "channel", "type": ["null", "string"], "default": None})
+
+
+@pytest.fixture
+def client(stand_in: StandIn) -> Iterator[RegistryClient]:
+    with RegistryClient(registry_config({"schema.registry.url": stand_in.url})) as made:
+        yield made
+
+
+def registered(stand_in: StandIn) -> list[str]:
+    """Returns the subjects that schemas were sent to for registration."""
+    paths = [asked.path.partition("?")[0] for asked in stand_in.requests if asked.method == "POST"]
+    return [path.split("/")[2] for path in paths if path.startswith("/subjects/") and path.endswith("/versions")]
+
+
+def test_a_schema_that_another_driver_made_incompatible_names_the_fields(stand_in: StandIn, client: RegistryClient) -> None:
+    """The other driver registers its schema after the check of ours, and before ours."""
+    client.register("events-value", SchemaText("AVRO", record("long")))
+
+    def as_usual(asked: Any) -> None:
+        return None
+
+    stand_in.fail(as_usual, as_usual, Answer(body={"is_compatible": True}))  # latest, look-up, check
+    with pytest.raises(SchemaIncompatibleError, match=r"id: was long, is string") as caught:
+        resolved(schema_config("value", {"value.schema": record("string")}), "events", None, client)
+    assert caught.value.facts["fields"] == ("id: was long, is string",)
+    assert registered(stand_in)[-1] == "events-value"
+
+
+# References
+
+
+@pytest.mark.parametrize("registry", ["stand_in", pytest.param("apicurio", marks=pytest.mark.java)])
+def test_a_schema_with_references_is_registered_and_read(registry: str, request: pytest.FixtureRequest) -> None:
+    made: StandIn | Apicurio = request.getfixturevalue(registry)
+    topic = "with-references"
+    with RegistryClient(registry_config({"schema.registry.url": made.url})) as ours:
+        version = ours.register("inner-of-references", SchemaText("AVRO", INNER)).version or 1
+    reference = {"name": "a.Inner", "subject": "inner-of-references", "version": version}
+    options = {"schema.registry.url": made.url, "schema": OUTER, "schema.references": [reference]}
+    serializer = AvroSerializer(options)
+    written = [serializer.serialize(topic, {"inner": {"x": 3}})]
+    serializer.close()
+    again = AvroSerializer({**options, "auto.register.schemas": False})
+    written += again.serialize_column(topic, pa.array([{"inner": {"x": 3}}])).to_pylist()
+    again.close()
+    with SchemaRegistryClient({"url": made.url}) as theirs:
+        reader = AvroDeserializer(theirs)
+        context = SerializationContext(topic, MessageField.VALUE)
+        assert [reader(one, context) for one in written] == [{"inner": {"x": 3}}] * 2
+        assert [one.to_dict() for one in theirs.get_latest_version(f"{topic}-value").schema.references or ()] == [reference]
+
+
+def test_a_reference_that_does_not_exist_is_named(stand_in: StandIn, client: RegistryClient) -> None:
+    reference = [{"name": "a.Inner", "subject": "inner", "version": 2}]
+    config = schema_config("value", {"value.schema": OUTER, "value.schema.references": reference})
+    with pytest.raises(RegistryError, match="could not get version 2 of subject 'inner'"):
+        resolved(config, "events", None, client)
+    with pytest.raises(SchemaError, match=r'value: option value\.schema: .* type "a.Inner" is not defined'):
+        resolved(schema_config("value", {"value.schema": OUTER}), "events", None, client)
+    assert registered(stand_in) == []
+
+
+def test_a_reference_with_rules_is_refused_before_anything_is_registered(stand_in: StandIn, client: RegistryClient) -> None:
+    client.register("inner", SchemaText("AVRO", INNER.replace('"int"', '"int", "confluent:rules": [{"name": "r"}]')))
+    reference = [{"name": "a.Inner", "subject": "inner", "version": 1}]
+    config = schema_config("value", {"value.schema": OUTER, "value.schema.references": reference})
+    with pytest.raises(SchemaError, match=r"has rules, which are not supported: x \(confluent:rules\)"):
+        resolved(config, "events", None, client)
+    assert registered(stand_in) == ["inner"]
+
+
+def test_the_files_of_a_schema_are_registered_under_their_names(stand_in: StandIn, client: RegistryClient) -> None:
+    middle = json.dumps({"type": "record", "name": "a.Middle", "fields": [{"name": "inner", "type": "a.Inner"}]})
+    files = [SchemaFile("in/ner", INNER), SchemaFile("middle", middle, ("in/ner",)), SchemaFile("", OUTER, ("in/ner", "middle"))]
+    other = SchemaReference("other", "other", 4)
+    own = OwnSchema(OUTER, files, (other,))
+    config = schema_config("value", {})
+    with pytest.raises(RegistryError, match=r"subject in/ner: the registry does not have the schema"):
+        with_files(config, own, client, registers=False)
+    assert registered(stand_in) == []
+    found = with_files(config, own, client, registers=True)
+    uses_inner = SchemaReference("in/ner", "in/ner", 1)
+    assert found == SchemaText("AVRO", OUTER, (other, uses_inner, SchemaReference("middle", "middle", 1)))
+    assert registered(stand_in) == ["in%2Fner", "middle"]
+    latest = client.latest("middle")
+    assert latest is not None
+    assert latest.schema.references == (uses_inner,)
+    assert with_files(config, own, client, registers=False) == found
+
+
+# Metadata
+
+
+@pytest.fixture
+def staged(stand_in: StandIn) -> None:
+    """Registers two schemas of the subject events-value: one for the stage live, then one more field for the stage test."""
+    with SchemaRegistryClient({"url": stand_in.url}) as theirs:
+        for text, stage in ((record("long"), "live"), (WIDER, "test")):
+            body = {"schema": text, "schemaType": "AVRO", "metadata": {"properties": {"stage": stage}}}
+            theirs.register_schema("events-value", Schema.from_dict(body))
+
+
+@pytest.mark.usefixtures("staged")
+def test_the_latest_schema_with_metadata_is_used(client: RegistryClient) -> None:
+    def found(metadata: Mapping[str, str]) -> str:
+        return resolved(schema_config("value", {"use.latest.with.metadata": metadata}), "events", None, client).text
+
+    assert found({"stage": "live"}) == record("long")
+    assert found({"stage": "test"}) == WIDER
+    with pytest.raises(RegistryError, match=r"subject events-value: the registry has no schema with the metadata stage=none"):
+        found({"stage": "none"})
+
+
+@pytest.mark.usefixtures("staged")
+def test_a_schema_with_metadata_from_before_the_rules_is_refused(stand_in: StandIn, client: RegistryClient) -> None:
+    with SchemaRegistryClient({"url": stand_in.url}) as theirs:
+        body = {"schema": record("long"), "schemaType": "AVRO", "ruleSet": RULES}
+        theirs.register_schema("events-value", Schema.from_dict(body))
+    config = schema_config("value", {"use.latest.with.metadata": {"stage": "live"}})
+    with pytest.raises(SchemaError, match=r"has rules, which are not supported: ssn \(ENCRYPT\)"):
+        resolved(config, "events", None, client)
