@@ -35,6 +35,7 @@ SECTIONS: Mapping[str, Sequence[str]] = {
         "Serializer",
         "AvroSerializer",
         "JsonSchemaSerializer",
+        "ProtobufSerializer",
         "Partitioner",
         "Cluster",
         "ProducerInterceptor",
