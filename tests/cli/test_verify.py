@@ -151,32 +151,53 @@ def test_records_before_a_time_are_left_out(topic: str, client: Path, stand_in: 
     assert "\n0 records\n" in done.stdout
 
 
+IN_ONE_PROCESS = """
+import json, sys
+from click.testing import CliRunner
+from spark_kafka_sink.cli.main import main
+
+ends = [CliRunner().invoke(main, words) for words in json.loads(sys.argv[1])]
+print(json.dumps([[end.exit_code, end.stdout, end.stderr] for end in ends]))
+"""
+SPARK = {
+    "spark.master": "local[1]",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # so does the compiler that makes long runs fast
+}
+
+
 @pytest.mark.spark
+@pytest.mark.timeout(200)
 def test_a_topic_is_compared_with_a_source(topic: str, client: Path, stand_in: StandIn, tmp_path: Path) -> None:
-    """In a process of its own, as Spark's sessions are."""
-
-    def ran(rows: list[dict[str, object]]) -> subprocess.CompletedProcess[str]:
-        kind = pa.schema({"key": pa.string(), "id": pa.int64(), "at": pa.string(), "gone": pa.bool_()})
-        pq.write_table(pa.Table.from_pylist(rows, kind), tmp_path / "rows.parquet")
-        words = ["--topic", topic, "--command-config", str(client), "--schema-registry-url", stand_in.url]
-        words += ["--source", str(tmp_path / "rows.parquet"), "-o", "value.format=avro", "-o", "tombstone.column=gone"]
-        words += ["--spark-conf", "spark.master=local[1]", "--spark-conf", "spark.sql.shuffle.partitions=1"]
-        words += ["--spark-conf", "spark.driver.host=127.0.0.1"]
-        command = [sys.executable, "-m", "spark_kafka_sink.cli", "verify", *words]
-        env = {**environment(), "PYTHONWARNINGS": "default"}
-        return subprocess.run(command, env=env, capture_output=True, text=True, timeout=100, check=False)
-
+    """Runs in a process of its own, because the command stops its Spark session."""
     rows: list[dict[str, object]] = [
         {"key": "0", "id": 1, "at": "a", "gone": False},
         {"key": "1", "id": 2, "at": "b", "gone": None},
         {"key": "2", "id": 3, "at": "c", "gone": True},
     ]
-    same = ran(rows)
-    rows[1]["at"] = "other"
-    different = ran(rows)
+    kind = pa.schema({"key": pa.string(), "id": pa.int64(), "at": pa.string(), "gone": pa.bool_()})
+    pq.write_table(pa.Table.from_pylist(rows, kind), tmp_path / "rows.parquet")
+    words = ["verify", "--topic", topic, "--command-config", str(client), "--schema-registry-url", stand_in.url]
+    words += ["--source", str(tmp_path / "rows.parquet"), "-o", "value.format=avro", "-o", "tombstone.column=gone"]
+    words += [word for name, value in SPARK.items() for word in ("--spark-conf", f"{name}={value}")]
+    other = ["--select", "key", "--select", "id", "--select", "IF(id = 2, 'other', at) AS at", "--select", "gone", "--json"]
 
-    assert same.returncode == 0, same.stderr
-    assert f"topic {topic}: as the source has it\ncompared: key, value, headers, partition\n" in same.stdout
-    assert different.returncode == 4, different.stderr
-    assert 'key=b\'1\' differs: value.at: expected "other", found "b"' in different.stdout
-    assert MARK not in same.stdout + same.stderr + different.stdout + different.stderr
+    ran = subprocess.run(
+        [sys.executable, "-c", IN_ONE_PROCESS, json.dumps([words, [*words, *other]])],
+        env={**environment(), "PYTHONWARNINGS": "default"},
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=True,
+    )
+    same, different = json.loads(ran.stdout.splitlines()[-1])
+
+    assert same[0] == 0, same
+    assert f"topic {topic}: as the source has it\ncompared: key, value, headers, partition\n" in same[1]
+    assert different[0] == 4, different
+    report = json.loads(different[1].splitlines()[-1])
+    assert (report["same"], report["missing"], report["unexpected"]) == (False, 1, 1)
+    assert report["examples"] == ['key=b\'1\' differs: value.at: expected "other", found "b"']
+    assert MARK not in ran.stdout + ran.stderr
