@@ -243,7 +243,11 @@ def test_what_types_alone_decide(schema: Any, kind: pa.DataType) -> None:
         ({"$id": "http://example.com/x"}, INT, "#/properties/a has an $id of its own, which is not supported"),
         ({"$dynamicRef": "#x"}, INT, "keyword $dynamicRef at #/properties/a/$dynamicRef is not supported"),
         ({"$ref": "#/definitions/none"}, INT, "$ref '#/definitions/none' at #/properties/a: it leads to nothing"),
-        ({"$ref": "other.json"}, INT, "$ref 'other.json' at #/properties/a: the schema has no reference of this name"),
+        (
+            {"$ref": "other.json"},
+            INT,
+            "$ref 'other.json' at #/properties/a: the schema has no reference with the name other.json",
+        ),
         ({"$ref": "#name"}, INT, "references to an anchor are not supported"),
         ({"$ref": "#/properties/a"}, INT, "#/properties/a refers to itself"),
     ],
@@ -262,9 +266,29 @@ def test_references_lead_to_definitions_and_to_other_schemas() -> None:
     assert problem(recursive, column) == "row 0: next.id: it is above 1"
     root = {"$id": "http://example.com/root.json", **of(id={"$ref": "ids.json"}, next={"$ref": "ids.json#/definitions/next"})}
     ids = {"type": "integer", "definitions": {"next": of(id={"$ref": "#/definitions/small"}), "small": {"maximum": 1}}}
-    for name in ("ids.json", "http://example.com/ids.json"):
-        with pytest.raises(SerializationError, match=r"row 0: next\.id: it is above 1"):
-            written(root, column, **{name.replace(".", "__"): ids})
+    below = SerializationError, r"row 0: next\.id: it is above 1"
+    for schema, name in (
+        (root, "http://example.com/ids.json"),
+        ({**root, "$id": "root.json"}, "ids.json"),
+        (root | {"$id": 1}, "ids.json"),
+    ):
+        with pytest.raises(below[0], match=below[1]):
+            written(schema, column, **{name.replace(".", "__"): ids})
+    with pytest.raises(below[0], match=below[1]):
+        written(root, column, own={**ids, "$id": "http://example.com/ids.json"})
+    reason = "the schema has no reference with the name http://example.com/ids.json"
+    assert reason in misfits(root, column.type, ids__json=ids)[0][3]
+
+
+def test_a_reference_that_validators_read_in_two_ways_is_refused() -> None:
+    """The one in x.json is http://a/z.json by its own URI, and z.json by the one that led to it."""
+    middle = {"$id": "http://a/x.json", **of(id={"$ref": "z.json"})}
+    whole = of(inner={"$ref": "x.json"})
+    column = pa.array([{"inner": {"id": 1}}])
+    for named in ({"z__json": INTEGER}, {"http://a/z__json": INTEGER}, {"z__json": INTEGER, "http://a/z__json": TEXT}):
+        reason = "the schema has no reference with the name z.json and http://a/z.json"
+        assert reason in misfits(whole, column.type, x__json=middle, **named)[0][3]
+    assert written(whole, column, x__json=middle, z__json=INTEGER | {"$id": "http://a/z.json"}) == [b'{"inner":{"id":1}}']
 
 
 def test_draft_4_has_exclusive_bounds_beside_the_others() -> None:
