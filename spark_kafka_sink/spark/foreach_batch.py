@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -171,4 +171,7 @@ def foreach_batch(options: Mapping[str, object], metrics: DeliveryMetrics | None
         OptionError: An option is wrong. Wrong columns raise with the first micro-batch.
     """
     warn_of_other_python(active_context())
-    return ForeachBatch(sink_options(options), metrics)
+    checked = sink_options(options)
+    if checked.schemas is not None:
+        checked = replace(checked, schemas=checked.schemas.loaded())
+    return ForeachBatch(checked, metrics)

@@ -83,7 +83,7 @@ def _resolved(
     settings: SchemaSettings, topic: str | None, columns: SinkSchema, schema: t.StructType
 ) -> tuple[ResolvedSchema, ...]:
     kinds = part_types(settings.configs, columns, schema)
-    configs = [config.loaded() for config in settings.configs]
+    configs = settings.loaded().configs
     with RegistryClient(settings.registry) as client:
         limited = client.within(CALL_S)
         with in_sparks_words(schema, whole_type):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.errors import OptionError
@@ -62,6 +62,10 @@ class SchemaSettings:
     def parts(self) -> frozenset[str]:
         """The parts that have a format: key, value or both."""
         return frozenset(config.part for config in self.configs)
+
+    def loaded(self) -> SchemaSettings:
+        """Returns the settings with the texts of the files that they name. Raises OptionError if one cannot be read."""
+        return replace(self, configs=tuple(config.loaded() for config in self.configs))
 
 
 def schema_settings(options: Mapping[str, object], kafka: Mapping[str, object]) -> SchemaSettings | None:

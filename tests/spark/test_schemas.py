@@ -10,6 +10,9 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer
+from confluent_kafka.serialization import MessageField, SerializationContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -83,6 +86,25 @@ def test_structs_and_primitives_have_schemas_of_their_own_and_tombstones_have_no
     ]
     bodies = [asked.json["schema"] for asked in stand_in.requests if asked.path.partition("?")[0].endswith("-key/versions")]
     assert '"long"' in bodies[0]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("way", ["publish", "write"])
+def test_ids_in_headers_are_read_by_confluents_deserializer(
+    spark: SparkSession, kafka: Kafka, topic: str, stand_in: StandIn, settings: Settings, way: str
+) -> None:
+    df = spark.range(0, 4, 1, 1).selectExpr("string(id) AS key", "concat('order ', id) AS name", "id = 2 AS gone")
+    given = settings(tombstone__column="gone", schema__id__serializer="header", **{"headers.source": "billing"})
+    if way == "publish":
+        sks.publish(df, options=given, progress=False)
+    else:
+        df.write.format("kafka_sink").options(**given).mode("append").save()
+    found = written(kafka, topic)
+    with SchemaRegistryClient({"url": stand_in.url}) as client:
+        reader = AvroDeserializer(client)
+        read = [reader(one.value, SerializationContext(topic, MessageField.VALUE, list(one.headers))) for one in found]
+    assert read == [{"name": "order 0"}, {"name": "order 1"}, None, {"name": "order 3"}]
+    assert [sorted(name for name, _ in one.headers) for one in found[1:3]] == [["__value_schema_id", "source"], ["source"]]
 
 
 @pytest.mark.spark
@@ -258,7 +280,6 @@ def test_a_given_schema_with_rules_of_its_own_is_refused_before_it_is_registered
     ("more", "text"),
     [
         ({"value.format": "avro"}, "schema.registry.url"),
-        ({"value.format": "protobuf", "schema.registry.url": "http://r"}, "option value.format: protobuf is not supported yet"),
         ({"schema.registry.url": "http://r"}, "option schema.registry.url: has no effect without value.format or key.format"),
         ({"key.schema": "x", "value.format": "avro", "schema.registry.url": "http://r"}, "has no effect without key.format"),
         ({"kafka.schema.registry.url": "http://r"}, "did you mean schema.registry.url?"),

@@ -9,15 +9,19 @@ from pathlib import Path
 import pytest
 from pyspark.sql import types as t
 
-from spark_kafka_sink.errors import OptionError, RegistryTimeoutError, SchemaError
+from spark_kafka_sink.errors import OptionError, RegistryError, RegistryTimeoutError, SchemaError
+from spark_kafka_sink.registry.references import SchemaReference, SchemaText
+from spark_kafka_sink.registry.registry_client import RegistryClient
+from spark_kafka_sink.registry.registry_options import registry_config
 from spark_kafka_sink.spark import resolved_schemas
 from spark_kafka_sink.spark.checks.context import CheckContext, client_for
 from spark_kafka_sink.spark.checks.registry import check_registry
 from spark_kafka_sink.spark.checks.report import CheckLine
+from spark_kafka_sink.spark.foreach_batch import foreach_batch
 from spark_kafka_sink.spark.options import SinkOptions, sink_options
 from spark_kafka_sink.spark.schema import SinkSchema, sink_schema
 from tests.planted_secrets import MARK
-from tests.registry.stand_in import Asked, StandIn
+from tests.registry.stand_in import Answer, Asked, StandIn
 
 COLUMNS = t.StructType([t.StructField("key", t.LongType(), False), t.StructField("id", t.LongType(), False)])
 
@@ -64,6 +68,25 @@ def test_all_requests_of_a_check_have_one_deadline(stand_in: StandIn) -> None:
     assert len(stand_in.requests) <= 6
 
 
+def test_a_check_finds_rules_that_the_registry_added(stand_in: StandIn) -> None:
+    """They are in the answer by id alone, as rules of a subject's settings are."""
+    options = given(stand_in)
+    resolved_schemas.resolved_options(options, columns_of(options), COLUMNS)
+    assert [line.text for line in checked(options)] == [
+        "key: schema 1 of subject events-key",
+        "value: schema 2 of subject events-value",
+    ]
+    rules = {"domainRules": [{"name": "ssn", "kind": "TRANSFORM", "type": "ENCRYPT", "mode": "WRITEREAD"}]}
+
+    def with_rules(asked: Asked) -> Answer | None:
+        return Answer(body={"schema": '"long"', "ruleSet": rules}) if asked.path.startswith("/schemas/ids/1") else None
+
+    stand_in.fail(*[with_rules] * 20)
+    first, second = checked(options)
+    assert "has rules, which are not supported: ssn (ENCRYPT)" in first.text
+    assert second.status.value == "ok"
+
+
 def test_a_check_reads_the_file_of_a_schema_and_names_sparks_types(stand_in: StandIn, tmp_path: Path) -> None:
     file = tmp_path / "value.avsc"
     options = given(stand_in, value__schema__file=str(file))
@@ -99,6 +122,23 @@ def test_misfits_name_sparks_types(stand_in: StandIn) -> None:
     columns = sink_schema(schema, derived.topic, record=derived.record, formats=derived.formats)
     with pytest.raises(SchemaError, match="the keys of a map are int, must be string"):
         resolved_schemas.resolved_options(derived, columns, schema)
+
+
+def test_python_functions_take_lists_and_dicts(stand_in: StandIn) -> None:
+    more = {"topic": "events", "kafka.bootstrap.servers": "localhost:9092", "schema.registry.url": stand_in.url}
+    references = [SchemaReference("a.Inner", "inner", 1)]
+    schema = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "a.Inner"}]}
+    with RegistryClient(registry_config({"schema.registry.url": stand_in.url})) as client:
+        inner = {"type": "enum", "name": "a.Inner", "symbols": ["A"]}
+        client.register("inner", SchemaText("AVRO", json.dumps(inner)))
+    options = sink_options({**more, "value.format": "avro", "value.schema": schema, "value.schema.references": references})
+    columns = t.StructType([t.StructField("id", t.StringType())])
+    placed = sink_schema(columns, options.topic, record=options.record, formats=options.formats)
+    found = resolved_schemas.resolved_options(options, placed, columns).producer.value_serializer
+    assert found.schema.named == (("a.Inner", json.dumps(inner)),)  # type: ignore[attr-defined]
+    metadata = sink_options({**more, "value.format": "avro", "use.latest.with.metadata": {"stage": "live"}})
+    with pytest.raises(RegistryError, match="no schema with the metadata stage=live"):
+        resolved_schemas.resolved_options(metadata, placed, columns)
 
 
 # Streams
@@ -168,3 +208,10 @@ def test_a_stream_keeps_the_schema_that_it_began_with(stand_in: StandIn, folder:
     assert schemas_of_stream(given(stand_in, value__schema__file=str(file)), checkpointlocation="/a") == first
     with pytest.raises(OptionError, match=rf"option value\.schema\.file: file {file} cannot be read"):
         schemas_of_stream(options, checkpointlocation="/b")
+
+
+def test_foreach_batch_reads_the_file_of_a_schema_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "value.avsc"
+    options = {"kafka.bootstrap.servers": "localhost:9092", "topic": "events", "value.format": "avro"}
+    with pytest.raises(OptionError, match="cannot be read"):
+        foreach_batch({**options, "schema.registry.url": "http://r", "value.schema.file": str(file)})

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
+from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -23,6 +24,8 @@ logger = logging.getLogger(__name__)
 # They name the subject or the columns, or a serializer that is closed. A program may have to tell them from a bad row.
 _OF_SCHEMAS = (RegistryError, SchemaError, UsageError)
 
+_NO_DEADLINE: Final = nullcontext()
+
 
 class Serialization:
     """Runs the serializers. Any thread may call, several at once; the only state is whether it was closed."""
@@ -33,6 +36,7 @@ class Serialization:
         self._value = value
         self._nothing_to_do = is_default(key) and is_default(value)
         self._limit_s = limit_s
+        self._may_ask = key.reads_schema_options or value.reads_schema_options
         self._adds_headers = key.adds_headers or value.adds_headers
         self._closed = False
 
@@ -40,7 +44,7 @@ class Serialization:
         """Returns the columns with serialized keys and values. SerializationError names the topic, key or value, and the row."""
         if self._nothing_to_do or columns.num_records == 0:
             return columns
-        with call_deadline(self._limit_s):
+        with call_deadline(self._limit_s) if self._may_ask else _NO_DEADLINE:
             key = _serialized_column(self._key, "key", topic, columns.key)
             value = _serialized_column(self._value, "value", topic, columns.value)
         found = replace(columns, key=key, value=value)

@@ -39,9 +39,10 @@ def check_registry(context: CheckContext) -> Iterator[CheckLine]:
         for config in settings.configs:
             try:
                 with in_sparks_words(context.dataframe or StructType(), whole_type):
-                    yield _part(context, config.loaded(), client)
+                    line = _part(context, config.loaded(), client)
             except KafkaSinkError as error:
-                yield failed_by(REGISTRY, error)
+                line = failed_by(REGISTRY, error)
+            yield line
 
 
 def _part(context: CheckContext, config: SchemaConfig, client: RegistryClient) -> CheckLine:

@@ -113,6 +113,7 @@ def with_files(config: SchemaConfig, own: OwnSchema, client: RegistryClient, *, 
         if found is None and not registers:
             raise not_registered(config, file.name, text, client)
         if found is None:
+            refuse_rules_of_subject(config, file.name, client)
             found = _registered(config, file.name, text, client)
         if found.version is None:  # some registries answer with the id alone
             found = client.look_up(file.name, text, normalize=config.normalize) or found

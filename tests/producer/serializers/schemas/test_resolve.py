@@ -123,6 +123,15 @@ def test_the_files_of_a_schema_are_registered_under_their_names(stand_in: StandI
     assert with_files(config, own, client, registers=False) == found
 
 
+def test_a_file_gets_no_version_without_the_rules_of_its_subject(stand_in: StandIn, client: RegistryClient) -> None:
+    with SchemaRegistryClient({"url": stand_in.url}) as theirs:
+        theirs.register_schema("inner", Schema.from_dict({"schema": INNER, "schemaType": "AVRO", "ruleSet": RULES}))
+    own = OwnSchema(OUTER, [SchemaFile("inner", INNER), SchemaFile("", OUTER, ("inner",))])
+    with pytest.raises(SchemaError, match=r"has rules, which are not supported: ssn \(ENCRYPT\)"):
+        with_files(schema_config("value", {}), own, client, registers=True)
+    assert registered(stand_in) == ["inner"]
+
+
 # Metadata
 
 

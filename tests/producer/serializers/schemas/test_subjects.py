@@ -35,9 +35,10 @@ def test_a_schema_without_a_name_has_no_record_subject() -> None:
         subject_name(schema_config("value", {"subject.name.strategy": "record"}), "orders", None)
     with pytest.raises(OptionError, match="give the schema of value a title, or use topic"):
         subject_name(schema_config("value", {"subject.name.strategy": "record"}, "json-schema"), "orders", None)
-    latest = schema_config("value", {"subject.name.strategy": "record", "use.latest.version": True})
-    with pytest.raises(OptionError, match=r"set value\.schema\.name"):
-        subject_name(latest, "orders", None)
+    for latest in ({"use.latest.version": True}, {"use.latest.with.metadata": {"stage": "live"}}):
+        config = schema_config("value", {"subject.name.strategy": "record", **latest})
+        with pytest.raises(OptionError, match=r"set value\.schema\.name"):
+            subject_name(config, "orders", None)
 
 
 @pytest.mark.parametrize(
