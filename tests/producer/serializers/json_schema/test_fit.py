@@ -99,6 +99,13 @@ def test_a_null_that_the_schema_does_not_allow_is_named_at_every_depth(schema: A
     assert problem(schema, pa.array(column)).startswith(expected)
 
 
+def test_the_first_bad_row_is_named_whichever_field_it_is_in() -> None:
+    schema = of(a={"maximum": 1}, b={"maximum": 1}, c={"type": "number"})
+    rows = [(1, 1, 1.0), (1, 2, 1.0), (1, 3, float("nan")), (2, 1, 1.0)]
+    column = pa.array([{"a": a, "b": b, "c": c} for a, b, c in rows])
+    assert problem(schema, column) == "row 1: b: it is above 1"
+
+
 def test_a_field_of_a_null_struct_is_not_missing() -> None:
     schema = of(a={**of(b=INTEGER), "required": ["b"]})
     assert written(schema, pa.array([{"a": {"b": 1}}, {"a": None}])) == [b'{"a":{"b":1}}', b"{}"]
