@@ -164,8 +164,10 @@ class _Walk:
             self._misfit(path, kind, place, "the schema allows no value")
         elif not isinstance(schema, dict):
             self._misfit(path, kind, place, f"{place} is not a schema")
-        elif (str(place), path) in self._open or len(self._open) > _DEEPEST:
+        elif (str(place), path) in self._open:
             self._misfit(path, kind, place, f"{place} refers to itself")
+        elif len(self._open) > _DEEPEST:
+            self._misfit(path, kind, place, f"more than {_DEEPEST} schemas inside of each other are not supported")
         else:
             with self._opened(place, path):
                 return self._of_schema(Place(schema, place.document, place.pointer), kind, written, path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any
 
@@ -319,6 +320,17 @@ def test_a_text_that_is_no_schema_is_refused_on_the_driver(text: str, expected: 
         JSON_SCHEMA.prepared(text, {}, None)
     with pytest.raises(SchemaError, match=expected.replace("the schema", "other", 1)):
         JSON_SCHEMA.prepared("true", {"other": text}, None)
+
+
+@pytest.mark.parametrize("keyword", ["oneOf", "allOf", "enum", "not"])
+@pytest.mark.parametrize("depth", [150, 400, 100_000])
+def test_a_schema_that_is_nested_too_deeply_is_refused(keyword: str, depth: int) -> None:
+    text = '{"properties": {"a": ' + f'{{"{keyword}": [' * depth + "]}" * depth + "}}"
+    with pytest.raises(SchemaError):
+        JSON_SCHEMA.load(text, {}).fit(pa.struct([("a", INT)]))
+    with suppress(SchemaError):
+        JSON_SCHEMA.prepared(text, {}, None)
+    assert JSON_SCHEMA.inline_rules(text) == JSON_SCHEMA.differences(text, text) == []
 
 
 @pytest.mark.parametrize(
