@@ -35,6 +35,7 @@ SECTIONS: Mapping[str, Sequence[str]] = {
         "Serializer",
         "AvroSerializer",
         "JsonSchemaSerializer",
+        "ProtobufSerializer",
         "Partitioner",
         "Cluster",
         "ProducerInterceptor",
@@ -47,6 +48,7 @@ SECTIONS: Mapping[str, Sequence[str]] = {
 # All names that `spark_kafka_sink.broker` exports, except enumerations of Kafka's numbers.
 BROKER: Sequence[str] = (
     "EmbeddedBroker",
+    "EmbeddedRegistry",
     "FaultInjection",
     "Where",
     "Fault",

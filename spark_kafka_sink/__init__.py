@@ -30,7 +30,11 @@ if TYPE_CHECKING:
     from spark_kafka_sink.producer.producer_record import PartitionInfo, ProducerRecord, RecordMetadata
     from spark_kafka_sink.producer.report import DeliveryReport
     from spark_kafka_sink.producer.scopes.send_scope import SendScope
-    from spark_kafka_sink.producer.serializers.schemas.registry_serializer import AvroSerializer, JsonSchemaSerializer
+    from spark_kafka_sink.producer.serializers.schemas.registry_serializer import (
+        AvroSerializer,
+        JsonSchemaSerializer,
+        ProtobufSerializer,
+    )
     from spark_kafka_sink.producer.serializers.serializer import Serializer
     from spark_kafka_sink.producer.single_records.record_future import RecordFuture
     from spark_kafka_sink.producer.transactions.offsets import ConsumerGroupMetadata, OffsetAndMetadata
@@ -66,6 +70,7 @@ __all__ = [
     "ProducerConfig",
     "ProducerInterceptor",
     "ProducerRecord",
+    "ProtobufSerializer",
     "PublishReport",
     "RecordColumns",
     "RecordFuture",
@@ -104,6 +109,7 @@ _HOME = {
     "Producer": "producer.producer",
     "ProducerConfig": "config",
     "ProducerInterceptor": "producer.interceptors",
+    "ProtobufSerializer": "producer.serializers.schemas.registry_serializer",
     "ProducerRecord": "producer.producer_record",
     "PublishReport": "spark.publish",
     "RecordColumns": "records.columns",

@@ -1,4 +1,4 @@
-"""pytest fixtures for programs that use Kafka: `kafka_broker`, an embedded broker, and `kafka_topic`.
+"""pytest fixtures for programs that use Kafka: `kafka_broker`, an embedded broker, `kafka_topic` and `kafka_schema_registry`.
 
 pytest loads this module wherever the package is installed. Nothing is imported or started until a test requests a fixture.
 """
@@ -14,6 +14,7 @@ import pytest
 
 if TYPE_CHECKING:
     from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
+    from spark_kafka_sink.broker.embedded_registry import EmbeddedRegistry
 
 _numbers = itertools.count(1)
 
@@ -80,6 +81,19 @@ def kafka_topic(request: pytest.FixtureRequest, kafka_broker: EmbeddedBroker) ->
         return kafka_broker.create_topic(f"{name}-{next(_numbers)}", partitions, **options)
 
     return make
+
+
+@pytest.fixture
+def kafka_schema_registry() -> Iterator[EmbeddedRegistry]:
+    """Starts an embedded schema registry, empty, for one test. Clients connect to `kafka_schema_registry.url`.
+
+    Yields:
+        The running registry.
+    """
+    from spark_kafka_sink.broker.embedded_registry import EmbeddedRegistry
+
+    with EmbeddedRegistry() as registry:
+        yield registry
 
 
 def _brokers(config: pytest.Config) -> int:

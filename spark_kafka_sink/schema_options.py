@@ -6,6 +6,7 @@ The names are those of Confluent's serializers. The options of the registry itse
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,11 +20,13 @@ SCHEMA_ID: Final = "use.schema.id"
 BOTH_HAVE_ONE_ID: Final = (
     f"option {SCHEMA_ID}: keys and values both have a schema; set key.{SCHEMA_ID} and value.{SCHEMA_ID}, or one of them"
 )
+PROTOBUF: Final = "protobuf"
+_SPACES: Final = b"\t\n\v\f\r"  # no other control characters are in text, and descriptors have some
 REGISTRY_PREFIX: Final = "schema.registry."
 _LARGEST_FILE: Final = 4 * 1024 * 1024
 _REGISTRY_WITHOUT_PREFIX: Final = ("basic.auth.", "bearer.auth.")
 
-FORMATS: Final = ("avro", "json-schema")
+FORMATS: Final = ("avro", "protobuf", "json-schema")
 """The values of `key.format` and `value.format`."""
 _FORMAT_ALIASES: Final = {"json_schema": "json-schema", "jsonschema": "json-schema"}
 
@@ -50,11 +53,15 @@ _REFERENCE_STRATEGIES: Final = (
 def _format(value: object) -> str:
     name = str(value).strip().lower()
     name = _FORMAT_ALIASES.get(name, name)
-    if name == "protobuf":
-        raise OptionError(f"{name} is not supported yet; {' and '.join(FORMATS)} are")
     if name not in FORMATS:
         raise ValueError
     return name
+
+
+def _true(value: object) -> bool:
+    if not BOOLEAN.read(value):
+        raise ValueError
+    return True
 
 
 def _strategy(value: object) -> str:
@@ -130,16 +137,18 @@ def _properties(value: object) -> tuple[tuple[str, str], ...]:
 
 
 def _schema_text(value: object) -> str:
-    """Accepts JSON text, or the same as a dict or a list."""
+    """Accepts text. JSON may also be a dict or a list, and Protobuf's descriptors bytes."""
     if isinstance(value, dict | list):
         return json.dumps(value)
+    if isinstance(value, bytes) and value:
+        return b64encode(value).decode()
     if not isinstance(value, str) or not value.strip():
         raise ValueError
     return value
 
 
 FORMAT: Final = Option("format", Kind(f"one of {', '.join(FORMATS)}", _format), None, ABSENT, "The format of keys or values.")
-_SCHEMA: Final = Kind("a schema as JSON text", _schema_text)
+_SCHEMA: Final = Kind("the text of a schema", _schema_text)
 _REFERENCE_FIELDS: Final = ("name", "subject", "version")
 _REFERENCES: Final = Kind('a JSON list such as `[{"name": "shop.Item", "subject": "item-value", "version": 1}]`', _references)
 _PROPERTIES: Final = Kind('a JSON object of texts, such as `{"stage": "live"}`', _properties)
@@ -173,6 +182,13 @@ SCHEMA_OPTIONS: Final[Mapping[str, Option]] = {
             ABSENT,
             "Schemas of the registry that the given schema uses. A name is Avro's full name of a type, Protobuf's path of an"
             " import, or the URI of a `$ref`. Python functions also accept a list of dicts.",
+        ),
+        Option(
+            "schema.message",
+            FILLED,
+            None,
+            ABSENT,
+            "Full name of the Protobuf message to write, such as `shop.Order`. It defaults to the first message of the schema.",
         ),
         Option(
             "reference.subject.name.strategy",
@@ -228,9 +244,16 @@ SCHEMA_OPTIONS: Final[Mapping[str, Option]] = {
             False,
             "Whether the registry normalizes the schema before it compares it with those that it has.",
         ),
+        Option(
+            "skip.known.types",
+            Kind("true, because registries know the files of google.protobuf", _true),
+            True,
+            True,
+            "Confluent's option for Protobuf: files that each registry knows are not registered. Only true is supported.",
+        ),
     )
 }
-OF_ONE_PART: Final = ("schema", "schema.file", "schema.name", "schema.references")
+OF_ONE_PART: Final = ("schema", "schema.file", "schema.name", "schema.message", "schema.references")
 """Options that exist only with `key.` or `value.` before them. The others apply to both without it."""
 
 _ALWAYS_COMPARED: Final = "columns are always compared with the schema; remove the option"
@@ -248,7 +271,7 @@ NOT_SUPPORTED: Final[Mapping[str, str]] = {
     "json.oneof.for.nullables": "fields that may be null are not required in derived schemas; set value.schema for another one",
     "json.default.property.inclusion": "fields that are null are always left out; remove the option",
     "json.indent.output": "JSON is written without spaces; remove the option",
-    "schema.message": "it belongs to Protobuf, which is not supported yet",
+    "use.deprecated.format": "the current format of Protobuf is always written; remove the option",
 }
 """Options of Confluent's serializers that do not exist here, with the reason or what to use."""
 
@@ -293,7 +316,8 @@ class SchemaConfig:
         """Returns the settings with the text of the file. Raises OptionError if it cannot be read."""
         if self.file is None:
             return self
-        return replace(self, text=_file_text(f"{self.part}.schema.file", self.file), file=None)
+        text = _file_text(f"{self.part}.schema.file", self.file, may_be_binary=self.format == PROTOBUF)
+        return replace(self, text=text, file=None)
 
     @property
     def is_registrys(self) -> bool:
@@ -358,7 +382,11 @@ def schema_config(part: str, options: Mapping[str, object], kind: object = "avro
         references=values.get("schema.references", ()),
         id_in=values.get("schema.id.serializer", "prefix"),
         normalize=values.get("normalize.schemas", False),
+        message=values.get("schema.message"),
     )
+    if config.message is not None and config.format != PROTOBUF:
+        written = given["schema.message"][0]
+        raise OptionError(f"option {written}: only the format protobuf has messages; this is {config.format}", option=written)
     return config.loaded() if reads_file else config
 
 
@@ -419,12 +447,14 @@ def _check_together(values: Mapping[str, Any], written: Mapping[str, str]) -> No
         )
 
 
-def _file_text(option: str, name: str) -> str:
+def _file_text(option: str, name: str, *, may_be_binary: bool) -> str:
+    """Returns the text of a schema in a file. Descriptors of Protobuf become base64."""
     path = Path(name)
     try:
         with path.open("rb") as file:
             data = file.read(_LARGEST_FILE + 1)
-        text = data.decode()
+        is_binary = may_be_binary and any(byte < 0x20 and byte not in _SPACES for byte in data)
+        text = b64encode(data).decode() if is_binary else data.decode()
     except OSError as error:
         raise OptionError(f"option {option}: file {name} cannot be read: {error.strerror}", option=option) from None
     except UnicodeDecodeError:

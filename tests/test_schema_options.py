@@ -110,11 +110,6 @@ def test_a_wrong_option_is_named(options: Mapping[str, object], text: str) -> No
         schema_config("value", options)
 
 
-def test_protobuf_is_not_supported_yet() -> None:
-    with pytest.raises(OptionError, match=r"option value\.format: protobuf is not supported yet; avro and json-schema are"):
-        schema_config("value", {}, "protobuf")
-
-
 @pytest.mark.parametrize("kind", ["json-schema", "JSON_SCHEMA", "jsonschema"])
 def test_json_schema_has_several_names(kind: str) -> None:
     assert schema_config("value", {}, kind).format == "json-schema"
@@ -124,6 +119,26 @@ def test_json_schema_has_several_names(kind: str) -> None:
 def test_options_of_confluents_json_serializers_have_an_answer(name: str) -> None:
     with pytest.raises(OptionError, match=rf"option value\.{name}: .*(remove the option|set value\.schema)"):
         schema_config("value", {f"value.{name}": "true"}, "json-schema")
+
+
+def test_options_of_protobuf(tmp_path: Path) -> None:
+    config = schema_config(
+        "key", {"key.schema.message": "a.B", "key.schema": b"\x0a\x02", "skip.known.types": "true"}, "Protobuf"
+    )
+    assert (config.format, config.message, config.text) == ("protobuf", "a.B", "CgI=")
+    with pytest.raises(OptionError, match=r"option value\.schema\.message: only the format protobuf has messages; this is avro"):
+        schema_config("value", {"value.schema.message": "a.B"}, "avro")
+    with pytest.raises(OptionError, match=r"option skip\.known\.types: 'false' is not true, because registries know"):
+        schema_config("value", {"skip.known.types": "false"}, "protobuf")
+    with pytest.raises(OptionError, match=r"use\.deprecated\.format: the current format of Protobuf is always written"):
+        schema_config("value", {"use.deprecated.format": False}, "protobuf")
+
+
+def test_a_file_of_protobuf_may_hold_descriptors(tmp_path: Path) -> None:
+    file = tmp_path / "schema"
+    for data, text in ((b"\n\x05a\x12\x03", "CgVhEgM="), (b"\n\xff\x00", "Cv8A"), (b"\n syntax;\t\r\n", "\n syntax;\t\r\n")):
+        file.write_bytes(data)
+        assert schema_config("value", {"value.schema.file": str(file)}, "protobuf").text == text
 
 
 def test_a_file_must_hold_text(tmp_path: Path) -> None:

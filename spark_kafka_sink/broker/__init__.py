@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from spark_kafka_sink.broker.broker_config import BrokerConfig
     from spark_kafka_sink.broker.certificates import CertificateAuthority, KeyAndCertificate
     from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
+    from spark_kafka_sink.broker.embedded_registry import EmbeddedRegistry
     from spark_kafka_sink.broker.faults.fault import Fault
     from spark_kafka_sink.broker.faults.fault_injection import FaultInjection, Where
     from spark_kafka_sink.broker.server_properties import config_from
@@ -28,6 +29,7 @@ __all__ = [
     "BrokerConfig",
     "CertificateAuthority",
     "EmbeddedBroker",
+    "EmbeddedRegistry",
     "ErrorCode",
     "Fault",
     "FaultInjection",
@@ -51,6 +53,7 @@ _HOME = {
     "ApiKey": "protocol.api",
     "BrokerConfig": "broker.broker_config",
     "EmbeddedBroker": "broker.embedded_broker",
+    "EmbeddedRegistry": "broker.embedded_registry",
     "ErrorCode": "protocol.error_codes",
     "Fault": "broker.faults.fault",
     "FaultInjection": "broker.faults.fault_injection",

@@ -1,4 +1,6 @@
-"""Kafka's varints (zigzag, 7 bits per byte) of whole columns, as little-endian words that can be concatenated."""
+"""Varints (7 bits per byte) of whole columns, as little-endian words that can be concatenated: Kafka's, with zigzag, and
+Protobuf's, without.
+"""
 
 from __future__ import annotations
 
@@ -78,6 +80,34 @@ def varints(values: NDArray[np.int64] | int, extremes: tuple[int, int] | None = 
     return [_packed(codes, low, high)] if high < 1 << 56 else _wide(codes)
 
 
+def unsigned_varint(code: int) -> bytes:
+    """Encodes a number of 0 to 2**64 - 1 without zigzag."""
+    out = bytearray()
+    while code > 0x7F:
+        out.append(code & 0x7F | 0x80)
+        code >>= 7
+    out.append(code)
+    return bytes(out)
+
+
+def unsigned_varints(codes: Words | int, extremes: tuple[int, int] | None = None) -> Sequence[Packed]:
+    """Returns each number's varint without zigzag: one `Packed`, or two if a number needs more than 8 bytes.
+
+    Args:
+        codes: uint64, or one number for every row. Protobuf writes a negative number as its two's complement in 64 bits.
+        extremes: a lower and an upper bound of the codes, if they are known.
+    """
+    if isinstance(codes, int):
+        return _one_code_for_all(codes)
+    least, greatest = extremes or (int(codes.min()), int(codes.max()))
+    if least == greatest:
+        return _one_code_for_all(least)
+    if greatest < 2 * _TABLE_REACH:
+        entries = _table_of_codes()[codes]
+        return [Packed(entries & _WORD_OF_ENTRY, entries >> _BITS_OF_ENTRY, _width(greatest))]
+    return [_packed(codes, least, greatest)] if greatest < 1 << 56 else _wide(codes)
+
+
 @overload
 def varint_sizes(values: int) -> int: ...
 @overload
@@ -105,7 +135,18 @@ def packed_sizes(varint: Sequence[Packed]) -> NDArray[np.int64] | int:
 @cache
 def _table() -> Words:
     """Returns the varints of 0 to reach - 1, then of -reach to -1. A lookup takes a third of the time of the arithmetic."""
-    packed = _packed(zigzag(np.roll(np.arange(-_TABLE_REACH, _TABLE_REACH), _TABLE_REACH)), 0, 2 * _TABLE_REACH - 1)
+    return _entries(zigzag(np.roll(np.arange(-_TABLE_REACH, _TABLE_REACH), _TABLE_REACH)))
+
+
+@cache
+def _table_of_codes() -> Words:
+    """Returns the varints of the codes 0 to 2 * reach - 1."""
+    return _entries(np.arange(2 * _TABLE_REACH, dtype=np.uint64))
+
+
+def _entries(codes: Words) -> Words:
+    """Returns the table of codes that are below 2 * reach."""
+    packed = _packed(codes, 0, 2 * _TABLE_REACH - 1)
     bits: Words = np.asarray(packed.bits << _BITS_OF_ENTRY)
     return packed.word | bits
 
@@ -116,7 +157,15 @@ def _width(code: int) -> int:
 
 @lru_cache(maxsize=256)
 def _one_for_all(number: int) -> tuple[Packed, ...]:
-    data = varint(number)
+    return _constant(varint(number))
+
+
+@lru_cache(maxsize=256)
+def _one_code_for_all(code: int) -> tuple[Packed, ...]:
+    return _constant(unsigned_varint(code))
+
+
+def _constant(data: bytes) -> tuple[Packed, ...]:
     pieces = [data[:8], data[8:]] if len(data) > 8 else [data]
     return tuple(Packed(int.from_bytes(piece, "little"), 8 * len(piece), len(piece)) for piece in pieces)
 

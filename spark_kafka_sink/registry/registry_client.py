@@ -193,6 +193,11 @@ class RegistryClient:
             kept.pop(oldest, None)
         return found
 
+    def by_guid(self, guid: str) -> RegisteredSchema:
+        """Returns the schema with a globally unique id, whose `schema_id` is 0. Raises RegistryError if there is none."""
+        call = Call(f"get the schema with the guid {guid}", "GET", f"/schemas/guids/{urllib.parse.quote(guid, safe='')}")
+        return self._ask(call).registered(None, "", 0)
+
     def references(self, schema: SchemaText) -> dict[str, SchemaText]:
         """Returns every schema that a schema uses, directly or through others, by the name of its reference.
 

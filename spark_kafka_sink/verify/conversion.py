@@ -342,7 +342,9 @@ def _duration(kind: pa.DataType, source: str) -> Convert:
 
 
 def _decimal(kind: pa.DataType, source: str) -> Convert:
-    def convert(value: Any) -> Decimal:
+    def convert(value: Any) -> Decimal | None:
+        if source == PROTOBUF and value == "":
+            return None  # as Protobuf reads a text that is not there
         if isinstance(value, bool) or not isinstance(value, int | str | Decimal):
             raise _misfit(value, kind)
         try:

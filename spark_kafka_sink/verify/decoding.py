@@ -15,6 +15,7 @@ from spark_kafka_sink.errors import InstallationError
 from spark_kafka_sink.installation import not_installed
 from spark_kafka_sink.registry.registry_client import SchemaText
 from spark_kafka_sink.verify.conversion import AVRO, JSON, PROTOBUF
+from spark_kafka_sink.verify.protobuf_files import last_file
 from spark_kafka_sink.verify.schema_ids import Headers, NoSchemaIdError, SchemaKey, TopicSchema, id_bytes, schema_key
 
 Find = Callable[[SchemaKey], TopicSchema]
@@ -180,14 +181,10 @@ def _zigzag(data: bytes, place: int) -> tuple[int, int]:
 def _protobuf_deserializer(found: TopicSchema, indexes: bytes, conf: Mapping[str, Any]) -> Deserialize:
     try:
         from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
-        from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+        from google.protobuf import message_factory
     except ImportError:
         raise InstallationError(f"Protobuf cannot be read: {not_installed('confluent_kafka')}", library="protobuf") from None
-    files = descriptor_pb2.FileDescriptorSet.FromString(found.files).file
-    pool = descriptor_pool.DescriptorPool()
-    for one in files:
-        pool.Add(one)
-    descriptor: Any = pool.FindFileByName(files[-1].name)
+    descriptor = last_file(found.files)
     path = _index_path(indexes)
     messages = list(descriptor.message_types_by_name.values())
     for place, index in enumerate(path):

@@ -73,3 +73,19 @@ def _by_protoc(texts: Mapping[str, str]) -> bytes:
         if protoc.main([*arguments, _MAIN]):
             raise ValueError("it is not valid Protobuf")
         return output.read_bytes()
+
+
+def last_file(files: bytes) -> Any:
+    """Returns the descriptor of the last file of a FileDescriptorSet, in a pool of its own."""
+    from google.protobuf import descriptor_pb2, descriptor_pool
+
+    pool = descriptor_pool.DescriptorPool()
+    parsed = descriptor_pb2.FileDescriptorSet.FromString(files).file
+    for one in parsed:
+        pool.Add(one)
+    return pool.FindFileByName(parsed[-1].name)
+
+
+def is_repeated(field: Any) -> bool:
+    """Returns whether a field's descriptor is that of a list or a map. Newer releases of protobuf warn of `label`."""
+    return bool(field.is_repeated) if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED

@@ -72,13 +72,12 @@ def found_schemas(keys: Iterable[SchemaKey], client: RegistryClient) -> dict[Sch
 
 def found_schema(key: SchemaKey, client: RegistryClient) -> TopicSchema:
     """Asks the registry for one schema. Raises what `found_schemas` raises."""
-    if isinstance(key, str):
-        return TopicSchema(key, None, problem=f"its schema has the guid {key}, and schemas are found by their id only")
     try:
-        schema = client.by_id(key).schema
+        schema = (client.by_guid(key) if isinstance(key, str) else client.by_id(key)).schema
         named = client.references(schema)
     except RegistryError as error:
-        if error.facts.get("error_code") not in NO_SCHEMA:
+        no_guids = isinstance(key, str) and error.facts.get("status") == 404
+        if error.facts.get("error_code") not in NO_SCHEMA and not no_guids:
             raise
         return TopicSchema(key, None, problem=f"the registry does not have its schema {key}")
     if schema.kind != "PROTOBUF":

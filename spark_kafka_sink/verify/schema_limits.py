@@ -1,4 +1,4 @@
-"""Differences that a schema makes by itself: coarser times, the case of a UUID, fields without null."""
+"""Differences that a schema makes by itself: coarser times, the case of a UUID, fields that cannot be null."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from spark_kafka_sink.verify.conversion import AVRO, JSON
+from spark_kafka_sink.verify.conversion import AVRO, JSON, PROTOBUF
+from spark_kafka_sink.verify.protobuf_files import is_repeated, last_file
 from spark_kafka_sink.verify.schema_ids import TopicSchema
 
 MILLISECONDS: Final = "milliseconds"
 UUID: Final = "uuid"
+ZERO: Final = "zero "
+"""The start of the limit of a Protobuf field that cannot be null; the name of an enum's first value follows."""
 _LIMITS: Final = {
     "timestamp-millis": MILLISECONDS,
     "local-timestamp-millis": MILLISECONDS,
@@ -24,14 +27,41 @@ ELEMENT: Final = "[]"
 ITEM: Final = "{}"
 
 
-def limits(schemas: Iterable[TopicSchema]) -> dict[Path, str]:
-    """Returns what at least one of the schemas cannot hold, by path: MILLISECONDS for finer times, UUID for upper case."""
+def limits(schemas: Iterable[TopicSchema], message: str | None = None) -> dict[Path, str]:
+    """Returns what at least one of the schemas cannot hold, by path.
+
+    MILLISECONDS: finer times. UUID: upper case. ZERO: null, which is read as zero, or as an empty text, list or map.
+
+    Args:
+        schemas: the schemas of a topic.
+        message: the Protobuf message of the records; None: the first of its file.
+    """
     found: dict[Path, str] = {}
     for one in schemas:
         if one.schema is not None and one.schema.kind == AVRO:
             named = {name: _parsed(text.text) for name, text in one.named}
             _walk(_parsed(one.schema.text), (), "", named, found, ())
+        elif one.schema is not None and one.schema.kind == PROTOBUF:
+            descriptors = last_file(one.files).message_types_by_name
+            named_message = next((each for each in descriptors.values() if message in (each.name, each.full_name)), None)
+            _walk_message(named_message or next(iter(descriptors.values())), (), found, ())
     return found
+
+
+def _walk_message(message: Any, path: Path, found: dict[Path, str], inside: tuple[str, ...]) -> None:
+    for field in message.fields:
+        is_map = field.message_type is not None and field.message_type.GetOptions().map_entry
+        here = (*path, field.name)
+        if not field.has_presence:
+            enum = field.enum_type
+            found[here] = ZERO if enum is None else f"{ZERO}{enum.values[0].name}"
+        inner = field.message_type
+        if is_map:
+            inner, here = field.message_type.fields_by_name["value"].message_type, (*here, ITEM)
+        elif is_repeated(field):
+            here = (*here, ELEMENT)
+        if inner is not None and inner.full_name not in inside:
+            _walk_message(inner, here, found, (*inside, inner.full_name))
 
 
 def defaults(schema: TopicSchema) -> dict[str, Any]:

@@ -115,7 +115,8 @@ def compare_with_topic(
     found = records(rows.sparkSession, topic)
     if options.schemas is not None:
         with RegistryClient(options.schemas.registry) as client:
-            formats = _with_schemas(formats, found, client)
+            messages = {config.part: getattr(config, "message", None) for config in options.schemas.configs}
+            formats = _with_schemas(formats, found, client, messages)
     by_part = {one.part: one for one in formats}
     plain = rows.toDF(*(_name(place) for place in range(len(rows.columns))))
     left_out = left_out_of(_alone(plain, schema.timestamp, "timestamp"), columns)
@@ -194,7 +195,9 @@ def _kind(schema: t.StructType, place: int | ColumnGroup) -> t.DataType:
     return schema.fields[place].dataType
 
 
-def _with_schemas(formats: Sequence[PartFormat], found: DataFrame, client: RegistryClient) -> list[PartFormat]:
+def _with_schemas(
+    formats: Sequence[PartFormat], found: DataFrame, client: RegistryClient, messages: Mapping[str, str | None]
+) -> list[PartFormat]:
     """Returns the formats with the schemas that the records name. The driver asks the registry, so that tasks need not."""
     check_extra("confluent_kafka", "Reading records with a schema")
     parts = [one.part for one in formats if one.format == SCHEMA]
@@ -202,7 +205,7 @@ def _with_schemas(formats: Sequence[PartFormat], found: DataFrame, client: Regis
     with_schemas = []
     for one in formats:
         schemas = found_schemas(keys[one.part], client) if one.part in keys else {}
-        with_schemas.append(replace(one, schemas=schemas, limits=limits(schemas.values())))
+        with_schemas.append(replace(one, schemas=schemas, limits=limits(schemas.values(), messages.get(one.part))))
     return with_schemas
 
 

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 import spark_kafka_sink
 import spark_kafka_sink.broker
 from spark_kafka_sink import Producer
-from spark_kafka_sink.broker import EmbeddedBroker
+from spark_kafka_sink.broker import EmbeddedBroker, EmbeddedRegistry
 from spark_kafka_sink.cli.main import main
 from tests.docs.snippets import LANGUAGES, PAGES, Program, Snippet, _blocks, blocks, python_blocks
 from tests.kafka.witness import read_topic
@@ -82,7 +82,13 @@ def program(
             servers,
             tmp_path,
             given,
-            {"broker": lambda: broker, "kafka_broker": lambda: broker, "kafka_topic": lambda: topic, **kept},
+            {
+                "broker": lambda: broker,
+                "kafka_broker": lambda: broker,
+                "kafka_topic": lambda: topic,
+                "kafka_schema_registry": lambda: made.enter_context(EmbeddedRegistry()),
+                **kept,
+            },
             stand_in.url,
         )
 

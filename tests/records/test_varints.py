@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spark_kafka_sink.records.varints import Packed, packed_sizes, varint_sizes, varints
+from spark_kafka_sink.records.varints import Packed, packed_sizes, unsigned_varint, unsigned_varints, varint_sizes, varints
 
 # Around each power of 2**7 the zigzag code grows by a byte.
 edges = [sign * 2 ** (7 * byte - 1) + step for byte in range(1, 10) for sign in (1, -1) for step in (-1, 0, 1)]
@@ -50,6 +50,33 @@ def test_known_bounds_change_nothing_however_wide_they_are(values: list[int], be
     assert [b"".join(bytes_of(part, row) for part in parts) for row in range(len(values))] == [one_by_one(v) for v in values]
     sizes = packed_sizes(parts)
     assert [sizes if isinstance(sizes, int) else sizes[row] for row in range(len(values))] == [len(one_by_one(v)) for v in values]
+
+
+codes = st.integers(0, 300) | st.integers(0, 2**40) | st.integers(0, 2**64 - 1)
+
+
+def unsigned_one_by_one(code: int) -> bytes:
+    """Returns 7 bits for each byte, the lowest first; all but the last have the highest bit set."""
+    groups = [code >> shift & 0x7F for shift in range(0, max(code.bit_length(), 1), 7)]
+    return bytes([*(group | 0x80 for group in groups[:-1]), groups[-1]])
+
+
+@given(st.lists(codes, min_size=1, max_size=50), st.integers(0, 300), st.integers(0, 300))
+@example([2 ** (7 * size) + more for size in range(1, 10) for more in (-1, 0, 1)], 0, 0)
+@example([0, 32767], 0, 0)
+@example([0, 32768], 0, 0)
+@example([2**56 - 1, 2**64 - 1], 0, 0)
+def test_a_column_without_zigzag(values: list[int], below: int, above: int) -> None:
+    column = np.array(values, np.uint64)
+    for extremes in (None, (max(min(values) - below, 0), min(max(values) + above, 2**64 - 1))):
+        parts = unsigned_varints(column, extremes)
+        found = [b"".join(bytes_of(part, row) for part in parts) for row in range(len(values))]
+        assert found == [unsigned_one_by_one(value) for value in values]
+
+
+@given(codes)
+def test_one_code_for_all_rows_is_the_varint_of_it(code: int) -> None:
+    assert b"".join(bytes_of(part, 0) for part in unsigned_varints(code)) == unsigned_one_by_one(code) == unsigned_varint(code)
 
 
 @given(numbers)

@@ -280,7 +280,6 @@ def test_a_given_schema_with_rules_of_its_own_is_refused_before_it_is_registered
     ("more", "text"),
     [
         ({"value.format": "avro"}, "schema.registry.url"),
-        ({"value.format": "protobuf", "schema.registry.url": "http://r"}, "option value.format: protobuf is not supported yet"),
         ({"schema.registry.url": "http://r"}, "option schema.registry.url: has no effect without value.format or key.format"),
         ({"key.schema": "x", "value.format": "avro", "schema.registry.url": "http://r"}, "has no effect without key.format"),
         ({"kafka.schema.registry.url": "http://r"}, "did you mean schema.registry.url?"),

@@ -39,6 +39,7 @@ CONFLUENT_PACKAGE = "io.confluent.kafka.serializers."
 _FORMATS: Mapping[str, tuple[str, str]] = {
     "avro": ("KafkaAvroSerializer", "AvroSerializer"),
     "json-schema": ("json.KafkaJsonSchemaSerializer", "JsonSchemaSerializer"),
+    "protobuf": ("protobuf.KafkaProtobufSerializer", "ProtobufSerializer"),
 }
 
 # Java's name without `Serializer`; `Serdes$` comes before, and `Serde` after, the names of serdes.
@@ -105,7 +106,7 @@ def _check_used(schemas: Sequence[str], readers: Sequence[str]) -> None:
             text = f"option {option}: {readers}; set value.serializer or key.serializer to one of them"
             raise OptionError(text, option=option)
         if part in PARTS and part not in readers:
-            text = f"option {option}: has no effect without {part}.serializer; set {part}.serializer=avro"
+            text = f"option {option}: has no effect without {part}.serializer; set it to {' or '.join(_FORMATS)}"
             raise OptionError(text, option=option)
         if option == SCHEMA_ID and len(readers) > 1:
             raise OptionError(BOTH_HAVE_ONE_ID, option=option)

@@ -153,10 +153,10 @@ def is_one_of(values: Sequence[Any], kind: pa.DataType) -> Rows:
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         known = pa.array(values, kind)
         return lambda column: _unless_null(pc.is_in(column, value_set=known), column)
-    if pa.types.is_decimal(kind):
+    if is_exact_decimal(kind):
         known = pa.array(values, _wide_decimal(kind))
         return lambda column: _unless_null(pc.is_in(column.cast(known.type), value_set=known), column)
-    if pa.types.is_floating(kind):
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         known = pa.array(values, pa.float64())
         return lambda column: _unless_null(pc.is_in(doubles(column), value_set=known), column)
     known = pa.array(values, pa.string())
@@ -168,6 +168,11 @@ def _unless_null(valid: pa.Array, column: pa.Array) -> pa.Array:
 
 
 # Numbers
+
+
+def is_exact_decimal(kind: pa.DataType) -> bool:
+    """Returns whether a type is a decimal that Arrow can compare. It cannot compare negative scales."""
+    return bool(pa.types.is_decimal(kind) and kind.scale >= 0)
 
 
 def doubles(column: pa.Array) -> pa.Array:
@@ -188,7 +193,7 @@ def within(kind: pa.DataType, bound: int | Decimal, *, lower: bool, exclusive: b
         lower: whether values must be above it.
         exclusive: whether the bound itself is not valid.
     """
-    if pa.types.is_integer(kind) or pa.types.is_decimal(kind):
+    if pa.types.is_integer(kind) or is_exact_decimal(kind):
         scale = kind.scale if pa.types.is_decimal(kind) else 0
         unscaled = _WIDE.scaleb(Decimal(bound), scale)
         nearest = int(unscaled.to_integral_value(ROUND_CEILING if lower else ROUND_FLOOR))

@@ -79,11 +79,12 @@ class LoadedJsonSchema(LoadedSchema):
 
 def _check_schema(schema: Any, name: str) -> None:
     check_extra(_MODULE, _USED_BY)
+    from jsonschema import Draft202012Validator
     from jsonschema.exceptions import SchemaError as InvalidError
     from jsonschema.validators import validator_for
 
     try:
-        validator_for(schema).check_schema(schema)
+        validator_for(schema, default=Draft202012Validator).check_schema(schema)
     except InvalidError as error:
         where = "".join(f"/{step}" for step in error.absolute_path)
         raise SchemaError(f"{name} is not a valid JSON Schema: #{where}: {error.message}") from None
@@ -91,13 +92,14 @@ def _check_schema(schema: Any, name: str) -> None:
 
 def _validator(text: str, named: Mapping[str, str]) -> Validator:
     check_extra(_MODULE, _USED_BY)
+    from jsonschema import Draft202012Validator
     from jsonschema.validators import validator_for
     from referencing import Registry, Resource
     from referencing.jsonschema import DRAFT7
 
     schema = json.loads(text)
     resources = [(name, Resource.from_contents(json.loads(one), default_specification=DRAFT7)) for name, one in named.items()]
-    found = validator_for(schema)
+    found = validator_for(schema, default=Draft202012Validator)
     made: Validator = found(schema, registry=Registry().with_resources(resources), format_checker=found.FORMAT_CHECKER)
     return made
 

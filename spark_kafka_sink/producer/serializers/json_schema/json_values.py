@@ -97,10 +97,10 @@ def _values_of(values: Sequence[Any], kind: pa.DataType, written: str) -> list[A
     # A reader compares whole numbers exactly, and fractions as doubles.
     exact = int if written == "integer" else Decimal
     numbers = [number for number in numbers if isinstance(number, exact) or _is_double(number)]
-    if pa.types.is_floating(kind):
-        return [float(number) for number in numbers]
-    if pa.types.is_decimal(kind):
+    if kernels.is_exact_decimal(kind):
         return [Decimal(number) for number in numbers if _holds(kind, Decimal(number))]
+    if written == "number":
+        return [float(number) for number in numbers]
     return [int(number) for number in numbers if number == int(number) and _holds(kind, int(number))]
 
 

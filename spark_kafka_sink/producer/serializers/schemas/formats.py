@@ -12,6 +12,7 @@ from spark_kafka_sink.producer.serializers.schemas.schema_format import SchemaFo
 _FORMATS: Final[Mapping[str, tuple[str, str]]] = {
     "avro": ("avro.avro_format", "AvroFormat"),
     "json-schema": ("json_schema.json_schema_format", "JsonSchemaFormat"),
+    "protobuf": ("protobuf.protobuf_format", "ProtobufFormat"),
 }
 
 

@@ -191,3 +191,27 @@ class JsonSchemaSerializer(RegistrySerializer):
     """
 
     format = "json-schema"
+
+
+class ProtobufSerializer(RegistrySerializer):
+    """Writes Protobuf in the wire format of Confluent's schema registry. Confluent's KafkaProtobufSerializer.
+
+    A struct column becomes a message. The schema is derived from the first column of a topic, unless the options give one or name
+    one of the registry's. A single value is a dict, a Row, a named tuple or an object of the message's own class; its schema must
+    be given or the registry's.
+
+    Use it by the name `protobuf`, with its options among the producer's, or as an object with its own options.
+
+    Args:
+        options: the options of [schemas](schemas.md), such as `schema.registry.url` and `schema`. None: the producer's.
+        is_key: whether it serializes keys.
+
+    Attributes:
+        format: protobuf.
+        reads_schema_options: True, so that it gets the producer's options of schemas.
+
+    Raises:
+        OptionError: An option is unknown or not valid.
+    """
+
+    format = "protobuf"

@@ -50,4 +50,6 @@ def derived_name(config: SchemaConfig, topic: str | None) -> str:
 def _where_to_name(config: SchemaConfig) -> str:
     if config.is_registrys:
         return f"set {config.part}.schema.name"
+    if config.format == "json-schema":
+        return f"give the schema of {config.part} a title, or use topic"
     return f"the schema of {config.part} is not a record; use topic"

@@ -35,7 +35,7 @@ def as_java(values: list[tuple[Any, bytes]]) -> list[tuple[bytes, str]]:
         for number, schema in enumerate(schemas)
     ]
     given = "".join(f"{word} ={b64encode(data).decode()}\n" for word, (_, data) in zip(words, values, strict=True))
-    done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=250, check=False)
     assert done.returncode == 0, done.stderr
     pairs = (line.split(" ") for line in done.stdout.splitlines())
     return [(b64decode(data.removeprefix("=")), b64decode(text).decode()) for data, text in pairs]

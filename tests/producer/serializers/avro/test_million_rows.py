@@ -123,6 +123,7 @@ def test_java_reads_rows_of_random_schemas() -> None:
 
 @pytest.mark.java
 @pytest.mark.whole("20 s each; the same with fewer rows is in make test")
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_a_million_rows_of_two_hundred_schemas_are_read_back(part: int) -> None:
     samples = random_samples(SCHEMAS)[part::PARTS]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
@@ -65,6 +66,16 @@ LEAVES: Sequence[tuple[pa.DataType, str, Values]] = (
     (pa.timestamp("us", "UTC"), "string", MOMENTS.map(lambda moment: moment.replace(tzinfo=UTC))),
     (pa.timestamp("us"), "string", MOMENTS),
     (pa.time64("us"), "string", st.times()),
+    (pa.uint8(), "integer", st.integers(0, 255)),
+    (pa.float16(), "number", st.floats(allow_nan=False, allow_infinity=False, width=16).map(np.float16)),
+    (pa.decimal256(40, 3), "number", _decimals(15, 3)),
+    (pa.decimal128(5, -2), "number", st.integers(-99, 99).map(lambda number: Decimal(number) * 100)),
+    (pa.string_view(), "string", st.sampled_from(TEXTS)),
+    (pa.binary(2), "string", st.binary(min_size=2, max_size=2)),
+    (pa.date64(), "string", st.dates()),
+    (pa.timestamp("s", "Europe/Berlin"), "string", MOMENTS.map(lambda moment: moment.replace(microsecond=0, tzinfo=UTC))),
+    (pa.timestamp("ns", "UTC"), "string", st.integers(-(2**62), 2**62)),
+    (pa.time32("s"), "string", st.times().map(lambda time: time.replace(microsecond=0))),
     (pa.null(), "null", st.none()),
 )
 FORMATS = ["date", "date-time", "time", "uuid", "email", "ipv4", "uri", "int64"]
@@ -93,7 +104,7 @@ class Kind:
 
 @st.composite
 def kinds(draw: st.DrawFn, depth: int = 2) -> Kind:
-    form = draw(st.sampled_from(["leaf", "leaf", "struct", "list", "map"])) if depth else "leaf"
+    form = draw(st.sampled_from(["leaf", "leaf", "struct", "list", "fixed list", "map"])) if depth else "leaf"
     if form == "leaf":
         return Kind(*draw(st.sampled_from(LEAVES)))
     if form == "struct":
@@ -104,7 +115,11 @@ def kinds(draw: st.DrawFn, depth: int = 2) -> Kind:
     inner = draw(kinds(depth - 1))
     elements = st.none() | inner.values if draw(st.booleans()) else inner.values
     if form == "list":
-        return Kind(pa.list_(inner.arrow), "array", st.lists(elements, max_size=3), {"": inner}, form)
+        lists = draw(st.sampled_from([pa.list_, pa.large_list]))
+        return Kind(lists(inner.arrow), "array", st.lists(elements, max_size=3), {"": inner}, form)
+    if form == "fixed list":
+        arrow = pa.list_(inner.arrow, 2)
+        return Kind(arrow, "array", st.lists(elements, min_size=2, max_size=2), {"": inner}, "list")
     entries: Values = st.dictionaries(st.sampled_from(NAMES), elements, max_size=3).map(lambda row: list(row.items()))
     return Kind(pa.map_(pa.string(), inner.arrow), "object", entries, {"": inner}, form)
 

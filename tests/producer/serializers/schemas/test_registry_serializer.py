@@ -196,15 +196,12 @@ def test_an_object_needs_its_options_and_is_not_pickled() -> None:
     ("more", "problem"),
     [
         ({"value.serializer": "avro"}, r"option schema\.registry\.url: "),
-        ({"schema.registry.url": "http://r"}, r"option schema\.registry\.url: only the serializers avro, json-schema read it"),
-        (
-            {"value.serializer": "json", "value.schema": "{}"},
-            r"option value\.schema: only the serializers avro, json-schema read it",
-        ),
+        ({"schema.registry.url": "http://r"}, r"option schema\.registry\.url: only the serializers avro, "),
+        ({"value.serializer": "json", "value.schema": "{}"}, r"option value\.schema: only the serializers avro, "),
         ({"value.serializer": "avor"}, "did you mean avro"),
         (
             {"value.serializer": "avro", "schema.registry.url": "http://r", "key.schema": '"int"'},
-            r"option key\.schema: has no effect without key\.serializer; set key\.serializer=avro",
+            r"option key\.schema: has no effect without key\.serializer; set it to avro or ",
         ),
         (
             {"value.serializer": "avro", "key.serializer": "avro", "schema.registry.url": "http://r", "use.schema.id": 3},

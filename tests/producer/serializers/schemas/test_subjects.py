@@ -33,6 +33,8 @@ def test_topics_of_rows_need_the_record_strategy(strategy: str) -> None:
 def test_a_schema_without_a_name_has_no_record_subject() -> None:
     with pytest.raises(OptionError, match="the schema of value is not a record; use topic"):
         subject_name(schema_config("value", {"subject.name.strategy": "record"}), "orders", None)
+    with pytest.raises(OptionError, match="give the schema of value a title, or use topic"):
+        subject_name(schema_config("value", {"subject.name.strategy": "record"}, "json-schema"), "orders", None)
     for latest in ({"use.latest.version": True}, {"use.latest.with.metadata": {"stage": "live"}}):
         config = schema_config("value", {"subject.name.strategy": "record", **latest})
         with pytest.raises(OptionError, match=r"set value\.schema\.name"):

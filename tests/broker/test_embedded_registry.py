@@ -1,0 +1,170 @@
+"""The embedded registry, with Confluent's own client and with this package's."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient, ServerConfig
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.schema_registry.error import SchemaRegistryError
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+from spark_kafka_sink.broker import EmbeddedRegistry
+from spark_kafka_sink.errors import SchemaIncompatibleError, UsageError
+from spark_kafka_sink.registry.registry_client import RegistryClient, SchemaText
+from spark_kafka_sink.registry.registry_options import registry_config
+
+ORDER = '{"type": "record", "name": "R", "fields": [{"name": "x", "type": "int"}]}'
+WIDER = '{"type": "record", "name": "R", "fields": [{"name": "x", "type": "int"}, {"name": "y", "type": "int", "default": 0}]}'
+OTHER = '{"type": "record", "name": "R", "fields": [{"name": "x", "type": "string"}]}'
+PROTO = 'syntax = "proto3"; message R { int32 x = 1; }'
+OBJECT = '{"type": "object"}'
+
+
+@pytest.fixture
+def registry() -> Iterator[EmbeddedRegistry]:
+    with EmbeddedRegistry() as made:
+        yield made
+
+
+@pytest.fixture
+def client(registry: EmbeddedRegistry) -> Iterator[SchemaRegistryClient]:
+    with SchemaRegistryClient({"url": registry.url, "max.retries": 0}) as made:
+        yield made
+
+
+def avro(text: str, *references: SchemaReference) -> Schema:
+    return Schema(text, "AVRO", list(references))
+
+
+def test_schemas_have_ids_versions_and_guids(client: SchemaRegistryClient) -> None:
+    first = client.register_schema("a-value", avro(ORDER))
+    second = client.register_schema("a-value", avro(WIDER))
+    spaced = client.register_schema("b/ü-value", avro(json.dumps(json.loads(ORDER), indent=2)))
+
+    assert (first, second, spaced) == (1, 2, 1)
+    assert client.get_subjects() == ["a-value", "b/ü-value"]
+    assert client.get_versions("a-value") == [1, 2]
+    latest = client.get_latest_version("a-value")
+    assert (latest.version, latest.schema_id, latest.schema.schema_str) == (2, 2, WIDER)
+    assert client.get_version("a-value", 1).schema_id == 1
+    found = client.get_schema(1)
+    assert (found.schema_str, found.schema_type) == (ORDER, "AVRO")
+    assert client.get_schema_by_guid(str(latest.guid)).schema_str == WIDER
+    assert client.lookup_schema("a-value", avro(WIDER)).version == 2
+
+
+@pytest.mark.parametrize(("kind", "text"), [("PROTOBUF", PROTO), ("JSON", OBJECT)])
+def test_other_kinds_are_kept(client: SchemaRegistryClient, kind: str, text: str) -> None:
+    made = client.register_schema("s", Schema(text, kind))
+    assert (client.get_schema(made).schema_type, client.get_schema(made).schema_str) == (kind, text)
+    with pytest.raises(SchemaRegistryError, match="incompatible"):
+        client.register_schema("s", avro(ORDER))
+
+
+def test_references_must_exist(client: SchemaRegistryClient) -> None:
+    outer = '{"type": "record", "name": "Outer", "fields": [{"name": "r", "type": "R"}]}'
+    reference = SchemaReference("R", "inner", 1)
+    with pytest.raises(SchemaRegistryError, match="no schema for the reference"):
+        client.register_schema("outer", avro(outer, reference))
+    client.register_schema("inner", avro(ORDER))
+    client.register_schema("outer", avro(outer, reference))
+    found = (client.get_latest_version("outer").schema.references or [reference])[0]
+    assert (found.name, found.subject, found.version) == ("R", "inner", 1)
+
+
+@pytest.mark.parametrize(
+    ("level", "text", "fits"),
+    [
+        ("BACKWARD", WIDER, True),
+        ("BACKWARD", OTHER, False),
+        ("FORWARD", OTHER, False),
+        ("FULL_TRANSITIVE", WIDER, True),
+        ("NONE", OTHER, True),
+    ],
+)
+def test_compatibility_is_checked(client: SchemaRegistryClient, level: str, text: str, fits: bool) -> None:
+    client.register_schema("s", avro(ORDER))
+    client.set_config("s", ServerConfig.from_dict({"compatibility": level}))
+    assert client.get_config("s").compatibility_level == level
+    assert client.test_compatibility("s", avro(text)) is fits
+    if fits:
+        client.register_schema("s", avro(text))
+        return
+    with pytest.raises(SchemaRegistryError, match="TYPE_MISMATCH") as error:
+        client.register_schema("s", avro(text))
+    assert (error.value.http_status_code, error.value.error_code) == (409, 409)
+
+
+def test_deleted_versions_keep_their_ids(registry: EmbeddedRegistry, client: SchemaRegistryClient) -> None:
+    client.register_schema("s", avro(ORDER))
+    client.register_schema("s", avro(WIDER))
+    with RegistryClient(registry_config({"schema.registry.url": registry.url})) as ours:
+        client.delete_version("s", 2)
+        latest = ours.latest("s")
+        assert latest is not None
+        assert latest.version == 1
+        assert client.delete_subject("s") == [1]
+        assert client.get_subjects() == []
+        assert ours.latest("s") is None
+        assert ours.version("s", 2, deleted=True).schema.text == WIDER == ours.by_id(2).schema.text
+        assert client.delete_subject("s", permanent=True) == [1, 2]
+        assert ours.look_up("s", SchemaText("AVRO", ORDER), deleted=True) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [("/schemas/ids/9", 40403), ("/schemas/ids/x", 40403), ("/subjects/s/versions/1", 40401), ("/nothing", 404)],
+)
+def test_what_is_not_there_is_an_error_of_confluents(registry: EmbeddedRegistry, path: str, code: int) -> None:
+    with pytest.raises(urllib.error.HTTPError) as error:
+        urllib.request.urlopen(registry.url + path, timeout=10)
+    with error.value as answer:
+        assert (answer.code, json.load(answer)["error_code"]) == (404, code)
+
+
+@pytest.mark.parametrize("data", [b"{", b"[]", b'{"schema": ""}', b'{"schema": "{"}', b'{"schema": "x", "schemaType": "XML"}'])
+def test_bad_requests_are_refused(registry: EmbeddedRegistry, data: bytes) -> None:
+    request = urllib.request.Request(f"{registry.url}/subjects/s/versions", data, method="POST")
+    with pytest.raises(urllib.error.HTTPError) as error:
+        urllib.request.urlopen(request, timeout=10)
+    with error.value as answer:
+        assert answer.code in (400, 422)
+
+
+def test_confluents_serializers_work(client: SchemaRegistryClient) -> None:
+    context = SerializationContext("t", MessageField.VALUE)
+    data = AvroSerializer(client, ORDER)({"x": 7}, context)
+    assert AvroDeserializer(client)(data, context) == {"x": 7}
+
+
+def test_this_packages_client_works(registry: EmbeddedRegistry) -> None:
+    with RegistryClient(registry_config({"schema.registry.url": registry.url})) as client:
+        made = client.register("s", SchemaText("AVRO", ORDER))
+        assert client.by_id(made.schema_id).schema.text == ORDER
+        assert made.guid is not None
+        assert client.by_guid(made.guid).schema.text == ORDER
+        assert client.misfits("s", SchemaText("AVRO", WIDER)) == []
+        assert "TYPE_MISMATCH" in client.misfits("s", SchemaText("AVRO", OTHER))[0]
+        with pytest.raises(SchemaIncompatibleError):
+            client.register("s", SchemaText("AVRO", OTHER))
+
+
+def test_it_listens_on_loopback_while_it_runs() -> None:
+    registry = EmbeddedRegistry()
+    with pytest.raises(UsageError, match="does not run"):
+        _ = registry.url
+    registry.start()
+    registry.start()
+    url = registry.url
+    assert url.startswith("http://127.0.0.1:")
+    with urllib.request.urlopen(f"{url}/subjects", timeout=10) as answer:
+        assert json.load(answer) == []
+    registry.stop()
+    registry.stop()
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(f"{url}/subjects", timeout=10)

@@ -1,0 +1,74 @@
+"""Protobuf's own compiler and runtime, which judge what was written."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import attrs
+from confluent_kafka.schema_registry import RegisteredSchema, Schema, SchemaRegistryClient
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
+from grpc_tools import protoc
+
+_KNOWN = str(Path(protoc.__file__).with_name("_proto"))
+
+
+def file_set(text: str, named: Mapping[str, str] | None = None) -> FileDescriptorSet:
+    """Returns the descriptors of a schema, and of all that it imports."""
+    with TemporaryDirectory() as folder:
+        for name, content in {**(named or {}), "main.proto": text}.items():
+            path = Path(folder) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content)
+        found = f"{folder}/found"
+        code = protoc.main(
+            ["protoc", f"-I{folder}", f"-I{_KNOWN}", "--include_imports", f"--descriptor_set_out={found}", f"{folder}/main.proto"]
+        )
+        assert code == 0, text
+        return FileDescriptorSet.FromString(Path(found).read_bytes())
+
+
+def message_class(files: FileDescriptorSet, name: str) -> Any:
+    """Returns the class of a message in the runtime."""
+    pool: Any = DescriptorPool()
+    for file in files.file:
+        pool.AddSerializedFile(file.SerializeToString())
+    return GetMessageClass(pool.FindMessageTypeByName(name))
+
+
+@lru_cache
+def reader(text: str, name: str) -> Any:
+    """Returns the class of a message in a schema without imports of its own."""
+    return message_class(file_set(text), name)
+
+
+class SerializedSchemas(SchemaRegistryClient):
+    """Confluent's client, which gets descriptors as from Confluent's server. Apicurio returns the text that was registered."""
+
+    def __init__(self, url: str, named: Mapping[str, str] | None = None) -> None:
+        super().__init__({"url": url})
+        self._named = named
+
+    def get_schema(self, *args: Any, **kwargs: Any) -> Schema:
+        return self._serialized(super().get_schema(*args, **kwargs))
+
+    def get_version(self, *args: Any, **kwargs: Any) -> RegisteredSchema:
+        found = super().get_version(*args, **kwargs)
+        return attrs.evolve(found, schema=self._serialized(found.schema))
+
+    def get_latest_version(self, *args: Any, **kwargs: Any) -> RegisteredSchema:
+        found = super().get_latest_version(*args, **kwargs)
+        return attrs.evolve(found, schema=self._serialized(found.schema))
+
+    def _serialized(self, schema: Schema) -> Schema:
+        text = schema.schema_str or ""
+        if "{" not in text:
+            return schema
+        own = file_set(text, self._named).file[-1]
+        return attrs.evolve(schema, schema_str=b64encode(own.SerializeToString()).decode())

@@ -1,0 +1,157 @@
+"""Message types come from .proto text, from descriptors and from what registries hold, and errors name the cause."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_kafka_sink.errors import SchemaError
+from spark_kafka_sink.producer.serializers.protobuf import descriptors
+from spark_kafka_sink.producer.serializers.protobuf.descriptors import base64_of, files_to_register, inline_rules, message_types
+from spark_kafka_sink.producer.serializers.protobuf.message_types import from_json
+from tests.producer.serializers.protobuf.compiling import file_set
+
+INNER = 'syntax = "proto3"; package b; message Inner { int32 x = 1; }'
+OUTER = """syntax = "proto3";
+package a;
+import "google/protobuf/timestamp.proto";
+import "b/inner.proto";
+enum Color { RED = 0; }
+message First { b.Inner inner = 1; google.protobuf.Timestamp at = 2; }
+message Second {
+  message Deep { message Deeper { repeated int32 n = 1; } }
+  message Other { Color color = 1; }
+  repeated Color packed = 3;
+  repeated Color loose = 2 [packed = false];
+  oneof choice { string left = 5; string right = 4; }
+  optional int32 maybe = 6;
+  int32 never = 7;
+}
+"""
+NAMED = {"b/inner.proto": INNER}
+
+
+def test_the_message_is_the_first_one_unless_it_is_named() -> None:
+    for message, name, indexes in (
+        (None, "a.First", b"\0"),
+        ("a.First", "a.First", b"\0"),
+        (".a.Second", "a.Second", b"\2\2"),
+        ("a.Second.Deep", "a.Second.Deep", b"\4\2\0"),
+        ("a.Second.Other", "a.Second.Other", b"\4\2\2"),
+        ("a.Second.Deep.Deeper", "a.Second.Deep.Deeper", b"\6\2\0\0"),
+    ):
+        found = message_types(OUTER, NAMED, message)
+        assert (found.message, found.index_bytes()) == (name, indexes)
+    for unknown in ("a.Third", "First", "b.Inner", "a.Color"):
+        with pytest.raises(SchemaError, match=f"has no message {unknown}; it has a.First, a.Second"):
+            message_types(OUTER, NAMED, unknown)
+
+
+def test_fields_keep_what_their_bytes_depend_on() -> None:
+    fields = {field.name: field for field in message_types(OUTER, NAMED, "a.Second").root.fields}
+
+    assert list(fields) == ["loose", "packed", "right", "left", "maybe", "never"]  # by number
+    assert [(one.packed, one.presence, one.oneof) for one in fields.values()] == [
+        (False, False, ""),
+        (True, False, ""),
+        (False, True, "choice"),
+        (False, True, "choice"),
+        (False, True, ""),
+        (False, False, ""),
+    ]
+    assert str(fields["packed"]) == "repeated enum a.Color"
+
+
+@pytest.mark.parametrize("form", ["text", "descriptor", "mixed", "set"])
+def test_each_form_of_a_schema_has_the_same_types(form: str) -> None:
+    files = file_set(OUTER, NAMED)
+    inner, outer = (
+        base64_of(next(one for one in files.file if one.name == name).SerializeToString())
+        for name in ("b/inner.proto", "main.proto")
+    )
+    text, named = {
+        "text": (OUTER, NAMED),
+        "descriptor": (outer, {"b/inner.proto": inner}),
+        "mixed": (outer, NAMED),
+        "set": (base64_of(files.SerializeToString()), {}),
+    }[form]
+
+    found = message_types(text, named, None)
+
+    assert found == message_types(OUTER, {"b/inner.proto": inner}, None)
+    assert from_json(found.to_json()) == found
+
+
+def test_a_set_is_registered_file_by_file() -> None:
+    files = file_set(OUTER, NAMED)
+    text = base64_of(files.SerializeToString())
+
+    inner, main = files_to_register(text, None)
+
+    assert (inner.name, inner.uses) == ("b/inner.proto", ())
+    assert (main.name, main.uses) == ("", ("b/inner.proto",))  # registries know Protobuf's own files
+    assert message_types(main.text, {inner.name: inner.text}, None) == message_types(OUTER, NAMED, None)
+    assert [one.text for one in files_to_register(text, "b.Inner")] == [inner.text]
+    assert [one.text for one in files_to_register(OUTER, None)] == [OUTER]
+    assert [one.text for one in files_to_register(main.text, None)] == [main.text]
+
+
+def test_files_that_registries_know_need_no_reference() -> None:
+    text = """syntax = "proto3"; import "confluent/meta.proto"; import "confluent/type/decimal.proto";
+    message M { string a = 1 [(confluent.field_meta).tags = "PII"]; confluent.type.Decimal b = 2; }"""
+
+    assert [field.type_name for field in message_types(text, {}, None).root.fields] == ["", "confluent.type.Decimal"]
+    assert inline_rules(text) == []
+
+
+def test_rules_of_a_field_are_found() -> None:
+    text = """syntax = "proto3"; import "confluent/meta.proto"; // (confluent.field_meta) rules
+    message M { string a = 1 [(confluent.field_meta) = { tags: ["a;]"], rules: [{ name: "x" }] }]; int32 rules = 2; }"""
+    files = file_set(text, {"confluent/meta.proto": descriptors._META})
+    own = base64_of(files.file[-1].SerializeToString())
+
+    assert inline_rules(text) == ["a (confluent.Meta, rules)"]
+    assert inline_rules(own) == ["confluent.Meta (rules)"]
+    assert inline_rules(base64_of(files.SerializeToString())) == ["confluent.Meta (rules)"]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("message {", "the text is not a valid Protobuf schema: line 1:9: Expected message name."),
+        ('syntax = "proto3"; message A { B b = 1; }', 'the text is not a valid Protobuf schema: line 1:32: "B" is not defined.'),
+        ('syntax = "proto3"; import "x/y.proto"; message A {}', "imports x/y.proto: register it, and name it in the option"),
+        ("QUJD", "the Protobuf schema is neither .proto text nor a descriptor in base64"),
+        ('syntax = "proto2"; message A { optional group G = 1 {} }', "A.g: groups are not supported; use a message"),
+        ('syntax = "proto3"; enum E { A = 0; }', "the Protobuf schema has no message"),
+        ("", "the Protobuf schema has no message"),
+    ],
+)  # fmt: skip
+def test_a_text_that_is_not_valid(text: str, problem: str) -> None:
+    with pytest.raises(SchemaError) as caught:
+        message_types(text, {}, None)
+    assert problem in caught.value.message
+    assert "WARNING" not in caught.value.message
+
+
+def test_an_import_of_a_descriptor_that_is_unknown() -> None:
+    own = base64_of(file_set(OUTER, NAMED).file[-1].SerializeToString())
+    with pytest.raises(SchemaError, match=r"imports b/inner\.proto: register it"):
+        message_types(own, {}, None)
+
+
+@pytest.mark.parametrize("path", ["/etc/x.proto", "../x.proto", "a/../../x.proto", "a\\x.proto", "a\0.proto"])
+def test_a_path_outside_of_the_schema_is_refused(path: str) -> None:
+    with pytest.raises(SchemaError, match="is not a valid import path"):
+        message_types('syntax = "proto3"; message A {}', {path: INNER}, None)
+
+
+def test_a_compiler_that_hangs_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(descriptors, "DEADLINE_S", 0.001)
+    with pytest.raises(SchemaError, match=r"the Protobuf compiler did not finish within 0\.001 s"):
+        message_types('syntax = "proto3"; message Hanging {}', {}, None)
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"version": 2}', '{"version": 1, "message": "a"}'])
+def test_what_the_driver_did_not_prepare_is_refused(text: str) -> None:
+    with pytest.raises(SchemaError, match="is not a Protobuf schema that the driver has prepared"):
+        from_json(text)

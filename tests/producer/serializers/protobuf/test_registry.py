@@ -1,0 +1,219 @@
+"""Confluent's deserializer reads what the producer writes with schemas of a real registry, and of Confluent's serializer."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
+from confluent_kafka.schema_registry.protobuf import ProtobufSerializer as ConfluentsSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+from spark_kafka_sink import ProtobufSerializer
+from spark_kafka_sink.broker import EmbeddedBroker
+from spark_kafka_sink.errors import OptionError, RegistryError, SchemaError, SchemaIncompatibleError
+from spark_kafka_sink.producer.producer import Producer
+from spark_kafka_sink.registry.references import SchemaReference, SchemaText
+from spark_kafka_sink.registry.registry_client import RegistryClient
+from spark_kafka_sink.registry.registry_options import registry_config
+from tests.kafka.witness import read_topic
+from tests.producer.serializers.protobuf.compiling import SerializedSchemas, file_set, message_class
+from tests.registry.apicurio import Apicurio
+from tests.registry.stand_in import Answer, Asked, StandIn
+
+NESTED = """syntax = "proto3";
+package shop;
+message First { int32 x = 1; }
+message Order {
+  message Line { string name = 1; optional int32 count = 2; }
+  int64 id = 1;
+  repeated Line lines = 2;
+}
+"""
+INNER = 'syntax = "proto3"; package shop; message Item { string name = 1; }'
+OUTER = 'syntax = "proto3"; package shop; import "shop/item.proto"; message Order { int64 id = 1; Item item = 2; }'
+
+
+def topic_of(subject: str) -> str:
+    return subject.removesuffix("-value")
+
+
+def read(url: str, topic: str, own: Any, data: bytes) -> Any:
+    """Reads with Confluent's deserializer, which asks the registry for the schema of the data."""
+    with SerializedSchemas(url, {"shop/item.proto": INNER}) as client:
+        reader = ProtobufDeserializer(own, {"use.deprecated.format": False}, client)
+        return reader(data, SerializationContext(topic, MessageField.VALUE))
+
+
+@pytest.mark.java
+def test_a_derived_message(apicurio: Apicurio, new_subject: Callable[[], str]) -> None:
+    topic = topic_of(new_subject())
+    serializer = ProtobufSerializer({"schema.registry.url": apicurio.url, "schema.name": "shop.v1.Order"})
+    kind = pa.struct(
+        [
+            pa.field("id", pa.int64(), False),
+            pa.field("text", pa.string()),
+            pa.field("at", pa.timestamp("us", "UTC")),
+            pa.field("lines", pa.list_(pa.struct([pa.field("count", pa.int32())]))),
+            pa.field("by_name", pa.map_(pa.string(), pa.float64())),
+        ]
+    )
+    at = datetime.datetime(2026, 1, 1, microsecond=5, tzinfo=datetime.UTC)
+    rows = [{"id": 1, "text": "ü", "at": at, "lines": [{"count": 3}, {}], "by_name": [("a", 0.5)]}, None, {"id": 0}]
+
+    found = serializer.serialize_column(topic, pa.array(rows, kind)).to_pylist()
+    serializer.close()
+
+    with SchemaRegistryClient({"url": apicurio.url}) as client:
+        text = client.get_latest_version(f"{topic}-value").schema.schema_str
+    own = message_class(file_set(text), "shop.v1.Order")
+    wanted = own(id=1, text="ü", lines=[{"count": 3}, {}], by_name={"a": 0.5})
+    wanted.at.FromDatetime(at)
+    assert [None if one is None else read(apicurio.url, topic, own, one) for one in found] == [wanted, None, own()]
+
+
+@pytest.mark.java
+@pytest.mark.parametrize("message", ["shop.First", "shop.Order", "shop.Order.Line"])
+def test_each_message_of_a_given_schema(apicurio: Apicurio, new_subject: Callable[[], str], message: str) -> None:
+    topic = topic_of(new_subject())
+    options = {"schema.registry.url": apicurio.url, "schema": NESTED, "schema.message": message}
+    serializer = ProtobufSerializer(options)
+    own = message_class(file_set(NESTED), message)
+    values: dict[str, dict[str, Any]] = {
+        "shop.First": {"x": 1},
+        "shop.Order": {"id": 7, "lines": [{"name": "a"}]},
+        "shop.Order.Line": {"count": 0},
+    }
+    value = values[message]
+
+    found = serializer.serialize_column(topic, pa.array([value])).to_pylist()
+
+    assert read(apicurio.url, topic, own, found[0]) == own(**value)
+    assert found == [serializer.serialize(topic, value)] == [serializer.serialize(topic, own(**value))]
+    if message != "shop.Order.Line":  # Confluent's serializer raises KeyError for it with use.latest.version
+        with SerializedSchemas(apicurio.url) as client:
+            confluents = ConfluentsSerializer(
+                own, client, {"use.deprecated.format": False, "use.latest.version": True, "auto.register.schemas": False}
+            )
+            assert confluents(own(**value), SerializationContext(topic, MessageField.VALUE)) == found[0]
+    serializer.close()
+
+
+@pytest.mark.java
+@pytest.mark.parametrize("with_confluents", [False, True])
+def test_the_registrys_latest_schema_with_references(
+    apicurio: Apicurio, new_subject: Callable[[], str], with_confluents: bool
+) -> None:
+    """Confluent's serializer registers descriptors in base64; others register text."""
+    topic, subject = topic_of(new_subject()), new_subject()
+    files = file_set(OUTER, {"shop/item.proto": INNER})
+    own = message_class(files, "shop.Order")
+    value = own(id=3, item={"name": "x"})
+    context = SerializationContext(topic, MessageField.VALUE)
+    with SchemaRegistryClient({"url": apicurio.url}) as client:
+        if with_confluents:
+            ConfluentsSerializer(own, client, {"use.deprecated.format": False})(value, context)
+        else:
+            client.register_schema(subject, Schema(INNER, "PROTOBUF"))
+            registry = RegistryClient(registry_config({"schema.registry.url": apicurio.url}))
+            used = (SchemaReference("shop/item.proto", subject, 1),)
+            registry.register(f"{topic}-value", SchemaText("PROTOBUF", OUTER, used))
+            registry.close()
+    serializer = ProtobufSerializer({"schema.registry.url": apicurio.url, "use.latest.version": True})
+
+    (found,) = serializer.serialize_column(topic, pa.array([{"item": {"name": "x"}, "id": 3}])).to_pylist()
+    serializer.close()
+
+    assert read(apicurio.url, topic, own, found) == value
+
+
+def test_the_producer_writes_single_values_and_columns(stand_in: StandIn) -> None:
+    with EmbeddedBroker() as broker:
+        broker.create_topic("orders")
+        settings = {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "value.serializer": "io.confluent.kafka.serializers.protobuf.KafkaProtobufSerializer",
+            "value.schema": NESTED,
+            "value.schema.message": "shop.Order",
+            "schema.registry.url": stand_in.url,
+        }
+        with Producer(settings) as producer:
+            producer.send("orders", {"id": 1}, key=b"a")
+            producer.send("orders", None, key=b"b")
+            producer.flush()
+        found = [(one.key, one.value) for one in read_topic(broker.bootstrap_servers, "orders")]
+    assert found == [(b"a", b"\0\0\0\0\1\2\2\x08\1"), (b"b", None)]
+    sent = [asked.json for asked in stand_in.requests if asked.method == "POST"]
+    assert {body["schemaType"] for body in sent} == {"PROTOBUF"}
+
+
+def test_subjects_are_named_after_the_message(stand_in: StandIn) -> None:
+    options = {"schema.registry.url": stand_in.url, "schema": NESTED, "subject.name.strategy": "topic-record"}
+    serializer = ProtobufSerializer({**options, "schema.message": "shop.Order.Line"})
+    assert serializer.serialize("orders", {"name": "a"}) == b"\0\0\0\0\1\4\2\0\x0a\1a"
+    assert any(asked.path.startswith("/subjects/orders-shop.Order.Line/versions") for asked in stand_in.requests)
+    serializer.close()
+
+
+def test_a_file_with_descriptors_registers_the_file_of_the_message(stand_in: StandIn, tmp_path: Path) -> None:
+    file = tmp_path / "shop.desc"
+    file.write_bytes(file_set(NESTED).SerializeToString())
+    serializer = ProtobufSerializer({"schema.registry.url": stand_in.url, "schema.file": str(file)})
+    assert serializer.serialize("orders", {"x": 1}) == b"\0\0\0\0\1\0\x08\1"
+    serializer.close()
+    file.write_bytes(file_set(OUTER, {"shop/item.proto": INNER}).SerializeToString())
+    serializer = ProtobufSerializer({"schema.registry.url": stand_in.url, "schema.file": str(file)})
+    assert serializer.serialize("orders", {"id": 1}) is not None
+    registered = {asked.path: asked.json for asked in stand_in.requests if asked.path.endswith("/versions?normalize=false")}
+    assert registered["/subjects/shop%2Fitem.proto/versions?normalize=false"].get("references", []) == []
+    used = {"name": "shop/item.proto", "subject": "shop/item.proto", "version": 1}
+    assert registered["/subjects/orders-value/versions?normalize=false"]["references"] == [used]
+    serializer.close()
+
+
+def test_an_incompatible_change_names_the_fields(stand_in: StandIn) -> None:
+    ProtobufSerializer({"schema.registry.url": stand_in.url, "schema": NESTED}).serialize("orders", {"x": 1})
+    changed = NESTED.replace("int32 x = 1;", "string x = 1; int32 y = 2;")
+
+    def checked(asked: Asked) -> Answer | None:
+        is_check = asked.path.startswith("/compatibility/")
+        return Answer(body={"is_compatible": False, "messages": ["the type of a field changed"]}) if is_check else None
+
+    stand_in.fail(*[checked] * 10)
+    for options, error in (({}, SchemaIncompatibleError), ({"auto.register.schemas": False}, RegistryError)):
+        serializer = ProtobufSerializer({"schema.registry.url": stand_in.url, "schema": changed, **options})
+        with pytest.raises(error) as caught:
+            serializer.serialize("orders", {"y": 1})
+        assert "x: was int32 = 1, is string = 1" in caught.value.message
+        assert "y: new, int32 = 2" in caught.value.message
+        serializer.close()
+
+
+def test_rules_are_refused(stand_in: StandIn) -> None:
+    text = """syntax = "proto3"; import "confluent/meta.proto";
+    message M { string a = 1 [(confluent.field_meta) = { rules: [{ name: "x" }] }]; }"""
+    serializer = ProtobufSerializer({"schema.registry.url": stand_in.url, "schema": text})
+    with pytest.raises(SchemaError, match="has rules, which are not supported: a"):
+        serializer.serialize("orders", {"a": "secret"})
+    serializer.close()
+
+
+def test_a_schema_of_another_kind_is_refused(stand_in: StandIn) -> None:
+    with RegistryClient(registry_config({"schema.registry.url": stand_in.url})) as client:
+        client.register("orders-value", SchemaText("AVRO", '"string"'))
+    serializer = ProtobufSerializer({"schema.registry.url": stand_in.url, "use.latest.version": True})
+    with pytest.raises(SchemaError, match=r"schema 1 is AVRO, and value\.format is protobuf"):
+        serializer.serialize("orders", {"a": 1})
+    serializer.close()
+
+
+def test_options_that_do_not_go_together() -> None:
+    with pytest.raises(OptionError, match=r"this ProtobufSerializer is for values; make one with is_key=True"):
+        Producer(
+            {"bootstrap.servers": "localhost:9092", "key.serializer": ProtobufSerializer({"schema.registry.url": "http://r"})}
+        )
