@@ -11,6 +11,7 @@ from spark_kafka_sink.option import BOOLEAN
 from spark_kafka_sink.schema_options import (
     BOTH_HAVE_ONE_ID,
     FORMAT,
+    FORMATS,
     OF_ONE_PART,
     PARTS,
     SCHEMA_ID,
@@ -108,4 +109,5 @@ def _check_used(options: Mapping[str, object], formats: Mapping[str, object]) ->
         of_part = part in PARTS and part not in formats
         if is_schema_option(name) and (of_part or not formats):
             wanted = f"{part}.format" if of_part else "value.format or key.format"
-            raise OptionError(f"option {name}: has no effect without {wanted}; set {wanted.partition(' ')[0]}=avro", option=name)
+            text = f"option {name}: has no effect without {wanted}; set {wanted.partition(' ')[0]} to {' or '.join(FORMATS)}"
+            raise OptionError(text, option=name)

@@ -6,6 +6,7 @@ import json
 import pickle
 import urllib.request
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -169,6 +170,25 @@ def test_what_tasks_get_holds_no_secret_and_no_address(stand_in: StandIn) -> Non
     assert str(stand_in.port).encode() not in pickled
     assert pickle.loads(pickled) == found
     assert '"doc": "The order."' in found.producer.value_serializer.schema.text  # type: ignore[attr-defined]
+
+
+@pytest.mark.spark
+def test_a_stream_asks_the_registry_for_each_checkpoint(
+    spark: SparkSession, stand_in: StandIn, settings: Settings, tmp_path: Path
+) -> None:
+    folder = str(tmp_path / "input")
+    given = settings()
+
+    def asks(checkpoint: str) -> bool:
+        """Runs a stream over the rows that are new to it."""
+        spark.range(3).write.mode("append").parquet(folder)
+        before = len(stand_in.requests)
+        rows = spark.readStream.schema(spark.range(0).schema).parquet(folder)
+        writer = rows.writeStream.format("kafka_sink").options(**given).option("checkpointLocation", str(tmp_path / checkpoint))
+        writer.trigger(availableNow=True).start().awaitTermination()
+        return len(stand_in.requests) > before
+
+    assert [asks(checkpoint) for checkpoint in ("first", "first", "second")] == [True, False, True]
 
 
 @pytest.mark.spark

@@ -26,7 +26,7 @@ from tests.spark.secrets_program import kafka
 from tests.spark.session import ROOT
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
-OWN_SPARK = pytest.mark.whole("50 s: a Spark of its own, with all its logs; the test before has one write")
+OWN_SPARK = pytest.mark.whole("100 s: a Spark of its own, with all its logs; the test before has one write")
 
 PROGRAM = Path(__file__).with_name("secrets_program.py")
 SEEN = ("*.seen", "events/**/*", "stream-*/checkpoint/**/*", "*.log")

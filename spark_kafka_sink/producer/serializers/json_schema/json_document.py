@@ -83,8 +83,6 @@ class Documents:
             raise UnknownReferenceError("it is not text")
         relative, fragment = urldefrag(reference)
         document = self._document(place.document, relative) if relative else place.document
-        if document is None:
-            raise UnknownReferenceError("the schema has no reference of this name")
         fragment = unquote(fragment)
         if fragment and not fragment.startswith("/"):
             raise UnknownReferenceError("references to an anchor are not supported; use a path such as #/$defs/name")
@@ -99,14 +97,19 @@ class Documents:
         """Returns whether a schema has a URI, to which the references inside of it are relative."""
         return _own_uri(place.value, _id_keyword(self._values[place.document])) is not None
 
-    def _document(self, document: str, relative: str) -> str | None:
-        """Returns the name of another document. `relative` may be relative to this one's own URI."""
+    def _document(self, document: str, relative: str) -> str:
+        """Returns the name of another document, whose URI is relative to this one's.
+
+        Some validators take the URI that a document has for itself, and others the one that led to it. Both must lead to one.
+        """
         value = self._values[document]
-        own = _own_uri(value, _id_keyword(value)) or ""
-        for uri in (urljoin(urljoin(document, own), relative), urljoin(document, relative), relative):
-            if uri in self._by_uri:
-                return self._by_uri[uri]
-        return None
+        own = _own_uri(value, _id_keyword(value))
+        bases = [document] if document or own is None else []
+        bases += [] if own is None else [urljoin(document, own)]
+        uris = [urljoin(base, relative) for base in bases]
+        if len({self._by_uri.get(uri) for uri in uris}) > 1 or uris[0] not in self._by_uri:
+            raise UnknownReferenceError(f"the schema has no reference with the name {' and '.join(dict.fromkeys(uris))}")
+        return self._by_uri[uris[0]]
 
 
 def _id_keyword(document: Any) -> str:

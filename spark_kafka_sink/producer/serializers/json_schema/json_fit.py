@@ -73,14 +73,32 @@ class JsonPlan(ColumnPlan):
     def encode(self, column: pa.Array, prefix: bytes = b"") -> pa.Array:
         checks = self.checks if column.type == self.kind else fit(self.documents, column.type).checks
         try:
-            texts = json_texts(column)
-            kernels.run(checks, column)
-        except BadRowError as bad:
+            texts = _checked_texts(column, checks)
+        except BadRowError as found:
+            bad = _first(column, checks, found)
             raise SerializationError(f"row {bad.row}: {bad}", row=bad.row, path=bad.path.lstrip(".")) from None
-        found = as_binary(texts)
+        data = as_binary(texts)
         if not prefix:
-            return found
-        return pc.binary_join_element_wise(scalar_of_bytes(prefix, found.type), found, scalar_of_bytes(b"", found.type))
+            return data
+        return pc.binary_join_element_wise(scalar_of_bytes(prefix, data.type), data, scalar_of_bytes(b"", data.type))
+
+
+def _checked_texts(column: pa.Array, checks: Sequence[Check]) -> pa.Array:
+    texts = json_texts(column)
+    kernels.run(checks, column)
+    return texts
+
+
+def _first(column: pa.Array, checks: Sequence[Check], bad: BadRowError) -> BadRowError:
+    """Returns the error of the first bad row. The checks run one after another, so a later one may find an earlier row."""
+    while bad.row:
+        try:
+            _checked_texts(column.slice(0, bad.row), checks)
+        except BadRowError as earlier:
+            bad = earlier
+        else:
+            break
+    return bad
 
 
 def fit(documents: Documents, kind: pa.DataType) -> JsonPlan:
@@ -146,8 +164,10 @@ class _Walk:
             self._misfit(path, kind, place, "the schema allows no value")
         elif not isinstance(schema, dict):
             self._misfit(path, kind, place, f"{place} is not a schema")
-        elif (str(place), path) in self._open or len(self._open) > _DEEPEST:
+        elif (str(place), path) in self._open:
             self._misfit(path, kind, place, f"{place} refers to itself")
+        elif len(self._open) > _DEEPEST:
+            self._misfit(path, kind, place, f"more than {_DEEPEST} schemas inside of each other are not supported")
         else:
             with self._opened(place, path):
                 return self._of_schema(Place(schema, place.document, place.pointer), kind, written, path)

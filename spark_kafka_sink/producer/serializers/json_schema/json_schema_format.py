@@ -49,7 +49,7 @@ class JsonSchemaFormat(SchemaFormat):
     def inline_rules(self, text: str) -> list[str]:
         try:
             return _inline_rules(json.loads(text), "")
-        except ValueError:
+        except (ValueError, RecursionError):
             return [_INLINE] if _INLINE in text else []
 
 
@@ -88,6 +88,8 @@ def _check_schema(schema: Any, name: str) -> None:
     except InvalidError as error:
         where = "".join(f"/{step}" for step in error.absolute_path)
         raise SchemaError(f"{name} is not a valid JSON Schema: #{where}: {error.message}") from None
+    except RecursionError:
+        raise SchemaError(f"{name} is nested too deeply") from None
 
 
 def _validator(text: str, named: Mapping[str, str]) -> Validator:

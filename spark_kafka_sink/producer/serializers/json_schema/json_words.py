@@ -20,8 +20,10 @@ def with_article(written: str) -> str:
     return written if written == "null" else f"{'an' if written[0] in 'aeiou' else 'a'} {written}"
 
 
-def in_words(schema: Any) -> str:
-    """Returns the type of a schema, and its other keywords that restrict values."""
+def in_words(schema: Any, depth: int = 3) -> str:
+    """Returns the type of a schema, and its other keywords that restrict values. depth: how many levels of it."""
+    if depth == 0:
+        return "..."
     if isinstance(schema, bool) or schema == {}:
         return "nothing" if schema is False else "any type"
     if not isinstance(schema, dict):
@@ -30,14 +32,17 @@ def in_words(schema: Any) -> str:
     words = [" or ".join(map(str, kind)) if isinstance(kind, list) else str(kind)] if kind is not None else []
     if schema.get("additionalProperties") is False:
         words.append("no other properties")
-    words += [_restriction(name, value) for name, value in schema.items() if name not in _SILENT and ":" not in name]
+    words += [_restriction(name, value, depth) for name, value in schema.items() if name not in _SILENT and ":" not in name]
     return ", ".join(words) or ("object" if "properties" in schema else "array" if "items" in schema else "any type")
 
 
-def _restriction(name: str, value: Any) -> str:
+def _restriction(name: str, value: Any, depth: int) -> str:
     if name in ("oneOf", "anyOf", "allOf") and isinstance(value, list):
-        return f"{name} of ({'; '.join(map(in_words, value))})"
-    text = value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
+        return f"{name} of ({'; '.join(in_words(one, depth - 1) for one in value)})"
+    try:
+        text = value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
+    except RecursionError:
+        return name
     return f"{name} {text}" if len(text) <= _LONGEST else f"{name} {text[:_LONGEST]}..."
 
 

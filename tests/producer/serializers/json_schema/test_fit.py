@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any
 
@@ -97,6 +98,13 @@ def test_names_that_differ_in_case_are_named() -> None:
 )
 def test_a_null_that_the_schema_does_not_allow_is_named_at_every_depth(schema: Any, column: list[Any], expected: str) -> None:
     assert problem(schema, pa.array(column)).startswith(expected)
+
+
+def test_the_first_bad_row_is_named_whichever_field_it_is_in() -> None:
+    schema = of(a={"maximum": 1}, b={"maximum": 1}, c={"type": "number"})
+    rows = [(1, 1, 1.0), (1, 2, 1.0), (1, 3, float("nan")), (2, 1, 1.0)]
+    column = pa.array([{"a": a, "b": b, "c": c} for a, b, c in rows])
+    assert problem(schema, column) == "row 1: b: it is above 1"
 
 
 def test_a_field_of_a_null_struct_is_not_missing() -> None:
@@ -243,7 +251,11 @@ def test_what_types_alone_decide(schema: Any, kind: pa.DataType) -> None:
         ({"$id": "http://example.com/x"}, INT, "#/properties/a has an $id of its own, which is not supported"),
         ({"$dynamicRef": "#x"}, INT, "keyword $dynamicRef at #/properties/a/$dynamicRef is not supported"),
         ({"$ref": "#/definitions/none"}, INT, "$ref '#/definitions/none' at #/properties/a: it leads to nothing"),
-        ({"$ref": "other.json"}, INT, "$ref 'other.json' at #/properties/a: the schema has no reference of this name"),
+        (
+            {"$ref": "other.json"},
+            INT,
+            "$ref 'other.json' at #/properties/a: the schema has no reference with the name other.json",
+        ),
         ({"$ref": "#name"}, INT, "references to an anchor are not supported"),
         ({"$ref": "#/properties/a"}, INT, "#/properties/a refers to itself"),
     ],
@@ -262,9 +274,29 @@ def test_references_lead_to_definitions_and_to_other_schemas() -> None:
     assert problem(recursive, column) == "row 0: next.id: it is above 1"
     root = {"$id": "http://example.com/root.json", **of(id={"$ref": "ids.json"}, next={"$ref": "ids.json#/definitions/next"})}
     ids = {"type": "integer", "definitions": {"next": of(id={"$ref": "#/definitions/small"}), "small": {"maximum": 1}}}
-    for name in ("ids.json", "http://example.com/ids.json"):
-        with pytest.raises(SerializationError, match=r"row 0: next\.id: it is above 1"):
-            written(root, column, **{name.replace(".", "__"): ids})
+    below = SerializationError, r"row 0: next\.id: it is above 1"
+    for schema, name in (
+        (root, "http://example.com/ids.json"),
+        ({**root, "$id": "root.json"}, "ids.json"),
+        (root | {"$id": 1}, "ids.json"),
+    ):
+        with pytest.raises(below[0], match=below[1]):
+            written(schema, column, **{name.replace(".", "__"): ids})
+    with pytest.raises(below[0], match=below[1]):
+        written(root, column, own={**ids, "$id": "http://example.com/ids.json"})
+    reason = "the schema has no reference with the name http://example.com/ids.json"
+    assert reason in misfits(root, column.type, ids__json=ids)[0][3]
+
+
+def test_a_reference_that_validators_read_in_two_ways_is_refused() -> None:
+    """The one in x.json is http://a/z.json by its own URI, and z.json by the one that led to it."""
+    middle = {"$id": "http://a/x.json", **of(id={"$ref": "z.json"})}
+    whole = of(inner={"$ref": "x.json"})
+    column = pa.array([{"inner": {"id": 1}}])
+    for named in ({"z__json": INTEGER}, {"http://a/z__json": INTEGER}, {"z__json": INTEGER, "http://a/z__json": TEXT}):
+        reason = "the schema has no reference with the name z.json and http://a/z.json"
+        assert reason in misfits(whole, column.type, x__json=middle, **named)[0][3]
+    assert written(whole, column, x__json=middle, z__json=INTEGER | {"$id": "http://a/z.json"}) == [b'{"inner":{"id":1}}']
 
 
 def test_draft_4_has_exclusive_bounds_beside_the_others() -> None:
@@ -288,6 +320,17 @@ def test_a_text_that_is_no_schema_is_refused_on_the_driver(text: str, expected: 
         JSON_SCHEMA.prepared(text, {}, None)
     with pytest.raises(SchemaError, match=expected.replace("the schema", "other", 1)):
         JSON_SCHEMA.prepared("true", {"other": text}, None)
+
+
+@pytest.mark.parametrize("keyword", ["oneOf", "allOf", "enum", "not"])
+@pytest.mark.parametrize("depth", [150, 400, 100_000])
+def test_a_schema_that_is_nested_too_deeply_is_refused(keyword: str, depth: int) -> None:
+    text = '{"properties": {"a": ' + f'{{"{keyword}": [' * depth + "]}" * depth + "}}"
+    with pytest.raises(SchemaError):
+        JSON_SCHEMA.load(text, {}).fit(pa.struct([("a", INT)]))
+    with suppress(SchemaError):
+        JSON_SCHEMA.prepared(text, {}, None)
+    assert JSON_SCHEMA.inline_rules(text) == JSON_SCHEMA.differences(text, text) == []
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,8 @@ def test_a_schema_may_refer_to_others_of_the_registry(apicurio: Apicurio, witnes
         used = (SchemaReference("regions.json", f"{topic}-regions", 1),)
         client.register(f"{topic}-value", SchemaText("JSON", json.dumps(order), used))
     assert witness.read(topic, written(apicurio.url, topic, ORDERS, use__latest__version=True)) == READ
+    given = [{"name": "regions.json", "subject": f"{topic}-regions", "version": 1}]
+    assert witness.read(topic, written(apicurio.url, f"{topic}-2", ORDERS, schema=order, schema__references=given)) == READ
     bad = pa.array([{"id": 1, "region": "eu"}, {"id": 2, "region": "europe"}])
     with pytest.raises(SerializationError, match=r"row 1: region: it has more than 2 characters"):
         written(apicurio.url, topic, bad, use__latest__version=True)

@@ -58,6 +58,9 @@ class SerializedSchemas(SchemaRegistryClient):
     def get_schema(self, *args: Any, **kwargs: Any) -> Schema:
         return self._serialized(super().get_schema(*args, **kwargs))
 
+    def get_schema_by_guid(self, *args: Any, **kwargs: Any) -> Schema:
+        return self._serialized(super().get_schema_by_guid(*args, **kwargs))
+
     def get_version(self, *args: Any, **kwargs: Any) -> RegisteredSchema:
         found = super().get_version(*args, **kwargs)
         return attrs.evolve(found, schema=self._serialized(found.schema))

@@ -12,13 +12,16 @@ import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient, header_schema_id_serializer
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.schema_registry.avro import AvroSerializer as ConfluentsSerializer
+from confluent_kafka.schema_registry.json_schema import JSONDeserializer
+from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from spark_kafka_sink import AvroSerializer, Producer, RecordColumns
+from spark_kafka_sink import AvroSerializer, JsonSchemaSerializer, Producer, ProtobufSerializer, RecordColumns
 from spark_kafka_sink.broker import EmbeddedBroker
 from spark_kafka_sink.errors import RegistryError
 from spark_kafka_sink.producer.serializers.schemas.framing import id_header
 from tests.kafka.witness import Witnessed, read_topic
+from tests.producer.serializers.protobuf.compiling import SerializedSchemas, file_set, message_class
 from tests.registry.stand_in import Answer, StandIn
 
 ORDER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
@@ -61,6 +64,36 @@ def test_a_header_has_the_bytes_of_confluents_serializer(stand_in: StandIn) -> N
 def test_indexes_of_a_protobuf_message_follow_the_guid() -> None:
     guid = uuid.uuid4()
     assert id_header("key", str(guid), b"\2\2") == ("__key_schema_id", b"\1" + guid.bytes + b"\2\2")
+
+
+def test_a_nested_protobuf_message_is_read_by_confluents_deserializer(stand_in: StandIn) -> None:
+    text = 'syntax = "proto3"; package shop; message First { int32 x = 1; } message Order { message Line { string name = 1; } }'
+    options = {"schema.registry.url": stand_in.url, "schema": text, "schema.message": "shop.Order.Line"}
+    ours = ProtobufSerializer({**options, "schema.id.serializer": "header"})
+    written = ours.serialize_column("events", pa.array([{"name": "a longer name"}, None])).to_pylist()
+    headers: list[tuple[str, str | bytes | None]] = list(ours.headers_of("events", pa.struct([("name", pa.string())])))
+    ours.close()
+    own = message_class(file_set(text), "shop.Order.Line")
+    with SerializedSchemas(stand_in.url) as client:
+        reader = ProtobufDeserializer(own, {"use.deprecated.format": False}, client)
+        found = reader(written[0], SerializationContext("events", MessageField.VALUE, headers))
+    assert found == own(name="a longer name")
+    assert written == [found.SerializeToString(), None]
+    ((_, header),) = headers
+    assert isinstance(header, bytes)
+    assert header[17:] == b"\4\2\0"
+
+
+def test_json_is_read_by_confluents_deserializer(stand_in: StandIn) -> None:
+    schema = {"type": "object", "title": "Order", "properties": {"id": {"type": "integer"}}}
+    ours = JsonSchemaSerializer({"schema.registry.url": stand_in.url, "schema": schema, "schema.id.serializer": "header"})
+    written = ours.serialize("events", {"id": 1})
+    headers: list[tuple[str, str | bytes | None]] = list(ours.headers_of("events", None))
+    ours.close()
+    with SchemaRegistryClient({"url": stand_in.url}) as client:
+        reader = JSONDeserializer(None, schema_registry_client=client)
+        assert reader(written, SerializationContext("events", MessageField.VALUE, headers)) == {"id": 1}
+    assert written == b'{"id":1}'
 
 
 @pytest.mark.parametrize("part", ["key", "value", "both"])
