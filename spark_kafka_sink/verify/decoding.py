@@ -16,7 +16,17 @@ from spark_kafka_sink.installation import not_installed
 from spark_kafka_sink.registry.registry_client import SchemaText
 from spark_kafka_sink.verify.conversion import AVRO, JSON, PROTOBUF
 from spark_kafka_sink.verify.protobuf_files import last_file
-from spark_kafka_sink.verify.schema_ids import Headers, NoSchemaIdError, SchemaKey, TopicSchema, id_bytes, schema_key
+from spark_kafka_sink.verify.schema_ids import (
+    GUID_BYTES,
+    ID_BYTES,
+    ID_HEADERS,
+    Headers,
+    NoSchemaIdError,
+    SchemaKey,
+    TopicSchema,
+    id_bytes,
+    schema_key,
+)
 
 Find = Callable[[SchemaKey], TopicSchema]
 Decode = Callable[[bytes, Headers], Any]
@@ -66,22 +76,28 @@ class SchemaDecoder:
         found = self.schema(data, headers)
         if found.schema is None:
             raise UndecodableError(found.problem)
+        named = id_bytes(self._part, data, headers)
+        if named is not data:
+            # confluent-kafka refuses short data whose id is in a header. Any id will do, because the schema is known.
+            after_id = GUID_BYTES if named[:1] == b"\1" else ID_BYTES
+            data = bytes(ID_BYTES) + named[after_id:] + data
+            headers = [one for one in headers if one[0] != ID_HEADERS[self._part]]
         context = SerializationContext(
             self._topic, MessageField.KEY if self._part == "key" else MessageField.VALUE, list(headers)
         )
         try:
-            return self._decoder(found, data, headers)(data, context)
+            return self._decoder(found, data)(data, context)
         except (InstallationError, UndecodableError):
             raise
         except Exception as error:  # of fastavro, protobuf, json and jsonschema: each has its own
             text = " ".join(str(error).split())[:200]
             raise UndecodableError(f"schema {found.key}: {text or type(error).__name__} ({type(error).__name__})") from None
 
-    def _decoder(self, found: TopicSchema, data: bytes, headers: Headers) -> Deserialize:
+    def _decoder(self, found: TopicSchema, data: bytes) -> Deserialize:
         assert found.schema is not None
         indexes = b""
         if found.schema.kind == PROTOBUF:
-            indexes = _message_indexes(id_bytes(self._part, data, headers))
+            indexes = _message_indexes(data)
         decoder = self._decoders.get((found.key, indexes))
         if decoder is None:
             decoder = self._decoders[found.key, indexes] = _deserializer(found, indexes)
@@ -154,15 +170,10 @@ def _deserializer(found: TopicSchema, indexes: bytes) -> Deserialize:
 
 def _message_indexes(data: bytes) -> bytes:
     """Returns the bytes between the id and the data, which say which message of the file follows."""
-    place = _start_of_indexes(data)
-    count, end = _zigzag(data, place)
+    count, end = _zigzag(data, ID_BYTES)
     for _ in range(count):
         _, end = _zigzag(data, end)
-    return data[place:end]
-
-
-def _start_of_indexes(data: bytes) -> int:
-    return 17 if data[:1] == b"\1" else 5
+    return data[ID_BYTES:end]
 
 
 def _zigzag(data: bytes, place: int) -> tuple[int, int]:

@@ -19,8 +19,10 @@ SchemaKey = int | str
 """A schema's id, or its guid."""
 
 _ID: Final = struct.Struct(">I")
-_ID_BYTES: Final = 5
-_GUID_BYTES: Final = 17
+ID_BYTES: Final = 5
+"""Size of an id with the 0 before it."""
+GUID_BYTES: Final = 17
+"""Size of a guid with the 1 before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +56,10 @@ def id_bytes(part: str, data: bytes, headers: Headers = ()) -> bytes:
 
 def schema_key(data: bytes) -> SchemaKey:
     """Returns the id or the guid at the start of `id_bytes`. Raises NoSchemaIdError if there is none."""
-    if data[:1] == b"\0" and len(data) >= _ID_BYTES:
+    if data[:1] == b"\0" and len(data) >= ID_BYTES:
         return int(_ID.unpack_from(data, 1)[0])
-    if data[:1] == b"\1" and len(data) >= _GUID_BYTES:
-        return str(uuid.UUID(bytes=data[1:_GUID_BYTES]))
+    if data[:1] == b"\1" and len(data) >= GUID_BYTES:
+        return str(uuid.UUID(bytes=data[1:GUID_BYTES]))
     raise NoSchemaIdError(f"does not begin with a schema id ({len(data):,} bytes)")
 
 

@@ -12,8 +12,10 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 import spark_kafka_sink as sks
+from spark_kafka_sink.broker import EmbeddedRegistry
 from spark_kafka_sink.spark.options import sink_options
 from spark_kafka_sink.verify.comparison import Comparison
 from spark_kafka_sink.verify.read_back import whole_topic
@@ -191,3 +193,55 @@ def test_json_schema_is_read_back(spark: SparkSession, settings: dict[str, str])
     (example,) = compared(df.selectExpr("* EXCEPT (amount)", amount.format(8)), named).examples
     places = 'expected "123456789012345673.0123456788", found "123456789012345673.0123456789"'
     assert example == f'key={{"id": 3}} differs: value.amount: {places}'
+
+
+PROTOBUF_COLUMNS = [
+    *(each for each in COLUMNS if not each.startswith(("named_struct", "IF(id % 5", "map"))),
+    "named_struct('x', int(id), 'tags', array('a', string(id)), 'at', timestamp_micros(-id)) AS inner",
+    "IF(id % 5 = 0, NULL, map('k', double(id))) AS by_name",
+    "IF(id % 4 = 0, NULL, array(id, 0)) AS numbers",
+    "make_dt_interval(int(id), 0, 0, 1.5) AS lasted",
+    "string(id) AS key",
+]
+
+
+def test_protobuf_is_read_back(spark: SparkSession, settings: dict[str, str]) -> None:
+    named = {**settings, "value.format": "protobuf"}
+    del named["key.format"]
+    df = spark.range(0, ROWS, 1, 1).selectExpr(*PROTOBUF_COLUMNS)
+    sks.publish(df, options=named, progress=False)
+
+    found = compared(df, named)
+
+    assert found.examples == ()
+    assert found.same()
+    other = df.withColumn("lasted", F.expr("IF(id = 3, lasted + interval 1 second, lasted)"))
+    assert "value.lasted: expected " in compared(other, named).examples[0]
+
+
+def test_null_in_a_field_of_protobuf_that_cannot_be_null_is_its_default(spark: SparkSession, settings: dict[str, str]) -> None:
+    text = """syntax = "proto3"; message Other { string x = 1; } enum Kind { NONE = 0; SOME = 1; }
+        message Order { int64 id = 1; string text = 2; Kind kind = 3; Part part = 4; repeated Part parts = 5;
+        message Part { double price = 1; bytes data = 2; } }"""
+    named = {**settings, "value.format": "protobuf", "value.schema": text, "value.schema.message": "Order"}
+    del named["key.format"]
+    part = "named_struct('price', IF(id = 1, NULL, double(id)), 'data', IF(id = 2, NULL, binary('x')))"
+    columns = ["IF(id = 0, NULL, id) AS id", "IF(id = 1, NULL, 'x') AS text", "IF(id = 2, NULL, 'SOME') AS kind"]
+    df = spark.range(0, 4, 1, 1).selectExpr(*columns, f"{part} AS part", f"IF(id = 3, NULL, array({part})) AS parts")
+    sks.publish(df, options=named, progress=False)
+
+    found = compared(df, named)
+
+    assert found.examples == ()
+    assert found.same()
+    assert not compared(df.withColumn("kind", F.lit("SOME")), named).same()
+
+
+def test_ids_in_headers_are_read(spark: SparkSession, settings: dict[str, str], kafka_schema_registry: EmbeddedRegistry) -> None:
+    named = {**settings, "schema.id.serializer": "header", "schema.registry.url": kafka_schema_registry.url}
+    sks.publish(rows(spark), options=named, progress=False)
+
+    found = compared(rows(spark), named)
+
+    assert found.examples == ()
+    assert found.same()
