@@ -89,6 +89,9 @@ class SchemaDecoder:
             return self._decoder(found, data)(data, context)
         except (InstallationError, UndecodableError):
             raise
+        except ImportError as error:
+            text = f"records with a schema cannot be read: {not_installed('confluent_kafka')}"
+            raise InstallationError(text, library=str(error.name)) from None
         except Exception as error:  # of fastavro, protobuf, json and jsonschema: each has its own
             text = " ".join(str(error).split())[:200]
             raise UndecodableError(f"schema {found.key}: {text or type(error).__name__} ({type(error).__name__})") from None
@@ -148,18 +151,13 @@ def _deserializer(found: TopicSchema, indexes: bytes) -> Deserialize:
         return _protobuf_deserializer(found, indexes, conf)
     registry: Any = _OfflineRegistry(found)
     if found.schema.kind == AVRO:
-        try:
-            from confluent_kafka.schema_registry.avro import AvroDeserializer
-        except ImportError:
-            raise InstallationError(f"Avro cannot be read: {not_installed('confluent_kafka')}", library="fastavro") from None
+        from confluent_kafka.schema_registry.avro import AvroDeserializer
+
         avro: Deserialize = AvroDeserializer(registry, conf=conf)
         return avro
     if found.schema.kind == JSON:
-        try:
-            from confluent_kafka.schema_registry.json_schema import JSONDeserializer
-        except ImportError:
-            text = f"JSON Schema cannot be read: {not_installed('confluent_kafka')}"
-            raise InstallationError(text, library="jsonschema") from None
+        from confluent_kafka.schema_registry.json_schema import JSONDeserializer
+
         of_json: Deserialize = JSONDeserializer(None, schema_registry_client=registry, conf=conf, json_decode=json_value)
         return of_json
     raise UndecodableError(f"schema {found.key} is {found.schema.kind}, which is not supported")
@@ -190,11 +188,9 @@ def _zigzag(data: bytes, place: int) -> tuple[int, int]:
 
 
 def _protobuf_deserializer(found: TopicSchema, indexes: bytes, conf: Mapping[str, Any]) -> Deserialize:
-    try:
-        from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
-        from google.protobuf import message_factory
-    except ImportError:
-        raise InstallationError(f"Protobuf cannot be read: {not_installed('confluent_kafka')}", library="protobuf") from None
+    from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
+    from google.protobuf import message_factory
+
     descriptor = last_file(found.files)
     path = _index_path(indexes)
     messages = list(descriptor.message_types_by_name.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import sys
 import uuid
 from typing import Any
 
@@ -17,6 +18,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf.message_factory import GetMessageClass
 
 from spark_kafka_sink.broker import EmbeddedRegistry
+from spark_kafka_sink.errors import InstallationError
 from spark_kafka_sink.registry.registry_client import RegistryClient, SchemaReference, SchemaText
 from spark_kafka_sink.registry.registry_options import registry_config
 from spark_kafka_sink.verify.conversion import converter
@@ -150,6 +152,14 @@ def test_the_registry_is_asked_once_for_each_schema(stand_in: StandIn) -> None:
         with pytest.raises(UndecodableError, match="the registry does not have its schema 5"):
             decode(b"\0\0\0\0\x05abcdef")
     assert len(stand_in.requests) == 1
+
+
+def test_a_missing_library_is_named(kafka_schema_registry: EmbeddedRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    with RegistryClient(registry_config({"schema.registry.url": kafka_schema_registry.url})) as client:
+        client.register("s", SchemaText("AVRO", '"int"'))
+    monkeypatch.setitem(sys.modules, "confluent_kafka.schema_registry.avro", None)
+    with pytest.raises(InstallationError, match=r"pip install 'spark-kafka-sink\[verify\]'"):
+        decoder(kafka_schema_registry.url)(b"\0\0\0\0\1\1")
 
 
 @pytest.mark.parametrize(
