@@ -57,6 +57,12 @@ def main() -> None:
     "--acl", "acls", metavar="TEXT", multiple=True, help="ACL: '--allow-principal User:ana --operation Write --topic t'."
 )
 @click.option("--fault", "faults", metavar="TEXT", multiple=True, help="Fault: 'produce error=NOT_LEADER_OR_FOLLOWER times=3'.")
+@click.option(
+    "--registry-port",
+    type=click.IntRange(0, 65535),
+    metavar="N",
+    help="Also run a schema registry, in memory, on this port of 127.0.0.1; 0: any free.",
+)
 @click.option("--log-format", default="text", show_default=True, type=click.Choice(["text", "json"]), help="Log format.")
 @click.option("--verbose", is_flag=True, help="Also log connections and transactions.")
 def broker(**options: Any) -> None:

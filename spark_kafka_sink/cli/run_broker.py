@@ -19,6 +19,7 @@ import click
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.client_settings import ANYBODY
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
+from spark_kafka_sink.broker.embedded_registry import EmbeddedRegistry
 from spark_kafka_sink.broker.faults.fault_text import add_fault
 from spark_kafka_sink.broker.server_properties import config_from
 from spark_kafka_sink.cli.log_format import log_to, warn
@@ -46,6 +47,7 @@ class BrokerOptions:
     tls: Path | None
     acls: Sequence[str]
     faults: Sequence[str]
+    registry_port: int | None
     log_format: str
     verbose: bool
 
@@ -60,11 +62,15 @@ def run_broker(options: BrokerOptions) -> NoReturn:
     _warn_of_strangers(options, config)
     ended = _Signals()
     _start(broker, options)
+    registry = None
     try:
+        registry = _registry(options)
         _write_certificates(broker, options)
-        click.echo(_ready(broker, options))
+        click.echo(_ready(broker, options, None if registry is None else registry.url))
         number = ended.wait()
     finally:
+        if registry is not None:
+            registry.stop()
         broker.stop()
     sys.exit(0 if number == signal.SIGTERM else 128 + number)
 
@@ -75,6 +81,19 @@ def _broker(options: BrokerOptions, config: BrokerConfig) -> EmbeddedBroker:
         return EmbeddedBroker(options.brokers, port=options.port, config=config, advertised=advertised, tls=uses_tls)
     except KafkaSinkError as error:
         raise click.ClickException(error.message) from None
+
+
+def _registry(options: BrokerOptions) -> EmbeddedRegistry | None:
+    """Starts the registry if there should be one."""
+    if options.registry_port is None:
+        return None
+    registry = EmbeddedRegistry(port=options.registry_port)
+    try:
+        registry.start()
+    except OSError as error:
+        text = f"the schema registry could not listen on 127.0.0.1, port {options.registry_port}: {error.strerror or error}"
+        raise click.ClickException(f"{text}; set --registry-port to another port, or to 0 for any free one") from None
+    return registry
 
 
 def _check_folder(options: BrokerOptions) -> None:
@@ -211,7 +230,7 @@ def _why(error: OSError, options: BrokerOptions) -> str:
     return known.get(error.errno or 0) or f"could not listen on {options.host}, {ports}: {error.strerror or error}"
 
 
-def _ready(broker: EmbeddedBroker, options: BrokerOptions) -> str:
+def _ready(broker: EmbeddedBroker, options: BrokerOptions, registry_url: str | None) -> str:
     where = "in memory" if options.data_dir is None else f"in {options.data_dir}"
     shown = ("bootstrap.servers", "security.protocol", "sasl.mechanism")
     settings = {name: value for name, value in broker.client_settings.items() if name in shown and value != "PLAINTEXT"}
@@ -219,5 +238,7 @@ def _ready(broker: EmbeddedBroker, options: BrokerOptions) -> str:
         settings["ssl.truststore.location"] = str(options.tls / CA_FILE)
         if "ssl.keystore.key" in broker.client_settings:
             settings["ssl.keystore.location"] = str(options.tls / CLIENT_FILE)
+    if registry_url is not None:
+        settings["schema.registry.url"] = registry_url
     listed = ", ".join(f"{name}={value}" for name, value in settings.items())
     return f"Ready: {listed}, data {where}; for development and tests, not for production (Ctrl+C stops it)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
 from spark_kafka_sink.cli.main import main
 from spark_kafka_sink.protocol.api import ApiKey
@@ -303,3 +305,16 @@ def test_help_says_what_there_is() -> None:
 
     assert "for development and tests" in shown
     assert all(option in shown for option in ("--port", "--data-dir", "--set", "--fault", "--sasl-users", "--log-format"))
+
+
+def test_a_schema_registry_runs_beside_it() -> None:
+    with BrokerProcess("--port", "0", "--registry-port", "0") as broker:
+        found = re.search(r"schema\.registry\.url=(http://127\.0\.0\.1:\d+),", broker.ready)
+        assert found is not None, broker.ready
+        with SchemaRegistryClient({"url": found[1]}) as client:
+            assert client.register_schema("s", Schema('"int"', "AVRO")) == 1
+        port = found[1].rpartition(":")[2]
+        second = ended("broker", "--port", "0", "--registry-port", port)
+        assert broker.signal(signal.SIGTERM) == 0
+    assert second.returncode == 1
+    assert f"the schema registry could not listen on 127.0.0.1, port {port}: Address already in use" in second.stderr
