@@ -46,9 +46,9 @@ class ProtobufFormat(SchemaFormat):
         return inline_rules(text)
 
     def files(self, text: str, message: str | None) -> Sequence[SchemaFile]:
-        from spark_kafka_sink.producer.serializers.protobuf.descriptors import files_to_register
+        from spark_kafka_sink.producer.serializers.protobuf.proto_files import files_of
 
-        return files_to_register(text, message)
+        return files_of(text, message)
 
 
 class LoadedProtobuf(LoadedSchema):

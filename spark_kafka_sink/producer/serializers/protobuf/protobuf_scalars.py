@@ -195,7 +195,7 @@ def _reader(target: str, kind: pa.DataType) -> Callable[[pa.Array, Present | Non
         if kind == pa.date32():
             return lambda column, present: filled(numbers(column, np.int32), present)
         return lambda column, present: filled(numbers(column, np.int64), present) // _MS_PER_DAY
-    if pa.types.is_time(kind) and target.endswith("int64"):
+    if pa.types.is_time(kind) and target.endswith("64"):
         times = 10**9 // _PER_SECOND[kind.unit]
         own = np.int32 if pa.types.is_time32(kind) else np.int64
         return lambda column, present: filled(numbers(column, own), present).astype(np.int64) * times

@@ -226,7 +226,7 @@ def _number_of(kind: str, value: Any) -> int:
         return (value - _LOCAL_EPOCH) // _MICROSECOND
     if is_signed and isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
         return value.toordinal() - _DAY_ONE
-    if kind.endswith("int64") and isinstance(value, datetime.time) and value.tzinfo is None:
+    if kind.endswith("64") and isinstance(value, datetime.time) and value.tzinfo is None:
         return (((value.hour * 60 + value.minute) * 60 + value.second) * _PER_SECOND + value.microsecond) * 1000
     raise _refused(value, "int")
 

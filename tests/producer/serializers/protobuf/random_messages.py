@@ -115,6 +115,7 @@ PLAIN: Sequence[Sample] = (
         for text, kind in (("int32", pa.date32()), ("sint64", pa.date64()), ("sfixed32", pa.date32()))
     ),
     _plain("int64", pa.time64("us"), st.times(), _time),
+    _plain("fixed64", pa.time64("us"), st.times(), _time),
     _plain("uint64", pa.time32("ms"), st.times().map(lambda time: time.replace(microsecond=7000)), _time),
     _plain("int64", pa.timestamp("us"), DATETIMES, lambda one: (one - _EPOCH) // _MICROSECOND),
     _plain("E", pa.string(), st.sampled_from(list(NUMBERS)), NUMBERS.__getitem__),

@@ -12,9 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from spark_kafka_sink.errors import SerializationError
 from spark_kafka_sink.producer.serializers.avro import avro_nested
-from spark_kafka_sink.producer.serializers.protobuf.descriptors import base64_of, message_types
+from spark_kafka_sink.producer.serializers.protobuf.descriptors import message_types
 from spark_kafka_sink.producer.serializers.protobuf.message_types import from_json
+from spark_kafka_sink.producer.serializers.protobuf.proto_files import base64_of
 from spark_kafka_sink.producer.serializers.protobuf.protobuf_fit import fit
 from spark_kafka_sink.records import concat, parts
 from tests.producer.serializers.protobuf.compiling import file_set, message_class, reader
@@ -93,6 +95,54 @@ def test_a_null_may_be_among_the_values_of_a_dictionary() -> None:
     assert encoded(text, struct(a=values)) == [b"", b"\x0a\1a", b""]
     rows = pa.DictionaryArray.from_arrays(pa.array([1, 0, None], pa.int8()), pa.array([{"a": "a"}, None]))
     assert encoded(text, rows) == [None, b"\x0a\1a", None]
+
+
+def test_minus_zero_is_not_the_default() -> None:
+    column = pa.array([0.0, -0.0])
+    found = encoded(message("double a = 1; float b = 2;"), struct(a=column, b=column.cast(pa.float32())))
+    assert found == [b"", b"\x09" + bytes(7) + b"\x80\x15" + bytes(3) + b"\x80"]
+
+
+def test_an_entry_of_a_map_has_its_key_and_value_even_if_they_are_the_default() -> None:
+    column = pa.array([[("", 0), ("a", 1)]], pa.map_(pa.string(), pa.int32()))
+    assert encoded(message("map<string, int32> a = 6;"), struct(a=column)) == [b"\x32\4\x0a\0\x10\0\x32\5\x0a\1a\x10\1"]
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_times_around_zero(unit: str) -> None:
+    per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
+    values = [-per_second - 1, -per_second, -1, 0, 1, per_second]
+    text = 'syntax = "proto3"; import "google/protobuf/timestamp.proto"; import "google/protobuf/duration.proto";'
+    text += "message M { google.protobuf.Timestamp a = 1; google.protobuf.Duration b = 2; }"
+    column = struct(a=pa.array(values, pa.timestamp(unit, "UTC")), b=pa.array(values, pa.duration(unit)))
+    nanos = [value * 10**9 // per_second for value in values]
+
+    found = encoded(text, column)
+
+    wanted = [reader(text, "M")() for _ in values]
+    for one, each in zip(wanted, nanos, strict=True):
+        one.a.FromNanoseconds(each)
+        one.b.FromNanoseconds(each)
+        one.a.SetInParent()
+        one.b.SetInParent()
+    assert found == [one.SerializeToString(deterministic=True) for one in wanted]
+
+
+def test_an_edition_decides_about_presence_and_packing() -> None:
+    text = """edition = "2023"; message M {
+    int32 a = 1; int32 b = 2 [features.field_presence = IMPLICIT]; repeated int32 c = 3;
+    repeated int32 d = 4 [features.repeated_field_encoding = EXPANDED];
+    int32 e = 5 [features.field_presence = LEGACY_REQUIRED]; }"""
+    own = reader(text, "M")
+    zero, lists = pa.array([0], pa.int32()), pa.array([[1, 2]])
+
+    found = encoded(text, struct(a=zero, b=zero, c=lists, d=lists, e=zero))
+
+    assert found == [own(a=0, c=[1, 2], d=[1, 2], e=0).SerializeToString(deterministic=True)]
+    with pytest.raises(SerializationError, match="row 0: e: is null, and the field is required"):
+        encoded(text, struct(e=pa.array([None], pa.int32())))
+    with pytest.raises(SerializationError, match="row 1: e: is null, and the field is required"):
+        encoded(text, struct(e=pa.array([1, None], pa.int32())))
 
 
 def test_a_uuid_is_its_text() -> None:

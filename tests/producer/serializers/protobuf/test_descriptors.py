@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from spark_kafka_sink.errors import SchemaError
-from spark_kafka_sink.producer.serializers.protobuf import descriptors
-from spark_kafka_sink.producer.serializers.protobuf.descriptors import base64_of, files_to_register, inline_rules, message_types
+from spark_kafka_sink import installation
+from spark_kafka_sink.errors import InstallationError, SchemaError
+from spark_kafka_sink.producer.serializers.protobuf import proto_files
+from spark_kafka_sink.producer.serializers.protobuf.descriptors import inline_rules, message_types
 from spark_kafka_sink.producer.serializers.protobuf.message_types import from_json
+from spark_kafka_sink.producer.serializers.protobuf.proto_files import base64_of, files_of
+from spark_kafka_sink.producer.serializers.schemas.schema_format import SchemaFile
 from tests.producer.serializers.protobuf.compiling import file_set
 
 INNER = 'syntax = "proto3"; package b; message Inner { int32 x = 1; }'
@@ -41,6 +46,7 @@ def test_the_message_is_the_first_one_unless_it_is_named() -> None:
     ):
         found = message_types(OUTER, NAMED, message)
         assert (found.message, found.index_bytes()) == (name, indexes)
+    assert message_types(base64_of(file_set(OUTER, NAMED).SerializeToString()), {}, ".b.Inner").message == "b.Inner"
     for unknown in ("a.Third", "First", "b.Inner", "a.Color"):
         with pytest.raises(SchemaError, match=f"has no message {unknown}; it has a.First, a.Second"):
             message_types(OUTER, NAMED, unknown)
@@ -85,14 +91,14 @@ def test_a_set_is_registered_file_by_file() -> None:
     files = file_set(OUTER, NAMED)
     text = base64_of(files.SerializeToString())
 
-    inner, main = files_to_register(text, None)
+    inner, main = files_of(text, None)
 
     assert (inner.name, inner.uses) == ("b/inner.proto", ())
     assert (main.name, main.uses) == ("", ("b/inner.proto",))  # registries know Protobuf's own files
     assert message_types(main.text, {inner.name: inner.text}, None) == message_types(OUTER, NAMED, None)
-    assert [one.text for one in files_to_register(text, "b.Inner")] == [inner.text]
-    assert [one.text for one in files_to_register(OUTER, None)] == [OUTER]
-    assert [one.text for one in files_to_register(main.text, None)] == [main.text]
+    assert files_of(text, ".b.Inner") == files_of(text, "b.Inner") == [replace(inner, name="")]
+    for alone in (OUTER, main.text):
+        assert files_of(alone, None) == (SchemaFile("", alone),)
 
 
 def test_files_that_registries_know_need_no_reference() -> None:
@@ -106,12 +112,13 @@ def test_files_that_registries_know_need_no_reference() -> None:
 def test_rules_of_a_field_are_found() -> None:
     text = """syntax = "proto3"; import "confluent/meta.proto"; // (confluent.field_meta) rules
     message M { string a = 1 [(confluent.field_meta) = { tags: ["a;]"], rules: [{ name: "x" }] }]; int32 rules = 2; }"""
-    files = file_set(text, {"confluent/meta.proto": descriptors._META})
+    files = file_set(text, {"confluent/meta.proto": proto_files._META})
     own = base64_of(files.file[-1].SerializeToString())
 
     assert inline_rules(text) == ["a (confluent.Meta, rules)"]
     assert inline_rules(own) == ["confluent.Meta (rules)"]
     assert inline_rules(base64_of(files.SerializeToString())) == ["confluent.Meta (rules)"]
+    assert inline_rules("long") == []  # of Avro
 
 
 @pytest.mark.parametrize(
@@ -122,6 +129,7 @@ def test_rules_of_a_field_are_found() -> None:
         ('syntax = "proto3"; import "x/y.proto"; message A {}', "imports x/y.proto: register it, and name it in the option"),
         ("QUJD", "the Protobuf schema is neither .proto text nor a descriptor in base64"),
         ('syntax = "proto2"; message A { optional group G = 1 {} }', "A.g: groups are not supported; use a message"),
+        ('edition = "2023"; message A { A b = 1 [features.message_encoding = DELIMITED]; }', "A.b: groups are not supported"),
         ('syntax = "proto3"; enum E { A = 0; }', "the Protobuf schema has no message"),
         ("", "the Protobuf schema has no message"),
     ],
@@ -139,14 +147,32 @@ def test_an_import_of_a_descriptor_that_is_unknown() -> None:
         message_types(own, {}, None)
 
 
-@pytest.mark.parametrize("path", ["/etc/x.proto", "../x.proto", "a/../../x.proto", "a\\x.proto", "a\0.proto"])
+@pytest.mark.parametrize("path", ["/etc/x.proto", "../x.proto", "a/../../x.proto", "a\\x.proto", "a\0.proto", "--x_out=.", ""])
 def test_a_path_outside_of_the_schema_is_refused(path: str) -> None:
     with pytest.raises(SchemaError, match="is not a valid import path"):
         message_types('syntax = "proto3"; message A {}', {path: INNER}, None)
 
 
+def test_a_file_that_cannot_be_written() -> None:
+    with pytest.raises(SchemaError, match=r"the Protobuf compiler cannot read a/b: "):
+        message_types('syntax = "proto3"; message A {}', {"a": INNER, "a/b": INNER}, None)
+
+
+@pytest.mark.parametrize("text", ["CgNhYmM=", NAMED["b/inner.proto"]])
+def test_without_the_extra_an_error_names_it(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr(installation, "find_spec", lambda name: None)
+    with pytest.raises(
+        InstallationError, match=r"the format protobuf needs protobuf, .* pip install 'spark-kafka-sink\[protobuf\]'"
+    ):
+        message_types(text, {"not": "cached"}, None)
+    if "=" in text[-1]:
+        for read in (inline_rules, lambda text: files_of(text, None)):
+            with pytest.raises(InstallationError):
+                read(text)
+
+
 def test_a_compiler_that_hangs_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(descriptors, "DEADLINE_S", 0.001)
+    monkeypatch.setattr(proto_files, "DEADLINE_S", 0.001)
     with pytest.raises(SchemaError, match=r"the Protobuf compiler did not finish within 0\.001 s"):
         message_types('syntax = "proto3"; message Hanging {}', {}, None)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, header_schema_id_serializer
 from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
 from confluent_kafka.schema_registry.protobuf import ProtobufSerializer as ConfluentsSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
@@ -152,6 +152,21 @@ def test_the_producer_writes_single_values_and_columns(stand_in: StandIn) -> Non
     assert {body["schemaType"] for body in sent} == {"PROTOBUF"}
 
 
+def test_a_header_has_the_bytes_of_confluents_serializer(stand_in: StandIn) -> None:
+    own = message_class(file_set(NESTED), "shop.Order")
+    headers: list[tuple[str, str | bytes | None]] = []
+    with SerializedSchemas(stand_in.url) as client:
+        client.register_schema("orders-value", Schema(NESTED, "PROTOBUF"))
+        conf = {"use.deprecated.format": False, "use.latest.version": True, "auto.register.schemas": False}
+        theirs = ConfluentsSerializer(own, client, {**conf, "schema.id.serializer": header_schema_id_serializer})
+        data = theirs(own(id=1), SerializationContext("orders", MessageField.VALUE, headers))
+    options = {"schema.registry.url": stand_in.url, "use.latest.version": True, "schema.id.serializer": "header"}
+    ours = ProtobufSerializer({**options, "schema.message": "shop.Order"})
+    assert ours.serialize("orders", {"id": 1}) == data == b"\x08\1"
+    assert list(ours.headers_of("orders", None)) == headers
+    ours.close()
+
+
 def test_subjects_are_named_after_the_message(stand_in: StandIn) -> None:
     options = {"schema.registry.url": stand_in.url, "schema": NESTED, "subject.name.strategy": "topic-record"}
     serializer = ProtobufSerializer({**options, "schema.message": "shop.Order.Line"})
@@ -168,11 +183,27 @@ def test_a_file_with_descriptors_registers_the_file_of_the_message(stand_in: Sta
     serializer.close()
     file.write_bytes(file_set(OUTER, {"shop/item.proto": INNER}).SerializeToString())
     serializer = ProtobufSerializer({"schema.registry.url": stand_in.url, "schema.file": str(file)})
-    assert serializer.serialize("orders", {"id": 1}) is not None
-    registered = {asked.path: asked.json for asked in stand_in.requests if asked.path.endswith("/versions?normalize=false")}
-    assert registered["/subjects/shop%2Fitem.proto/versions?normalize=false"].get("references", []) == []
-    used = {"name": "shop/item.proto", "subject": "shop/item.proto", "version": 1}
-    assert registered["/subjects/orders-value/versions?normalize=false"]["references"] == [used]
+    assert serializer.serialize("others", {"id": 1}) == b"\0\0\0\0\3\0\x08\1"
+    serializer.close()
+    sent = [
+        asked for asked in stand_in.requests if asked.method == "POST" and "/subjects/shop%2Fitem.proto/versions" in asked.path
+    ]
+    assert len([asked for asked in sent if not asked.path.startswith("/compatibility")]) == 1
+    with RegistryClient(registry_config({"schema.registry.url": stand_in.url})) as client:
+        latest = client.latest("others-value")
+    assert latest is not None
+    assert latest.schema.references == (SchemaReference("shop/item.proto", "shop/item.proto", 1),)
+
+
+def test_a_text_with_imports_names_its_references(stand_in: StandIn) -> None:
+    options = {"schema.registry.url": stand_in.url, "schema": OUTER}
+    with pytest.raises(SchemaError, match=r"imports shop/item\.proto: register it, and name it in the option"):
+        ProtobufSerializer(options).serialize("orders", {"id": 1})
+    with RegistryClient(registry_config({"schema.registry.url": stand_in.url})) as client:
+        client.register("item", SchemaText("PROTOBUF", INNER))
+    references = [{"name": "shop/item.proto", "subject": "item", "version": 1}]
+    serializer = ProtobufSerializer({**options, "schema.references": references})
+    assert serializer.serialize("orders", {"item": {"name": "x"}}) == b"\0\0\0\0\2\0\x12\3\x0a\1x"
     serializer.close()
 
 

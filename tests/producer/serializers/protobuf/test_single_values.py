@@ -14,7 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from spark_kafka_sink.errors import SerializationError
-from spark_kafka_sink.producer.serializers.protobuf.descriptors import base64_of, message_types
+from spark_kafka_sink.producer.serializers.protobuf.descriptors import message_types
+from spark_kafka_sink.producer.serializers.protobuf.proto_files import base64_of
 from spark_kafka_sink.producer.serializers.protobuf.protobuf_single import encode_value
 from tests.producer.serializers.protobuf.compiling import file_set, message_class, reader
 from tests.producer.serializers.protobuf.random_messages import Sample, tables
