@@ -16,7 +16,9 @@ Words = NDArray[Any]  # uint64: numpy keeps it if the other operand is a Python 
 
 _WIDE = 35  # a varlong of more than 8 bytes is split after its fifth: two words hold any 64-bit number
 _FIVE_CONTINUED = 0x80_80_80_80_80
-_CONTINUED = 0x80_80_80_80_80_80_80_80
+_CONTINUED = 0x80_80_80_80_80_80_80  # of 8 bytes, the last of which is not
+_BITS_OF_CODE = 56
+_BITS_BELOW_EXPONENT, _EXPONENT_OF_1 = 52, 1023  # of a double
 _TABLE_REACH = 16_384  # the table is 256 KiB and stays in the L2 cache
 _BITS_OF_ENTRY = 24
 _WORD_OF_ENTRY = (1 << _BITS_OF_ENTRY) - 1
@@ -174,14 +176,30 @@ def _packed(codes: Words, low: int, high: int) -> Packed:
     """Returns the varints of codes below 2**56, all between `low` and `high`. Only widths in that range cost time."""
     narrowest, widest = _width(low), _width(high)
     word = _spread(codes, widest)
+    if widest - narrowest > 1:  # two comparisons or more take longer than a lookup
+        exponents = codes.view(np.int64).astype(np.float64).view(np.int64) >> _BITS_BELOW_EXPONENT
+        entries = _table_of_exponents()[exponents]
+        word |= entries & _CONTINUED
+        return Packed(word, entries >> _BITS_OF_CODE, widest)
     if narrowest > 1:
-        word |= _CONTINUED >> (8 * (9 - narrowest))
+        word |= _CONTINUED >> (8 * (8 - narrowest))
     bits: Words | int = 8 * narrowest
     for byte in range(narrowest, widest):
         longer = (codes >= (1 << (7 * byte))).astype(np.uint64)
         word |= longer << (8 * byte - 1)
         bits = (longer << 3) + bits
     return Packed(word, bits, widest)
+
+
+@cache
+def _table_of_exponents() -> Words:
+    """Returns for each exponent of a double the marks of continued bytes of its code's varint, and above them its bits.
+
+    Rounding does not matter: codes below 2**53 are exact, and those above have eight bytes.
+    """
+    codes = [0] * _EXPONENT_OF_1 + [1 << power for power in range(_BITS_OF_CODE)] + [1 << (_BITS_OF_CODE - 1)]
+    widths = [_width(code) for code in codes]
+    return np.array([_CONTINUED >> (8 * (8 - width)) | (8 * width) << _BITS_OF_CODE for width in widths], np.uint64)
 
 
 def _spread(codes: Words, widest: int) -> Words:

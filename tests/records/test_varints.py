@@ -38,6 +38,7 @@ def bytes_of(packed: Packed, row: int) -> bytes:
 @example([-16384, 16383])
 @example([-16385, 0])
 @example([0, 16384])
+@example([0, 2**55 - 1])
 def test_a_column_holds_the_varint_of_each_number(values: list[int]) -> None:
     parts = varints(np.array(values, np.int64))
     assert [b"".join(bytes_of(part, row) for part in parts) for row in range(len(values))] == [one_by_one(v) for v in values]
