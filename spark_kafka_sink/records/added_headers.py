@@ -1,11 +1,13 @@
-"""Adds headers to some rows of a column of headers. Headers of all rows are `RecordColumns.fixed_headers`."""
+"""Adds headers to some rows of a column of headers, and removes some. Headers of all rows are `RecordColumns.fixed_headers`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers
@@ -45,3 +47,22 @@ def with_headers(headers: pa.Array | None, added: FixedHeaders, rows: NDArray[np
     places[places < 0] = np.arange(len(own))
     items = pa.concat_arrays([own, new]).take(array_of_numbers(places))
     return pa.Array.from_buffers(kind, len(rows), [None, pa.py_buffer(offsets)], children=[items])
+
+
+def without_headers(headers: pa.Array, names: Sequence[str]) -> pa.Array:
+    """Returns the headers of each row without those of some names.
+
+    Args:
+        headers: as in RecordColumns.
+        names: the names to remove.
+    """
+    kind, own = headers.type, headers.flatten()
+    removed = pc.is_in(own.field("key"), array_of_bytes([name.encode() for name in names], kind.value_type.field("key").type))
+    if not pc.any(removed).as_py():
+        return headers
+    kept = ~removed.to_numpy(zero_copy_only=False)
+    ends = np.cumsum(header_counts(headers), dtype=np.int64)
+    offsets = np.zeros(len(headers) + 1, np.int64 if pa.types.is_large_list(kind) else np.int32)
+    offsets[1:] = np.concatenate(([0], np.cumsum(kept)))[ends]
+    items = own.filter(pc.invert(removed))
+    return pa.Array.from_buffers(kind, len(headers), [None, pa.py_buffer(offsets)], children=[items])

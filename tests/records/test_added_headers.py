@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_sink.records.added_headers import with_headers
+from spark_kafka_sink.records.added_headers import with_headers, without_headers
 
 PAIR = pa.struct([("key", pa.string()), ("value", pa.binary())])
 LARGE = pa.struct([pa.field("key", pa.large_string(), nullable=False), pa.field("value", pa.large_binary())])
@@ -45,3 +45,18 @@ def test_some_rows_get_more_headers(kind: pa.DataType, count: int, rows: list[tu
 def test_rows_without_a_column_of_headers() -> None:
     found = with_headers(None, ADDED[:1], np.array([True, False]))
     assert [listed(one) for one in found.to_pylist()] == [[ADDED[0]], []]
+
+
+@pytest.mark.parametrize("kind", [pa.list_(PAIR), pa.large_list(LARGE)], ids=["list", "large_list"])
+@given(rows=ROWS, names=st.sets(st.text(max_size=2), min_size=1, max_size=3))
+def test_headers_of_some_names_are_removed(kind: pa.DataType, rows: list[tuple[Any, bool]], names: set[str]) -> None:
+    column = pa.array(
+        [None if own is None else [dict(zip(("key", "value"), one, strict=True)) for one in own] for own, _ in rows], kind
+    )
+    for first in range(min(2, len(rows) + 1)):
+        found = without_headers(column.slice(first), sorted(names))
+        found.validate(full=True)
+        assert found.type == kind
+        assert [listed(one) for one in found.to_pylist()] == [
+            [pair for pair in own or () if pair[0] not in names] for own, _ in rows[first:]
+        ]

@@ -15,7 +15,7 @@ from spark_kafka_sink.errors import RegistryError, SchemaError, SerializationErr
 from spark_kafka_sink.producer.call_deadline import call_deadline
 from spark_kafka_sink.producer.producer_record import Headers
 from spark_kafka_sink.producer.serializers.serializer import Serializer, is_default
-from spark_kafka_sink.records.added_headers import with_headers
+from spark_kafka_sink.records.added_headers import with_headers, without_headers
 from spark_kafka_sink.records.arrow_arrays import holds_bytes, validity
 from spark_kafka_sink.records.columns import RecordColumns
 
@@ -38,6 +38,7 @@ class Serialization:
         self._limit_s = limit_s
         self._may_ask = key.reads_schema_options or value.reads_schema_options
         self._adds_headers = key.adds_headers or value.adds_headers
+        self._own_headers = (*key.own_headers, *value.own_headers)
         self._closed = False
 
     def columns(self, topic: str, columns: RecordColumns) -> RecordColumns:
@@ -48,6 +49,8 @@ class Serialization:
             key = _serialized_column(self._key, "key", topic, columns.key)
             value = _serialized_column(self._value, "value", topic, columns.value)
         found = replace(columns, key=key, value=value)
+        if self._own_headers and (columns.headers is not None or columns.fixed_headers):
+            found = _without_headers(found, self._own_headers)
         if self._adds_headers:
             found = _with_headers(found, self._key, topic, columns.key, key)
             found = _with_headers(found, self._value, topic, columns.value, value)
@@ -91,6 +94,18 @@ def _serialized_column(serializer: Serializer, part: str, topic: str, column: pa
     except Exception as error:
         raise _named(error, serializer, part, topic) from error
     return found
+
+
+def _without_headers(columns: RecordColumns, names: tuple[str, ...]) -> RecordColumns:
+    """Returns the columns without headers that the serializers alone add.
+
+    Rows of another topic may bring the id of their old schema. Readers prefer it, and would decode with the wrong schema.
+    """
+    return replace(
+        columns,
+        headers=None if columns.headers is None else without_headers(columns.headers, names),
+        fixed_headers=tuple(pair for pair in columns.fixed_headers if pair[0] not in names),
+    )
 
 
 def _with_headers(

@@ -75,6 +75,11 @@ class Serializer:
             return pa.array(rows, pa.binary())  # accepts text too, and names the class of an unsupported value
 
     @property
+    def own_headers(self) -> tuple[str, ...]:
+        """Names of headers that only this serializer adds. Those that records bring are removed, such as a source's schema id."""
+        return ()
+
+    @property
     def adds_headers(self) -> bool:
         """Whether records get the headers of `headers_of`. It does not change after `configure`."""
         return False

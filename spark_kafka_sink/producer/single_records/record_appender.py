@@ -59,6 +59,7 @@ class RecordAppender:
         self._key, self._value = serializers
         self._key_is_made, self._value_is_made = (not is_default(serializer) for serializer in serializers)
         self._adds_headers = any(serializer.adds_headers for serializer in serializers)
+        self._own_headers = frozenset(name for serializer in serializers for name in serializer.own_headers)
         self._record_buffer = record_buffer
         self._metadata = metadata
         self._metrics = metrics
@@ -75,7 +76,7 @@ class RecordAppender:
             key = serialized_value(self._key, "key", topic, key, pairs)
         if self._value_is_made or (type(value) is not bytes and value is not None):
             value = serialized_value(self._value, "value", topic, value, pairs)
-        if self._adds_headers:
+        if self._adds_headers or self._own_headers:
             pairs = self._with_headers(topic, key, value, pairs)
         if timestamp is None:
             timestamp = time.time_ns() // 1_000_000
@@ -111,14 +112,14 @@ class RecordAppender:
         return future
 
     def _with_headers(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> Headers:
-        """Returns the headers with those of the serializers. A null part gets none."""
+        """Returns the headers with those of the serializers in place of others with their names. A null part gets none."""
         added = [
             pair
             for serializer, part in ((self._key, key), (self._value, value))
             if part is not None and serializer.adds_headers
             for pair in serializer.headers_of(topic, None)
         ]
-        return (*headers, *added)
+        return (*(pair for pair in headers if pair[0] not in self._own_headers), *added)
 
     def _known(self, buffer: TopicBuffer, topic: str, partition: int) -> TopicBuffer:
         """Waits for the topic and the partition. Only then is the buffer kept, because the number of misspelled names is

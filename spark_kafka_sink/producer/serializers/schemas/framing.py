@@ -16,6 +16,11 @@ def id_prefix(schema_id: int) -> bytes:
     return _PREFIX.pack(_MAGIC_OF_ID, schema_id)
 
 
+def id_header_name(part: str) -> str:
+    """Returns the name of the header that may have the id. Readers prefer it to the bytes before the data."""
+    return f"__{part}_schema_id"
+
+
 def id_header(part: str, guid: str, after_id: bytes) -> tuple[str, bytes]:
     """Returns the header of a record.
 
@@ -27,4 +32,4 @@ def id_header(part: str, guid: str, after_id: bytes) -> tuple[str, bytes]:
     Raises:
         ValueError: the guid is not valid.
     """
-    return f"__{part}_schema_id", bytes([_MAGIC_OF_GUID]) + uuid.UUID(guid).bytes + after_id
+    return id_header_name(part), bytes([_MAGIC_OF_GUID]) + uuid.UUID(guid).bytes + after_id

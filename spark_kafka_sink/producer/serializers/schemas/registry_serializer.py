@@ -13,6 +13,7 @@ from spark_kafka_sink.producer.call_deadline import call_time_left_s
 from spark_kafka_sink.producer.lifecycle import in_callback
 from spark_kafka_sink.producer.producer_record import Headers
 from spark_kafka_sink.producer.serializers.arrays import null_column
+from spark_kafka_sink.producer.serializers.schemas.framing import id_header_name
 from spark_kafka_sink.producer.serializers.schemas.resolve import resolved
 from spark_kafka_sink.producer.serializers.schemas.schema_serializer import SchemaSerializer
 from spark_kafka_sink.producer.serializers.serializer import Serializer
@@ -89,6 +90,10 @@ class RegistrySerializer(Serializer):
             made = f"this {type(self).__name__} is for {self._settings[1].part}s"
             text = f"option {part}.serializer: {made}; make one with is_key={is_key}"
             raise OptionError(text, option=f"{part}.serializer")
+
+    @property
+    def own_headers(self) -> tuple[str, ...]:
+        return () if self._settings is None else (id_header_name(self._settings[1].part),)
 
     @property
     def adds_headers(self) -> bool:

@@ -11,7 +11,7 @@ from spark_kafka_sink.installation import SameVersion
 from spark_kafka_sink.producer.producer_record import Headers
 from spark_kafka_sink.producer.serializers.arrays import null_column
 from spark_kafka_sink.producer.serializers.schemas.formats import schema_format
-from spark_kafka_sink.producer.serializers.schemas.framing import id_header, id_prefix
+from spark_kafka_sink.producer.serializers.schemas.framing import id_header, id_header_name, id_prefix
 from spark_kafka_sink.producer.serializers.schemas.resolved_schema import ResolvedSchema
 from spark_kafka_sink.producer.serializers.serializer import Serializer
 from spark_kafka_sink.records.columns import FixedHeaders
@@ -66,6 +66,10 @@ class SchemaSerializer(SameVersion, Serializer):
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes | None:
         return self._written().encode_value(value, self._prefix())
+
+    @property
+    def own_headers(self) -> tuple[str, ...]:
+        return (id_header_name(self.schema.part),)
 
     @property
     def adds_headers(self) -> bool:

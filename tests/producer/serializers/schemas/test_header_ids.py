@@ -26,6 +26,7 @@ from tests.registry.stand_in import Answer, StandIn
 
 ORDER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
 STRUCT = pa.struct([pa.field("id", pa.int64(), False)])
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
 @pytest.fixture(scope="module")
@@ -154,3 +155,35 @@ def test_a_guid_that_is_not_valid_is_an_error(stand_in: StandIn) -> None:
     with pytest.raises(RegistryError, match="value: the guid that the registry sent of schema 7 is not valid"):
         serializer.serialize("events", {"id": 1})
     serializer.close()
+
+
+@pytest.mark.parametrize("place", ["prefix", "header"])
+def test_ids_of_another_topic_are_removed(broker: EmbeddedBroker, stand_in: StandIn, place: str) -> None:
+    topic = f"copied-{place}"
+    broker.create_topic(topic)
+    with SchemaRegistryClient({"url": stand_in.url}) as client:  # a record of another topic, with its id in a header
+        theirs = ConfluentsSerializer(client, '"string"', conf={"schema.id.serializer": header_schema_id_serializer})
+        brought: list[tuple[str, str | bytes | None]] = []
+        theirs("a text", SerializationContext("other", MessageField.VALUE, brought))
+    ((name, guid),) = brought
+    assert isinstance(guid, bytes)
+    settings = {
+        "bootstrap.servers": broker.bootstrap_servers,
+        "value.serializer": "avro",
+        "value.schema": ORDER,
+        "schema.registry.url": stand_in.url,
+        "schema.id.serializer": place,
+    }
+    headers = pa.array([[(name, guid), ("own", b"1")], None, [(name, guid)]], HEADERS)
+    values = pa.array([order(2), None, None], STRUCT)
+    with Producer(settings) as producer:
+        producer.send(topic, order(1), headers=[("own", b"1"), (name, guid)])
+        producer.flush()
+        with producer.scope() as scope:
+            scope.append(topic, RecordColumns(num_records=3, value=values, headers=headers))
+            scope.append(topic, RecordColumns(num_records=1, value=values[:1], fixed_headers=((name, guid),)))
+            scope.flush()
+    found = read_topic(broker.bootstrap_servers, topic)
+    assert [value for _, value in read(found, topic, stand_in.url)] == [order(1), order(2), None, None, order(2)]
+    assert all(pair != (name, guid) for record in found for pair in record.headers)
+    assert [dict(record.headers).get("own") for record in found] == [b"1", b"1", None, None, None]
