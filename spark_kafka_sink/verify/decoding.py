@@ -45,17 +45,19 @@ def json_value(data: bytes) -> Any:
 class SchemaDecoder:
     """Decodes one part of the records of a topic by the schemas that they name."""
 
-    def __init__(self, topic: str, part: str, find: Find) -> None:
+    def __init__(self, topic: str, part: str, find: Find, kind: str | None = None) -> None:
         """Makes a decoder.
 
         Args:
             topic: the topic.
             part: key or value.
             find: returns the schema with an id. It is called once for each.
+            kind: the kind that schemas must have; None: any.
         """
         self._topic = topic
         self._part = part
         self._find = find
+        self._kind = kind
         self._decoders: dict[tuple[SchemaKey, bytes], Deserialize] = {}
         self._schemas: dict[SchemaKey, TopicSchema] = {}
 
@@ -76,6 +78,8 @@ class SchemaDecoder:
         found = self.schema(data, headers)
         if found.schema is None:
             raise UndecodableError(found.problem)
+        if self._kind not in (None, found.schema.kind):
+            raise UndecodableError(f"schema {found.key} is {found.schema.kind}, not {self._kind}")
         named = id_bytes(self._part, data, headers)
         if named is not data:
             # confluent-kafka refuses short data whose id is in a header. Any id will do, because the schema is known.
@@ -86,7 +90,12 @@ class SchemaDecoder:
             self._topic, MessageField.KEY if self._part == "key" else MessageField.VALUE, list(headers)
         )
         try:
-            return self._decoder(found, data)(data, context)
+            value = self._decoder(found, data)(data, context)
+            if found.schema.kind == AVRO:
+                self._check_end(found, data, context, value)
+            elif found.schema.kind == PROTOBUF:
+                _check_fields(found, value)
+            return value
         except (InstallationError, UndecodableError):
             raise
         except ImportError as error:
@@ -95,6 +104,20 @@ class SchemaDecoder:
         except Exception as error:  # of fastavro, protobuf, json and jsonschema: each has its own
             text = " ".join(str(error).split())[:200]
             raise UndecodableError(f"schema {found.key}: {text or type(error).__name__} ({type(error).__name__})") from None
+
+    def _check_end(self, found: TopicSchema, data: bytes, context: Any, value: Any) -> None:
+        """Raises UndecodableError if bytes are left after the value, which Avro's readers do not notice.
+
+        The last byte belongs to the value if it cannot be read without that byte, or is another value then.
+        """
+        if len(data) <= ID_BYTES:
+            return
+        try:
+            shorter = self._decoder(found, data)(data[:-1], context)
+        except Exception:
+            return
+        if shorter == value:
+            raise UndecodableError(f"schema {found.key}: bytes are left after the value")
 
     def _decoder(self, found: TopicSchema, data: bytes) -> Deserialize:
         assert found.schema is not None
@@ -164,6 +187,14 @@ def _deserializer(found: TopicSchema, indexes: bytes) -> Deserialize:
 
 
 # Protobuf
+
+
+def _check_fields(found: TopicSchema, message: Any) -> None:
+    """Raises UndecodableError if a message has fields that its schema does not have: it was written with another one."""
+    size = message.ByteSize()
+    message.DiscardUnknownFields()
+    if message.ByteSize() != size:
+        raise UndecodableError(f"schema {found.key}: the message has fields that the schema does not have")
 
 
 def _message_indexes(data: bytes) -> bytes:

@@ -83,7 +83,9 @@ def inspected(topic: TopicRange, formats: Mapping[str, str | None], client: Regi
         ReadBackError: the topic cannot be read.
     """
     found = Inspection(schemas={part: Counter() for part in formats})
-    decoders = {part: SchemaDecoder(topic.topic, part, lambda key: found_schema(key, client)) for part in formats}
+    decoders = {
+        part: SchemaDecoder(topic.topic, part, lambda key: found_schema(key, client), kind) for part, kind in formats.items()
+    }
     for batch in read(topic, sorted(topic.offsets)):
         found.records += batch.num_rows
         headers = batch.column("headers").to_pylist()
@@ -93,7 +95,7 @@ def inspected(topic: TopicRange, formats: Mapping[str, str | None], client: Regi
                     found.nulls[part] += 1
                     continue
                 try:
-                    schema = _decoded(decoder, data, headers[row], formats[part])
+                    schema = _decoded(decoder, data, headers[row])
                 except UndecodableError as error:
                     found.bad += 1
                     if len(found.examples) < examples:
@@ -105,10 +107,7 @@ def inspected(topic: TopicRange, formats: Mapping[str, str | None], client: Regi
     return found
 
 
-def _decoded(decoder: SchemaDecoder, data: bytes, headers: Sequence[Mapping[str, Any]], kind: str | None) -> TopicSchema:
+def _decoded(decoder: SchemaDecoder, data: bytes, headers: Sequence[Mapping[str, Any]]) -> TopicSchema:
     pairs = [(one["key"], one["value"]) for one in headers]
     decoder(data, pairs)
-    schema = decoder.schema(data, pairs)
-    if kind is not None and schema.schema is not None and schema.schema.kind != kind:
-        raise UndecodableError(f"schema {schema.key} is {schema.schema.kind}, not {kind}")
-    return schema
+    return decoder.schema(data, pairs)

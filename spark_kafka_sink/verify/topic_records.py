@@ -24,6 +24,7 @@ from spark_kafka_sink.producer.serializers.primitives import (
     LongSerializer,
     ShortSerializer,
 )
+from spark_kafka_sink.producer.serializers.schemas.formats import schema_format
 from spark_kafka_sink.producer.serializers.serializer import Serializer
 from spark_kafka_sink.producer.serializers.text import StringSerializer
 from spark_kafka_sink.registry.registry_client import RegistryClient
@@ -81,6 +82,7 @@ class PartFormat:
         part: key or value.
         format: SCHEMA, or a format of `plain_decoder`.
         kind: the type of the column or the struct that it was written from.
+        schema_kind: AVRO, PROTOBUF or JSON for SCHEMA, else None.
         limits: what its schemas cannot hold.
         schemas: the schemas of its records.
     """
@@ -88,6 +90,7 @@ class PartFormat:
     part: str
     format: str
     kind: t.DataType
+    schema_kind: str | None = None
     limits: Mapping[Path, str] = field(default_factory=dict)
     schemas: Mapping[SchemaKey, TopicSchema] = field(default_factory=dict)
 
@@ -154,6 +157,8 @@ def check_serializers(options: SinkOptions) -> None:
 def _formats(schema: t.StructType, places: SinkSchema, options: SinkOptions) -> list[PartFormat]:
     """Returns the parts that are compared as values. Raises OptionError for a serializer whose records cannot be read back."""
     found = []
+    configs = () if options.schemas is None else options.schemas.configs
+    kinds = {config.part: schema_format(config.format).kind for config in configs}
     with looked_at(options.producer) as serializers:
         for part, place in (("key", places.key), ("value", places.value)):
             if place is None:
@@ -165,7 +170,7 @@ def _formats(schema: t.StructType, places: SinkSchema, options: SinkOptions) -> 
             else:
                 format_name = "json" if isinstance(place, ColumnGroup) else None
             if format_name is not None:
-                found.append(PartFormat(part, format_name, _kind(schema, place)))
+                found.append(PartFormat(part, format_name, _kind(schema, place), kinds.get(part)))
     return found
 
 
@@ -323,7 +328,9 @@ class _Reader:
         self._format = described.format
         self._converters: dict[object, Convert] = {}
         schemas = described.schemas
-        self._with_schema = SchemaDecoder(topic, described.part, lambda key: schemas.get(key, _not_looked_up(key)))
+        self._with_schema = SchemaDecoder(
+            topic, described.part, lambda key: schemas.get(key, _not_looked_up(key)), described.schema_kind
+        )
         self._plain: Decode | None = None if described.format == SCHEMA else plain_decoder(described.format)
 
     def read(self, column: pa.Array, headers: Sequence[Sequence[Mapping[str, Any]]]) -> tuple[pa.Array, pa.Array]:

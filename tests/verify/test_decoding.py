@@ -43,10 +43,10 @@ enum Kind { NONE = 0; SOME = 1; }
 """
 
 
-def decoder(url: str, part: str = "value") -> SchemaDecoder:
+def decoder(url: str, part: str = "value", kind: str | None = None) -> SchemaDecoder:
     """Asks the registry once for each schema, and not while it decodes."""
     client = RegistryClient(registry_config({"schema.registry.url": url}))
-    return SchemaDecoder("t", part, lambda key: found_schema(key, client))
+    return SchemaDecoder("t", part, lambda key: found_schema(key, client), kind)
 
 
 def context(headers: Any = None) -> SerializationContext:
@@ -128,6 +128,39 @@ def test_a_schema_in_base64_needs_no_compiler() -> None:
     serialized = base64.b64encode(descriptor.serialized_pb).decode()
     again = last_file(compiled(SchemaText("PROTOBUF", serialized), {}))
     assert list(again.message_types_by_name) == ["Other", "Order"]
+
+
+@pytest.mark.parametrize(
+    "schema", ['{"type":"record","name":"R","fields":[{"name":"s","type":"string"}]}', '"string"', '"float"']
+)
+def test_bytes_after_an_avro_value_are_found(kafka_schema_registry: EmbeddedRegistry, confluent: Any, schema: str) -> None:
+    value: Any = {"s": "hello"} if "record" in schema else 1.5 if "float" in schema else "hello"
+    data = AvroSerializer(confluent, schema)(value, context())
+    assert data is not None
+    decode = decoder(kafka_schema_registry.url)
+    assert decode(data) == value
+    for rest in (b"x", b"\0", data[5:]):
+        with pytest.raises(UndecodableError, match="schema 1: bytes are left after the value"):
+            decode(data + rest)
+
+
+def test_fields_of_another_message_are_found(kafka_schema_registry: EmbeddedRegistry) -> None:
+    client = RegistryClient(registry_config({"schema.registry.url": kafka_schema_registry.url}))
+    client.register("t-value", SchemaText("PROTOBUF", 'syntax = "proto3"; message M { M m = 1; }'))
+    decode = decoder(kafka_schema_registry.url)
+    prefix = b"\0\0\0\0\1\0"
+    assert decode(prefix + b"\n\0") is not None
+    for damaged in (b"\n\0\x10\1", b"\n\2\x10\1"):
+        with pytest.raises(UndecodableError, match="the message has fields that the schema does not have"):
+            decode(prefix + damaged)
+
+
+def test_a_schema_of_another_kind_is_a_problem(kafka_schema_registry: EmbeddedRegistry, confluent: Any) -> None:
+    data = AvroSerializer(confluent, '"string"')("a", context())
+    assert data is not None
+    assert decoder(kafka_schema_registry.url, kind="AVRO")(data) == "a"
+    with pytest.raises(UndecodableError, match="schema 1 is AVRO, not JSON"):
+        decoder(kafka_schema_registry.url, kind="JSON")(data)
 
 
 def test_an_id_in_a_header_is_found(kafka_schema_registry: EmbeddedRegistry, confluent: Any) -> None:
