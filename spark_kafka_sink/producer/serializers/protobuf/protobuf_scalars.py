@@ -123,16 +123,10 @@ def _names(schema: Enum, kind: pa.DataType) -> Callable[[pa.Array, Present | Non
         if known is not None:
             bad = first_row(~known if present is None else present.rows & ~known)
             if bad is not None:
-                raise BadRowError(bad, f"{_shown(column, bad)} is not a name of {schema}")
+                raise BadRowError(bad, f"the text is not a name of {schema}")
         return _varints_of(by_place[filled(numbers(found, np.int32), present)], None, ask)
 
     return encode
-
-
-def _shown(column: pa.Array, row: int) -> str:
-    """Returns the start of a text for an error."""
-    text = column.slice(row, 1).cast(pa.binary())[0].as_py().decode(errors="replace")
-    return repr(text if len(text) <= 40 else f"{text[:37]}...")
 
 
 # Whole numbers

@@ -197,7 +197,7 @@ def _enum(schema: Enum, value: Any) -> bytes:
     if isinstance(value, str):
         found = next((number for name, number in schema.values if name == value), None)
         if found is None:
-            raise _BadValueError(f"{value[:40]!r} is not a name of {schema}")
+            raise _BadValueError(f"the text is not a name of {schema}")
         return _code(found)
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise _refused(value, "str or int")

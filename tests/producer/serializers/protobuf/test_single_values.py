@@ -123,7 +123,7 @@ def test_rows_named_tuples_and_recursive_values() -> None:
         ("string a = 1;", {"a": b"x"}, "a: a value of type bytes is not supported, must be str"),
         ("string a = 1;", {"a": "\ud800"}, "a: text with a lone surrogate at 0 cannot be encoded as UTF-8"),
         ("bytes a = 1;", {"a": "x"}, "a: a value of type str is not supported, must be bytes"),
-        ("E a = 1;", {"a": "C"}, "a: 'C' is not a name of enum E"),
+        ("E a = 1;", {"a": "C"}, "a: the text is not a name of enum E"),
         ("E a = 1;", {"a": 2}, "a: 2 is not a number of enum E"),
         ("E a = 1;", {"a": 1.0}, "a: a value of type float is not supported, must be str or int"),
         ("repeated int32 a = 1;", {"a": 1}, "a: a value of type int is not supported, must be a list"),
