@@ -156,7 +156,8 @@ def test_a_column_without_a_serializer_stays_as_strict_as_before() -> None:
             f"Java class {JAVA}LnogSerializer has no equivalent here; did you mean {JAVA}LongSerializer?",
         ),
         ("io.confluent.kafka.serializers.KafkaAvroSerializer", "use value.format=avro"),
-        ("io.confluent.kafka.serializers.protobuf.KafkaProtobufSerializer", "has no equivalent here"),
+        ("io.confluent.kafka.serializers.protobuf.KafkaProtobufSerializer", "use value.format=protobuf"),
+        ("io.confluent.kafka.serializers.KafkaXmlSerializer", "has no equivalent here"),
         ("list", "option kafka.default.list.value.serde.inner: required by the list serializer"),
     ],
 )
