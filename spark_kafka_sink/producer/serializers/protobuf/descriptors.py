@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 _LITERALS: Final = re.compile(r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.DOTALL)
 _RULES: Final = re.compile(r"(?:(\w+)\s*=\s*\d+\s*\[[^;]*?)?\(\s*\.?confluent\.\w+_meta\s*\)[^;]*?\brules\b")
+# What may be rules, in whatever way it is written: better refuse a schema without them than write in clear what has them.
+_META: Final = re.compile(r"_meta\b")
+_SURELY_NO_FIELD: Final = re.compile(r"\brules\s*[:\[{<]|\)\s*\.\s*rules\b")
 
 
 def message_types(text: str, named: Mapping[str, str], message: str | None) -> ProtobufSchema:
@@ -78,7 +81,10 @@ def inline_rules(text: str) -> list[str]:
         check_libraries()
         return ["confluent.Meta (rules)"] if _has_rules(data) else []
     bare = _LITERALS.sub(lambda found: " " if found[0][0] == "/" else '""', text)
-    return [f"{found[1] or 'the message'} (confluent.Meta, rules)" for found in _RULES.finditer(bare)]
+    found = [f"{rule[1] or 'the message'} (confluent.Meta, rules)" for rule in _RULES.finditer(bare)]
+    if not found and _META.search(bare) and _SURELY_NO_FIELD.search(bare):
+        return ["a field or a message (confluent.Meta, rules)"]
+    return found
 
 
 def _pool(files: Mapping[str, FileDescriptorProto]) -> Any:

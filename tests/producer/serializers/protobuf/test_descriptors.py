@@ -109,6 +109,22 @@ def test_files_that_registries_know_need_no_reference() -> None:
     assert inline_rules(text) == []
 
 
+@pytest.mark.parametrize(
+    "option",
+    [
+        "[(confluent . field_meta) = { rules: [{ name: 'x' }] }]",
+        "[(field_meta) = { tags: 'a'; rules { name: 'x' } }]",
+        "[(confluent.field_meta) . rules = { name: 'x' }]",
+        "[(confluent.field_meta) = { doc: 'a'; rules < name: 'x' > }]",
+    ],
+)
+def test_rules_are_found_in_whatever_way_they_are_written(option: str) -> None:
+    text = f'syntax = "proto3"; package confluent; import "confluent/meta.proto"; message M {{ string a = 1 {option}; }}'
+    (found,) = inline_rules(text)
+    assert "confluent.Meta, rules" in found
+    assert inline_rules(text.replace("rules", "tags") + "message N { string rules = 1 [deprecated = true]; }") == []
+
+
 def test_rules_of_a_field_are_found() -> None:
     text = """syntax = "proto3"; import "confluent/meta.proto"; // (confluent.field_meta) rules
     message M { string a = 1 [(confluent.field_meta) = { tags: ["a;]"], rules: [{ name: "x" }] }]; int32 rules = 2; }"""
