@@ -206,7 +206,17 @@ class RegistryClient:
         Raises:
             RegistryError: One does not exist, or two different ones have the same name.
         """
-        return resolved(schema, lambda each: self.version(each.subject, each.version, deleted=True).schema)
+        return {name: one.schema for name, one in self.used_by(schema).items()}
+
+    def used_by(self, schema: SchemaText) -> dict[str, RegisteredSchema]:
+        """Returns what `references` returns, with the rules of each schema. Raises what `references` raises."""
+        found: dict[str, RegisteredSchema] = {}
+
+        def get(each: SchemaReference) -> SchemaText:
+            found[each.name] = self.version(each.subject, each.version, deleted=True)
+            return found[each.name].schema
+
+        return {name: found[name] for name in resolved(schema, get)}
 
     def misfits(self, subject: str, schema: SchemaText, *, normalize: bool = False) -> list[str]:
         """Checks what `register` would check, without registering anything.

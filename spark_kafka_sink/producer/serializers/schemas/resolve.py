@@ -55,12 +55,14 @@ class OwnSchema:
         files: what to register of it; the schema itself is the last.
         references: the schemas of the registry that it uses.
         named: the texts of these and of those that they use, by the name of the reference.
+        rules: the active rules of these.
     """
 
     text: str
     files: Sequence[SchemaFile]
     references: tuple[SchemaReference, ...] = ()
     named: Mapping[str, str] = field(default_factory=dict)
+    rules: tuple[str, ...] = ()
 
 
 def own_schema(config: SchemaConfig, topic: str | None, kind: pa.DataType | None, client: RegistryClient) -> OwnSchema:
@@ -68,10 +70,12 @@ def own_schema(config: SchemaConfig, topic: str | None, kind: pa.DataType | None
     used = schema_format(config.format)
     if config.text is not None:
         references = tuple(SchemaReference(*one) for one in config.references)
-        named = {name: one.text for name, one in client.references(SchemaText(used.kind, "", references)).items()}
+        others = client.used_by(SchemaText(used.kind, "", references))
+        named = {name: one.schema.text for name, one in others.items()}
+        rules = tuple(rule for one in others.values() for rule in one.rules)
         source = f"option {config.part}.schema"
         prepared(config, "", RegisteredSchema(SchemaText(used.kind, config.text), 0), named, kind, source)
-        return OwnSchema(config.text, used.files(config.text, config.message), references, named)
+        return OwnSchema(config.text, used.files(config.text, config.message), references, named, rules)
     if kind is None:
         raise SchemaError(
             f"{config.part}: a single value does not show the types of a schema; set {config.part}.schema,"
@@ -132,7 +136,12 @@ def registrys(config: SchemaConfig, topic: str | None, kind: pa.DataType | None,
         refuse_rules_of_subject(config, f"{topic}-{config.part}", client)
     elif config.metadata is not None:
         refuse_rules_of_subject(config, found.subject, client)
-    return _as_readers_get_it(config, found.subject, found, kind, client)
+    schema = _as_readers_get_it(config, found.subject, found, kind, client)
+    if config.schema_id is not None and config.strategy != "topic" and (topic is not None or config.strategy == "record"):
+        record = schema_format(config.format).load(schema.text, dict(schema.named)).record_name
+        if record is not None:
+            refuse_rules_of_subject(config, subject_name(config, topic, record), client)
+    return schema
 
 
 def readers_schema(
@@ -153,8 +162,10 @@ def _as_readers_get_it(
             part=config.part,
             schema_id=found.schema_id,
         )
-    named = {name: used.text for name, used in client.references(found.schema).items()}
-    refuse_rules(config, found, named.values())
+    used = client.used_by(found.schema)
+    named = {name: one.schema.text for name, one in used.items()}
+    rules = (*found.rules, *(rule for one in used.values() for rule in one.rules))
+    refuse_rules(config, replace(found, rules=rules), named.values())
     schema = prepared(config, subject, found, named, kind)
     return schema if config.id_in == "prefix" else replace(schema, guid=_guid(config, found, client))
 
@@ -201,7 +212,7 @@ def _named_by_options(config: SchemaConfig, topic: str | None, client: RegistryC
 def refuse_own_rules(config: SchemaConfig, own: OwnSchema) -> None:
     """Raises SchemaError for a schema with rules of its own, before anything is registered."""
     texts = (*(file.text for file in own.files[:-1]), *own.named.values())
-    refuse_rules(config, RegisteredSchema(SchemaText("", own.text), 0), texts)
+    refuse_rules(config, RegisteredSchema(SchemaText("", own.text), 0, rules=own.rules), texts)
 
 
 def refuse_rules(config: SchemaConfig, found: RegisteredSchema, used: Iterable[str] = ()) -> None:

@@ -104,6 +104,33 @@ def test_a_reference_with_rules_is_refused_before_anything_is_registered(stand_i
     assert registered(stand_in) == ["inner"]
 
 
+@pytest.mark.parametrize("given", [True, False], ids=["given", "latest"])
+def test_a_reference_whose_version_has_rules_is_refused(stand_in: StandIn, client: RegistryClient, given: bool) -> None:
+    with SchemaRegistryClient({"url": stand_in.url}) as theirs:
+        theirs.register_schema("inner", Schema.from_dict({"schema": INNER, "schemaType": "AVRO", "ruleSet": RULES}))
+    options: dict[str, object] = {"use.latest.version": True}
+    if given:
+        options = {"value.schema": OUTER, "value.schema.references": [{"name": "a.Inner", "subject": "inner", "version": 1}]}
+    else:
+        client.register("events-value", SchemaText("AVRO", OUTER, (SchemaReference("a.Inner", "inner", 1),)))
+    with pytest.raises(SchemaError, match=r"has rules, which are not supported: ssn \(ENCRYPT\)"):
+        resolved(schema_config("value", options), "events", None, client)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "subject"), [("record", "a.Inner"), ("topic-record", "events-a.Inner"), ("topic", "events-value")]
+)
+def test_an_id_does_not_avoid_the_rules_of_its_subject(
+    stand_in: StandIn, client: RegistryClient, strategy: str, subject: str
+) -> None:
+    number = client.register("other", SchemaText("AVRO", INNER)).schema_id
+    with SchemaRegistryClient({"url": stand_in.url}) as theirs:
+        theirs.register_schema(subject, Schema.from_dict({"schema": '"long"', "schemaType": "AVRO", "ruleSet": RULES}))
+    config = schema_config("value", {"use.schema.id": number, "subject.name.strategy": strategy})
+    with pytest.raises(SchemaError, match=r"has rules, which are not supported: ssn \(ENCRYPT\)"):
+        resolved(config, "events", None, client)
+
+
 def test_the_files_of_a_schema_are_registered_under_their_names(stand_in: StandIn, client: RegistryClient) -> None:
     middle = json.dumps({"type": "record", "name": "a.Middle", "fields": [{"name": "inner", "type": "a.Inner"}]})
     files = [SchemaFile("in/ner", INNER), SchemaFile("middle", middle, ("in/ner",)), SchemaFile("", OUTER, ("in/ner", "middle"))]
