@@ -119,6 +119,7 @@ def test_records_that_were_removed_are_told_from_those_never_written(topic: Topi
     assert "1 missing, 0 duplicated, 0 unexpected\n1 offsets are no longer there;" in verified.out
 
 
+@pytest.mark.whole("40 s; tests/spark/test_topic_records.py compares the same")
 def test_records_with_a_schema_are_verified_field_by_field(topic: Topic, events: Path, stand_in: StandIn) -> None:
     avro = ("sink.value.format=avro", f"sink.schema.registry.url={stand_in.url}")
     topic.file.write_text(topic.file.read_text() + '[columns]\nkey = "key"\nvalue = "struct(string(value) AS text, headers)"\n')

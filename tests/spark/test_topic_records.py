@@ -132,6 +132,7 @@ def test_records_that_cannot_be_decoded_are_differences_that_say_why(
 OTHER_SUBJECT: dict[str, Any] = {"subject.name.strategy": lambda *_: "other"}
 
 
+@pytest.mark.whole("20 s; types and differences are compared above")
 def test_what_a_given_schema_rounds_is_no_difference(spark: SparkSession, settings: dict[str, str]) -> None:
     fields = [
         {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
@@ -166,6 +167,7 @@ SERIALIZED = {
 }
 
 
+@pytest.mark.whole("a minute for all; their decoders are tested in tests/verify")
 @pytest.mark.parametrize("name", SERIALIZED)
 def test_records_of_kafkas_serializers_are_compared_as_values(spark: SparkSession, settings: dict[str, str], name: str) -> None:
     plain = {one: value for one, value in settings.items() if "format" not in one and "registry" not in one}
@@ -219,6 +221,7 @@ def test_protobuf_is_read_back(spark: SparkSession, settings: dict[str, str]) ->
     assert "value.lasted: expected " in compared(other, named).examples[0]
 
 
+@pytest.mark.whole("16 s; the limits are tested in tests/verify")
 def test_null_in_a_field_of_protobuf_that_cannot_be_null_is_its_default(spark: SparkSession, settings: dict[str, str]) -> None:
     text = """syntax = "proto3"; message Other { string x = 1; } enum Kind { NONE = 0; SOME = 1; }
         message Order { int64 id = 1; string text = 2; Kind kind = 3; Part part = 4; repeated Part parts = 5;
