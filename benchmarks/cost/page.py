@@ -11,6 +11,7 @@ from statistics import median
 from benchmarks.cost.cells import BY_NAME, FILES, FILES_OF, CostCell
 from benchmarks.cost.costs import Cost, Costs, CostSample, costs, jvm_ratio, kept, over_floor
 from benchmarks.cost.picture import cells_picture, headline_picture
+from benchmarks.cost.schemas_section import SCHEMAS
 from benchmarks.results import CEILING, CONFLUENT, JVM, JVM_TUNED, KAFKA_PYTHON, PARQUET, SINK, SINK_EXACTLY_ONCE
 from docs.markdown import table
 
@@ -70,7 +71,7 @@ has. In a short run, the start of the job is a large part of the time.
 
 All times are µs of CPU per row. The range is that of the lowest and the highest round.
 
-{details}## How it is measured
+{details}{schemas}## How it is measured
 
 - The JVM is driver and executor at once, because Spark runs in local mode. Planning a job is part
   of its time, at 0.2 to 0.3 s.
@@ -156,6 +157,7 @@ def markdown(measured_on: str, samples: Sequence[CostSample], pictures: str = ""
         measured_on=measured_on,
         rounds=_rounds(measured),
         summary=_summary(measured),
+        schemas=SCHEMAS,
         details="".join(_details(BY_NAME[name], cell) for name, cell in measured.items()),
         planners=f"{median(planners or [0.0]):.1f}",
         confluent=_share(CONFLUENT),
