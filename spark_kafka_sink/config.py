@@ -361,8 +361,15 @@ def producer_config(settings: Mapping[str, object]) -> ProducerConfig:
 
 
 def _hashable(schemas: Mapping[str, object]) -> dict[str, object]:
-    """Returns the options with JSON text in place of dicts and lists."""
-    return {name: as_json(value) if isinstance(value, dict | list) else value for name, value in schemas.items()}
+    """Returns the options with JSON text in place of mappings and lists."""
+    return {name: _text_of(name, value) if isinstance(value, Mapping | list) else value for name, value in schemas.items()}
+
+
+def _text_of(name: str, value: object) -> str:
+    try:
+        return as_json(value)
+    except OptionError as error:
+        raise OptionError(f"option {name}: {error.message}", option=name) from None
 
 
 def check_transactional(config: ProducerConfig) -> None:

@@ -6,6 +6,7 @@ The names are those of Confluent's serializers. The options of the registry itse
 from __future__ import annotations
 
 import json
+import re
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +23,9 @@ BOTH_HAVE_ONE_ID: Final = (
 )
 PROTOBUF: Final = "protobuf"
 _SPACES: Final = b"\t\n\v\f\r"  # no other control characters are in text, and descriptors have some
+# How str() shows a dict, a list and bytes. No JSON and no .proto text begins so.
+_SHOWN_DICT: Final = re.compile(r"\s*(\[\s*\{?|\{)\s*'")
+_SHOWN_BYTES: Final = re.compile(r"\s*b['\"]")
 REGISTRY_PREFIX: Final = "schema.registry."
 _LARGEST_FILE: Final = 4 * 1024 * 1024
 _REGISTRY_WITHOUT_PREFIX: Final = ("basic.auth.", "bearer.auth.")
@@ -94,15 +98,20 @@ def _reference_strategy(value: object) -> str:
 def as_json(value: object) -> str:
     """Returns a value of an option as JSON text. References may be objects, as confluent-kafka's SchemaReference is.
 
-    Raises TypeError for other objects.
+    Raises OptionError for other objects, with a text that follows the option's name.
     """
-    return json.dumps(value, default=_reference)
+    try:
+        return json.dumps(value, default=_plain)
+    except (TypeError, ValueError) as error:
+        raise OptionError(f"the {type(value).__name__} cannot be written as JSON: {error}") from None
 
 
-def _reference(value: object) -> dict[str, object]:
+def _plain(value: object) -> dict[Any, Any]:
+    if isinstance(value, Mapping):
+        return dict(value)
     found = {name: getattr(value, name) for name in _REFERENCE_FIELDS if hasattr(value, name)}
     if len(found) < len(_REFERENCE_FIELDS):
-        raise TypeError(f"an object of type {type(value).__name__} cannot be written as JSON")
+        raise TypeError(f"it contains an object of type {type(value).__name__}")
     return found
 
 
@@ -111,7 +120,7 @@ def _references(value: object) -> tuple[tuple[str, str, int], ...]:
     try:
         read = json.loads(value if isinstance(value, str) else as_json(value))
         found = tuple((one["name"], one["subject"], one["version"]) for one in read)
-    except (TypeError, KeyError, AttributeError):
+    except (TypeError, KeyError, AttributeError, OptionError):
         raise ValueError from None
     for name, subject, version in found:
         if not (isinstance(name, str) and isinstance(subject, str) and name and subject):
@@ -137,13 +146,20 @@ def _properties(value: object) -> tuple[tuple[str, str], ...]:
 
 
 def _schema_text(value: object) -> str:
-    """Accepts text. JSON may also be a dict or a list, and Protobuf's descriptors bytes."""
-    if isinstance(value, dict | list):
-        return json.dumps(value)
+    """Accepts text. JSON may also be a mapping or a list, and Protobuf's descriptors bytes."""
+    if isinstance(value, Mapping | list):
+        return as_json(value)
     if isinstance(value, bytes) and value:
         return b64encode(value).decode()
     if not isinstance(value, str) or not value.strip():
         raise ValueError
+    if _SHOWN_DICT.match(value):
+        text = "the text shows a Python dict, as Spark's option() writes it; give the schema as JSON text: json.dumps(schema)"
+        raise OptionError(text)
+    if _SHOWN_BYTES.match(value):
+        raise OptionError(
+            "the text shows Python bytes, as Spark's option() writes them; give them in base64: base64.b64encode(schema).decode()"
+        )
     return value
 
 
@@ -158,7 +174,14 @@ _STRATEGY: Final = Kind("one of topic, record, topic-record", _strategy)
 SCHEMA_OPTIONS: Final[Mapping[str, Option]] = {
     option.name: option
     for option in (
-        Option("schema", _SCHEMA, None, ABSENT, "The schema, as text. By default it is derived from the columns."),
+        Option(
+            "schema",
+            _SCHEMA,
+            None,
+            ABSENT,
+            "The schema, as text. By default it is derived from the columns. In `option()`, give a dict as"
+            " `json.dumps(schema)`; `publish`, `foreach_batch` and `Producer` also accept the dict.",
+        ),
         Option(
             "schema.file",
             FILLED,

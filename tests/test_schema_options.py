@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from confluent_kafka.schema_registry import SchemaReference, header_schema_id_serializer
@@ -80,8 +81,21 @@ def test_a_schema_may_be_text_or_a_dict_or_in_a_file(tmp_path: Path) -> None:
     text = json.dumps(RECORD)
     file = tmp_path / "order.avsc"
     file.write_text(text, encoding="utf-8")
-    for options in ({"value.schema": text}, {"value.schema": RECORD}, {"value.schema.file": str(file)}):
+    for options in (
+        {"value.schema": text},
+        {"value.schema": RECORD},
+        {"value.schema": MappingProxyType(RECORD)},
+        {"value.schema.file": str(file)},
+    ):
         assert schema_config("value", options).text == text
+
+
+def test_a_producer_names_a_schema_that_is_no_json() -> None:
+    given = {"bootstrap.servers": "localhost:9092", "value.serializer": "avro"}
+    schema = producer_config(given | {"value.schema": MappingProxyType(RECORD)}).schemas
+    assert json.loads(str(dict(schema)["value.schema"])) == RECORD
+    with pytest.raises(OptionError, match=r"value\.schema: the dict cannot be written as JSON"):
+        producer_config(given | {"value.schema": {"type": object()}})
 
 
 @pytest.mark.parametrize(
@@ -102,6 +116,10 @@ def test_a_schema_may_be_text_or_a_dict_or_in_a_file(tmp_path: Path) -> None:
         ({"value.schema.references": [REFERENCE | {"version": 0}], "value.schema": "long"}, r"is not a JSON list"),
         ({"value.schema.references": [REFERENCE, REFERENCE], "value.schema": "long"}, r"is not a JSON list"),
         ({"value.schema.references": [REFERENCE]}, r"has no effect without a given schema; set value\.schema"),
+        ({"value.schema": str(RECORD)}, r"shows a Python dict, .* give the schema as JSON text: json\.dumps\(schema\)"),
+        ({"value.schema": str([RECORD])}, r"json\.dumps\(schema\)"),
+        ({"value.schema": str(b"\n\x05")}, r"shows Python bytes, .* base64\.b64encode\(schema\)"),
+        ({"value.schema": {"type": object()}}, r"value\.schema: the dict cannot be written as JSON: .* of type object"),
         ({"reference.subject.name.strategy": "qualified"}, r"'qualified' is not default"),
     ],
 )

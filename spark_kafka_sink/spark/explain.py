@@ -65,7 +65,7 @@ class Explanation:
     def __str__(self) -> str:
         if self.error is None:
             return self._without_error()
-        facts = [f"{name}: {value}" for name, value in self.facts.items()]
+        facts = [f"{name}: {value}" for name, value in self._shown_facts()]
         return "\n".join([f"[{self.error.code}] {self.message}", *facts, f"See {self.error.link}"])
 
     def __repr__(self) -> str:
@@ -74,11 +74,15 @@ class Explanation:
     def _repr_html_(self) -> str:
         if self.error is None:
             return "".join(f"<p>{escape(line)}</p>" for line in self._without_error().splitlines())
-        rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(str(value))}</td></tr>" for name, value in self.facts.items())
+        rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(str(value))}</td></tr>" for name, value in self._shown_facts())
         table = f"<table><tbody>{rows}</tbody></table>" if rows else ""
         message = escape(self.message).replace("\n", "<br>")
         link = escape(self.error.link)
         return f'<p><b>[{self.error.code}]</b> {message}</p>{table}<p><a href="{link}">{link}</a></p>'
+
+    def _shown_facts(self) -> list[tuple[str, Any]]:
+        """Returns the facts for people. A list of fields is in the message already, with a line for each."""
+        return [(name, value) for name, value in self.facts.items() if not isinstance(value, tuple)]
 
     def _without_error(self) -> str:
         if self.message == _NO_ERROR:
@@ -106,7 +110,8 @@ def explain(failure: object) -> Explanation:
     if found is None:
         return Explanation(None, _root_cause(_text_and_notes(failure)))
     message = "\n".join([found.message, *(note for note in _notes(found) if not note.startswith(_SEE))])
-    return Explanation(found, message, facts_of(found.message) | {k: v for k, v in found.facts.items() if v is not None})
+    first, _, _ = found.message.partition("\n")  # the next lines are about fields of a schema
+    return Explanation(found, message, facts_of(first) | {k: v for k, v in found.facts.items() if v is not None})
 
 
 def sink_error(failure: object, *, is_certain: bool = False, handled: BaseException | None = None) -> KafkaSinkError | None:
@@ -219,7 +224,8 @@ _FACTS: Final = {
     "broker": re.compile(
         r"(?<![\w.:/-])(?!\d{4}-\d\d-\d\dT)((?=[\w-]*[A-Za-z.])[A-Za-z0-9][\w.-]*:\d{2,5}|\[[0-9a-f:]+\]:\d{2,5})(?!:\d)\b"
     ),
-    "column": re.compile(r"\bcolumn '?([\w.-]*\w)"),
+    # Not the position in a text that is no JSON, as json says it: line 1 column 2 (char 1).
+    "column": re.compile(r"\bcolumn '?(?!\d+ \(char \d)([\w.-]*\w)"),
     "option": re.compile(r"\boption '?([a-z][\w.-]*\w)"),
     "error": re.compile(r"\b([A-Z]{3,}(?:_[A-Z]+)+)\b"),
 }

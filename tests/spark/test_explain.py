@@ -114,6 +114,25 @@ def test_it_prints_as_lines_and_as_html() -> None:
     assert "&lt;b&gt;" in sks.explain(SchemaError("column <b>: is wrong"))._repr_html_()
 
 
+def test_a_position_in_json_is_no_column() -> None:
+    text = "value: option value.schema: the Avro schema is not valid JSON: Expecting ',' delimiter: line 1 column 2 (char 1)"
+    assert sks.explain(f"[SCHEMA] {text}").facts == {"option": "value.schema"}
+
+
+def test_fields_of_a_schema_are_shown_once() -> None:
+    text = "value: option value.schema: 1 field does not fit:\n  age: column string, schema int: it must be a whole number"
+    found = sks.explain(SchemaError(text, part="value", fields=("age",)))
+    assert found.facts["fields"] == ("age",)
+    assert str(found).splitlines() == [
+        f"[SCHEMA] {text.splitlines()[0]}",
+        *text.splitlines()[1:],
+        "option: value.schema",
+        "part: value",
+        f"See {SITE}#schema",
+    ]
+    assert "<th>fields</th>" not in found._repr_html_()
+
+
 @pytest.mark.parametrize(
     ("failure", "kind", "message"),
     [
