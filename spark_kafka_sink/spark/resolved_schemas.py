@@ -86,7 +86,7 @@ def _resolved(
     configs = settings.loaded().configs
     with RegistryClient(settings.registry) as client:
         limited = client.within(CALL_S)
-        with in_sparks_words(schema, whole_type):
+        with in_sparks_words(schema, whole_type, columns):
             found = tuple(resolved(config, topic, kinds[config.part], limited) for config in configs)
     for one in found:
         logger.info("%s is written with %s", one.part, one)

@@ -38,7 +38,7 @@ def check_registry(context: CheckContext) -> Iterator[CheckLine]:
         client = opened.within(all_s)
         for config in settings.configs:
             try:
-                with in_sparks_words(context.dataframe or StructType(), whole_type):
+                with in_sparks_words(context.dataframe or StructType(), whole_type, context.schema):
                     line = _part(context, config.loaded(), client)
             except KafkaSinkError as error:
                 line = failed_by(REGISTRY, error)

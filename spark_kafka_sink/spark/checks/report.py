@@ -170,18 +170,23 @@ def _line_text(line: CheckLine, mark: str, width: int) -> Iterator[str]:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """Returns lines of at most `width` characters. A command in backticks stays in one line, so that it can be copied."""
+    """Returns lines of at most `width` characters. A command in backticks stays in one line, so that it can be copied.
+
+    The text's own lines, such as those about a schema's fields, stay apart and keep their indent.
+    """
     lines: list[str] = []
-    for word in _WORD.findall(text):
-        if lines and len(lines[-1]) + 1 + len(word) <= width:
-            lines[-1] += f" {word}"
-        else:
-            lines.append(word)
+    for own in text.splitlines():
+        indent = own[: len(own) - len(own.lstrip())]
+        for place, word in enumerate(_WORD.findall(own)):
+            if place and len(lines[-1]) + 1 + len(word) <= width:
+                lines[-1] += f" {word}"
+            else:
+                lines.append(f"{indent}{'  ' if place and indent else ''}{word}")
     return lines
 
 
 def _cell(line: CheckLine) -> str:
-    parts = [escape(line.text)]
+    parts = [escape(one) for one in line.text.splitlines()]
     if line.to_do:
         parts.append(f"<b>{'Hint' if line.status is Status.OK else 'To do'}:</b> {escape(line.to_do)}")
     if line.link:

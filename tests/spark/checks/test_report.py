@@ -36,6 +36,16 @@ def test_a_command_stays_in_one_line() -> None:
     assert any(COMMAND in line for line in repr(REPORT).splitlines())
 
 
+def test_each_field_of_an_error_has_a_line() -> None:
+    fields = [f"  {name}: column string, schema int: it must be a whole number; use cast({name} as int)" for name in "ab"]
+    long = f"  c: column string, schema {'enum ' * 30}"
+    report = CheckReport((failed("registry", "\n".join(["2 fields do not fit:", *fields, long])),), 0)
+    shown = report.text().splitlines()[1:]
+    assert shown[:3] == ["✗ registry  2 fields do not fit:", *(f"{' ' * 12}{field}" for field in fields)]
+    assert [line.startswith(" " * 16 + "enum") for line in shown[4:]] == [True]
+    assert "do not fit:<br>  a: column" in report._repr_html_()
+
+
 def test_marks_are_ascii_for_a_terminal_that_lacks_others() -> None:
     assert REPORT.text(plain=True).isascii()
     assert "FAIL rights" in REPORT.text(plain=True)

@@ -1,0 +1,123 @@
+"""The SQL that makes a column fit the type of its field in an Avro, Protobuf or JSON Schema.
+
+An error about a misfit names the type of the field in the schema's own words. The formats share no word for different types.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from pyspark.sql import types as t
+
+from spark_kafka_sink.spark.column_types import as_text
+
+# The SQL type to cast a column to, by the words for a field's type.
+_SQL_TYPES: Final[Mapping[str, str]] = {
+    "string": "string",
+    "string (uuid)": "string",
+    "float": "float",
+    "double": "double",
+    "bytes": "binary",
+    # Avro
+    "boolean": "boolean",
+    "int": "int",
+    "long": "bigint",
+    "int (date)": "date",
+    **{f"long (timestamp-{unit})": "timestamp" for unit in ("millis", "micros", "nanos")},
+    **{f"long (local-timestamp-{unit})": "timestamp_ntz" for unit in ("millis", "micros", "nanos")},
+    # Protobuf
+    "bool": "boolean",
+    **dict.fromkeys(("int32", "sint32", "sfixed32"), "int"),
+    **dict.fromkeys(("int64", "sint64", "sfixed64", "uint32", "fixed32", "uint64", "fixed64"), "bigint"),
+    "message google.protobuf.Timestamp": "timestamp",
+    # JSON Schema
+    "integer": "bigint",
+    "number": "double",
+    "string, format date": "date",
+    "string, format date-time": "timestamp",
+}
+_DECIMAL: Final = re.compile(r".*\(decimal\((\d+), (\d+)\)\)")
+_FIXED: Final = re.compile(r"fixed\(\d+\)")
+_MOST_DIGITS: Final = 38  # of Spark's decimals
+# A field of JSON Schema that may also be null, and keywords that do not change which type a column must have.
+_OR_NULL: Final = re.compile(r"(?:(?:oneOf|anyOf) of \((?:null; )?|null or )?(\w+)(?: or null|(?:; null)?\))?((?:, .*)?)")
+_FORMAT: Final = re.compile(r", (format date(?:-time)?)(?:, |$)")
+
+_TIMES: Final = (t.StringType, t.DateType, t.TimestampType, t.TimestampNTZType)
+# Types whose values can be cast to the SQL type in ANSI mode, Spark's default.
+_CASTS: Final[Mapping[str, tuple[type[t.DataType], ...]]] = {
+    **dict.fromkeys(("boolean", "int", "bigint", "float", "double"), (t.NumericType, t.StringType, t.BooleanType)),
+    **dict.fromkeys(("date", "timestamp", "timestamp_ntz"), _TIMES),
+    "binary": (t.StringType,),
+}
+_UNITS: Final = ("seconds", "millis", "micros")
+
+
+def misfit_remedy(path: str, found: t.DataType, words: str, column: str | None) -> str | None:
+    """Returns what to do about a column that does not fit its field; None if no cast helps.
+
+    Args:
+        path: the field's path in the schema.
+        found: the column's type.
+        words: the field's type in the words of the error.
+        column: name of the column; None: the field is inside of a column.
+    """
+    wanted = _sql_type(words)
+    if wanted is None or wanted == found.simpleString() or (words == "string (uuid)" and isinstance(found, t.BinaryType)):
+        return None
+    sql = _sql(_quoted(column or path), found, wanted)
+    if sql is None or not (column or path):
+        return None
+    # SQL has no short way to change a field inside of a struct or of an array's elements.
+    return f"convert {path} to {wanted}" if column is None else f"use {sql}"
+
+
+def _sql_type(words: str) -> str | None:
+    if words in _SQL_TYPES:
+        return _SQL_TYPES[words]
+    decimal = _DECIMAL.fullmatch(words)
+    if decimal is not None:
+        return f"decimal({decimal[1]},{decimal[2]})" if int(decimal[1]) <= _MOST_DIGITS else None
+    if _FIXED.fullmatch(words):
+        return "binary"
+    of_json = _OR_NULL.fullmatch(words)
+    if of_json is None or of_json[1] == "enum":
+        return None
+    if ", contentEncoding base64" in of_json[2]:
+        return "binary"
+    named = _FORMAT.search(of_json[2])
+    return _SQL_TYPES.get(of_json[1] if named is None else f"{of_json[1]}, {named[1]}")
+
+
+def _sql(name: str, found: t.DataType, wanted: str) -> str | None:
+    """Returns the SQL, or several ways where only the user knows the unit of a number."""
+    if wanted == "string":
+        return as_text(name, found)
+    castable = (t.NumericType, t.StringType, t.BooleanType) if wanted.startswith("decimal") else _CASTS[wanted]
+    if isinstance(found, castable):
+        cuts = wanted in ("int", "bigint") and _has_fraction(found)
+        return f"cast({name} as {wanted}){', which cuts off the fraction' if cuts else ''}"
+    if wanted in ("int", "bigint"):
+        if isinstance(found, t.DateType):
+            return f"unix_date({name})"
+        return _ways("unix_{}", name) if isinstance(found, t.TimestampType) else None
+    if wanted == "timestamp" and isinstance(found, t.IntegralType):
+        return _ways("timestamp_{}", name)
+    if wanted == "date" and isinstance(found, t.IntegralType):
+        return f"date_from_unix_date({f'cast({name} as int)' if isinstance(found, t.LongType) else name})"
+    return None
+
+
+def _has_fraction(found: t.DataType) -> bool:
+    return isinstance(found, t.FractionalType) and not (isinstance(found, t.DecimalType) and found.scale == 0)
+
+
+def _ways(function: str, name: str) -> str:
+    first, second, third = (f"{function.format(unit)}({name})" for unit in _UNITS)
+    return f"{first}, {second} or {third}"
+
+
+def _quoted(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) else f"`{name.replace('`', '``')}`"
