@@ -157,7 +157,8 @@ def is_one_of(values: Sequence[Any], kind: pa.DataType) -> Rows:
         known = pa.array(values, _wide_decimal(kind))
         return lambda column: _unless_null(pc.is_in(column.cast(known.type), value_set=known), column)
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        known = pa.array(values, pa.float64())
+        # -0.0 equals 0, but not for Arrow.
+        known = pa.array([*values, 0.0, -0.0] if 0 in values else values, pa.float64())
         return lambda column: _unless_null(pc.is_in(doubles(column), value_set=known), column)
     known = pa.array(values, pa.string())
     return lambda column: _unless_null(pc.is_in(texts(column), value_set=known), column)
@@ -254,9 +255,12 @@ def is_multiple_of_integer(divisor: int) -> Rows:
     def valid(column: pa.Array) -> pa.Array:
         numbers = column if pa.types.is_integer(column.type) else column.cast(pa.int64())
         values = filled_numbers(numbers, numbers.type.to_pandas_dtype(), 0)
-        most = np.iinfo(values.dtype).max
-        rest = values if divisor > most else values % values.dtype.type(divisor)
-        return pa.array(rest == 0, mask=column.is_null().to_numpy(zero_copy_only=False))
+        limits = np.iinfo(values.dtype)
+        if divisor <= limits.max:
+            found = values % values.dtype.type(divisor) == 0
+        else:  # of such a divisor, the type may also have the negative
+            found = (values == 0) | (values == limits.min) if divisor == -limits.min else values == 0
+        return pa.array(found, mask=column.is_null().to_numpy(zero_copy_only=False))
 
     return valid
 
