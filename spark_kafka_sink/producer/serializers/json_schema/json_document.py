@@ -136,8 +136,10 @@ def _parsed(text: str, name: str) -> Any:
     """Returns a document. Its fractions are Decimal, so that no digit is lost."""
     try:
         found = json.loads(text, parse_float=Decimal, parse_constant=_refused_constant)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise SchemaError(f"{name} is not valid JSON: {error}") from None
+    except RecursionError:
+        raise SchemaError(f"{name} is nested too deeply") from None
     if not isinstance(found, dict | bool):
         raise SchemaError(f"{name} is not a JSON Schema: it is neither an object nor true or false")
     dialect = found.get("$schema") if isinstance(found, dict) else None

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from jsonschema import Draft7Validator, Draft202012Validator
 
 from spark_kafka_sink.errors import SchemaError, SerializationError
 from spark_kafka_sink.producer.serializers.json_schema.json_schema_format import JsonSchemaFormat
@@ -110,6 +111,71 @@ def test_the_first_bad_row_is_named_whichever_field_it_is_in() -> None:
 def test_a_field_of_a_null_struct_is_not_missing() -> None:
     schema = of(a={**of(b=INTEGER), "required": ["b"]})
     assert written(schema, pa.array([{"a": {"b": 1}}, {"a": None}])) == [b'{"a":{"b":1}}', b"{}"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "allowed"),
+    [
+        ({"anyOf": [{"anyOf": [TEXT, INTEGER]}, {"type": "null"}]}, True),
+        ({"anyOf": [{"anyOf": [TEXT, {"type": "null"}]}, INTEGER]}, True),
+        ({"anyOf": [{"oneOf": [{"type": ["string", "null"]}, {"type": "null"}]}, INTEGER]}, False),
+        ({"anyOf": [{"type": ["string", "null"]}, {"type": ["integer", "null"]}]}, True),
+        ({"oneOf": [{"type": ["string", "null"]}, {"type": ["integer", "null"]}]}, False),
+        ({"oneOf": [{"anyOf": [TEXT, {"type": "null"}]}, {"enum": [1, None]}]}, False),
+        ({"oneOf": [{"anyOf": [TEXT, {"type": "null"}]}, {"enum": [1]}]}, True),
+        ({"anyOf": [TEXT, INTEGER]}, False),
+        ({"allOf": [{"anyOf": [TEXT, {"type": "null"}]}, {"oneOf": [{"type": "null"}, TEXT]}]}, True),
+        ({"allOf": [{"anyOf": [TEXT, {"type": "null"}]}, TEXT]}, False),
+        ({"$ref": "#/definitions/text"}, True),
+        ({"$ref": "#/definitions/text", "type": ["string"]}, False),
+        ({"anyOf": [{"$ref": "#/definitions/loop"}, {"type": ["string", "null"]}]}, None),
+        ({"enum": ["x", None]}, True),
+        ({"const": "x"}, False),
+        (True, True),
+    ],
+)
+def test_a_null_element_is_allowed_as_validators_do(schema: Any, allowed: bool | None) -> None:
+    definitions = {"text": {"anyOf": [TEXT, {"type": "null"}]}, "loop": {"anyOf": [{"$ref": "#/definitions/loop"}]}}
+    whole = {"type": "array", "items": schema, "definitions": definitions}
+    if allowed is None:
+        assert misfits(whole, pa.list_(TEXTS))
+        return
+    assert written(whole, pa.array([["x"]])) == [b'["x"]']
+    assert Draft7Validator(whole).is_valid([None]) or not allowed
+    assert Draft202012Validator(whole).is_valid([None]) is allowed
+    if allowed:
+        assert written(whole, pa.array([["x", None]])) == [b'["x",null]']
+    else:
+        assert problem(whole, pa.array([["x"], [None]])) == "row 1: [0]: it is null, and the schema does not allow null"
+
+
+def test_a_column_fits_the_one_branch_that_nested_choices_leave() -> None:
+    texts = {"anyOf": [TEXT, {"type": "null"}]}
+    assert written({"anyOf": [texts, INTEGER]}, pa.array([1])) == [b"1"]
+    assert written({"oneOf": [{"$ref": "#/definitions/texts"}, INTEGER], "definitions": {"texts": texts}}, pa.array([1])) == [
+        b"1"
+    ]
+    with pytest.raises(SchemaError, match="has several schemas that may fit"):
+        written({"anyOf": [texts, {"maxLength": 3}]}, pa.array(["x"]))
+
+
+@pytest.mark.parametrize("keyword", ["allOf", "anyOf", "oneOf"])
+def test_references_that_double_at_each_level_take_no_time(keyword: str) -> None:
+    levels = 45
+    twice = {f"d{level}": {"allOf": [{"$ref": f"#/definitions/d{level + 1}"}] * 2} for level in range(levels)}
+    twice |= {f"x{level}": {keyword: [{"$ref": f"#/definitions/x{level + 1}"}] * 2} for level in range(levels)}
+    definitions = {**twice, f"d{levels}": {"type": ["integer", "null"], "maximum": 1}, f"x{levels}": TEXT}
+    choice = {"anyOf": [{"$ref": "#/definitions/x0"}, {"$ref": "#/definitions/d0"}]}
+    schema = {"type": "array", "items": choice, "definitions": definitions}
+    assert written(schema, pa.array([[1, 0, None]])) == [b"[1,0,null]"]
+    assert problem(schema, pa.array([[1], [0, 2]])) == "row 1: [1]: it is above 1"
+
+
+def test_columns_whose_joined_names_are_the_same_are_both_checked() -> None:
+    small = {"$ref": "#/definitions/small"}
+    schema = {**of(**{"a.b": small, "a": of(b=small)}), "definitions": {"small": {"maximum": 1}}}
+    assert problem(schema, pa.array([{"a.b": 1, "a": {"b": 2}}])) == "row 0: a.b: it is above 1"
+    assert problem(schema, pa.array([{"a.b": 2, "a": {"b": 1}}])) == "row 0: a.b: it is above 1"
 
 
 def test_values_of_maps_are_checked() -> None:
@@ -335,7 +401,9 @@ def test_a_text_that_is_no_schema_is_refused_on_the_driver(text: str, expected: 
 @pytest.mark.parametrize("depth", [150, 400, 100_000])
 def test_a_schema_that_is_nested_too_deeply_is_refused(keyword: str, depth: int) -> None:
     text = '{"properties": {"a": ' + f'{{"{keyword}": [' * depth + "]}" * depth + "}}"
-    with pytest.raises(SchemaError):
+    with pytest.raises(
+        SchemaError, match=r"nested too deeply|inside of each other|keyword not at|is not supported for an|none of"
+    ):
         JSON_SCHEMA.load(text, {}).fit(pa.struct([("a", INT)]))
     with suppress(SchemaError):
         JSON_SCHEMA.prepared(text, {}, None)

@@ -184,6 +184,15 @@ def test_single_values_and_columns_agree_on_formats(name: str, text: str) -> Non
     assert outcomes[0] == outcomes[1]
 
 
+@pytest.mark.parametrize("depth", [450, 100_000])
+def test_a_value_that_is_nested_too_deeply_is_refused(depth: int) -> None:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    with pytest.raises(SerializationError, match="nested too deeply"):
+        JSON_SCHEMA.load('{"items": {"$ref": "#"}}', {}).encode_value(value)
+
+
 def test_a_reference_that_leads_to_nothing_is_an_error_of_the_schema() -> None:
     loaded = JSON_SCHEMA.load('{"$ref": "none.json"}', {})
     with pytest.raises(SchemaError, match=r"\$ref 'none\.json' of the JSON Schema leads to nothing"):
