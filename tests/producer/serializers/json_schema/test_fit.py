@@ -374,6 +374,69 @@ def test_a_reference_that_validators_read_in_two_ways_is_refused() -> None:
     assert written(whole, column, x__json=middle, z__json=INTEGER | {"$id": "http://a/z.json"}) == [b'{"inner":{"id":1}}']
 
 
+ROOT = "http://example.com/a/root.json"
+
+
+@pytest.mark.parametrize("dialect", ["draft-04", "draft-07", "2020-12", None])
+@pytest.mark.parametrize(
+    ("own", "reference", "fits"),
+    [
+        (ROOT, "#/definitions/small", True),
+        (ROOT + "#", "#/definitions/small", True),
+        (ROOT, f"{ROOT}#/definitions/small", True),
+        (ROOT, "root.json#/definitions/small", True),
+        (ROOT, "../a/root.json#/definitions/small", True),
+        (ROOT, "/a/root.json#/definitions/small", True),
+        (ROOT, "other.json#/definitions/small", True),
+        (ROOT, "http://example.com/a/other.json", True),
+        (ROOT, "http://example.com/root.json#/definitions/small", False),
+        (ROOT, "../other.json", False),
+        ("urn:example:root", "urn:example:root#/definitions/small", True),
+        ("root.json", "root.json#/definitions/small", True),
+        ("root.json", "http://example.com/a/other.json", True),
+        ("root.json", "other.json", False),
+    ],
+)
+def test_references_below_an_id_lead_where_jsonschema_finds_them(
+    own: str, reference: str, fits: bool, dialect: str | None
+) -> None:
+    keyword = "id" if dialect == "draft-04" else "$id"
+    small = {"type": "integer", "maximum": 1}
+    schema = {keyword: own, **of(a={"$ref": reference}), "definitions": {"small": small}} | schema_keyword(dialect)
+    named = {"http://example.com/a/other.json": {**small, "definitions": {"small": small}}}
+    loaded = JSON_SCHEMA.load(*JSON_SCHEMA.prepared(json.dumps(schema), {k: json.dumps(v) for k, v in named.items()}, None))
+    column = pa.array([{"a": 2}])
+    above, nothing = (SerializationError, "a: it is above 1"), (SchemaError, "no reference with the name|leads to nothing")
+    kind, text = above if fits else nothing
+    with pytest.raises(kind, match=text):
+        loaded.fit(column.type).encode(column)
+    with pytest.raises(kind, match=text):
+        loaded.encode_value({"a": 2})
+
+
+def schema_keyword(dialect: str | None) -> dict[str, str]:
+    if dialect is None:
+        return {}
+    draft = f"{dialect}/schema#" if dialect.startswith("draft") else f"draft/{dialect}/schema"
+    return {"$schema": f"http://json-schema.org/{draft}".replace("http:", "https:" if dialect == "2020-12" else "http:")}
+
+
+@pytest.mark.parametrize("dialect", ["draft-07", "2020-12"])
+def test_an_id_beside_a_reference_counts_in_newer_drafts_alone(dialect: str) -> None:
+    small = {"small": {"maximum": 1}}
+    inside = {"$id": ROOT, "$ref": "#/definitions/small", "definitions": small} | schema_keyword(dialect)
+    assert problem(inside, pa.array([2])) == "row 0: it is above 1"
+    by_id = inside | {"$ref": f"{ROOT}#/definitions/small"}
+    relative = inside | {"$ref": "root.json#/definitions/small"}
+    for schema in (by_id, relative):
+        if dialect == "2020-12":
+            assert problem(schema, pa.array([2])) == "row 0: it is above 1"
+        else:
+            assert "the schema has no reference with the name" in misfits(schema, INT)[0][3]
+            with pytest.raises(SchemaError, match="leads to nothing"):
+                JSON_SCHEMA.load(json.dumps(schema), {}).encode_value(2)
+
+
 def test_draft_4_has_exclusive_bounds_beside_the_others() -> None:
     schema = {"$schema": "http://json-schema.org/draft-04/schema#", "minimum": 1, "exclusiveMinimum": True}
     assert problem(schema, pa.array([2, 1])) == "row 1: it is not above 1"
@@ -383,6 +446,8 @@ def test_draft_4_has_exclusive_bounds_beside_the_others() -> None:
     ("text", "expected"),
     [
         ("{", "the schema is not valid JSON"),
+        ('{"properties": {"a": {}, "b": {}, "a": {}}}', "the schema is not valid JSON: an object has the key 'a' twice"),
+        ("[" * 100_000, "the schema is nested too deeply"),
         ("[]", "the schema is not a JSON Schema: it is neither an object nor true or false"),
         ('{"minimum": NaN}', "NaN is not a number of JSON"),
         ('{"$schema": "http://example.com/own"}', r"\$schema 'http://example.com/own' is not supported; must be one of draft-04"),
