@@ -61,7 +61,10 @@ class JsonSerializer(Serializer):
 
 def json_bytes(value: Any) -> bytes:
     """Returns a value's JSON in UTF-8. Raises SerializationError for what JSON cannot represent."""
-    return _json_text(value).encode()
+    try:
+        return _json_text(value).encode()
+    except RecursionError:
+        raise SerializationError("the value is nested too deeply, or contains itself") from None
 
 
 def _json_text(value: Any) -> str:

@@ -12,6 +12,7 @@ from urllib.parse import unquote, urldefrag, urljoin
 from spark_kafka_sink.errors import SchemaError
 
 _DRAFTS: Final = ("draft-04", "draft-06", "draft-07")
+_OLDER: Final = tuple(f"{draft}/schema" for draft in _DRAFTS)
 _NEWER: Final = ("2019-09", "2020-12")
 DIALECTS: Final = frozenset(
     f"{scheme}://json-schema.org/{path}/schema"
@@ -72,7 +73,7 @@ class Documents:
         for name, value in self._values.items():
             self._by_uri[name] = name
             uri = _own_uri(value, _id_keyword(value))
-            if uri is not None:
+            if uri is not None and not _is_beside_reference(value):
                 self._by_uri.setdefault(uri, name)
                 self._by_uri.setdefault(urldefrag(urljoin(name, uri)).url, name)
         self.root = Place(self._values[""], "", "#")
@@ -104,7 +105,7 @@ class Documents:
         """
         value = self._values[document]
         own = _own_uri(value, _id_keyword(value))
-        bases = [document] if document or own is None else []
+        bases = [document] if document or own is None or _is_beside_reference(value) else []
         bases += [] if own is None else [urljoin(document, own)]
         uris = [urljoin(base, relative) for base in bases]
         if len({self._by_uri.get(uri) for uri in uris}) > 1 or uris[0] not in self._by_uri:
@@ -123,6 +124,11 @@ def _own_uri(value: Any, keyword: str) -> str | None:
     return urldefrag(uri).url if isinstance(uri, str) else None
 
 
+def _is_beside_reference(document: Any) -> bool:
+    """Returns whether some validators ignore the URI of a document: the older drafts ignore what stands beside `$ref`."""
+    return isinstance(document, dict) and "$ref" in document and str(document.get("$schema")).rstrip("#").endswith(_OLDER)
+
+
 def _inside(place: Place, step: str) -> Place:
     value = place.value
     if isinstance(value, dict) and step in value:
@@ -135,15 +141,26 @@ def _inside(place: Place, step: str) -> Place:
 def _parsed(text: str, name: str) -> Any:
     """Returns a document. Its fractions are Decimal, so that no digit is lost."""
     try:
-        found = json.loads(text, parse_float=Decimal, parse_constant=_refused_constant)
-    except (ValueError, RecursionError) as error:
+        found = json.loads(text, object_pairs_hook=_object, parse_float=Decimal, parse_constant=_refused_constant)
+    except ValueError as error:
         raise SchemaError(f"{name} is not valid JSON: {error}") from None
+    except RecursionError:
+        raise SchemaError(f"{name} is nested too deeply") from None
     if not isinstance(found, dict | bool):
         raise SchemaError(f"{name} is not a JSON Schema: it is neither an object nor true or false")
     dialect = found.get("$schema") if isinstance(found, dict) else None
     if dialect is not None and (not isinstance(dialect, str) or dialect.removesuffix("#") not in DIALECTS):
         versions = ", ".join((*_DRAFTS, *_NEWER))
         raise SchemaError(f"{name}: $schema {dialect!r} is not supported; must be one of {versions}")
+    return found
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Returns an object. Raises ValueError for a key that it has twice: readers may take the first or the last one."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"an object has the key {next(key for key in keys if keys.count(key) > 1)!r} twice")
     return found
 
 

@@ -6,8 +6,7 @@ validates can meet a row which does not pass. Where drafts of JSON Schema differ
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
@@ -23,28 +22,16 @@ from spark_kafka_sink.producer.serializers.json_columns import json_texts, why_n
 from spark_kafka_sink.producer.serializers.json_schema import json_kernels as kernels
 from spark_kafka_sink.producer.serializers.json_schema.json_document import Documents, Place, UnknownReferenceError
 from spark_kafka_sink.producer.serializers.json_schema.json_kernels import Check, Rows
+from spark_kafka_sink.producer.serializers.json_schema.json_types import HARMLESS, REFUSED_ALWAYS, Types, branches, has_type
 from spark_kafka_sink.producer.serializers.json_schema.json_values import VALUE_KEYWORDS, MisfitError, is_number, value_check
 from spark_kafka_sink.producer.serializers.json_schema.json_words import in_words, with_article
 from spark_kafka_sink.producer.serializers.schemas.schema_format import ColumnPlan
 from spark_kafka_sink.records.arrow_arrays import scalar_of_bytes
 
-_REFUSED_ALWAYS: Final = ("if", "not", "$dynamicRef", "$recursiveRef", "extends", "disallow")
 _REFUSED_OBJECTS: Final = ("patternProperties", "propertyNames", "dependencies", "dependentRequired", "dependentSchemas")
 _REFUSED_ARRAYS: Final = ("prefixItems", "contains", "uniqueItems", "unevaluatedItems")
-# Keywords that restrict nothing if they have one of these values.
-_HARMLESS: Final[Mapping[str, Collection[Any]]] = {
-    "uniqueItems": [False],
-    "unevaluatedItems": [True, {}],
-    "unevaluatedProperties": [True, {}],
-    "propertyNames": [True, {}],
-    "patternProperties": [{}],
-    "dependencies": [{}],
-    "dependentRequired": [{}],
-    "dependentSchemas": [{}],
-    "disallow": [[]],
-    "extends": [[], {}],
-}
-_OF_JSON: Final[Mapping[type, str]] = {bool: "boolean", int: "integer", Decimal: "number", str: "string", type(None): "null"}
+_Path = tuple[str, ...]
+"""The steps to a column: `.name` or `[]`. Joined, the paths of two columns may be the same."""
 _DEEPEST: Final = 100
 _COUNTED: Final = {"minItems": "elements", "minLength": "characters", "minProperties": "properties"}
 
@@ -112,7 +99,10 @@ def fit(documents: Documents, kind: pa.DataType) -> JsonPlan:
         SchemaError: The schema does not fit the type. The text has a line for each misfit, and `facts` has them as `misfits`.
     """
     walk = _Walk(documents)
-    checks = walk.checks(documents.root, kind, "")
+    try:
+        checks = walk.checks(documents.root, kind, ())
+    except RecursionError:
+        raise SchemaError("the JSON Schema, or the type of the columns, is nested too deeply") from None
     misfits = list(dict.fromkeys(walk.misfits))
     if misfits:
         lines = "".join(f"\n  {misfit}" for misfit in misfits)
@@ -149,9 +139,11 @@ class _Walk:
     def __init__(self, documents: Documents) -> None:
         self.misfits: list[Misfit] = []
         self._documents = documents
-        self._open: set[tuple[str, str]] = set()
+        self._types = Types(documents)
+        self._open = 0
+        self._walked: dict[tuple[str, str, _Path], bool] = {}  # whether the walk over it has ended
 
-    def checks(self, place: Place, kind: pa.DataType, path: str) -> list[Check]:
+    def checks(self, place: Place, kind: pa.DataType, path: _Path) -> list[Check]:
         """Returns the checks of a column, in which null rows are valid."""
         if pa.types.is_dictionary(kind):
             inner = self.checks(place, kind.value_type, path)
@@ -164,39 +156,45 @@ class _Walk:
             self._misfit(path, kind, place, "the schema allows no value")
         elif not isinstance(schema, dict):
             self._misfit(path, kind, place, f"{place} is not a schema")
-        elif (str(place), path) in self._open:
-            self._misfit(path, kind, place, f"{place} refers to itself")
-        elif len(self._open) > _DEEPEST:
-            self._misfit(path, kind, place, f"more than {_DEEPEST} schemas inside of each other are not supported")
         else:
-            with self._opened(place, path):
-                return self._of_schema(Place(schema, place.document, place.pointer), kind, written, path)
+            return self._once(Place(schema, place.document, place.pointer), kind, written, path)
         return []
 
-    @contextmanager
-    def _opened(self, place: Place, path: str) -> Iterator[None]:
-        """Marks a schema that is being walked for one path: a schema that leads back to itself there has no end."""
-        self._open.add((str(place), path))
-        try:
-            yield
-        finally:
-            self._open.remove((str(place), path))
+    def _once(self, place: Place, kind: pa.DataType, written: str, path: _Path) -> list[Check]:
+        """Returns the checks of a column that were not returned before: each place is walked once for each column.
 
-    def _of_schema(self, place: Place, kind: pa.DataType, written: str, path: str) -> list[Check]:
+        Many references may lead to one place, and each of those places may refer twice to the next.
+        """
+        key = (place.document, place.pointer, path)
+        if key in self._walked:
+            if not self._walked[key]:  # a schema that leads back to itself for one column has no end
+                self._misfit(path, kind, place, f"{place} refers to itself")
+            return []
+        if self._open > _DEEPEST:
+            self._misfit(path, kind, place, f"more than {_DEEPEST} schemas inside of each other are not supported")
+            return []
+        self._walked[key] = False
+        self._open += 1
+        found = self._of_schema(place, kind, written, path)
+        self._open -= 1
+        self._walked[key] = True
+        return found
+
+    def _of_schema(self, place: Place, kind: pa.DataType, written: str, path: _Path) -> list[Check]:
         schema = place.value
         found: list[Check] = []
         if not place.is_root and self._documents.has_own_uri(place):
             self._misfit(path, kind, place, f"{place} has an $id of its own, which is not supported")
-        for keyword in _REFUSED_ALWAYS:
-            if keyword in schema and schema[keyword] not in _HARMLESS.get(keyword, ()):
+        for keyword in REFUSED_ALWAYS:
+            if keyword in schema and schema[keyword] not in HARMLESS.get(keyword, ()):
                 self._refuse(place, keyword, kind, path)
-        if "type" in schema and not _has_type(schema["type"], written):
+        if "type" in schema and not has_type(schema["type"], written):
             self._misfit(path, kind, place, f"it is written as {with_article(written)}")
             return []
         if "$ref" in schema:
             found += self._referred(place, kind, path)
-        for index in range(len(_listed(schema.get("allOf")))):
-            found += self.checks(place.at("allOf", index), kind, path)
+        for one in branches(place, "allOf"):
+            found += self.checks(one, kind, path)
         for keyword in ("anyOf", "oneOf"):
             if keyword in schema:
                 found += self._branch(place, keyword, kind, written, path)
@@ -208,16 +206,16 @@ class _Walk:
             found += self._list(place, kind, path)
         return found + self._of_values(place, kind, written, path)
 
-    def _misfit(self, path: str, kind: pa.DataType | str, place: Place | str, reason: str) -> None:
+    def _misfit(self, path: _Path, kind: pa.DataType | str, place: Place | str, reason: str) -> None:
         schema = place if isinstance(place, str) else in_words(place.value)
-        self.misfits.append(Misfit(path.lstrip("."), str(kind), schema, reason))
+        self.misfits.append(Misfit("".join(path).lstrip("."), str(kind), schema, reason))
 
-    def _refuse(self, place: Place, keyword: str, kind: pa.DataType, path: str, why: str = "is not supported") -> None:
+    def _refuse(self, place: Place, keyword: str, kind: pa.DataType, path: _Path, why: str = "is not supported") -> None:
         self._misfit(path, kind, place, f"keyword {keyword} at {place.at(keyword)} {why}")
 
     # Other schemas
 
-    def _referred(self, place: Place, kind: pa.DataType, path: str) -> list[Check]:
+    def _referred(self, place: Place, kind: pa.DataType, path: _Path) -> list[Check]:
         reference = place.value["$ref"]
         try:
             return self.checks(self._documents.referred(place, reference), kind, path)
@@ -225,10 +223,9 @@ class _Walk:
             self._misfit(path, kind, place, f"$ref {reference!r} at {place}: {error}")
             return []
 
-    def _branch(self, place: Place, keyword: str, kind: pa.DataType, written: str, path: str) -> list[Check]:
+    def _branch(self, place: Place, keyword: str, kind: pa.DataType, written: str, path: _Path) -> list[Check]:
         """Returns the checks of the one schema in a list that can hold the column, because the others have another type."""
-        branches = [place.at(keyword, index) for index in range(len(_listed(place.value[keyword])))]
-        fitting = [branch for branch in branches if not self._excludes(branch, written)]
+        fitting = [branch for branch in branches(place, keyword) if not self._types.excludes(branch, written)]
         if len(fitting) == 1:
             return self.checks(fitting[0], kind, path)
         if fitting:
@@ -237,27 +234,9 @@ class _Walk:
             self._misfit(path, kind, place, f"it is written as {with_article(written)}")
         return []
 
-    def _excludes(self, place: Place, written: str, depth: int = 0) -> bool:
-        """Returns whether no value of a type in JSON can be valid."""
-        schema = place.value
-        if not isinstance(schema, dict) or depth > _DEEPEST:
-            return schema is False
-        if "$ref" in schema:  # older drafts ignore what stands beside it
-            try:
-                return self._excludes(self._documents.referred(place, schema["$ref"]), written, depth + 1)
-            except UnknownReferenceError:
-                return False
-        if "type" in schema and not _may_have_type(schema["type"], written):
-            return True
-        values = [schema["const"]] if "const" in schema else schema.get("enum")
-        if isinstance(values, list) and not any(_may_have_type(_OF_JSON.get(type(value), written), written) for value in values):
-            return True
-        inner = [place.at("allOf", index) for index in range(len(_listed(schema.get("allOf"))))]
-        return any(self._excludes(one, written, depth + 1) for one in inner)
-
     # Nesting
 
-    def _struct(self, place: Place, kind: pa.DataType, path: str) -> list[Check]:
+    def _struct(self, place: Place, kind: pa.DataType, path: _Path) -> list[Check]:
         schema = place.value
         for keyword in (*_REFUSED_OBJECTS, "unevaluatedProperties"):
             self._refuse_unless_harmless(place, keyword, kind, path)
@@ -266,7 +245,7 @@ class _Walk:
         names = [kind.field(index).name for index in range(kind.num_fields)]
         fields = []
         for index, name in enumerate(names):
-            field, inside = kind.field(index), f"{path}.{name}"
+            field, inside = kind.field(index), (*path, f".{name}")
             if names.count(name) > 1:
                 self._misfit(inside, "twice", place, "two columns have this name")
                 continue
@@ -280,22 +259,22 @@ class _Walk:
                 fields.append((index, name, name in required, checks))
         for name in dict.fromkeys([*properties, *required]):
             if name not in names:
-                self._missing(properties, str(name), names, name in required, f"{path}.{name}")
+                self._missing(properties, str(name), names, name in required, (*path, f".{name}"))
         found = self._lengths(place, ("minProperties", "maxProperties"), kernels.number_of_fields, kind, path)
         return [*found, kernels.of_fields(fields)] if fields else found
 
-    def _property(self, place: Place, field: pa.Field, names: Sequence[str], path: str) -> Place | None:
+    def _property(self, place: Place, field: pa.Field, names: Sequence[str], path: _Path) -> Place | None:
         """Returns the schema of a struct's field."""
         properties = _mapped(place.value.get("properties"))
         if field.name in properties:
             return place.at("properties", field.name)
         if place.value.get("additionalProperties", True) is not False:
-            return place.at("additionalProperties") if "additionalProperties" in place.value else Place(True, "", path)
+            return place.at("additionalProperties") if "additionalProperties" in place.value else Place(True, "", "".join(path))
         if not any(field.name.lower() == name.lower() for name in properties if name not in names):
             self._misfit(path, field.type, "missing", "drop the column, or add it to the schema")
         return None
 
-    def _missing(self, properties: Mapping[str, Any], name: str, names: Sequence[str], required: bool, path: str) -> None:
+    def _missing(self, properties: Mapping[str, Any], name: str, names: Sequence[str], required: bool, path: _Path) -> None:
         """Notes a property without a column, if it is required or a column differs in case."""
         words = in_words(properties.get(name, True))
         similar = next((one for one in names if one.lower() == name.lower() and one not in properties), None)
@@ -304,8 +283,8 @@ class _Walk:
         elif required:
             self._misfit(path, "missing", words, "the schema requires it: add the column")
 
-    def _map(self, place: Place, kind: pa.DataType, path: str) -> list[Check]:
-        inside = f"{path}[]"
+    def _map(self, place: Place, kind: pa.DataType, path: _Path) -> list[Check]:
+        inside = (*path, "[]")
         if not is_text(kind.key_type):
             self._misfit(inside, kind.key_type, "string", "the keys of a map must be string")
             return []
@@ -318,31 +297,27 @@ class _Walk:
         if is_number(place.value.get("minProperties")) and place.value["minProperties"] > 1:
             self._refuse(place, "minProperties", kind, path, "is not supported for a map, which may have a key twice")
         found = self._lengths(place, ("minProperties", "maxProperties"), kernels.list_length, kind, path)
-        items = place.at("additionalProperties") if "additionalProperties" in place.value else Place(True, "", inside)
-        checks, nullable = self.checks(items, kind.item_type, inside), self._allows_null(items)
+        items = place.at("additionalProperties") if "additionalProperties" in place.value else Place(True, "", "".join(inside))
+        checks, nullable = self.checks(items, kind.item_type, inside), self._types.allows_null(items)
         return [*found, kernels.of_entries(checks, nullable=nullable)] if checks or not nullable else found
 
-    def _list(self, place: Place, kind: pa.DataType, path: str) -> list[Check]:
-        schema, inside = place.value, f"{path}[]"
+    def _list(self, place: Place, kind: pa.DataType, path: _Path) -> list[Check]:
+        schema, inside = place.value, (*path, "[]")
         for keyword in _REFUSED_ARRAYS:
             self._refuse_unless_harmless(place, keyword, kind, path)
         found = self._lengths(place, ("minItems", "maxItems"), kernels.list_length, kind, path)
         if isinstance(schema.get("items"), list):
             self._refuse(place, "items", kind, path, "as a list is not supported")
             return found
-        items = place.at("items") if "items" in schema else Place(True, "", inside)
-        checks, nullable = self.checks(items, kind.value_type, inside), self._allows_null(items)
+        items = place.at("items") if "items" in schema else Place(True, "", "".join(inside))
+        checks, nullable = self.checks(items, kind.value_type, inside), self._types.allows_null(items)
         return [*found, kernels.of_elements(checks, nullable=nullable)] if checks or not nullable else found
 
-    def _allows_null(self, place: Place) -> bool:
-        trial = _Walk(self._documents)
-        return not trial.checks(place, pa.null(), "") and not trial.misfits
-
-    def _refuse_unless_harmless(self, place: Place, keyword: str, kind: pa.DataType, path: str) -> None:
-        if keyword in place.value and place.value[keyword] not in _HARMLESS.get(keyword, ()):
+    def _refuse_unless_harmless(self, place: Place, keyword: str, kind: pa.DataType, path: _Path) -> None:
+        if keyword in place.value and place.value[keyword] not in HARMLESS.get(keyword, ()):
             self._refuse(place, keyword, kind, path)
 
-    def _lengths(self, place: Place, keywords: tuple[str, str], length: Rows, kind: pa.DataType, path: str) -> list[Check]:
+    def _lengths(self, place: Place, keywords: tuple[str, str], length: Rows, kind: pa.DataType, path: _Path) -> list[Check]:
         """Returns the check of the bounds of a length, if the schema has any."""
         least, most = limits = [place.value.get(keyword) for keyword in keywords]
         for keyword, value in zip(keywords, limits, strict=True):
@@ -355,7 +330,7 @@ class _Walk:
 
     # Values
 
-    def _of_values(self, place: Place, kind: pa.DataType, written: str, path: str) -> list[Check]:
+    def _of_values(self, place: Place, kind: pa.DataType, written: str, path: _Path) -> list[Check]:
         found = []
         if written == "string":
             found += self._lengths(place, ("minLength", "maxLength"), kernels.text_length, kind, path)
@@ -376,18 +351,6 @@ def _listed(value: Any) -> list[Any]:
 
 def _mapped(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-def _has_type(types: Any, written: str) -> bool:
-    """Returns whether all values of a type in JSON have the type of a schema."""
-    names = types if isinstance(types, list) else [types]
-    return written in names or "any" in names or (written == "integer" and "number" in names)
-
-
-def _may_have_type(types: Any, written: str) -> bool:
-    """Returns whether some values have it. 1.0 is an integer in most drafts."""
-    names = types if isinstance(types, list) else [types]
-    return _has_type(names, written) or (written == "number" and "integer" in names)
 
 
 def _out_of_bounds(least: int | Decimal | None, most: int | Decimal | None, noun: str) -> str:

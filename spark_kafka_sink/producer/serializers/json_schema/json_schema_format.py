@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 
-from spark_kafka_sink.errors import SchemaError, SerializationError
+from spark_kafka_sink.errors import SchemaError
 from spark_kafka_sink.installation import check_extra
 from spark_kafka_sink.producer.serializers.json_schema.json_derive import derive
 from spark_kafka_sink.producer.serializers.json_schema.json_document import Documents
 from spark_kafka_sink.producer.serializers.json_schema.json_fit import JsonPlan, fit
+from spark_kafka_sink.producer.serializers.json_schema.json_single import MODULE, USED_BY, SingleValues
 from spark_kafka_sink.producer.serializers.json_schema.json_words import differences
 from spark_kafka_sink.producer.serializers.json_serializer import json_bytes
 from spark_kafka_sink.producer.serializers.schemas.schema_format import LoadedSchema, SchemaFormat
 
-if TYPE_CHECKING:
-    from jsonschema.protocols import Validator
-
-_MODULE: Final = "jsonschema"
-_USED_BY: Final = "format json-schema"
 _INLINE: Final = "confluent:rules"
 
 
@@ -62,7 +58,7 @@ class LoadedJsonSchema(LoadedSchema):
         root = self._documents.root.value
         title = root.get("title") if isinstance(root, dict) else None
         self.record_name = title if isinstance(title, str) and title else None
-        self._validator: Validator | None = None
+        self._single_values: SingleValues | None = None
 
     def fit(self, kind: pa.DataType) -> JsonPlan:
         return fit(self._documents, kind)
@@ -71,14 +67,14 @@ class LoadedJsonSchema(LoadedSchema):
         if value is None:
             return None
         data = json_bytes(value)
-        if self._validator is None:
-            self._validator = _validator(self._text, self._named)
-        _check_value(self._validator, json.loads(data))
+        if self._single_values is None:
+            self._single_values = SingleValues(self._text, self._named)
+        self._single_values.check(json.loads(data))
         return prefix + data
 
 
 def _check_schema(schema: Any, name: str) -> None:
-    check_extra(_MODULE, _USED_BY)
+    check_extra(MODULE, USED_BY)
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import SchemaError as InvalidError
     from jsonschema.validators import validator_for
@@ -90,37 +86,6 @@ def _check_schema(schema: Any, name: str) -> None:
         raise SchemaError(f"{name} is not a valid JSON Schema: #{where}: {error.message}") from None
     except RecursionError:
         raise SchemaError(f"{name} is nested too deeply") from None
-
-
-def _validator(text: str, named: Mapping[str, str]) -> Validator:
-    check_extra(_MODULE, _USED_BY)
-    from jsonschema import Draft202012Validator
-    from jsonschema.validators import validator_for
-    from referencing import Registry, Resource
-    from referencing.jsonschema import DRAFT7
-
-    schema = json.loads(text)
-    resources = [(name, Resource.from_contents(json.loads(one), default_specification=DRAFT7)) for name, one in named.items()]
-    found = validator_for(schema, default=Draft202012Validator)
-    made: Validator = found(schema, registry=Registry().with_resources(resources), format_checker=found.FORMAT_CHECKER)
-    return made
-
-
-def _check_value(validator: Validator, value: Any) -> None:
-    """Raises SerializationError for a value that is not valid. The text has no value, which may be secret."""
-    from jsonschema.exceptions import best_match
-    from referencing.exceptions import Unresolvable
-
-    try:
-        found = best_match(validator.iter_errors(value))
-    except Unresolvable as error:
-        raise SchemaError(f"$ref {error.ref!r} of the JSON Schema leads to nothing") from None
-    if found is None:
-        return
-    path = found.json_path.removeprefix("$").lstrip(".")
-    where = "".join(f"/{step}" for step in found.absolute_schema_path)
-    text = f"{path or 'the value'}: it does not fit the JSON Schema at #{where}"
-    raise SerializationError(text, path=path)
 
 
 def _inline_rules(schema: Any, path: str) -> list[str]:

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from spark_kafka_sink.producer.serializers.arrays import is_binary, is_text, is_uuid
 from spark_kafka_sink.producer.serializers.json_schema import json_kernels as kernels
+from spark_kafka_sink.producer.serializers.json_schema.json_formats import has_format, is_known, is_supported
 from spark_kafka_sink.producer.serializers.json_schema.json_kernels import Check
 from spark_kafka_sink.producer.serializers.json_schema.json_patterns import PatternError, translated
 from spark_kafka_sink.producer.serializers.json_schema.json_words import with_article
@@ -21,12 +22,6 @@ _BOUNDS: Final = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 _MULTIPLES: Final = ("multipleOf", "divisibleBy")
 _OF_TEXT: Final = ("pattern", "format", "contentEncoding")
 VALUE_KEYWORDS: Final = ("enum", "const", *_BOUNDS, *_MULTIPLES, *_OF_TEXT)
-FORMATS_OF_JSON_SCHEMA: Final = frozenset(
-    {"color", "date", "date-time", "duration", "email", "host-name", "hostname", "idn-email", "idn-hostname", "ip-address"}
-    | {"ipv4", "ipv6", "iri", "iri-reference", "json-pointer", "phone", "regex", "relative-json-pointer", "style", "time"}
-    | {"uri", "uri-reference", "uri-template", "utc-millisec", "uuid"}
-)
-"""The formats that JSON Schema defines. Validators ignore the others."""
 _MOST_EXACT_DOUBLE: Final = 2**53
 _DIGITS_OF_INT64: Final = 18
 _LARGEST_EXPONENT: Final = 307  # of doubles, rounded down
@@ -160,12 +155,12 @@ def _format(name: Any, kind: pa.DataType) -> Check | None:
     """Returns the check of a format; None: the type alone has it, or no validator knows it. Raises MisfitError."""
     if not isinstance(name, str):
         raise MisfitError("is not text")
-    if name not in FORMATS_OF_JSON_SCHEMA:
+    if not is_known(name):
         return None
     if is_text(kind):
-        if name not in kernels.FORMATS_OF_TEXT:
+        if not is_supported(name):
             raise MisfitError(f"the format {name} is not supported")
-        return kernels.check(kernels.has_format(name), f"it does not have the format {name}")
+        return kernels.check(has_format(name), f"it does not have the format {name}")
     if is_uuid(kind) and name == "uuid":
         return None
     is_date = pa.types.is_date(kind) and name == "date"

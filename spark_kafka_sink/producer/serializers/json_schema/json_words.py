@@ -39,11 +39,16 @@ def in_words(schema: Any, depth: int = 3) -> str:
 def _restriction(name: str, value: Any, depth: int) -> str:
     if name in ("oneOf", "anyOf", "allOf") and isinstance(value, list):
         return f"{name} of ({'; '.join(in_words(one, depth - 1) for one in value)})"
+    return f"{name} {shown(value)}".rstrip()
+
+
+def shown(value: Any) -> str:
+    """Returns the value of a keyword, cut if it is long."""
     try:
         text = value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
     except RecursionError:
-        return name
-    return f"{name} {text}" if len(text) <= _LONGEST else f"{name} {text[:_LONGEST]}..."
+        return ""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 class _Part(NamedTuple):

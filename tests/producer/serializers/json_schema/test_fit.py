@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from jsonschema import Draft7Validator, Draft202012Validator
 
 from spark_kafka_sink.errors import SchemaError, SerializationError
 from spark_kafka_sink.producer.serializers.json_schema.json_schema_format import JsonSchemaFormat
@@ -112,6 +113,71 @@ def test_a_field_of_a_null_struct_is_not_missing() -> None:
     assert written(schema, pa.array([{"a": {"b": 1}}, {"a": None}])) == [b'{"a":{"b":1}}', b"{}"]
 
 
+@pytest.mark.parametrize(
+    ("schema", "allowed"),
+    [
+        ({"anyOf": [{"anyOf": [TEXT, INTEGER]}, {"type": "null"}]}, True),
+        ({"anyOf": [{"anyOf": [TEXT, {"type": "null"}]}, INTEGER]}, True),
+        ({"anyOf": [{"oneOf": [{"type": ["string", "null"]}, {"type": "null"}]}, INTEGER]}, False),
+        ({"anyOf": [{"type": ["string", "null"]}, {"type": ["integer", "null"]}]}, True),
+        ({"oneOf": [{"type": ["string", "null"]}, {"type": ["integer", "null"]}]}, False),
+        ({"oneOf": [{"anyOf": [TEXT, {"type": "null"}]}, {"enum": [1, None]}]}, False),
+        ({"oneOf": [{"anyOf": [TEXT, {"type": "null"}]}, {"enum": [1]}]}, True),
+        ({"anyOf": [TEXT, INTEGER]}, False),
+        ({"allOf": [{"anyOf": [TEXT, {"type": "null"}]}, {"oneOf": [{"type": "null"}, TEXT]}]}, True),
+        ({"allOf": [{"anyOf": [TEXT, {"type": "null"}]}, TEXT]}, False),
+        ({"$ref": "#/definitions/text"}, True),
+        ({"$ref": "#/definitions/text", "type": ["string"]}, False),
+        ({"anyOf": [{"$ref": "#/definitions/loop"}, {"type": ["string", "null"]}]}, None),
+        ({"enum": ["x", None]}, True),
+        ({"const": "x"}, False),
+        (True, True),
+    ],
+)
+def test_a_null_element_is_allowed_as_validators_do(schema: Any, allowed: bool | None) -> None:
+    definitions = {"text": {"anyOf": [TEXT, {"type": "null"}]}, "loop": {"anyOf": [{"$ref": "#/definitions/loop"}]}}
+    whole = {"type": "array", "items": schema, "definitions": definitions}
+    if allowed is None:
+        assert misfits(whole, pa.list_(TEXTS))
+        return
+    assert written(whole, pa.array([["x"]])) == [b'["x"]']
+    assert Draft7Validator(whole).is_valid([None]) or not allowed
+    assert Draft202012Validator(whole).is_valid([None]) is allowed
+    if allowed:
+        assert written(whole, pa.array([["x", None]])) == [b'["x",null]']
+    else:
+        assert problem(whole, pa.array([["x"], [None]])) == "row 1: [0]: it is null, and the schema does not allow null"
+
+
+def test_a_column_fits_the_one_branch_that_nested_choices_leave() -> None:
+    texts = {"anyOf": [TEXT, {"type": "null"}]}
+    assert written({"anyOf": [texts, INTEGER]}, pa.array([1])) == [b"1"]
+    assert written({"oneOf": [{"$ref": "#/definitions/texts"}, INTEGER], "definitions": {"texts": texts}}, pa.array([1])) == [
+        b"1"
+    ]
+    with pytest.raises(SchemaError, match="has several schemas that may fit"):
+        written({"anyOf": [texts, {"maxLength": 3}]}, pa.array(["x"]))
+
+
+@pytest.mark.parametrize("keyword", ["allOf", "anyOf", "oneOf"])
+def test_references_that_double_at_each_level_take_no_time(keyword: str) -> None:
+    levels = 45
+    twice = {f"d{level}": {"allOf": [{"$ref": f"#/definitions/d{level + 1}"}] * 2} for level in range(levels)}
+    twice |= {f"x{level}": {keyword: [{"$ref": f"#/definitions/x{level + 1}"}] * 2} for level in range(levels)}
+    definitions = {**twice, f"d{levels}": {"type": ["integer", "null"], "maximum": 1}, f"x{levels}": TEXT}
+    choice = {"anyOf": [{"$ref": "#/definitions/x0"}, {"$ref": "#/definitions/d0"}]}
+    schema = {"type": "array", "items": choice, "definitions": definitions}
+    assert written(schema, pa.array([[1, 0, None]])) == [b"[1,0,null]"]
+    assert problem(schema, pa.array([[1], [0, 2]])) == "row 1: [1]: it is above 1"
+
+
+def test_columns_whose_joined_names_are_the_same_are_both_checked() -> None:
+    small = {"$ref": "#/definitions/small"}
+    schema = {**of(**{"a.b": small, "a": of(b=small)}), "definitions": {"small": {"maximum": 1}}}
+    assert problem(schema, pa.array([{"a.b": 1, "a": {"b": 2}}])) == "row 0: a.b: it is above 1"
+    assert problem(schema, pa.array([{"a.b": 2, "a": {"b": 1}}])) == "row 0: a.b: it is above 1"
+
+
 def test_values_of_maps_are_checked() -> None:
     kind = pa.map_(pa.string(), pa.int64())
     schema = {"type": "object", "additionalProperties": {"type": "integer", "minimum": 0}}
@@ -140,10 +206,19 @@ AT, DAY = pa.timestamp("us", "UTC"), pa.date32()
         ({"maximum": 0.1}, pa.decimal128(30, 20), Decimal("0.1"), Decimal("0.10000000000000000001"), "it is above 0.1"),
         ({"minimum": 2**53 + 1}, pa.float64(), 2.0**53 + 2, 2.0**53, "it is below 9007199254740993"),
         ({"multipleOf": 3}, INT, 9, 10, "it is not a multiple of 3"),
+        ({"multipleOf": 1000}, pa.int8(), 0, 100, "it is not a multiple of 1000"),
+        ({"multipleOf": 128}, pa.int8(), -128, 64, "it is not a multiple of 128"),
+        ({"multipleOf": 2**63}, pa.int64(), -(2**63), 2**62, "it is not a multiple of 9223372036854775808"),
+        ({"multipleOf": 256}, pa.uint8(), 0, 128, "it is not a multiple of 256"),
+        ({"multipleOf": 10**20}, pa.decimal128(18, 0), Decimal(0), Decimal(10**17), "it is not a multiple of 1000"),
         ({"multipleOf": 3}, pa.float64(), 9.0, 9.5, "it is not a multiple of 3"),
         ({"multipleOf": 3}, pa.decimal128(9, 0), Decimal(9), Decimal(10), "it is not a multiple of 3"),
         ({"enum": ["a", "b", None, 1]}, TEXTS, "b", "c", "it is not one of the values that the schema allows"),
         ({"enum": ["a"]}, pa.dictionary(pa.int8(), TEXTS), "a", "c", "it is not one of the values that the schema allows"),
+        ({"enum": [0]}, pa.float64(), -0.0, 0.5, "it is not one of the values that the schema allows"),
+        ({"const": -0.0}, pa.float32(), 0.0, 1.0, "it is not one of the values that the schema allows"),
+        ({"enum": [-0.0, 3]}, pa.decimal128(5, -2), Decimal(0), Decimal(100), "it is not one of the values that the schema"),
+        ({"const": -0.0}, INT, 0, 1, "it is not one of the values that the schema allows"),
         ({"const": 1}, INT, 1, 2, "it is not one of the values that the schema allows"),
         ({"const": False}, pa.bool_(), False, True, "it is not one of the values that the schema allows"),
         ({"enum": [0.5]}, pa.decimal128(4, 2), Decimal("0.50"), Decimal("0.51"), "it is not one of the values"),
@@ -299,6 +374,69 @@ def test_a_reference_that_validators_read_in_two_ways_is_refused() -> None:
     assert written(whole, column, x__json=middle, z__json=INTEGER | {"$id": "http://a/z.json"}) == [b'{"inner":{"id":1}}']
 
 
+ROOT = "http://example.com/a/root.json"
+
+
+@pytest.mark.parametrize("dialect", ["draft-04", "draft-07", "2020-12", None])
+@pytest.mark.parametrize(
+    ("own", "reference", "fits"),
+    [
+        (ROOT, "#/definitions/small", True),
+        (ROOT + "#", "#/definitions/small", True),
+        (ROOT, f"{ROOT}#/definitions/small", True),
+        (ROOT, "root.json#/definitions/small", True),
+        (ROOT, "../a/root.json#/definitions/small", True),
+        (ROOT, "/a/root.json#/definitions/small", True),
+        (ROOT, "other.json#/definitions/small", True),
+        (ROOT, "http://example.com/a/other.json", True),
+        (ROOT, "http://example.com/root.json#/definitions/small", False),
+        (ROOT, "../other.json", False),
+        ("urn:example:root", "urn:example:root#/definitions/small", True),
+        ("root.json", "root.json#/definitions/small", True),
+        ("root.json", "http://example.com/a/other.json", True),
+        ("root.json", "other.json", False),
+    ],
+)
+def test_references_below_an_id_lead_where_jsonschema_finds_them(
+    own: str, reference: str, fits: bool, dialect: str | None
+) -> None:
+    keyword = "id" if dialect == "draft-04" else "$id"
+    small = {"type": "integer", "maximum": 1}
+    schema = {keyword: own, **of(a={"$ref": reference}), "definitions": {"small": small}} | schema_keyword(dialect)
+    named = {"http://example.com/a/other.json": {**small, "definitions": {"small": small}}}
+    loaded = JSON_SCHEMA.load(*JSON_SCHEMA.prepared(json.dumps(schema), {k: json.dumps(v) for k, v in named.items()}, None))
+    column = pa.array([{"a": 2}])
+    above, nothing = (SerializationError, "a: it is above 1"), (SchemaError, "no reference with the name|leads to nothing")
+    kind, text = above if fits else nothing
+    with pytest.raises(kind, match=text):
+        loaded.fit(column.type).encode(column)
+    with pytest.raises(kind, match=text):
+        loaded.encode_value({"a": 2})
+
+
+def schema_keyword(dialect: str | None) -> dict[str, str]:
+    if dialect is None:
+        return {}
+    draft = f"{dialect}/schema#" if dialect.startswith("draft") else f"draft/{dialect}/schema"
+    return {"$schema": f"http://json-schema.org/{draft}".replace("http:", "https:" if dialect == "2020-12" else "http:")}
+
+
+@pytest.mark.parametrize("dialect", ["draft-07", "2020-12"])
+def test_an_id_beside_a_reference_counts_in_newer_drafts_alone(dialect: str) -> None:
+    small = {"small": {"maximum": 1}}
+    inside = {"$id": ROOT, "$ref": "#/definitions/small", "definitions": small} | schema_keyword(dialect)
+    assert problem(inside, pa.array([2])) == "row 0: it is above 1"
+    by_id = inside | {"$ref": f"{ROOT}#/definitions/small"}
+    relative = inside | {"$ref": "root.json#/definitions/small"}
+    for schema in (by_id, relative):
+        if dialect == "2020-12":
+            assert problem(schema, pa.array([2])) == "row 0: it is above 1"
+        else:
+            assert "the schema has no reference with the name" in misfits(schema, INT)[0][3]
+            with pytest.raises(SchemaError, match="leads to nothing"):
+                JSON_SCHEMA.load(json.dumps(schema), {}).encode_value(2)
+
+
 def test_draft_4_has_exclusive_bounds_beside_the_others() -> None:
     schema = {"$schema": "http://json-schema.org/draft-04/schema#", "minimum": 1, "exclusiveMinimum": True}
     assert problem(schema, pa.array([2, 1])) == "row 1: it is not above 1"
@@ -308,6 +446,8 @@ def test_draft_4_has_exclusive_bounds_beside_the_others() -> None:
     ("text", "expected"),
     [
         ("{", "the schema is not valid JSON"),
+        ('{"properties": {"a": {}, "b": {}, "a": {}}}', "the schema is not valid JSON: an object has the key 'a' twice"),
+        ("[" * 100_000, "the schema is nested too deeply"),
         ("[]", "the schema is not a JSON Schema: it is neither an object nor true or false"),
         ('{"minimum": NaN}', "NaN is not a number of JSON"),
         ('{"$schema": "http://example.com/own"}', r"\$schema 'http://example.com/own' is not supported; must be one of draft-04"),
@@ -326,7 +466,9 @@ def test_a_text_that_is_no_schema_is_refused_on_the_driver(text: str, expected: 
 @pytest.mark.parametrize("depth", [150, 400, 100_000])
 def test_a_schema_that_is_nested_too_deeply_is_refused(keyword: str, depth: int) -> None:
     text = '{"properties": {"a": ' + f'{{"{keyword}": [' * depth + "]}" * depth + "}}"
-    with pytest.raises(SchemaError):
+    with pytest.raises(
+        SchemaError, match=r"nested too deeply|inside of each other|keyword not at|is not supported for an|none of"
+    ):
         JSON_SCHEMA.load(text, {}).fit(pa.struct([("a", INT)]))
     with suppress(SchemaError):
         JSON_SCHEMA.prepared(text, {}, None)

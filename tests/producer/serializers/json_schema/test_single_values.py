@@ -10,7 +10,10 @@ from collections import namedtuple
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import SchemaError, SerializationError
 from spark_kafka_sink.producer.serializers.json_schema.json_schema_format import JsonSchemaFormat
@@ -43,21 +46,151 @@ def test_values_are_written_as_json_behind_the_prefix() -> None:
     assert encoded(None) is None
 
 
+def refused(schema: Any, value: Any, **named: Any) -> str:
+    """Returns the text of the error about a value."""
+    texts = {name.replace("__", "."): json.dumps(one) for name, one in named.items()}
+    with pytest.raises(SerializationError) as caught:
+        JSON_SCHEMA.load(*JSON_SCHEMA.prepared(json.dumps(schema), texts, None)).encode_value(value)
+    assert MARK not in f"{caught.value} {caught.value.facts}"
+    path = caught.value.facts["path"]
+    assert caught.value.message.startswith(f"{path or 'the value'}: ")
+    return caught.value.message
+
+
 @pytest.mark.parametrize(
-    ("value", "path", "where"),
+    ("value", "expected"),
     [
-        ({"id": MARK}, "id", "/properties/id/type"),
-        ({"id": 1, "tags": ["a", None, MARK]}, r"tags\[1\]", "/properties/tags/items/type"),
-        ({"id": 1, "day": "2026-02-30"}, "day", "/properties/day/format"),
-        ({MARK: 1, "id": 1}, "the value", "/additionalProperties"),
-        ({}, "the value", "/required"),
-        ({"id": None}, "id", "/properties/id/type"),
+        ({"id": MARK}, "id: it is a string, must be integer (JSON Schema at #/properties/id/type)"),
+        ({"id": 1, "tags": ["a", None, MARK]}, "tags[1]: it is null, and the schema does not allow null (JSON Schema at #/"),
+        ({"id": 1, "day": "2026-02-30"}, "day: it does not have the format date (JSON Schema at #/properties/day/format)"),
+        ({MARK: 1, "id": 1}, "the value: it has a property that the schema does not name (JSON Schema at #/additional"),
+        ({"tags": []}, "id: it is missing, and the schema requires it (JSON Schema at #/required)"),
+        ({"id": None}, "id: it is null, and the schema does not allow null (JSON Schema at #/properties/id/type)"),
+        ([MARK], "the value: it is an array, must be object (JSON Schema at #/type)"),
     ],
 )
-def test_a_value_that_does_not_fit_is_named_by_its_path_alone(value: Any, path: str, where: str) -> None:
-    with pytest.raises(SerializationError, match=rf"{path}: it does not fit the JSON Schema at #{where}") as caught:
-        encoded(value)
-    assert MARK not in f"{caught.value} {caught.value.facts}"
+def test_a_value_that_does_not_fit_is_named_by_its_path_and_the_keyword(value: Any, expected: str) -> None:
+    assert refused(ORDER, value, days__json=DAYS).startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "expected"),
+    [
+        ({"minimum": 2.5}, 1, "it is below 2.5"),
+        ({"maximum": 3}, 4, "it is above 3"),
+        ({"exclusiveMinimum": 3}, 3, "it is not above 3"),
+        ({"exclusiveMaximum": 3}, 3, "it is not below 3"),
+        ({"multipleOf": 3}, 4, "it is not a multiple of 3"),
+        ({"minLength": 99}, MARK, "it has fewer than 99 characters"),
+        ({"maxLength": 2}, MARK, "it has more than 2 characters"),
+        ({"minItems": 2}, [MARK], "it has fewer than 2 elements"),
+        ({"maxItems": 1}, [MARK, 1], "it has more than 1 elements"),
+        ({"minProperties": 2}, {MARK: 1}, "it has fewer than 2 properties"),
+        ({"maxProperties": 1}, {MARK: 1, "b": 2}, "it has more than 1 properties"),
+        ({"pattern": "^[0-9]$"}, MARK, "it does not match the pattern ^[0-9]$"),
+        ({"enum": ["eu", "us"]}, MARK, 'it is not one of ["eu", "us"]'),
+        ({"const": "eu"}, MARK, "it is not eu"),
+        ({"type": ["integer", "null"]}, MARK, "it is a string, must be integer or null"),
+        ({"uniqueItems": True}, [MARK, MARK], "it does not fit the keyword uniqueItems true"),
+        ({"anyOf": [{"type": "null"}, {"type": "string", "maxLength": 2}]}, MARK, "it has more than 2 characters"),
+    ],
+)
+def test_the_limit_of_the_schema_is_named(schema: Any, value: Any, expected: str) -> None:
+    whole = {"type": "object", "properties": {"a/b": schema}}
+    assert refused(whole, {"a/b": value}).startswith(f"a/b: {expected} (JSON Schema at #/properties/a~1b")
+
+
+def test_a_schema_that_allows_nothing_is_named() -> None:
+    assert refused(False, MARK) == "the value: the schema allows no value (JSON Schema at #)"
+
+
+def test_draft_4_names_an_exclusive_bound() -> None:
+    schema = {"$schema": "http://json-schema.org/draft-04/schema#", "minimum": 1, "exclusiveMinimum": True}
+    assert refused(schema, 1).startswith("the value: it is not above 1")
+
+
+def test_a_key_that_the_schema_does_not_name_is_shown_by_its_position() -> None:
+    schema = {"additionalProperties": {"properties": {"x": {"type": "array", "items": {"minimum": 2}}}}}
+    where = "#/additionalProperties/properties/x/items/minimum"
+    assert refused(schema, {"a": {}, MARK: {"x": [2, 1]}}) == f"[1].x[1]: it is below 2 (JSON Schema at {where})"
+
+
+@pytest.mark.parametrize("dialect", ["http://json-schema.org/draft-04/schema#", "http://json-schema.org/draft-07/schema#", None])
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [
+        ("date", "2024-02-29", "2023-02-29"),
+        ("date-time", "2024-02-29T01:02:03+01:00", "2024-02-30T01:02:03Z"),
+        ("time", "01:02:03.5Z", "01:02:03"),
+        ("email", "a.b@example.com", "a@b@c"),
+        ("ipv4", "127.0.0.1", "127.0.0.1\n"),
+        ("uuid", "01234567-89ab-cdef-fedc-ba9876543210", "0123456789abcdeffedcba9876543210"),
+        ("phone-number", "x", None),
+    ],
+)
+def test_a_format_is_checked_without_optional_libraries(dialect: str | None, name: str, good: str, bad: str | None) -> None:
+    schema = {"properties": {"a": {"format": name}}} | ({"$schema": dialect} if dialect else {})
+    loaded = JSON_SCHEMA.load(json.dumps(schema), {})
+    assert loaded.encode_value({"a": good}) is not None
+    assert loaded.encode_value({"a": 1}) == b'{"a":1}'
+    if bad is not None:
+        assert refused(schema, {"a": bad}).startswith(f"a: it does not have the format {name}")
+
+
+@pytest.mark.parametrize(
+    ("schema", "place"),
+    [
+        ({"properties": {"a/b": {"type": ["string", "null"], "format": "uri"}}}, "uri at #/properties/a~1b"),
+        ({"items": {"anyOf": [True, {"$ref": "#/$defs/x"}]}, "$defs": {"x": {"format": "hostname"}}}, "hostname at #/$defs/x"),
+        ({"$ref": "other.json#/definitions/x"}, "iri at other.json#/definitions/x/additionalProperties"),
+        ({"properties": {"a": {"$ref": "#"}}, "patternProperties": {"^x": {"format": "regex"}}}, "regex at #/patternProp"),
+        (
+            {
+                "properties": {"format": {"type": "string"}, "b": {"type": "integer", "format": "uri"}},
+                "default": {"format": "uri"},
+            },
+            None,
+        ),
+        ({"definitions": {"unused": {"format": "uri"}}}, None),
+    ],
+)
+def test_a_format_that_cannot_be_checked_is_refused_with_the_first_value(schema: Any, place: str | None) -> None:
+    other = {"definitions": {"x": {"additionalProperties": {"format": "iri"}}, "unused": {"format": "uri"}}}
+    loaded = JSON_SCHEMA.load(*JSON_SCHEMA.prepared(json.dumps(schema), {"other.json": json.dumps(other)}, None))
+    if place is None:
+        assert loaded.encode_value({}) == b"{}"
+        return
+    with pytest.raises(SchemaError, match="the JSON Schema has formats that are not supported") as caught:
+        loaded.encode_value({})
+    assert place in caught.value.message
+
+
+@given(
+    st.sampled_from(["date", "date-time", "time", "email", "ipv4", "uuid"]),
+    st.from_regex(r"[0-9]{4}-[01][0-9]-[0-3][0-9](T[012][0-9]:[0-6][0-9]:[0-6][0-9](\.\d{1,2})?(Z|z|[+-][012]\d:[0-6]\d))?\n?")
+    | st.from_regex(r"[012][0-9]:[0-6][0-9]:[0-6][0-9](\.\d{1,2})?(Z|z|[+-][012]\d:[0-6]\d)?")
+    | st.from_regex(r"([0-9]{1,3}\.){3}[0-9]{1,3}")
+    | st.text(st.sampled_from("a0.@-é٣\n"), max_size=6)
+    | st.uuids().map(str),
+)
+def test_single_values_and_columns_agree_on_formats(name: str, text: str) -> None:
+    loaded = JSON_SCHEMA.load(json.dumps({"format": name}), {})
+    outcomes = []
+    for write in (lambda: loaded.encode_value(text), lambda: loaded.fit(pa.string()).encode(pa.array([text])).to_pylist()[0]):
+        try:
+            outcomes.append(write())
+        except SerializationError:
+            outcomes.append(None)
+    assert outcomes[0] == outcomes[1]
+
+
+@pytest.mark.parametrize("depth", [450, 100_000])
+def test_a_value_that_is_nested_too_deeply_is_refused(depth: int) -> None:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    with pytest.raises(SerializationError, match="nested too deeply"):
+        JSON_SCHEMA.load('{"items": {"$ref": "#"}}', {}).encode_value(value)
 
 
 def test_a_reference_that_leads_to_nothing_is_an_error_of_the_schema() -> None:

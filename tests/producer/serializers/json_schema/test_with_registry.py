@@ -129,7 +129,7 @@ def test_a_schema_may_refer_to_others_of_the_registry(apicurio: Apicurio, witnes
         written(apicurio.url, topic, bad, use__latest__version=True)
     serializer = JsonSchemaSerializer({"schema.registry.url": apicurio.url, "use.latest.version": True})
     assert witness.read(topic, [serializer.serialize(topic, {"id": 1, "region": "eu"})]) == READ[:1]
-    with pytest.raises(SerializationError, match=r"region: it does not fit the JSON Schema at #/properties/region"):
+    with pytest.raises(SerializationError, match=r"region: it is not one of"):
         serializer.serialize(topic, {"id": 1, "region": "europe"})
     serializer.close()
 
@@ -162,7 +162,7 @@ def test_records_and_columns_of_a_producer_are_json_with_the_id_before(stand_in:
         with Producer(settings) as producer:
             producer.send("orders", {"id": 1, "region": "eu"}, key="a")
             producer.send("orders", None, key="b")
-            with pytest.raises(SerializationError, match=r"topic orders: value: region: it does not fit the JSON Schema"):
+            with pytest.raises(SerializationError, match=r"topic orders: value: region: it is not one of"):
                 producer.send("orders", {"id": 1, "region": "asia"})
             with producer.scope() as scope:
                 columns = RecordColumns(num_records=3, key=pa.array(["c", "d", "e"]), value=ORDERS)
