@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import urllib.parse
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -198,6 +199,36 @@ class RegistryClient:
         call = Call(f"get the schema with the guid {guid}", "GET", f"/schemas/guids/{urllib.parse.quote(guid, safe='')}")
         return self._ask(call).registered(None, "", 0)
 
+    def has_guids(self) -> bool:
+        """Returns whether the registry finds schemas by their guid. Readers of ids in headers need that."""
+        call = Call("find out whether the registry has guids", "GET", f"/schemas/guids/{uuid.UUID(int=0)}")
+        try:
+            self._ask(call)
+        except RegistryError as error:
+            if error.facts.get("error_code") in NO_SCHEMA:
+                return True
+            if error.facts.get("status") in _NO_ENDPOINT:
+                return False
+            raise
+        return True
+
+    def subjects_of(self, schema_id: int) -> list[str] | None:
+        """Returns the subjects that have a schema with this id; None if the registry does not offer that."""
+        path = f"/schemas/ids/{schema_id}/versions"
+        call = Call(f"find the subjects of the schema with id {schema_id}", "GET", path)
+        try:
+            read = self._read(call)
+        except RegistryError as error:
+            if error.facts.get("error_code") in NO_SCHEMA:
+                return []
+            if error.facts.get("status") in _NO_ENDPOINT:
+                return None
+            raise
+        names = [each.get("subject") if isinstance(each, dict) else None for each in read] if isinstance(read, list) else [None]
+        if not all(isinstance(name, str) for name in names):
+            _refused(call, self._http.urls, "is not a list of subjects with versions")
+        return sorted({str(name) for name in names})
+
     def references(self, schema: SchemaText) -> dict[str, SchemaText]:
         """Returns every schema that a schema uses, directly or through others, by the name of its reference.
 
@@ -247,9 +278,13 @@ class RegistryClient:
             return checked("/latest")
 
     def _ask(self, call: Call) -> _Answer:
+        return _Answer(call, self._read(call), self._http.urls)
+
+    def _read(self, call: Call) -> Any:
+        """Returns the JSON of a response."""
         if self._kept.is_closed:
             raise UsageError("the client of the schema registry is closed")
-        return _Answer(call, self._http.send(call, self._shared), self._http.urls)
+        return self._http.send(call, self._shared)
 
 
 def _unless(codes: frozenset[int], send: Callable[[], Found]) -> Found | None:
@@ -332,10 +367,12 @@ class _Answer:
         return [_rule(rule) for rule in rules if not (isinstance(rule, dict) and rule.get("disabled") is True)] + odd
 
     def _refuse(self, text: str) -> NoReturn:
-        subject = {"subject": self._call.subject} if self._call.subject else {}
-        raise RegistryError(
-            f"could not {self._call.action}: the response of the schema registry {self._url} {text}", url=self._url, **subject
-        )
+        _refused(self._call, self._url, text)
+
+
+def _refused(call: Call, url: str, text: str) -> NoReturn:
+    subject = {"subject": call.subject} if call.subject else {}
+    raise RegistryError(f"could not {call.action}: the response of the schema registry {url} {text}", url=url, **subject)
 
 
 def _rule(rule: Any) -> str:

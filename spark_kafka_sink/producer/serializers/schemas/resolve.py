@@ -91,6 +91,8 @@ def checked(
         if not config.auto_register:
             raise not_registered(config, subject, given, client)
         refuse_incompatible(config, subject, given, client)
+    if config.id_in == "header" and not client.has_guids():
+        raise _no_guids(config, subject, f"cannot find schemas by guid, and the schema of {config.part} was not registered")
     return NewSchema(config, kind, subject, own, given)
 
 
@@ -220,12 +222,31 @@ def registrys(config: SchemaConfig, topic: str | None, kind: pa.DataType | None,
         refuse_rules_of_subject(config, f"{topic}-{config.part}", client)
     elif config.metadata is not None:
         refuse_rules_of_subject(config, found.subject, client)
+    elif config.schema_id is not None and topic is None and config.strategy != "record":
+        _refuse_rules_of_all_subjects(config, config.schema_id, client)
     schema = _as_readers_get_it(config, found.subject, found, kind, client)
     if config.schema_id is not None and config.strategy != "topic" and (topic is not None or config.strategy == "record"):
         record = schema_format(config.format).load(schema.text, dict(schema.named)).record_name
         if record is not None:
             refuse_rules_of_subject(config, subject_name(config, topic, record), client)
     return schema
+
+
+def _refuse_rules_of_all_subjects(config: SchemaConfig, schema_id: int, client: RegistryClient) -> None:
+    """Raises an error if a subject with the schema has rules, or if that cannot be found out.
+
+    Rows name their topics, so the subject of this write is not known.
+    """
+    subjects = client.subjects_of(schema_id)
+    if subjects is None:
+        option = f"{config.part}.use.schema.id"
+        raise RegistryError(
+            f"option {option}: the registry does not tell which subjects have schema {schema_id}, so whether one of them has"
+            " rules is not known; set the option topic, or subject.name.strategy=record",
+            option=option,
+        )
+    for subject in subjects:
+        refuse_rules_of_subject(config, subject, client)
 
 
 def readers_schema(
@@ -258,17 +279,21 @@ def _guid(config: SchemaConfig, found: RegisteredSchema, client: RegistryClient)
     """Returns the guid of a schema. Raises RegistryError if the registry has none, or it is not valid."""
     guid = found.guid or client.by_id(found.schema_id, found.subject or None).guid
     if guid is None:
-        raise RegistryError(
-            f"{config.part}: the registry sent no guid of schema {found.schema_id}, which schema.id.serializer=header needs;"
-            " use a registry with guids, such as Confluent Platform 8, or set schema.id.serializer=prefix",
-            subject=found.subject,
-        )
+        raise _no_guids(config, found.subject, f"sent no guid of schema {found.schema_id}")
     try:
         id_header(config.part, guid, b"")
     except ValueError:
         text = f"{config.part}: the guid that the registry sent of schema {found.schema_id} is not valid"
         raise RegistryError(text, subject=found.subject) from None
     return guid
+
+
+def _no_guids(config: SchemaConfig, subject: str, what: str) -> RegistryError:
+    return RegistryError(
+        f"{config.part}: the registry {what}. schema.id.serializer=header needs guids: use a registry that has them, such as"
+        " Confluent Platform 8, or set schema.id.serializer=prefix",
+        subject=subject,
+    )
 
 
 def _named_by_options(config: SchemaConfig, topic: str | None, client: RegistryClient) -> RegisteredSchema:

@@ -19,7 +19,11 @@ def refuse_rules(config: SchemaConfig, found: RegisteredSchema, used: Iterable[s
         used: texts of the schemas that it uses.
     """
     part, inline = config.part, schema_format(config.format).inline_rules
-    number = f"schema {found.schema_id}" if found.schema_id else f"option {part}.schema: the schema"
+    number = (
+        f"schema {found.schema_id}" + (f" of subject {found.subject}" if found.subject else "")
+        if found.schema_id
+        else f"option {part}.schema: the schema"
+    )
     rules = (*found.rules, *(rule for text in (found.schema.text, *used) for rule in inline(text)))
     if rules:
         raise SchemaError(

@@ -136,6 +136,37 @@ def test_an_id_does_not_avoid_the_rules_of_its_subject(
         resolved(config, "events", None, client)
 
 
+@pytest.mark.parametrize("strategy", ["topic", "topic-record"])
+def test_an_id_without_a_topic_does_not_avoid_the_rules_of_a_subject_that_has_it(
+    stand_in: StandIn, client: RegistryClient, strategy: str
+) -> None:
+    for subject in ("a-value", "b-value"):
+        number = client.register(subject, SchemaText("AVRO", INNER)).schema_id
+    config = schema_config("value", {"use.schema.id": number, "subject.name.strategy": strategy})
+    assert resolved(config, None, None, client).schema_id == number
+    with SchemaRegistryClient({"url": stand_in.url}) as theirs:
+        theirs.register_schema("b-value", Schema.from_dict({"schema": INNER, "schemaType": "AVRO", "ruleSet": RULES}))
+    with pytest.raises(SchemaError, match=r"schema 2 of subject b-value has rules, which are not supported: ssn \(ENCRYPT\)"):
+        resolved(config, None, None, client)
+
+
+def test_an_id_without_a_topic_is_refused_if_the_registry_does_not_tell_its_subjects(
+    stand_in: StandIn, client: RegistryClient
+) -> None:
+    stand_in.tells_subjects = False
+    number = client.register("a-value", SchemaText("AVRO", INNER)).schema_id
+    with pytest.raises(RegistryError, match=r"option value\.use\.schema\.id: the registry does not tell which subjects"):
+        resolved(schema_config("value", {"use.schema.id": number}), None, None, client)
+    assert resolved(schema_config("value", {"use.schema.id": number}), "a", None, client).schema_id == number
+
+
+@pytest.mark.java
+def test_apicurio_tells_the_subjects_of_an_id(apicurio: Apicurio) -> None:
+    with RegistryClient(registry_config({"schema.registry.url": apicurio.url})) as ours:
+        number = ours.register("subject-of-an-id", SchemaText("AVRO", OUTER.replace("a.Inner", "int"))).schema_id
+        assert ours.subjects_of(number) == ["subject-of-an-id"]
+
+
 def test_the_files_of_a_schema_are_registered_under_their_names(stand_in: StandIn, client: RegistryClient) -> None:
     middle = json.dumps({"type": "record", "name": "a.Middle", "fields": [{"name": "inner", "type": "a.Inner"}]})
     files = [SchemaFile("in/ner", INNER), SchemaFile("middle", middle, ("in/ner",)), SchemaFile("", OUTER, ("in/ner", "middle"))]
