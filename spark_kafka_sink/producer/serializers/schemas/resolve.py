@@ -263,7 +263,8 @@ def _as_readers_get_it(
     """Returns a schema of the registry as readers get it. Raises SchemaError if it has rules, or the column does not fit."""
     if found.schema.kind != schema_format(config.format).kind:
         raise SchemaError(
-            f"{config.part}: schema {found.schema_id} is {found.schema.kind}, and {config.part}.format is {config.format}",
+            f"{config.part}: schema {found.schema_id} is {client.shown(found.schema.kind)},"
+            f" and {config.part}.format is {config.format}",
             part=config.part,
             schema_id=found.schema_id,
         )
@@ -367,7 +368,7 @@ def refuse_incompatible(config: SchemaConfig, subject: str, given: SchemaText, c
     if not messages:
         return
     latest = client.latest(subject)
-    changes = [] if latest is None else _differences(config, latest, given)
+    changes = [] if latest is None else [client.shown(each) for each in _differences(config, latest, given)]
     version = "" if latest is None or latest.version is None else f" (compared with version {latest.version})"
     lines = [f"subject {subject}: the schema of {config.part} is not compatible with the subject's schemas."]
     if changes:
@@ -385,7 +386,7 @@ def _listed(texts: Sequence[str]) -> list[str]:
 def not_registered(config: SchemaConfig, subject: str, given: SchemaText, client: RegistryClient) -> RegistryError:
     """Returns the error about a schema that the registry does not have and that must not be registered."""
     latest = client.latest(subject)
-    changes = [] if latest is None else _differences(config, latest, given)
+    changes = [] if latest is None else [client.shown(each) for each in _differences(config, latest, given)]
     listed = "".join(f"\n{line}" for line in _listed(changes))
     differs = f" It differs from version {latest.version}:{listed}" if latest is not None and changes else ""
     return RegistryError(
