@@ -38,6 +38,7 @@ from spark_kafka_sink.producer.single_records.record_appender import (
     Send,
     in_transaction,
     intercepted,
+    with_both_prepared,
     with_deadline,
 )
 from spark_kafka_sink.producer.single_records.record_buffer import RecordBuffer
@@ -115,6 +116,8 @@ class Producer:
         self._record_buffer = RecordBuffer(config, lifecycle, self._columns, accumulator, self._identity, metrics)
         self._send: Send = RecordAppender(config, lifecycle, serializers, self._record_buffer, metadata, metrics).send
         if any(serializer.reads_schema_options for serializer in serializers):
+            if all(serializer.reads_schema_options for serializer in serializers):
+                self._send = with_both_prepared(self._send, serializers)
             self._send = with_deadline(self._send, config.max_block_ms / 1000)
         if self._user_classes.interceptors:
             self._send = intercepted(self._send, self._user_classes.interceptors, lifecycle)

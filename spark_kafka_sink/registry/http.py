@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
 from spark_kafka_sink.counts import counted
-from spark_kafka_sink.errors import OptionError, RegistryError, RegistryTimeoutError, SchemaIncompatibleError
+from spark_kafka_sink.errors import OptionError, RegistryError, RegistryTimeoutError
 from spark_kafka_sink.network.proxy import parse_proxy
 from spark_kafka_sink.network.tls_failures import alert_of, is_no_tls
-from spark_kafka_sink.peer_text import quoted
+from spark_kafka_sink.peer_text import MAX_QUOTED, quoted
 from spark_kafka_sink.registry.auth import Login, credentials
 from spark_kafka_sink.registry.base_urls import BaseUrl, base_urls
 from spark_kafka_sink.registry.registry_options import (
@@ -119,6 +119,7 @@ class RegistryHttp:
         self._timing = timing
         self._urls = base_urls(_revealed(config.url, URL), URL)
         self._first = 0
+        self._secrets: dict[str, tuple[str, ...]] = {}  # by URL: what requests held, which a registry may echo
         self._credentials = credentials(config, timing.wall)
         self._proxy, self._proxy_secrets = _proxy(config.proxy)
         try:
@@ -131,6 +132,10 @@ class RegistryHttp:
     def urls(self) -> str:
         """The registry's URLs, for errors."""
         return ", ".join(url.url for url in self._urls)
+
+    def shown(self, text: str, most: int = MAX_QUOTED) -> str:
+        """Returns a registry's text for an error, as one printable line without what requests held of logins."""
+        return quoted(text, {secret for each in list(self._secrets.values()) for secret in each}, most)
 
     def deadline(self, limit_s: float) -> Deadline:
         """Returns the deadline of what starts now."""
@@ -145,7 +150,6 @@ class RegistryHttp:
 
         Raises:
             RegistryTimeoutError: No URL responded in time.
-            SchemaIncompatibleError: The registry refused a schema that is not compatible with earlier versions (HTTP 409).
             RegistryError: No URL responded, the registry rejected the request, or its response is not valid.
             AuthenticationError: The token endpoint gave no token.
             OptionError: A reference of an option cannot be resolved.
@@ -200,7 +204,7 @@ class RegistryHttp:
         headers = {**_HEADERS, **({} if body is None else {"Content-Type": _JSON}), **login.headers}
         left_s = max(deadline - self._timing.now(), 0.001)
         limits = HttpTimeouts(min(CONNECT_S, self._config.timeout, left_s), min(self._config.timeout, left_s))
-        secrets = (*login.secrets, *self._proxy_secrets)
+        secrets = self._secrets[base.url] = (*login.secrets, *self._proxy_secrets)
         try:
             request = HttpRequest(call.method, f"{base.url}{call.path}{query}", headers, body)
             tls = self._tls.current().context if self._tls is not None else None
@@ -313,8 +317,9 @@ class _Response:
         return quoted(message, self.secrets, MAX_SAID) if isinstance(message, str) else ""
 
     def _content_type(self) -> str:
-        kind = self.answer.headers.get("content-type", "").partition(";")[0].strip().lower()
-        return quoted(kind, self.secrets, 60) or "no content type"
+        # Secrets are hidden before the case changes, because what changed would not match.
+        kind = quoted(self.answer.headers.get("content-type", "").partition(";")[0], self.secrets, 60)
+        return kind.lower() or "no content type"
 
     def _hint(self) -> str:
         match self.answer.status:
@@ -333,8 +338,7 @@ class _Response:
         return ""
 
     def _refuse(self, text: str) -> NoReturn:
-        kind = SchemaIncompatibleError if self.answer.status == 409 or self._code() == 40901 else RegistryError
-        raise kind(
+        raise RegistryError(
             f"could not {self.call.action}: the schema registry {self.base.url} {text}", **self.facts(), **_subject(self.call)
         )
 

@@ -46,12 +46,15 @@ class SchemaText:
     references: tuple[SchemaReference, ...] = ()
 
 
-def resolved(schema: SchemaText, get: Callable[[SchemaReference], SchemaText]) -> dict[str, SchemaText]:
+def resolved(
+    schema: SchemaText, get: Callable[[SchemaReference], SchemaText], shown: Callable[[str], str] = quoted
+) -> dict[str, SchemaText]:
     """Returns every schema that a schema uses, by the name of its reference. Each comes after those that it uses.
 
     Args:
         schema: the schema.
         get: returns a schema of the registry. It is called once for each reference.
+        shown: returns a name as errors show it.
 
     Raises:
         RegistryError: Two different schemas have the same name, a schema uses itself, or there are too many.
@@ -59,28 +62,27 @@ def resolved(schema: SchemaText, get: Callable[[SchemaReference], SchemaText]) -
     found: dict[str, SchemaText] = {}
     places: dict[str, SchemaReference] = {}
 
+    def refuse(reference: SchemaReference, text: str) -> NoReturn:
+        place = f"version {reference.version} of subject '{shown(reference.subject)}'"
+        raise RegistryError(f"the references of the schema cannot be resolved: {place} {text}", subject=shown(reference.subject))
+
     def walk(used: SchemaText, path: tuple[SchemaReference, ...]) -> None:
         for reference in used.references:
             if reference in path:
-                _refuse(reference, "uses itself")
+                refuse(reference, "uses itself")
             known = places.setdefault(reference.name, reference)
             if known != reference:
-                other = f"version {known.version} of subject '{quoted(known.subject)}'"
-                _refuse(reference, f"is used as '{quoted(reference.name)}' together with {other}, which has the same name")
+                other = f"version {known.version} of subject '{shown(known.subject)}'"
+                refuse(reference, f"is used as '{shown(reference.name)}' together with {other}, which has the same name")
             if reference.name in found:
                 continue
             if len(path) == MAX_DEPTH:
-                _refuse(reference, f"ends a chain of more than {MAX_DEPTH} schemas, each of which uses the next")
+                refuse(reference, f"ends a chain of more than {MAX_DEPTH} schemas, each of which uses the next")
             if len(places) > MAX_REFERENCES:
-                _refuse(reference, f"is one of more than {MAX_REFERENCES:,} schemas that one schema uses")
+                refuse(reference, f"is one of more than {MAX_REFERENCES:,} schemas that one schema uses")
             text = get(reference)
             walk(text, (*path, reference))
             found[reference.name] = text
 
     walk(schema, ())
     return found
-
-
-def _refuse(reference: SchemaReference, text: str) -> NoReturn:
-    place = f"version {reference.version} of subject '{quoted(reference.subject)}'"
-    raise RegistryError(f"the references of the schema cannot be resolved: {place} {text}", subject=reference.subject)

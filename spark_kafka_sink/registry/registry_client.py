@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import copy
 import urllib.parse
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Final, NoReturn, Self, TypeGuard, TypeVar
+from typing import Any, Final, Self, TypeVar
 
-from spark_kafka_sink.errors import RegistryError, UsageError
+from spark_kafka_sink.errors import RegistryError, SchemaIncompatibleError, UsageError
 from spark_kafka_sink.peer_text import quoted
-from spark_kafka_sink.registry.http import MAX_SAID, Call, Deadline, RegistryHttp, Timing
+from spark_kafka_sink.registry.answers import Answer, RegisteredSchema, refuse_answer
+from spark_kafka_sink.registry.http import Call, Deadline, RegistryHttp, Timing
 from spark_kafka_sink.registry.references import SchemaReference, SchemaText, resolved
 from spark_kafka_sink.registry.registry_options import RegistryConfig
 
@@ -30,27 +32,6 @@ NO_SUBJECT: Final = frozenset({40401, 40402, 40404, 40406})
 NO_SCHEMA: Final = NO_SUBJECT | {40403}
 """The same, and the code for a schema that its subject does not have."""
 _NO_ENDPOINT: Final = frozenset({404, 405})
-
-
-@dataclass(frozen=True, slots=True)
-class RegisteredSchema:
-    """A schema in a registry.
-
-    Attributes:
-        schema: its text.
-        schema_id: its id, which records carry.
-        subject: the subject that it was found in; empty if it was found by its id.
-        version: its version in that subject; None if the registry did not say.
-        guid: its globally unique id; None from registries that have none.
-        rules: its active rules, as texts such as "ssn (ENCRYPT)". A producer that ignores them may write secrets in clear text.
-    """
-
-    schema: SchemaText
-    schema_id: int
-    subject: str = ""
-    version: int | None = None
-    guid: str | None = None
-    rules: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -123,7 +104,14 @@ class RegistryClient:
         action = f"register a schema for subject {_shown(subject)}"
         path, query = f"{_path(subject)}/versions", {"normalize": _word(normalize)}
         call = Call(action, "POST", path, query, _body(schema), subject)
-        return self._ask(call).registered(schema, subject)
+        try:
+            return self._ask(call).registered(schema, subject)
+        except RegistryError as error:
+            # Confluent's code, and that of Apicurio and of old servers
+            status, code = error.facts.get("status"), error.facts.get("error_code")
+            if code == 40901 or (status == 409 and code in (None, 409)):
+                raise SchemaIncompatibleError(error.message, **error.facts) from None
+            raise
 
     def look_up(
         self, subject: str, schema: SchemaText, *, normalize: bool = False, deleted: bool = False
@@ -145,7 +133,10 @@ class RegistryClient:
     def latest(self, subject: str) -> RegisteredSchema | None:
         """Returns the newest version of a subject; None if there is no such subject."""
         call = Call(
-            f"get the latest schema of subject {_shown(subject)}", "GET", f"{_path(subject)}/versions/latest", subject=subject
+            f"get the latest schema of subject {_shown(subject)}",
+            "GET",
+            f"{_path(subject)}/versions/latest",
+            subject=subject,
         )
         answer = _unless(NO_SUBJECT, lambda: self._ask(call))
         return None if answer is None else answer.registered(None, subject)
@@ -169,7 +160,7 @@ class RegistryClient:
             number: the version, from 1.
             deleted: whether it may be one that was deleted, but not permanently.
         """
-        action = f"get version {number} of subject {_shown(subject)}"
+        action = f"get version {number} of subject '{self.shown(subject)}'"  # the registry may have named it
         query = {"deleted": "true"} if deleted else {}
         call = Call(action, "GET", f"{_path(subject)}/versions/{number}", query, subject=subject)
         return self._ask(call).registered(None, subject)
@@ -198,6 +189,36 @@ class RegistryClient:
         call = Call(f"get the schema with the guid {guid}", "GET", f"/schemas/guids/{urllib.parse.quote(guid, safe='')}")
         return self._ask(call).registered(None, "", 0)
 
+    def has_guids(self) -> bool:
+        """Returns whether the registry finds schemas by their guid. Readers of ids in headers need that."""
+        call = Call("find out whether the registry has guids", "GET", f"/schemas/guids/{uuid.UUID(int=0)}")
+        try:
+            self._ask(call)
+        except RegistryError as error:
+            if error.facts.get("error_code") in NO_SCHEMA:
+                return True
+            if error.facts.get("status") in _NO_ENDPOINT:
+                return False
+            raise
+        return True
+
+    def subjects_of(self, schema_id: int) -> list[str] | None:
+        """Returns the subjects that have a schema with this id; None if the registry does not offer that."""
+        path = f"/schemas/ids/{schema_id}/versions"
+        call = Call(f"find the subjects of the schema with id {schema_id}", "GET", path)
+        try:
+            read = self._read(call)
+        except RegistryError as error:
+            if error.facts.get("error_code") in NO_SCHEMA:
+                return []
+            if error.facts.get("status") in _NO_ENDPOINT:
+                return None
+            raise
+        names = [each.get("subject") if isinstance(each, dict) else None for each in read] if isinstance(read, list) else [None]
+        if not all(isinstance(name, str) for name in names):
+            refuse_answer(call, self._http.urls, "is not a list of subjects with versions")
+        return sorted({str(name) for name in names})
+
     def references(self, schema: SchemaText) -> dict[str, SchemaText]:
         """Returns every schema that a schema uses, directly or through others, by the name of its reference.
 
@@ -216,7 +237,7 @@ class RegistryClient:
             found[each.name] = self.version(each.subject, each.version, deleted=True)
             return found[each.name].schema
 
-        return {name: found[name] for name in resolved(schema, get)}
+        return {name: found[name] for name in resolved(schema, get, self.shown)}
 
     def misfits(self, subject: str, schema: SchemaText, *, normalize: bool = False) -> list[str]:
         """Checks what `register` would check, without registering anything.
@@ -246,10 +267,18 @@ class RegistryClient:
                 raise
             return checked("/latest")
 
-    def _ask(self, call: Call) -> _Answer:
+    def shown(self, text: str) -> str:
+        """Returns text of the registry for an error, as one printable line without the login."""
+        return self._http.shown(text)
+
+    def _ask(self, call: Call) -> Answer:
+        return Answer(call, self._read(call), self._http)
+
+    def _read(self, call: Call) -> Any:
+        """Returns the JSON of a response."""
         if self._kept.is_closed:
             raise UsageError("the client of the schema registry is closed")
-        return _Answer(call, self._http.send(call, self._shared), self._http.urls)
+        return self._http.send(call, self._shared)
 
 
 def _unless(codes: frozenset[int], send: Callable[[], Found]) -> Found | None:
@@ -260,92 +289,6 @@ def _unless(codes: frozenset[int], send: Callable[[], Found]) -> Found | None:
         if error.facts.get("error_code") in codes:
             return None
         raise
-
-
-class _Answer:
-    """The JSON of a response, whose types are not trusted."""
-
-    def __init__(self, call: Call, read: Any, url: str) -> None:
-        """Raises RegistryError if it is not a JSON object."""
-        self._call = call
-        self._url = url
-        if not isinstance(read, dict):
-            self._refuse("is not a JSON object")
-        self._fields: Mapping[str, Any] = read
-
-    def registered(self, given: SchemaText | None, subject: str, schema_id: int | None = None) -> RegisteredSchema:
-        """Returns the schema of the response.
-
-        Args:
-            given: the schema that was sent, for responses without a schema.
-            subject: the subject that was asked.
-            schema_id: the id that was asked for, for responses without an id.
-        """
-        fields = self._fields
-        number: Any = fields.get("id") if schema_id is None else schema_id
-        if not _is_number(number) or not 0 <= number < 2**31:
-            self._refuse("has no valid id")
-        version: Any = fields.get("version")
-        guid = fields.get("guid")
-        return RegisteredSchema(
-            schema=self._schema() if given is None else given,
-            schema_id=number,
-            subject=fields["subject"] if isinstance(fields.get("subject"), str) else subject,
-            version=version if _is_number(version) and version > 0 else None,
-            guid=guid if isinstance(guid, str) and guid else None,
-            rules=tuple(self._rules()),
-        )
-
-    def misfits(self) -> list[str]:
-        """Returns the messages of a check of compatibility; an empty list if the schema is compatible."""
-        is_compatible, messages = self._fields.get("is_compatible"), self._fields.get("messages")
-        if not isinstance(is_compatible, bool):
-            self._refuse("has no field is_compatible")
-        if is_compatible:
-            return []
-        said = [quoted(each, most=MAX_SAID) for each in messages if isinstance(each, str)] if isinstance(messages, list) else []
-        return said or ["the registry gave no reason"]
-
-    def _schema(self) -> SchemaText:
-        text, kind = self._fields.get("schema"), self._fields.get("schemaType") or "AVRO"  # Confluent omits AVRO
-        if not isinstance(text, str) or not isinstance(kind, str):
-            self._refuse("has no schema")
-        references = self._fields.get("references") or []
-        if not isinstance(references, list):
-            self._refuse("has references that are not a list")
-        return SchemaText(kind.upper(), text, tuple(self._reference(each) for each in references))
-
-    def _reference(self, read: Any) -> SchemaReference:
-        fields: dict[str, Any] = read if isinstance(read, dict) else {}
-        name, subject, version = fields.get("name"), fields.get("subject"), fields.get("version")
-        if not isinstance(name, str) or not isinstance(subject, str) or not _is_number(version):
-            self._refuse("has a reference without name, subject or version")
-        return SchemaReference(name, subject, version)
-
-    def _rules(self) -> list[str]:
-        """Returns the active rules. What is not understood counts as a rule, because a rule may protect secrets."""
-        rule_set = self._fields.get("ruleSet") or {}
-        if not isinstance(rule_set, dict):
-            return ["a rule set in an unknown form"]
-        rules = [rule for group in rule_set.values() if isinstance(group, list) for rule in group]
-        odd = [name for name, group in rule_set.items() if name.endswith("Rules") and not isinstance(group, list | None)]
-        return [_rule(rule) for rule in rules if not (isinstance(rule, dict) and rule.get("disabled") is True)] + odd
-
-    def _refuse(self, text: str) -> NoReturn:
-        subject = {"subject": self._call.subject} if self._call.subject else {}
-        raise RegistryError(
-            f"could not {self._call.action}: the response of the schema registry {self._url} {text}", url=self._url, **subject
-        )
-
-
-def _rule(rule: Any) -> str:
-    if not isinstance(rule, dict):
-        return "a rule in an unknown form"
-    return quoted(f"{rule.get('name') or 'a rule without a name'} ({rule.get('type') or 'no type'})")
-
-
-def _is_number(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _body(schema: SchemaText) -> dict[str, object]:

@@ -182,7 +182,7 @@ REGISTRY_OPTIONS: Final[Mapping[str, Option]] = {
     **{PREFIX + name: _of_registry(option) for name, option in SECURITY_OPTIONS.items() if name.startswith("ssl.")},
 }
 _INSTEAD: Final[Mapping[str, str]] = {
-    "cache.latest.ttl.sec": "; the latest version is never kept, so remove the option",
+    "cache.latest.ttl.sec": "; the latest version is asked for once per application or producer, so remove the option",
     "http.connect.timeout.ms": f"; use {PREFIX}timeout, which is in seconds",
     "http.read.timeout.ms": f"; use {PREFIX}timeout, which is in seconds",
     "proxy.host": f"; use {PROXY}",

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import types as t
 
 from spark_kafka_sink.errors import SchemaError
-from spark_kafka_sink.producer.serializers.schemas.resolve import resolved
+from spark_kafka_sink.producer.serializers.schemas.resolve import checked, registered
 from spark_kafka_sink.producer.serializers.schemas.resolved_schema import ResolvedSchema
 from spark_kafka_sink.producer.serializers.schemas.schema_serializer import SchemaSerializer
 from spark_kafka_sink.registry.registry_client import CALL_S, RegistryClient
@@ -87,7 +87,8 @@ def _resolved(
     with RegistryClient(settings.registry) as client:
         limited = client.within(CALL_S)
         with in_sparks_words(schema, whole_type, columns):
-            found = tuple(resolved(config, topic, kinds[config.part], limited) for config in configs)
+            parts = [checked(config, topic, kinds[config.part], limited) for config in configs]
+            found = tuple(registered(part, limited) for part in parts)
     for one in found:
         logger.info("%s is written with %s", one.part, one)
     return found

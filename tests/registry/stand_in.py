@@ -74,6 +74,8 @@ class StandIn:
         self.login: str | None = None
         """The Authorization header that is required; None for any."""
         self.has_guids = True
+        self.tells_subjects = True
+        """Whether it answers which subjects have a schema."""
         self._faults: list[Fault] = []
         self._lock = threading.Lock()
         self._subjects: dict[str, list[Version]] = {}
@@ -163,7 +165,9 @@ class StandIn:
                 return version.number
             case "DELETE", ["subjects", subject]:
                 return self._deleted(subject, permanently=query.get("permanent") == "true")
-            case "GET", ["schemas", kind, number] if kind in ("ids", "guids"):
+            case "GET", ["schemas", "ids", number, "versions"] if self.tells_subjects:
+                return self._uses(number)
+            case "GET", ["schemas", kind, number] if kind == "ids" or (kind == "guids" and self.has_guids):
                 return self._by_number(kind, number)
             case "POST", ["compatibility", "subjects", subject, "versions", *rest]:
                 return self._checked(subject, asked.json, only_latest=rest == ["latest"])
@@ -180,6 +184,11 @@ class StandIn:
             if number == (str(schema_id) if kind == "ids" else body.get("guid")):
                 return body
         raise RefusedError(404, 40403, f"Schema {number} not found")
+
+    def _uses(self, number: str) -> list[Mapping[str, Any]]:
+        self._by_number("ids", number)
+        found = ((subject, version) for subject in self._subjects for version in self._live(subject))
+        return [{"subject": one, "version": each.number} for one, each in found if str(each.schema_id) == number]
 
     def _got(self, subject: str, place: list[str], query: list[tuple[str, str]], *, deleted: bool) -> Any:
         match place:

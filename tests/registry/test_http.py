@@ -68,6 +68,61 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 # Answers that another try would not change
 
 
+LOGIN = "Hunter2-Secret"
+
+
+@pytest.mark.parametrize(
+    ("answer", "call"),
+    [
+        (
+            Answer(body={"is_compatible": False, "messages": [f"wrote\x1b[2J {LOGIN}"]}),
+            lambda one: one.misfits("s", SCHEMA),
+        ),
+        (
+            Answer(body={**LATEST, "ruleSet": {"domainRules": [{"name": f"a\x1b {LOGIN}", "type": LOGIN}]}}),
+            lambda one: one.latest("s").rules,
+        ),
+        (Answer(body={**LATEST, "ruleSet": {f"{LOGIN}\x1bRules": 1}}), lambda one: one.latest("s").rules),
+        (Answer(body={**LATEST, "subject": f"{LOGIN}\x1b"}), lambda one: one.latest("s").subject),
+        (Answer(body=b"page", headers={"Content-Type": f"text/{LOGIN}"}), lambda one: one.latest("s")),
+        (
+            Answer(body={**LATEST, "references": [{"name": "a", "subject": f"\x1b{LOGIN}", "version": 1}]}),
+            lambda one: one.references(one.latest("s").schema),
+        ),
+        (
+            Answer(body={**LATEST, "references": [{"name": LOGIN, "subject": f"a{number}", "version": 1} for number in (1, 2)]}),
+            lambda one: one.references(one.latest("s").schema),
+        ),
+    ],
+    ids=["messages", "rule", "rules", "subject", "content-type", "reference", "two-references"],
+)
+def test_what_a_registry_echoes_in_a_success_shows_no_login(
+    answer: Answer, call: Callable[[Any], object], stand_in: StandIn
+) -> None:
+    stand_in.fail(answer, *([Answer(body=LATEST)] if "'a1'" in str(answer.body) else []))
+    with client(stand_in.url, options={"schema.registry.basic.auth.user.info": f"alice:{LOGIN}"}) as registry:
+        try:
+            told = str(call(registry))
+        except RegistryError as error:
+            told = f"{error} {error!r}"
+    assert LOGIN.lower() not in told.lower()
+    assert "\x1b" not in told
+
+
+def test_a_conflict_is_an_incompatible_schema_only_where_one_is_registered(stand_in: StandIn) -> None:
+    conflict = Answer(409, {"error_code": 409, "message": "busy"})
+    other = Answer(409, {"error_code": 40955, "message": "busy"})
+    stand_in.fail(conflict, other, conflict)
+    with client(stand_in.url) as registry:
+        with pytest.raises(RegistryError, match="busy") as asked:
+            registry.latest("s")
+        with pytest.raises(RegistryError, match="busy") as sent:
+            registry.register("s", SCHEMA)
+        assert [type(asked.value), type(sent.value)] == [RegistryError, RegistryError]
+        with pytest.raises(SchemaIncompatibleError, match=r"could not register a schema for subject 's': .* HTTP 409: busy"):
+            registry.register("s", SCHEMA)
+
+
 @pytest.mark.parametrize(
     ("answer", "words", "code"),
     [

@@ -138,7 +138,7 @@ def test_the_url_is_required() -> None:
         ({"schema.registry.proxy": "http://u:hunter2@a"}, "the URL must name a host and a port"),
         ({"schema.registry.proxy.host": "a"}, "unknown option schema.registry.proxy.host; use schema.registry.proxy"),
         ({"schema.registry.http.read.timeout.ms": "1"}, "use schema.registry.timeout, which is in seconds"),
-        ({"schema.registry.cache.latest.ttl.sec": "1"}, "; the latest version is never kept, so remove the option"),
+        ({"schema.registry.cache.latest.ttl.sec": "1"}, "; the latest version is asked for once per application or producer"),
         ({"bearer.auth.custom.provider.function": "f"}, "unknown option bearer.auth.custom.provider.function"),
         ({"schema.registry.ulr": "hunter2"}, "unknown option schema.registry.ulr; did you mean schema.registry.url?"),
         ({"schema.registry.timeout": "0"}, "'0' is not a number from 0.001 to 3600"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import types as t
 
-from spark_kafka_sink.errors import OptionError, RegistryError, RegistryTimeoutError, SchemaError
+from spark_kafka_sink.errors import OptionError, RegistryError, RegistryTimeoutError, SchemaError, SchemaIncompatibleError
 from spark_kafka_sink.registry.references import SchemaReference, SchemaText
 from spark_kafka_sink.registry.registry_client import RegistryClient
 from spark_kafka_sink.registry.registry_options import registry_config
@@ -93,6 +93,18 @@ def test_a_check_reads_the_file_of_a_schema_and_names_sparks_types(stand_in: Sta
     assert "cannot be read" in checked(options)[-1].text
     file.write_text('{"type": "record", "name": "R", "fields": [{"name": "id", "type": "string"}]}')
     assert "id: column bigint, schema string" in checked(options)[-1].text
+
+
+@pytest.mark.parametrize("kind", ["fields", "compatibility"])
+def test_a_value_that_does_not_fit_leaves_no_schema_of_the_key(stand_in: StandIn, kind: str) -> None:
+    text = '{"type": "record", "name": "R", "fields": [{"name": "id", "type": "string"}]}'
+    with RegistryClient(registry_config({"schema.registry.url": stand_in.url})) as client:
+        client.register("events-value", SchemaText("AVRO", text))
+    options = given(stand_in, value__schema=text) if kind == "fields" else given(stand_in)
+    with pytest.raises(SchemaError if kind == "fields" else SchemaIncompatibleError):
+        resolved_schemas.resolved_options(options, columns_of(options), COLUMNS)
+    with RegistryClient(registry_config({"schema.registry.url": stand_in.url})) as client:
+        assert client.latest("events-key") is None
 
 
 def test_misfits_name_sparks_types(stand_in: StandIn) -> None:

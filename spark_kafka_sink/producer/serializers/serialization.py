@@ -37,6 +37,7 @@ class Serialization:
         self._nothing_to_do = is_default(key) and is_default(value)
         self._limit_s = limit_s
         self._may_ask = key.reads_schema_options or value.reads_schema_options
+        self._both_ask = key.reads_schema_options and value.reads_schema_options
         self._adds_headers = key.adds_headers or value.adds_headers
         self._own_headers = (*key.own_headers, *value.own_headers)
         self._closed = False
@@ -46,6 +47,9 @@ class Serialization:
         if self._nothing_to_do or columns.num_records == 0:
             return columns
         with call_deadline(self._limit_s) if self._may_ask else _NO_DEADLINE:
+            if self._both_ask and columns.key is not None and columns.value is not None:
+                _prepare(self._key, "key", topic, columns.key.type)
+                _prepare(self._value, "value", topic, columns.value.type)
             key = _serialized_column(self._key, "key", topic, columns.key)
             value = _serialized_column(self._value, "value", topic, columns.value)
         found = replace(columns, key=key, value=value)
@@ -68,6 +72,12 @@ class Serialization:
                 logger.warning("serializer %s: close failed", type(serializer).__qualname__, exc_info=True)
 
 
+def prepare_both(key: Serializer, value: Serializer, topic: str) -> None:
+    """Prepares the serializers for a single record with a key and a value. Raises as `serialized_value`."""
+    _prepare(key, "key", topic, None)
+    _prepare(value, "value", topic, None)
+
+
 def serialized_value(serializer: Serializer, part: str, topic: str, value: Any, headers: Headers = ()) -> bytes | None:
     """Returns one key or value as bytes. SerializationError names the topic and `part`."""
     try:
@@ -81,6 +91,15 @@ def serialized_value(serializer: Serializer, part: str, topic: str, value: Any, 
     if isinstance(found, bytearray | memoryview):
         return bytes(found)
     raise _named(TypeError(f"returned {type(found).__name__}, not bytes"), serializer, part, topic)
+
+
+def _prepare(serializer: Serializer, part: str, topic: str, kind: pa.DataType | None) -> None:
+    try:
+        serializer.prepare(topic, kind)
+    except _OF_SCHEMAS:
+        raise
+    except Exception as error:
+        raise _named(error, serializer, part, topic) from error
 
 
 def _serialized_column(serializer: Serializer, part: str, topic: str, column: pa.Array | None) -> pa.Array | None:

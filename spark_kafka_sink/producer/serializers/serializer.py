@@ -46,6 +46,17 @@ class Serializer:
     def accepts(self, kind: pa.DataType) -> None:
         """Raises SerializationError if columns of the Arrow type `kind` are not supported. Called before there are any rows."""
 
+    def prepare(self, topic: str, kind: pa.DataType | None) -> None:
+        """Gets ready for rows of a topic. It may read from other systems, and changes nothing there.
+
+        If both serializers have `reads_schema_options`, both are prepared before either serializes. So a schema that does not fit
+        the values is found before that of the keys is registered.
+
+        Args:
+            topic: topic of the records.
+            kind: type of the column; None for a single value that is not null.
+        """
+
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes | None:
         """Returns the bytes of one value; None is sent as a null.
 

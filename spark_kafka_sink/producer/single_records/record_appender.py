@@ -21,7 +21,7 @@ from spark_kafka_sink.producer.lifecycle import NO_WAIT, Lifecycle, in_callback
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
 from spark_kafka_sink.producer.producer_record import Headers, OnDelivery, ProducerRecord, not_stored
-from spark_kafka_sink.producer.serializers.serialization import serialized_value
+from spark_kafka_sink.producer.serializers.serialization import prepare_both, serialized_value
 from spark_kafka_sink.producer.serializers.serializer import Serializer, is_default
 from spark_kafka_sink.producer.single_records.record_buffer import RecordBuffer
 from spark_kafka_sink.producer.single_records.record_future import RecordFuture
@@ -170,6 +170,18 @@ def with_deadline(send: Send, limit_s: float) -> Send:
             return send(record, on_delivery)
 
     return send_with_deadline
+
+
+def with_both_prepared(send: Send, serializers: tuple[Serializer, Serializer]) -> Send:
+    """Wraps `send` so that the serializers of keys and of values are both prepared before either registers a schema."""
+
+    def send_with_both_prepared(record: Record, on_delivery: OnDelivery | None) -> RecordFuture:
+        topic, value, key, *_ = record
+        if key is not None and value is not None:
+            prepare_both(*serializers, topic)
+        return send(record, on_delivery)
+
+    return send_with_both_prepared
 
 
 def intercepted(send: Send, interceptors: ProducerInterceptors, lifecycle: Lifecycle) -> Send:

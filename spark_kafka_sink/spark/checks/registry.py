@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from spark_kafka_sink.errors import KafkaSinkError, RegistryError
+from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.schema_options import SchemaConfig
 from spark_kafka_sink.spark.checks.context import CheckContext
 from spark_kafka_sink.spark.checks.report import CheckLine, failed_by, not_checked, ok
@@ -46,42 +46,18 @@ def check_registry(context: CheckContext) -> Iterator[CheckLine]:
 
 
 def _part(context: CheckContext, config: SchemaConfig, client: RegistryClient) -> CheckLine:
-    from spark_kafka_sink.producer.serializers.schemas.resolve import (
-        incompatible,
-        not_registered,
-        own_schema,
-        own_subject,
-        readers_schema,
-        refuse_own_rules,
-        refuse_rules_of_subject,
-        registrys,
-        with_files,
-    )
+    from spark_kafka_sink.producer.serializers.schemas.resolve import checked
+    from spark_kafka_sink.producer.serializers.schemas.resolved_schema import ResolvedSchema
 
-    topic, kind = context.options.topic, _kind(context, config)
-    if config.is_registrys:
-        return ok(REGISTRY, f"{config.part}: {registrys(config, topic, kind, client)}")
-    if config.text is None and kind is None:
+    kind = _kind(context, config)
+    if not config.is_registrys and config.text is None and kind is None:
         return _without_columns(context, config, client)
-    own = own_schema(config, topic, kind, client)
-    subject = own_subject(config, topic, own)
-    refuse_own_rules(config, own)
-    refuse_rules_of_subject(config, subject, client)
-    new = f"{config.part}: the schema is new in subject {subject} and will be registered"
-    try:
-        given = with_files(config, own, client, registers=False)
-    except RegistryError as error:
-        # Whether the schema is compatible can be asked only with all files that it comes with.
-        if "fields" not in error.facts or not config.auto_register:
-            raise
-        return ok(REGISTRY, f"{new} with the files that it imports")
-    found = client.look_up(subject, given, normalize=config.normalize)
-    if found is not None:
-        return ok(REGISTRY, f"{config.part}: {readers_schema(config, subject, found, kind, client)}")
-    if not config.auto_register:
-        return failed_by(REGISTRY, not_registered(config, subject, given, client))
-    misfit = incompatible(config, subject, given, client)
-    return ok(REGISTRY, new) if misfit is None else failed_by(REGISTRY, misfit)
+    found = checked(config, context.options.topic, kind, client)
+    if isinstance(found, ResolvedSchema):
+        return ok(REGISTRY, f"{config.part}: {found}")
+    new = f"{config.part}: the schema is new in subject {found.subject} and will be registered"
+    # Whether the schema is compatible can be asked only with all files that it comes with.
+    return ok(REGISTRY, new if found.given is not None else f"{new} with the files that it imports")
 
 
 def _without_columns(context: CheckContext, config: SchemaConfig, client: RegistryClient) -> CheckLine:

@@ -14,7 +14,7 @@ from spark_kafka_sink.producer.lifecycle import in_callback
 from spark_kafka_sink.producer.producer_record import Headers
 from spark_kafka_sink.producer.serializers.arrays import null_column
 from spark_kafka_sink.producer.serializers.schemas.framing import id_header_name
-from spark_kafka_sink.producer.serializers.schemas.resolve import resolved
+from spark_kafka_sink.producer.serializers.schemas.resolve import NewSchema, checked, registered
 from spark_kafka_sink.producer.serializers.schemas.schema_serializer import SchemaSerializer
 from spark_kafka_sink.producer.serializers.serializer import Serializer
 from spark_kafka_sink.records.columns import FixedHeaders
@@ -51,6 +51,7 @@ class RegistrySerializer(Serializer):
     def __init__(self, options: Mapping[str, object] | None = None, *, is_key: bool = False) -> None:
         self._lock = threading.Lock()  # for the attributes below; nobody waits for the registry with it
         self._found: dict[_Writer, SchemaSerializer] = {}
+        self._new: dict[_Writer, NewSchema] = {}
         self._turns: dict[_Writer, threading.Lock] = {}
         self._client: RegistryClient | None = None
         self._is_closed = False
@@ -72,6 +73,10 @@ class RegistrySerializer(Serializer):
         part = PARTS[0] if is_key else PARTS[1]
         registry = {name: value for name, value in settings.items() if is_registry_option(name) or is_provider_option(name)}
         self._settings = registry_config(registry), schema_config(part, settings, self.format)
+
+    def prepare(self, topic: str, kind: pa.DataType | None) -> None:
+        if kind is None or not pa.types.is_null(kind):
+            self._find(topic, kind, registers=False)
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes | None:
         if value is None:
@@ -107,13 +112,26 @@ class RegistrySerializer(Serializer):
         with self._lock:
             self._is_closed = True
             self._found.clear()
+            self._new.clear()
             if self._client is not None:
                 self._client.close()
 
     def _writer(self, topic: str, kind: pa.DataType | None) -> SchemaSerializer:
-        """Returns the serializer with the topic's schema. Asks the registry at the first column of each type.
+        """Returns the serializer with the topic's schema, which is registered if it is new."""
+        found = self._find(topic, kind, registers=True)
+        assert found is not None
+        return found
 
-        Several topics are asked for at a time, and each only once.
+    def _find(self, topic: str, kind: pa.DataType | None, *, registers: bool) -> SchemaSerializer | None:
+        """Asks the registry at the first column of each type. Several topics are asked for at a time, and each only once.
+
+        Args:
+            topic: the topic.
+            kind: type of the column; None for a single value.
+            registers: whether to register a new schema. Otherwise it is only checked.
+
+        Returns:
+            The serializer with the topic's schema; None if it was only checked.
         """
         if self._settings is None:
             name = type(self).__name__
@@ -135,12 +153,19 @@ class RegistrySerializer(Serializer):
             )
         try:
             found = self._found.get(key)
-            if found is None:
-                limited = client.within(max(0.0, call_time_left_s(CALL_S)))
-                found = SchemaSerializer(resolved(config, topic, kind, limited))
-                with self._lock:
-                    self._check_open()
-                    self._found[key] = found
+            if found is not None:
+                return found
+            limited = client.within(max(0.0, call_time_left_s(CALL_S)))
+            part = self._new.get(key) or checked(config, topic, kind, limited)
+            if registers:
+                part = registered(part, limited)
+            with self._lock:
+                self._check_open()
+                if isinstance(part, NewSchema):
+                    self._new[key] = part
+                    return None
+                self._new.pop(key, None)
+                found = self._found[key] = SchemaSerializer(part)
             return found
         finally:
             turn.release()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -11,6 +11,7 @@ from spark_kafka_sink.errors import RegistryError, SchemaError, SchemaIncompatib
 from spark_kafka_sink.producer.serializers.schemas.formats import schema_format
 from spark_kafka_sink.producer.serializers.schemas.framing import id_header
 from spark_kafka_sink.producer.serializers.schemas.resolved_schema import ResolvedSchema
+from spark_kafka_sink.producer.serializers.schemas.rules import refuse_rules, refuse_rules_of_subject
 from spark_kafka_sink.producer.serializers.schemas.schema_format import SchemaFile
 from spark_kafka_sink.producer.serializers.schemas.subjects import derived_name, subject_name
 from spark_kafka_sink.registry.references import SchemaReference, SchemaText
@@ -18,8 +19,51 @@ from spark_kafka_sink.registry.registry_client import RegisteredSchema, Registry
 from spark_kafka_sink.schema_options import SchemaConfig
 
 
-def resolved(config: SchemaConfig, topic: str | None, kind: pa.DataType | None, client: RegistryClient) -> ResolvedSchema:
-    """Returns the schema to write with. Registers it if it is new and the options allow that.
+@dataclass(frozen=True, slots=True)
+class NewSchema:
+    """A schema that fits its columns, and that the registry does not have and would accept.
+
+    Keys and values are both checked before either is registered, so a mistake in one leaves nothing of the other behind.
+
+    Attributes:
+        config: settings of the part.
+        kind: type of the column; None if it is not known.
+        subject: the subject in the registry.
+        own: the schema.
+        given: the same with references to the files that it comes with; None: one of them is new, too.
+    """
+
+    config: SchemaConfig
+    kind: pa.DataType | None
+    subject: str
+    own: OwnSchema
+    given: SchemaText | None
+
+
+def registered(found: ResolvedSchema | NewSchema, client: RegistryClient) -> ResolvedSchema:
+    """Returns the schema to write with, and registers it if it is new.
+
+    Raises:
+        RegistryError: the registry cannot be reached, or refuses the request.
+        SchemaIncompatibleError: the registry does not accept the schema beside the subject's others.
+        SchemaError: the registry added rules to the schema.
+    """
+    if isinstance(found, ResolvedSchema):
+        return found
+    config, given = found.config, found.given
+    if given is None:
+        given = with_files(config, found.own, client)
+        refuse_incompatible(config, found.subject, given, client)
+    new = _registered(config, found.subject, given, client)
+    # Written is what the registry hands to readers. It may have added rules, and a registry that normalizes may know the schema
+    # with another order of fields.
+    return readers_schema(config, found.subject, new, found.kind, client)
+
+
+def checked(
+    config: SchemaConfig, topic: str | None, kind: pa.DataType | None, client: RegistryClient
+) -> ResolvedSchema | NewSchema:
+    """Finds a schema and compares it with the columns and with the registry. Registers nothing.
 
     Args:
         config: settings of the part.
@@ -28,8 +72,8 @@ def resolved(config: SchemaConfig, topic: str | None, kind: pa.DataType | None, 
         client: the registry's client.
 
     Raises:
-        RegistryError: the registry cannot be reached, refuses the request, or does not have the schema.
-        SchemaIncompatibleError: the registry does not accept the schema beside the subject's others.
+        RegistryError: the registry cannot be reached, refuses the request, does not have the schema, or has no guids.
+        SchemaIncompatibleError: the registry would not accept the schema beside the subject's others.
         SchemaError: the column does not fit the schema, or the schema has rules.
         OptionError: the subject cannot be named.
     """
@@ -39,11 +83,17 @@ def resolved(config: SchemaConfig, topic: str | None, kind: pa.DataType | None, 
     subject = own_subject(config, topic, own)
     refuse_own_rules(config, own)
     refuse_rules_of_subject(config, subject, client)
-    given = with_files(config, own, client, registers=config.auto_register)
-    found = _known_or_registered(config, subject, given, client)
-    # Written is what the registry hands to readers. It may have added rules, and a registry that normalizes may know the schema
-    # with another order of fields.
-    return readers_schema(config, subject, found, kind, client)
+    given = known_files(config, own, client)
+    if given is not None:
+        found = client.look_up(subject, given, normalize=config.normalize)
+        if found is not None:
+            return readers_schema(config, subject, found, kind, client)
+        if not config.auto_register:
+            raise not_registered(config, subject, given, client)
+        refuse_incompatible(config, subject, given, client)
+    if config.id_in == "header" and not client.has_guids():
+        raise _no_guids(config, subject, f"cannot find schemas by guid, and the schema of {config.part} was not registered")
+    return NewSchema(config, kind, subject, own, given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,51 +147,106 @@ def own_subject(config: SchemaConfig, topic: str | None, own: OwnSchema) -> str:
     return subject_name(config, topic, used.load(*used.prepared(own.text, own.named, config.message)).record_name)
 
 
-def with_files(config: SchemaConfig, own: OwnSchema, client: RegistryClient, *, registers: bool) -> SchemaText:
-    """Returns the schema with references to the files that it comes with. Their names are their subjects, Confluent's default.
+def known_files(config: SchemaConfig, own: OwnSchema, client: RegistryClient) -> SchemaText | None:
+    """Returns what `with_files` returns, and registers nothing. Returns None if a file is new, so it has no version yet.
+
+    Raises:
+        RegistryError: the registry does not have a file, and it may not be registered.
+        SchemaIncompatibleError: the registry would not accept a file.
+        SchemaError: a file, or the latest version in its subject, has rules.
+    """
+    known = dict[str, SchemaReference]()
+    for file in own.files[:-1]:
+        if not known.keys() >= set(file.uses):  # what it uses is new, so it cannot be asked for
+            refuse_rules_of_subject(config, file.name, client)
+            continue
+        text = _file_text(config, file, known)
+        found = client.look_up(file.name, text, normalize=config.normalize)
+        if found is not None:
+            known[file.name] = _reference(config, file.name, text, found, client)
+            continue
+        if not config.auto_register:
+            raise not_registered(config, file.name, text, client)
+        refuse_rules_of_subject(config, file.name, client)
+        refuse_incompatible(config, file.name, text, client)
+    last = own.files[-1]
+    return _file_text(config, last, known, own.references) if known.keys() >= set(last.uses) else None
+
+
+def with_files(config: SchemaConfig, own: OwnSchema, client: RegistryClient) -> SchemaText:
+    """Returns the schema with references to the files that it comes with, and registers those that are new.
+
+    Their names are their subjects, Confluent's default.
 
     Args:
         config: settings of the part.
         own: the schema.
         client: the registry's client.
-        registers: whether to register files that the registry does not have.
 
     Raises:
-        RegistryError: the registry does not have a file, and it may not be registered.
         SchemaIncompatibleError: the registry does not accept a file.
     """
-    kind, known = schema_format(config.format).kind, dict[str, SchemaReference]()
+    known = dict[str, SchemaReference]()
     for file in own.files[:-1]:
-        text = SchemaText(kind, file.text, tuple(known[name] for name in file.uses))
+        text = _file_text(config, file, known)
         found = client.look_up(file.name, text, normalize=config.normalize)
-        if found is None and not registers:
-            raise not_registered(config, file.name, text, client)
         if found is None:
-            refuse_rules_of_subject(config, file.name, client)
+            refuse_incompatible(config, file.name, text, client)
             found = _registered(config, file.name, text, client)
-        if found.version is None:  # some registries answer with the id alone
-            found = client.look_up(file.name, text, normalize=config.normalize) or found
-        if found.version is None:
-            raise RegistryError(f"subject {file.name}: the registry did not say which version it has", subject=file.name)
-        refuse_rules(config, found)
-        known[file.name] = SchemaReference(file.name, file.name, found.version)
-    last = own.files[-1]
-    return SchemaText(kind, last.text, (*own.references, *(known[name] for name in last.uses)))
+        known[file.name] = _reference(config, file.name, text, found, client)
+    return _file_text(config, own.files[-1], known, own.references)
+
+
+def _file_text(
+    config: SchemaConfig, file: SchemaFile, known: Mapping[str, SchemaReference], more: tuple[SchemaReference, ...] = ()
+) -> SchemaText:
+    return SchemaText(schema_format(config.format).kind, file.text, (*more, *(known[name] for name in file.uses)))
+
+
+def _reference(
+    config: SchemaConfig, name: str, text: SchemaText, found: RegisteredSchema, client: RegistryClient
+) -> SchemaReference:
+    """Returns the reference to a registered file. Raises SchemaError if it has rules."""
+    if found.version is None:  # some registries answer with the id alone
+        found = client.look_up(name, text, normalize=config.normalize) or found
+    if found.version is None:
+        raise RegistryError(f"subject {name}: the registry did not say which version it has", subject=name)
+    refuse_rules(config, found)
+    return SchemaReference(name, name, found.version)
 
 
 def registrys(config: SchemaConfig, topic: str | None, kind: pa.DataType | None, client: RegistryClient) -> ResolvedSchema:
-    """Returns the registry's schema that the options name. Raises what `resolved` raises, and registers nothing."""
+    """Returns the registry's schema that the options name. Raises what `checked` raises."""
     found = _named_by_options(config, topic, client)
     if config.schema_id is not None and topic is not None and config.strategy == "topic":
         refuse_rules_of_subject(config, f"{topic}-{config.part}", client)
     elif config.metadata is not None:
         refuse_rules_of_subject(config, found.subject, client)
+    elif config.schema_id is not None and topic is None and config.strategy != "record":
+        _refuse_rules_of_all_subjects(config, config.schema_id, client)
     schema = _as_readers_get_it(config, found.subject, found, kind, client)
     if config.schema_id is not None and config.strategy != "topic" and (topic is not None or config.strategy == "record"):
         record = schema_format(config.format).load(schema.text, dict(schema.named)).record_name
         if record is not None:
             refuse_rules_of_subject(config, subject_name(config, topic, record), client)
     return schema
+
+
+def _refuse_rules_of_all_subjects(config: SchemaConfig, schema_id: int, client: RegistryClient) -> None:
+    """Raises an error if a subject with the schema has rules, or if that cannot be found out.
+
+    Rows name their topics, so the subject of this write is not known.
+    """
+    subjects = client.subjects_of(schema_id)
+    if subjects is None:
+        option = f"{config.part}.use.schema.id"
+        raise RegistryError(
+            f"option {option}: the registry does not tell which subjects have schema {schema_id}, so whether one of them has"
+            " rules is not known; set the option topic, or subject.name.strategy=record",
+            option=option,
+        )
+    for subject in subjects:
+        refuse_rules_of_subject(config, subject, client)
 
 
 def readers_schema(
@@ -158,7 +263,8 @@ def _as_readers_get_it(
     """Returns a schema of the registry as readers get it. Raises SchemaError if it has rules, or the column does not fit."""
     if found.schema.kind != schema_format(config.format).kind:
         raise SchemaError(
-            f"{config.part}: schema {found.schema_id} is {found.schema.kind}, and {config.part}.format is {config.format}",
+            f"{config.part}: schema {found.schema_id} is {client.shown(found.schema.kind)},"
+            f" and {config.part}.format is {config.format}",
             part=config.part,
             schema_id=found.schema_id,
         )
@@ -174,17 +280,21 @@ def _guid(config: SchemaConfig, found: RegisteredSchema, client: RegistryClient)
     """Returns the guid of a schema. Raises RegistryError if the registry has none, or it is not valid."""
     guid = found.guid or client.by_id(found.schema_id, found.subject or None).guid
     if guid is None:
-        raise RegistryError(
-            f"{config.part}: the registry sent no guid of schema {found.schema_id}, which schema.id.serializer=header needs;"
-            " use a registry with guids, such as Confluent Platform 8, or set schema.id.serializer=prefix",
-            subject=found.subject,
-        )
+        raise _no_guids(config, found.subject, f"sent no guid of schema {found.schema_id}")
     try:
         id_header(config.part, guid, b"")
     except ValueError:
         text = f"{config.part}: the guid that the registry sent of schema {found.schema_id} is not valid"
         raise RegistryError(text, subject=found.subject) from None
     return guid
+
+
+def _no_guids(config: SchemaConfig, subject: str, what: str) -> RegistryError:
+    return RegistryError(
+        f"{config.part}: the registry {what}. schema.id.serializer=header needs guids: use a registry that has them, such as"
+        " Confluent Platform 8, or set schema.id.serializer=prefix",
+        subject=subject,
+    )
 
 
 def _named_by_options(config: SchemaConfig, topic: str | None, client: RegistryClient) -> RegisteredSchema:
@@ -213,38 +323,6 @@ def refuse_own_rules(config: SchemaConfig, own: OwnSchema) -> None:
     """Raises SchemaError for a schema with rules of its own, before anything is registered."""
     texts = (*(file.text for file in own.files[:-1]), *own.named.values())
     refuse_rules(config, RegisteredSchema(SchemaText("", own.text), 0, rules=own.rules), texts)
-
-
-def refuse_rules(config: SchemaConfig, found: RegisteredSchema, used: Iterable[str] = ()) -> None:
-    """Raises SchemaError for a schema with active rules. Ignoring them would write in clear what somebody wants encrypted.
-
-    Args:
-        config: settings of the part.
-        found: the schema.
-        used: texts of the schemas that it uses.
-    """
-    part, inline = config.part, schema_format(config.format).inline_rules
-    number = f"schema {found.schema_id}" if found.schema_id else f"option {part}.schema: the schema"
-    rules = (*found.rules, *(rule for text in (found.schema.text, *used) for rule in inline(text)))
-    if rules:
-        raise SchemaError(
-            f"{part}: {number} has rules, which are not supported: {', '.join(rules)}."
-            " Without them, data would be written that should have been encrypted, checked or changed;"
-            " use a subject without rules",
-            part=part,
-            schema_id=found.schema_id,
-            rules=rules,
-        )
-
-
-def refuse_rules_of_subject(config: SchemaConfig, subject: str, client: RegistryClient) -> None:
-    """Raises SchemaError if the subject's latest schema has rules.
-
-    A schema that is derived or given has none itself, so it would be registered as a version without the rules.
-    """
-    latest = client.latest(subject)
-    if latest is not None:
-        refuse_rules(config, latest)
 
 
 def prepared(
@@ -284,20 +362,20 @@ def _differences(config: SchemaConfig, latest: RegisteredSchema, given: SchemaTe
     return schema_format(config.format).differences(latest.schema.text, given.text)
 
 
-def incompatible(config: SchemaConfig, subject: str, given: SchemaText, client: RegistryClient) -> SchemaIncompatibleError | None:
-    """Returns the error about a schema that the registry would not accept under the subject; None if it would."""
+def refuse_incompatible(config: SchemaConfig, subject: str, given: SchemaText, client: RegistryClient) -> None:
+    """Raises SchemaIncompatibleError, which names the fields, if the registry would not accept a schema under the subject."""
     messages = client.misfits(subject, given, normalize=config.normalize)
     if not messages:
-        return None
+        return
     latest = client.latest(subject)
-    changes = [] if latest is None else _differences(config, latest, given)
+    changes = [] if latest is None else [client.shown(each) for each in _differences(config, latest, given)]
     version = "" if latest is None or latest.version is None else f" (compared with version {latest.version})"
     lines = [f"subject {subject}: the schema of {config.part} is not compatible with the subject's schemas."]
     if changes:
         lines += [f"The schemas differ{version}:", *_listed(changes)]
     lines += ["The registry's reasons:", *_listed(messages)]
     lines.append(f"Change the columns, set {config.part}.schema, or change the subject's compatibility level.")
-    return SchemaIncompatibleError("\n".join(lines), subject=subject, fields=tuple(changes), messages=tuple(messages))
+    raise SchemaIncompatibleError("\n".join(lines), subject=subject, fields=tuple(changes), messages=tuple(messages))
 
 
 def _listed(texts: Sequence[str]) -> list[str]:
@@ -308,7 +386,7 @@ def _listed(texts: Sequence[str]) -> list[str]:
 def not_registered(config: SchemaConfig, subject: str, given: SchemaText, client: RegistryClient) -> RegistryError:
     """Returns the error about a schema that the registry does not have and that must not be registered."""
     latest = client.latest(subject)
-    changes = [] if latest is None else _differences(config, latest, given)
+    changes = [] if latest is None else [client.shown(each) for each in _differences(config, latest, given)]
     listed = "".join(f"\n{line}" for line in _listed(changes))
     differs = f" It differs from version {latest.version}:{listed}" if latest is not None and changes else ""
     return RegistryError(
@@ -319,21 +397,10 @@ def not_registered(config: SchemaConfig, subject: str, given: SchemaText, client
     )
 
 
-def _known_or_registered(config: SchemaConfig, subject: str, given: SchemaText, client: RegistryClient) -> RegisteredSchema:
-    found = client.look_up(subject, given, normalize=config.normalize)
-    if found is not None:
-        return found
-    if not config.auto_register:
-        raise not_registered(config, subject, given, client)
-    return _registered(config, subject, given, client)
-
-
 def _registered(config: SchemaConfig, subject: str, given: SchemaText, client: RegistryClient) -> RegisteredSchema:
-    """Registers a schema. Raises SchemaIncompatibleError, which names the fields, if the registry does not accept it."""
-    error = incompatible(config, subject, given, client)
-    if error is not None:
-        raise error
+    """Registers a schema. Raises SchemaIncompatibleError, which names the fields, if another driver was first."""
     try:
         return client.register(subject, given, normalize=config.normalize)
-    except SchemaIncompatibleError as refused:  # another driver was first
-        raise incompatible(config, subject, given, client) or refused from None
+    except SchemaIncompatibleError:
+        refuse_incompatible(config, subject, given, client)
+        raise

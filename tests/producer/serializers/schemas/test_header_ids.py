@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka.schema_registry import SchemaRegistryClient, header_schema_id_serializer
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, header_schema_id_serializer
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.schema_registry.avro import AvroSerializer as ConfluentsSerializer
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer
@@ -22,6 +22,7 @@ from spark_kafka_sink.errors import RegistryError
 from spark_kafka_sink.producer.serializers.schemas.framing import id_header
 from tests.kafka.witness import Witnessed, read_topic
 from tests.producer.serializers.protobuf.compiling import SerializedSchemas, file_set, message_class
+from tests.registry.apicurio import Apicurio
 from tests.registry.stand_in import Answer, StandIn
 
 ORDER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
@@ -139,13 +140,34 @@ def test_records_and_columns_are_read_by_confluents_deserializer(broker: Embedde
     assert next(record.headers[0] for record in found if "own" in dict(record.headers)) == ("own", b"1")
 
 
-def test_a_registry_without_guids_is_an_error(stand_in: StandIn) -> None:
+def test_a_registry_without_guids_is_an_error_and_nothing_is_registered(stand_in: StandIn) -> None:
     stand_in.has_guids = False
+    options = {"schema.registry.url": stand_in.url, "schema.id.serializer": "header"}
+    serializer = AvroSerializer({**options, "schema": ORDER})
+    wanted = (
+        r"value: the registry cannot find schemas by guid, and the schema of value was not registered\. schema\.id\.serializer"
+    )
+    with pytest.raises(RegistryError, match=wanted):
+        serializer.serialize("events", {"id": 1})
+    serializer.close()
+    with SchemaRegistryClient({"url": stand_in.url}) as client:
+        assert client.get_subjects() == []
+        client.register_schema("events-value", Schema(json.dumps(ORDER), "AVRO"))
     for more in ({"schema": ORDER}, {"use.latest.version": True}, {"use.schema.id": 1}):
-        serializer = AvroSerializer({"schema.registry.url": stand_in.url, "schema.id.serializer": "header", **more})
-        with pytest.raises(RegistryError, match=r"value: the registry sent no guid of schema 1, which schema\.id\.serializer"):
+        serializer = AvroSerializer({**options, **more})
+        with pytest.raises(RegistryError, match=r"value: the registry sent no guid of schema 1\. schema\.id\.serializer"):
             serializer.serialize("events", {"id": 1})
         serializer.close()
+
+
+@pytest.mark.java
+def test_apicurio_has_no_guids_and_gets_no_schema(apicurio: Apicurio) -> None:
+    serializer = AvroSerializer({"schema.registry.url": apicurio.url, "schema.id.serializer": "header", "schema": ORDER})
+    with pytest.raises(RegistryError, match="the registry cannot find schemas by guid"):
+        serializer.serialize("without-guids", {"id": 1})
+    serializer.close()
+    with SchemaRegistryClient({"url": apicurio.url}) as client:
+        assert "without-guids-value" not in client.get_subjects()
 
 
 def test_a_guid_that_is_not_valid_is_an_error(stand_in: StandIn) -> None:

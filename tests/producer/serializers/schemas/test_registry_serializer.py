@@ -22,6 +22,7 @@ from spark_kafka_sink.errors import (
     RegistryError,
     RegistryTimeoutError,
     SchemaError,
+    SchemaIncompatibleError,
     SerializationError,
     UsageError,
 )
@@ -230,6 +231,54 @@ def test_a_schema_of_the_registry_may_use_others(stand_in: StandIn) -> None:
     serializer.close()
 
 
+# Keys and values together
+
+
+def subjects_registered(stand_in: StandIn) -> list[str]:
+    paths = [asked.path.partition("?")[0] for asked in stand_in.requests if asked.method == "POST"]
+    return [path.split("/")[2] for path in paths if path.startswith("/subjects/") and path.endswith("/versions")]
+
+
+@pytest.mark.parametrize("way", ["columns", "single"])
+def test_a_value_that_does_not_fit_leaves_no_schema_of_the_key(broker: EmbeddedBroker, stand_in: StandIn, way: str) -> None:
+    with RegistryClient(registry_config({"schema.registry.url": stand_in.url})) as client:
+        client.register("events-value", SchemaText("AVRO", json.dumps(ORDER)))
+    other = {**ORDER, "fields": [{"name": "id", "type": "string"}]}
+    settings = {
+        "bootstrap.servers": broker.bootstrap_servers,
+        "key.serializer": "avro",
+        "key.schema": '"string"',
+        "value.serializer": "avro",
+        "schema.registry.url": stand_in.url,
+    }
+    with Producer({**settings, "value.schema": other}) as producer, producer.scope() as scope:
+        for _ in range(2):
+            if way == "single":
+                with pytest.raises(SchemaIncompatibleError, match="id: was long, is string"):
+                    producer.send("events", {"id": "a"}, key="a")
+            else:
+                with pytest.raises(SchemaError, match="id: column int64, schema string"):
+                    columns = RecordColumns(num_records=1, key=pa.array(["a"]), value=pa.array([{"id": 1}], STRUCT))
+                    scope.append("events", columns)
+    assert subjects_registered(stand_in) == ["events-value"]
+
+
+def test_the_key_of_a_tombstone_needs_no_schema_of_values(broker: EmbeddedBroker, stand_in: StandIn) -> None:
+    broker.create_topic("tombstones")
+    settings = {
+        "bootstrap.servers": broker.bootstrap_servers,
+        "key.serializer": "avro",
+        "key.schema": '"string"',
+        "value.serializer": "avro",
+        "schema.registry.url": stand_in.url,
+    }
+    with Producer(settings) as producer, producer.scope() as scope:
+        producer.send("tombstones", None, key="a").result(30)
+        scope.append("tombstones", RecordColumns(num_records=1, key=pa.array(["a"]), value=pa.nulls(1)))
+        scope.flush()
+    assert subjects_registered(stand_in) == ["tombstones-key"]
+
+
 # Time, threads and the end
 
 
@@ -302,6 +351,6 @@ def test_key_and_value_share_the_time_of_a_call(broker: EmbeddedBroker, stand_in
         "value.schema": ORDER,
         "schema.registry.url": stand_in.url,
     }
-    stand_in.fail(slow, *[lambda _: None] * 4, slow)  # the key asks five times
+    stand_in.fail(slow, *[lambda _: None] * 2, slow)  # the key asks three times before the value does
     with Producer(settings) as producer, pytest.raises(RegistryTimeoutError):
         producer.send("events", {"id": 1}, key="a")

@@ -14,12 +14,13 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 
 from spark_kafka_sink import AvroSerializer
 from spark_kafka_sink.errors import RegistryError, SchemaError, SchemaIncompatibleError
-from spark_kafka_sink.producer.serializers.schemas.resolve import OwnSchema, resolved, with_files
+from spark_kafka_sink.producer.serializers.schemas.resolve import OwnSchema, checked, known_files, registered, with_files
+from spark_kafka_sink.producer.serializers.schemas.resolved_schema import ResolvedSchema
 from spark_kafka_sink.producer.serializers.schemas.schema_format import SchemaFile
 from spark_kafka_sink.registry.references import SchemaReference, SchemaText
 from spark_kafka_sink.registry.registry_client import RegistryClient
 from spark_kafka_sink.registry.registry_options import registry_config
-from spark_kafka_sink.schema_options import schema_config
+from spark_kafka_sink.schema_options import SchemaConfig, schema_config
 from tests.registry.apicurio import Apicurio
 from tests.registry.stand_in import Answer, StandIn
 
@@ -41,7 +42,11 @@ def client(stand_in: StandIn) -> Iterator[RegistryClient]:
         yield made
 
 
-def registered(stand_in: StandIn) -> list[str]:
+def resolved(config: SchemaConfig, topic: str | None, kind: pa.DataType | None, client: RegistryClient) -> ResolvedSchema:
+    return registered(checked(config, topic, kind, client), client)
+
+
+def sent(stand_in: StandIn) -> list[str]:
     """Returns the subjects that schemas were sent to for registration."""
     paths = [asked.path.partition("?")[0] for asked in stand_in.requests if asked.method == "POST"]
     return [path.split("/")[2] for path in paths if path.startswith("/subjects/") and path.endswith("/versions")]
@@ -58,7 +63,7 @@ def test_a_schema_that_another_driver_made_incompatible_names_the_fields(stand_i
     with pytest.raises(SchemaIncompatibleError, match=r"id: was long, is string") as caught:
         resolved(schema_config("value", {"value.schema": record("string")}), "events", None, client)
     assert caught.value.facts["fields"] == ("id: was long, is string",)
-    assert registered(stand_in)[-1] == "events-value"
+    assert sent(stand_in)[-1] == "events-value"
 
 
 # References
@@ -92,7 +97,7 @@ def test_a_reference_that_does_not_exist_is_named(stand_in: StandIn, client: Reg
         resolved(config, "events", None, client)
     with pytest.raises(SchemaError, match=r'value: option value\.schema: .* type "a.Inner" is not defined'):
         resolved(schema_config("value", {"value.schema": OUTER}), "events", None, client)
-    assert registered(stand_in) == []
+    assert sent(stand_in) == []
 
 
 def test_a_reference_with_rules_is_refused_before_anything_is_registered(stand_in: StandIn, client: RegistryClient) -> None:
@@ -101,7 +106,7 @@ def test_a_reference_with_rules_is_refused_before_anything_is_registered(stand_i
     config = schema_config("value", {"value.schema": OUTER, "value.schema.references": reference})
     with pytest.raises(SchemaError, match=r"has rules, which are not supported: x \(confluent:rules\)"):
         resolved(config, "events", None, client)
-    assert registered(stand_in) == ["inner"]
+    assert sent(stand_in) == ["inner"]
 
 
 @pytest.mark.parametrize("given", [True, False], ids=["given", "latest"])
@@ -131,6 +136,37 @@ def test_an_id_does_not_avoid_the_rules_of_its_subject(
         resolved(config, "events", None, client)
 
 
+@pytest.mark.parametrize("strategy", ["topic", "topic-record"])
+def test_an_id_without_a_topic_does_not_avoid_the_rules_of_a_subject_that_has_it(
+    stand_in: StandIn, client: RegistryClient, strategy: str
+) -> None:
+    for subject in ("a-value", "b-value"):
+        number = client.register(subject, SchemaText("AVRO", INNER)).schema_id
+    config = schema_config("value", {"use.schema.id": number, "subject.name.strategy": strategy})
+    assert resolved(config, None, None, client).schema_id == number
+    with SchemaRegistryClient({"url": stand_in.url}) as theirs:
+        theirs.register_schema("b-value", Schema.from_dict({"schema": INNER, "schemaType": "AVRO", "ruleSet": RULES}))
+    with pytest.raises(SchemaError, match=r"schema 2 of subject b-value has rules, which are not supported: ssn \(ENCRYPT\)"):
+        resolved(config, None, None, client)
+
+
+def test_an_id_without_a_topic_is_refused_if_the_registry_does_not_tell_its_subjects(
+    stand_in: StandIn, client: RegistryClient
+) -> None:
+    stand_in.tells_subjects = False
+    number = client.register("a-value", SchemaText("AVRO", INNER)).schema_id
+    with pytest.raises(RegistryError, match=r"option value\.use\.schema\.id: the registry does not tell which subjects"):
+        resolved(schema_config("value", {"use.schema.id": number}), None, None, client)
+    assert resolved(schema_config("value", {"use.schema.id": number}), "a", None, client).schema_id == number
+
+
+@pytest.mark.java
+def test_apicurio_tells_the_subjects_of_an_id(apicurio: Apicurio) -> None:
+    with RegistryClient(registry_config({"schema.registry.url": apicurio.url})) as ours:
+        number = ours.register("subject-of-an-id", SchemaText("AVRO", OUTER.replace("a.Inner", "int"))).schema_id
+        assert ours.subjects_of(number) == ["subject-of-an-id"]
+
+
 def test_the_files_of_a_schema_are_registered_under_their_names(stand_in: StandIn, client: RegistryClient) -> None:
     middle = json.dumps({"type": "record", "name": "a.Middle", "fields": [{"name": "inner", "type": "a.Inner"}]})
     files = [SchemaFile("in/ner", INNER), SchemaFile("middle", middle, ("in/ner",)), SchemaFile("", OUTER, ("in/ner", "middle"))]
@@ -138,16 +174,17 @@ def test_the_files_of_a_schema_are_registered_under_their_names(stand_in: StandI
     own = OwnSchema(OUTER, files, (other,))
     config = schema_config("value", {})
     with pytest.raises(RegistryError, match=r"subject in/ner: the registry does not have the schema"):
-        with_files(config, own, client, registers=False)
-    assert registered(stand_in) == []
-    found = with_files(config, own, client, registers=True)
+        known_files(schema_config("value", {"auto.register.schemas": False}), own, client)
+    assert known_files(config, own, client) is None
+    assert sent(stand_in) == []
+    found = with_files(config, own, client)
     uses_inner = SchemaReference("in/ner", "in/ner", 1)
     assert found == SchemaText("AVRO", OUTER, (other, uses_inner, SchemaReference("middle", "middle", 1)))
-    assert registered(stand_in) == ["in%2Fner", "middle"]
+    assert sent(stand_in) == ["in%2Fner", "middle"]
     latest = client.latest("middle")
     assert latest is not None
     assert latest.schema.references == (uses_inner,)
-    assert with_files(config, own, client, registers=False) == found
+    assert known_files(config, own, client) == found
 
 
 def test_a_file_gets_no_version_without_the_rules_of_its_subject(stand_in: StandIn, client: RegistryClient) -> None:
@@ -155,8 +192,8 @@ def test_a_file_gets_no_version_without_the_rules_of_its_subject(stand_in: Stand
         theirs.register_schema("inner", Schema.from_dict({"schema": INNER, "schemaType": "AVRO", "ruleSet": RULES}))
     own = OwnSchema(OUTER, [SchemaFile("inner", INNER), SchemaFile("", OUTER, ("inner",))])
     with pytest.raises(SchemaError, match=r"has rules, which are not supported: ssn \(ENCRYPT\)"):
-        with_files(schema_config("value", {}), own, client, registers=True)
-    assert registered(stand_in) == ["inner"]
+        known_files(schema_config("value", {}), own, client)
+    assert sent(stand_in) == ["inner"]
 
 
 # Metadata
