@@ -23,7 +23,6 @@ from spark_kafka_sink.records.concat import column_views
 from spark_kafka_sink.records.parts import Part, Present, masked, sizes
 from spark_kafka_sink.records.varints import Packed, unsigned_varints
 
-REQUIRED: Final = "is null, and the field is required"
 NO_NULL_ELEMENT: Final = "is null, and a repeated field cannot hold null"
 NO_NULL_IN_MAP: Final = "is null, and a map cannot hold null"
 _WORD: Final = 8

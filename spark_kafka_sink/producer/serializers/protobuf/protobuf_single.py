@@ -17,7 +17,7 @@ import numpy as np
 
 from spark_kafka_sink.errors import SerializationError
 from spark_kafka_sink.producer.serializers.protobuf.message_types import ENUM, MESSAGE, Enum, Field, Message, ProtobufSchema, tag
-from spark_kafka_sink.producer.serializers.protobuf.protobuf_nested import NO_NULL_ELEMENT, NO_NULL_IN_MAP, REQUIRED
+from spark_kafka_sink.producer.serializers.protobuf.protobuf_nested import NO_NULL_ELEMENT, NO_NULL_IN_MAP
 from spark_kafka_sink.producer.serializers.protobuf.protobuf_scalars import LIMITS, SIZED, VARINT, WIRE_TYPES
 from spark_kafka_sink.producer.serializers.protobuf.well_known import DURATION, LIMITS_S, NOT_SUPPORTED, TIMESTAMP, WRAPPERS
 from spark_kafka_sink.records.varints import unsigned_varint, varint
@@ -32,8 +32,8 @@ _PER_SECOND: Final = 1_000_000
 def encode_value(schema: ProtobufSchema, value: Any, prefix: bytes = b"") -> bytes | None:
     """Encodes one value, after `prefix`. None is a null and has no bytes.
 
-    Messages are dicts, named tuples, Spark's Rows, or objects of Protobuf's own class of the message. Fields that are missing or
-    None are left out. For a Timestamp, a datetime without a zone is local time.
+    Messages are dicts, named tuples, Spark's Rows, or objects of Protobuf's own class of the message. Fields that are missing are
+    left out, and so is None if the field can be null. For a Timestamp, a datetime without a zone is local time.
 
     Raises:
         SerializationError: The message cannot hold the value. `facts` has path.
@@ -91,8 +91,8 @@ class _Writer:
             used += field.name in value
             try:
                 if found is None:
-                    if field.required:
-                        raise _BadValueError(REQUIRED)
+                    if field.null_problem is not None and (field.required or field.name in value):
+                        raise _BadValueError(field.null_problem)
                     continue
                 if field.oneof and set_in.setdefault(field.oneof, field.name) != field.name:
                     both = f"{set_in[field.oneof]} and {field.name}"

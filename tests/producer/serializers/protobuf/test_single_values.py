@@ -141,6 +141,16 @@ def test_a_value_that_the_message_cannot_hold(body: str, value: Any, text: str) 
     assert problem(proto3(body), value).startswith(text.replace("a value is out", "the value is out"))
 
 
+def test_none_in_a_field_that_cannot_be_null() -> None:
+    schema = message_types('syntax = "proto3"; message M { int32 a = 1; M m = 2; oneof o { string b = 3; M c = 4; } }', {}, None)
+    assert encode_value(schema, {}) == encode_value(schema, {"m": None, "b": None, "c": None}) == b""
+    assert encode_value(schema, {"b": "", "c": None}) == b"\x1a\0"
+    with pytest.raises(SerializationError) as caught:
+        encode_value(schema, {"m": {"a": None}})
+    assert caught.value.message.startswith("m.a: is null, and the field cannot be null: declare it as optional")
+    assert caught.value.facts == {"path": "m.a"}
+
+
 def test_a_required_field_and_objects_of_other_classes() -> None:
     text = 'syntax = "proto2"; message M { required int32 a = 1; } message N { }'
     assert problem(text, {}) == "a: is null, and the field is required"
