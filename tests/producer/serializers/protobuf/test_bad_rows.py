@@ -149,6 +149,17 @@ def test_two_values_of_one_oneof() -> None:
     assert error.message == "row 2: a and b have a value, and the oneof choice can hold only one"
 
 
+def test_a_null_among_the_values_of_a_dictionary_is_no_value_of_a_oneof() -> None:
+    text = proto3("oneof choice { int32 a = 1; string b = 2; string c = 3; }")
+    b = pa.DictionaryArray.from_arrays(pa.array([1, 0, 1], pa.int8()), pa.array(["x", None]))
+    a, c = pa.array([1, None, None]), pa.array([None, None, "y"])
+    assert encoded(text, struct(a=a, b=b, c=c)) == [b"\x08\1", b"\x12\1x", b"\x1a\1y"]
+
+    error = failure(text, struct(a=a, b=b, c=pa.array(["z", None, None])))
+
+    assert error.message == "row 0: a and c have a value, and the oneof choice can hold only one"
+
+
 def test_a_bad_row_far_into_a_large_column_keeps_its_number() -> None:
     values = np.ones(25_000, np.int64)
     values[23_456] = 2**40
