@@ -13,7 +13,7 @@ from spark_kafka_sink.verify.schema_ids import TopicSchema
 MILLISECONDS: Final = "milliseconds"
 UUID: Final = "uuid"
 ZERO: Final = "zero "
-"""The start of the limit of a Protobuf field that cannot be null; the name of an enum's first value follows."""
+"""The limit of a repeated field or a map of Protobuf."""
 _LIMITS: Final = {
     "timestamp-millis": MILLISECONDS,
     "local-timestamp-millis": MILLISECONDS,
@@ -30,7 +30,7 @@ ITEM: Final = "{}"
 def limits(schemas: Iterable[TopicSchema], message: str | None = None) -> dict[Path, str]:
     """Returns what at least one of the schemas cannot hold, by path.
 
-    MILLISECONDS: finer times. UUID: upper case. ZERO: null, which is read as zero, or as an empty text, list or map.
+    MILLISECONDS: finer times. UUID: upper case. ZERO: null, which is read as an empty list or map.
 
     Args:
         schemas: the schemas of a topic.
@@ -52,9 +52,8 @@ def _walk_message(message: Any, path: Path, found: dict[Path, str], inside: tupl
     for field in message.fields:
         is_map = field.message_type is not None and field.message_type.GetOptions().map_entry
         here = (*path, field.name)
-        if not field.has_presence:
-            enum = field.enum_type
-            found[here] = ZERO if enum is None else f"{ZERO}{enum.values[0].name}"
+        if is_repeated(field):
+            found[here] = ZERO
         inner = field.message_type
         if is_map:
             inner, here = field.message_type.fields_by_name["value"].message_type, (*here, ITEM)

@@ -14,6 +14,7 @@ from spark_kafka_sink.errors import SchemaError
 from spark_kafka_sink.peer_text import quoted
 from spark_kafka_sink.producer.serializers.protobuf.message_types import ENUM, MESSAGE, Enum, Field, Message, ProtobufSchema
 from spark_kafka_sink.producer.serializers.protobuf.proto_files import (
+    LITERALS,
     check_libraries,
     decoded,
     file_of,
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
     from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
 
-_LITERALS: Final = re.compile(r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.DOTALL)
 _RULES: Final = re.compile(r"(?:(\w+)\s*=\s*\d+\s*\[[^;]*?)?\(\s*\.?confluent\.\w+_meta\s*\)[^;]*?\brules\b")
 # What may be rules, in whatever way it is written: better refuse a schema without them than write in clear what has them.
 _META: Final = re.compile(r"_meta\b")
@@ -65,7 +65,7 @@ def _message_types(text: str, named: tuple[tuple[str, str], ...], message: str |
             chosen = pool.FindMessageTypeByName(message)
         except KeyError:
             chosen = None
-        if chosen is None or chosen.file.name != main:
+        if chosen is None or chosen.file.name != main or chosen.GetOptions().map_entry:
             names = ", ".join(one.full_name for one in found.values())
             raise SchemaError(f"the Protobuf schema has no message {message}; it has {names}", name=message)
     messages: dict[str, Message] = {}
@@ -80,7 +80,7 @@ def inline_rules(text: str) -> list[str]:
     if data is not None:
         check_libraries()
         return ["confluent.Meta (rules)"] if _has_rules(data) else []
-    bare = _LITERALS.sub(lambda found: " " if found[0][0] == "/" else '""', text)
+    bare = LITERALS.sub(lambda found: " " if found[0][0] == "/" else '""', text)
     found = [f"{rule[1] or 'the message'} (confluent.Meta, rules)" for rule in _RULES.finditer(bare)]
     if not found and _META.search(bare) and _SURELY_NO_FIELD.search(bare):
         return ["a field or a message (confluent.Meta, rules)"]

@@ -45,6 +45,15 @@ class Field:
         return f"repeated {self.element}" if self.repeated else self.element
 
     @property
+    def null_problem(self) -> str | None:
+        """The problem with a null; None: the field is left out."""
+        if self.required:
+            return "is null, and the field is required"
+        if self.presence or self.repeated:
+            return None
+        return "is null, and the field cannot be null: declare it as optional in the schema, or replace the nulls"
+
+    @property
     def element(self) -> str:
         """The type in words, without `repeated`."""
         return f"{self.kind} {self.type_name}" if self.type_name else self.kind

@@ -22,12 +22,17 @@ from spark_kafka_sink.peer_text import quoted
 from spark_kafka_sink.producer.serializers.schemas.schema_format import SchemaFile
 
 if TYPE_CHECKING:
-    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+    from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto
 
 DEADLINE_S: Final = 60.0
 _USED_BY: Final = "the format protobuf"
 _MAIN: Final = "schema.proto"
 _NOT_FOUND: Final = re.compile(r'^(?:[^:\n]+:\d+:\d+: )?"?([^\s":]+)"?: File not found\.', re.MULTILINE)
+_LITERAL: Final = r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'"""
+LITERALS: Final = re.compile(_LITERAL, re.DOTALL)
+# Confluent's registry turns descriptors into text with this option, which the compiler refuses.
+_MAP_ENTRY: Final = re.compile(rf"{_LITERAL}|\boption\s+(map_entry)\s*=\s*true\s*;", re.DOTALL)
+_ENTRY_MARK: Final = 2**29 - 1  # the last number of a field
 _REMARK: Final = re.compile(r"^WARNING: |^[IWE]\d{4} |: warning: ")
 # Messages of these files are known to registries, so a schema may import them without a reference.
 _KNOWN: Final = ("google/protobuf/", "google/type/")
@@ -225,7 +230,7 @@ def _compiled(texts: Mapping[str, str], main: str, others: Mapping[str, FileDesc
             file = folder / "texts" / path
             try:
                 file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_text(text, encoding="utf-8", errors="replace")
+                file.write_text(_with_marks(text), encoding="utf-8", errors="replace")
             except OSError as error:
                 raise SchemaError(f"the Protobuf compiler cannot read {path}: {error.strerror}", name=path) from None
         options = ["-Itexts", "--include_imports", "--descriptor_set_out=found"]
@@ -234,7 +239,33 @@ def _compiled(texts: Mapping[str, str], main: str, others: Mapping[str, FileDesc
             (folder / "others").write_bytes(FileDescriptorSet(file=list(known.values())).SerializeToString())
             options.append("--descriptor_set_in=others")
         _run([sys.executable, "-m", "grpc_tools.protoc", *options, *texts], folder, main)
-        return {one.name: one for one in FileDescriptorSet.FromString((folder / "found").read_bytes()).file}
+        files = {one.name: one for one in FileDescriptorSet.FromString((folder / "found").read_bytes()).file}
+        for path in texts:
+            for message in files[path].message_type if path in files else ():
+                _order_nested(message)
+        return files
+
+
+def _with_marks(text: str) -> str:
+    """Returns the text with a reserved number in each message that is declared as the entry of a map."""
+    return _MAP_ENTRY.sub(lambda found: found[0] if found[1] is None else f"reserved {_ENTRY_MARK};", text)
+
+
+def _order_nested(message: DescriptorProto) -> None:
+    """Moves the messages that the compiler made of maps and groups behind those of the text, and replaces the marks of entries.
+
+    Confluent's readers count the messages of the text. For clients that ask for descriptors, its registry has this order too.
+    """
+    made = {one.type_name.rpartition(".")[2] for one in message.field if one.type == one.TYPE_GROUP}
+    made |= {one.name for one in message.nested_type if one.options.map_entry}
+    for one in message.nested_type:
+        _order_nested(one)
+        if any(numbers.start == _ENTRY_MARK for numbers in one.reserved_range):
+            del one.reserved_range[:]
+            one.options.map_entry = True
+    nested = sorted(message.nested_type, key=lambda one: one.name in made)
+    del message.nested_type[:]
+    message.nested_type.extend(nested)
 
 
 def _known_imports(texts: Mapping[str, str], others: Mapping[str, FileDescriptorProto]) -> dict[str, FileDescriptorProto]:

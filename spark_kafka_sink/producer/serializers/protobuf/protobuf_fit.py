@@ -22,7 +22,6 @@ from spark_kafka_sink.producer.serializers.protobuf.message_types import ENUM, M
 from spark_kafka_sink.producer.serializers.protobuf.protobuf_nested import (
     NO_NULL_ELEMENT,
     NO_NULL_IN_MAP,
-    REQUIRED,
     DictionaryNode,
     FieldsNode,
     MapNode,
@@ -154,13 +153,13 @@ class _Walk:
             return self._map(field, kind, path)
         if pa.types.is_null(kind):
             if not field.required:
-                return NothingNode()
+                return NothingNode(field.null_problem)
             return self._misfit(path, kind, field, "it has only nulls, and the field is required")
         if field.repeated:
             if not is_list(kind):
                 return self._misfit(path, kind, field, "it must be an array")
             return self._repeated(field, kind.value_type, f"{path}[]")
-        return self._single(field, kind, path, REQUIRED if field.required else None)
+        return self._single(field, kind, path, field.null_problem)
 
     def _single(self, field: Field, kind: pa.DataType, path: str, no_null: str | None, *, always: bool = False) -> Node | None:
         """Returns the node of one value with its tag. always: the default is written, too."""

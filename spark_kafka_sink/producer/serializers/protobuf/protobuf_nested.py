@@ -23,7 +23,6 @@ from spark_kafka_sink.records.concat import column_views
 from spark_kafka_sink.records.parts import Part, Present, masked, sizes
 from spark_kafka_sink.records.varints import Packed, unsigned_varints
 
-REQUIRED: Final = "is null, and the field is required"
 NO_NULL_ELEMENT: Final = "is null, and a repeated field cannot hold null"
 NO_NULL_IN_MAP: Final = "is null, and a map cannot hold null"
 _WORD: Final = 8
@@ -94,7 +93,7 @@ class FieldsNode(Node):
     def parts(self, column: pa.Array, present: Present | None) -> Sequence[Part]:
         children = column.flatten()
         for name, indexes in self.oneofs:
-            _check_oneof(name, [(column.type.field(index).name, children[index]) for index in indexes])
+            _check_oneof(name, [(column.type.field(index).name, _decoded(children[index])) for index in indexes])
         parts: list[Part] = []
         for name, index, node in self.fields:
             try:
@@ -193,6 +192,11 @@ def _check_nulls(column: pa.Array, present: Present | None, no_null: str | None)
         if bad is not None:
             raise BadRowError(bad, no_null)
     return bool(column.null_count < len(column))
+
+
+def _decoded(column: pa.Array) -> pa.Array:
+    """Returns a column whose nulls are its own: the values of a dictionary may contain one."""
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) and column.dictionary.null_count else column
 
 
 def _check_oneof(name: str, members: Sequence[tuple[str, pa.Array]]) -> None:

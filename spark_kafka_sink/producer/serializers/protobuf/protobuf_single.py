@@ -17,7 +17,7 @@ import numpy as np
 
 from spark_kafka_sink.errors import SerializationError
 from spark_kafka_sink.producer.serializers.protobuf.message_types import ENUM, MESSAGE, Enum, Field, Message, ProtobufSchema, tag
-from spark_kafka_sink.producer.serializers.protobuf.protobuf_nested import NO_NULL_ELEMENT, NO_NULL_IN_MAP, REQUIRED
+from spark_kafka_sink.producer.serializers.protobuf.protobuf_nested import NO_NULL_ELEMENT, NO_NULL_IN_MAP
 from spark_kafka_sink.producer.serializers.protobuf.protobuf_scalars import LIMITS, SIZED, VARINT, WIRE_TYPES
 from spark_kafka_sink.producer.serializers.protobuf.well_known import DURATION, LIMITS_S, NOT_SUPPORTED, TIMESTAMP, WRAPPERS
 from spark_kafka_sink.records.varints import unsigned_varint, varint
@@ -26,14 +26,14 @@ _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _LOCAL_EPOCH: Final = datetime.datetime(1970, 1, 1)  # timestamps without a zone count from it
 _DAY_ONE: Final = datetime.date(1970, 1, 1).toordinal()
 _MICROSECOND: Final = datetime.timedelta(microseconds=1)
-_PER_SECOND: Final = 1_000_000
+_PER_SECOND: Final = 10**9
 
 
 def encode_value(schema: ProtobufSchema, value: Any, prefix: bytes = b"") -> bytes | None:
     """Encodes one value, after `prefix`. None is a null and has no bytes.
 
-    Messages are dicts, named tuples, Spark's Rows, or objects of Protobuf's own class of the message. Fields that are missing or
-    None are left out. For a Timestamp, a datetime without a zone is local time.
+    Messages are dicts, named tuples, Spark's Rows, or objects of Protobuf's own class of the message. Fields that are missing are
+    left out, and so is None if the field can be null. For a Timestamp, a datetime without a zone is local time.
 
     Raises:
         SerializationError: The message cannot hold the value. `facts` has path.
@@ -69,9 +69,10 @@ class _Writer:
         if own is not None:
             return own
         if message.name == TIMESTAMP and isinstance(value, datetime.datetime):
-            return _seconds_and_nanos(TIMESTAMP, (value.astimezone(datetime.UTC) - _EPOCH) // _MICROSECOND)
+            return _seconds_and_nanos(TIMESTAMP, _nanos_since_epoch(value))
         if message.name == DURATION and isinstance(value, datetime.timedelta):
-            return _seconds_and_nanos(DURATION, value // _MICROSECOND)
+            whole = datetime.timedelta(value.days, value.seconds, value.microseconds)
+            return _seconds_and_nanos(DURATION, whole // _MICROSECOND * 1000 + getattr(value, "nanoseconds", 0))
         names = getattr(value, "__fields__", None) or getattr(value, "_fields", None)
         if isinstance(value, tuple) and names is not None:
             value = dict(zip(names, value, strict=True))
@@ -91,8 +92,8 @@ class _Writer:
             used += field.name in value
             try:
                 if found is None:
-                    if field.required:
-                        raise _BadValueError(REQUIRED)
+                    if field.null_problem is not None and (field.required or field.name in value):
+                        raise _BadValueError(field.null_problem)
                     continue
                 if field.oneof and set_in.setdefault(field.oneof, field.name) != field.name:
                     both = f"{set_in[field.oneof]} and {field.name}"
@@ -171,14 +172,31 @@ def _own_bytes(message: Message, value: Any) -> bytes | None:
     return data
 
 
-def _seconds_and_nanos(name: str, micros: int) -> bytes:
-    seconds, rest = divmod(micros, _PER_SECOND)
+def _nanos_since_epoch(value: datetime.datetime) -> int:
+    """Returns a datetime as nanoseconds. Those of pandas have more digits than microseconds."""
+    _refuse_nat(value)
+    nanos = getattr(value, "nanosecond", 0)
+    plain = datetime.datetime.combine(value.date(), value.timetz())
+    try:
+        since = (plain.astimezone() if plain.tzinfo is None else plain) - _EPOCH
+    except (OverflowError, ValueError, OSError):  # the platform's range of local times
+        raise _BadValueError(f"the value is out of range for {TIMESTAMP}") from None
+    return since // _MICROSECOND * 1000 + nanos
+
+
+def _refuse_nat(value: datetime.datetime) -> None:
+    if value != value:  # noqa: PLR0124  # pandas' NaT is a datetime
+        raise _BadValueError("NaT is not supported: use None")
+
+
+def _seconds_and_nanos(name: str, nanos: int) -> bytes:
+    seconds, rest = divmod(nanos, _PER_SECOND)
     if name == DURATION and seconds < 0 and rest:  # both have the sign of the duration
         seconds, rest = seconds + 1, rest - _PER_SECOND
     least, greatest = LIMITS_S[name]
     if not least <= seconds <= greatest:
         raise _BadValueError(f"the value is out of range for {name}")
-    numbers = ((1, seconds), (2, rest * 1000))
+    numbers = ((1, seconds), (2, rest))
     return b"".join(tag(number, VARINT) + _code(one) for number, one in numbers if one)
 
 
@@ -223,11 +241,12 @@ def _number_of(kind: str, value: Any) -> int:
         return int(value)
     is_signed = LIMITS[kind][0] < 0
     if is_signed and kind.endswith("64") and isinstance(value, datetime.datetime) and value.tzinfo is None:
+        _refuse_nat(value)
         return (value - _LOCAL_EPOCH) // _MICROSECOND
     if is_signed and isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
         return value.toordinal() - _DAY_ONE
     if kind.endswith("64") and isinstance(value, datetime.time) and value.tzinfo is None:
-        return (((value.hour * 60 + value.minute) * 60 + value.second) * _PER_SECOND + value.microsecond) * 1000
+        return ((value.hour * 60 + value.minute) * 60 + value.second) * _PER_SECOND + value.microsecond * 1000
     raise _refused(value, "int")
 
 
@@ -242,10 +261,10 @@ def _floating(code: str, name: str) -> Callable[[Any], bytes]:
         if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
             raise _refused(value, "float")
         try:
-            data = struct.pack(code, value)
+            data = struct.pack(code, float(value))
         except OverflowError:
             raise _BadValueError(f"the number is out of range for {name}") from None
-        if isinstance(value, int) and int(*struct.unpack(code, data)) != value:
+        if isinstance(value, int | np.integer) and int(*struct.unpack(code, data)) != int(value):
             raise _BadValueError(f"a whole number has more digits than {name} can hold")
         return data
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 from confluent_kafka.schema_registry import RegisteredSchema, Schema, SchemaRegistryClient
-from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 from grpc_tools import protoc
@@ -74,4 +74,13 @@ class SerializedSchemas(SchemaRegistryClient):
         if "{" not in text:
             return schema
         own = file_set(text, self._named).file[-1]
+        for message in own.message_type:
+            _move_entries(message)
         return attrs.evolve(schema, schema_str=b64encode(own.SerializeToString()).decode())
+
+
+def _move_entries(message: DescriptorProto) -> None:
+    """Moves the entries of maps behind other messages, where Confluent's server has them when it makes descriptors of a text."""
+    nested = sorted(message.nested_type, key=lambda one: one.options.map_entry)
+    del message.nested_type[:]
+    message.nested_type.extend(nested)

@@ -201,7 +201,8 @@ def members(draw: st.DrawFn, names: Names, depth: int, proto2: bool, name: str, 
         key = draw(st.sampled_from([one for one in PLAIN if one.text in KEYS and not pa.types.is_dictionary(one.kind)]))
         return _map(key, sample, name, number)
     label = "optional " if form == "optional" or proto2 else ""
-    values = st.none() | sample.values
+    has_presence = bool(label) or sample.text[0] in "Mg"
+    values = st.none() | sample.values if has_presence else sample.values
     if proto2 and draw(st.booleans()):
         label, values = "required ", sample.values
     return Member(

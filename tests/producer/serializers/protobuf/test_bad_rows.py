@@ -26,7 +26,7 @@ def failure(text: str, column: pa.Array) -> SerializationError:
     return caught.value
 
 
-@pytest.mark.parametrize("label", ["", "optional", "repeated"])
+@pytest.mark.parametrize("label", ["optional", "repeated"])
 @pytest.mark.parametrize(
     ("kind", "arrow", "good", "bad", "problem"),
     [
@@ -61,9 +61,9 @@ def test_a_value_that_the_type_cannot_hold(label: str, kind: str, arrow: pa.Data
 def test_text_that_is_not_utf8() -> None:
     values = pa.array([None, b"\xff\xfe"], pa.binary()).view(pa.string())
 
-    assert failure(proto3("string a = 1;"), struct(a=values)).message == "row 1: a: text is not valid UTF-8"
-    assert "the text is not a name of enum E" in failure(proto3("E a = 1;"), struct(a=values)).message
-    assert encoded(proto3("bytes a = 1;"), struct(a=values)) == [b"", b"\x0a\2\xff\xfe"]
+    assert failure(proto3("optional string a = 1;"), struct(a=values)).message == "row 1: a: text is not valid UTF-8"
+    assert "the text is not a name of enum E" in failure(proto3("optional E a = 1;"), struct(a=values)).message
+    assert encoded(proto3("optional bytes a = 1;"), struct(a=values)) == [b"", b"\x0a\2\xff\xfe"]
 
 
 def test_a_null_that_the_message_cannot_hold_at_each_depth() -> None:
@@ -108,6 +108,37 @@ def test_a_required_field_of_proto2() -> None:
         assert error.message == f"row 2: {path}: is null, and the field is required"
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([0, 7, None], pa.int32()),
+        pa.array([0, 7, None]).dictionary_encode(),
+        pa.DictionaryArray.from_arrays(pa.array([0, 0, 1], pa.int8()), pa.array([5, None])),
+    ],
+    ids=["numbers", "no index", "no value"],
+)
+@pytest.mark.parametrize("kind", ["int32", "E", "sfixed64"])
+def test_a_null_in_a_field_of_proto3_that_is_not_optional(values: pa.Array, kind: str) -> None:
+    if kind == "E":
+        values = pa.array([None if one is None else 0 for one in values.to_pylist()], pa.int32())
+    problem = "is null, and the field cannot be null: declare it as optional in the schema, or replace the nulls"
+    text = proto3(f"{kind} a = 1; M m = 2; repeated M r = 3;")
+
+    assert failure(text, struct(a=values)).message == f"row 2: a: {problem}"
+    inner = hiding(struct(a=values), [True, False, True])
+    assert failure(text, struct(m=inner)).message == f"row 2: m.a: {problem}"
+    lists = pa.ListArray.from_arrays(pa.array([0, 2, 3], pa.int32()), struct(a=values))
+    assert failure(text, struct(r=lists)).message == f"row 1: r[0].a: {problem}"
+    hidden = hiding(struct(a=values), [True, True, False])
+    assert encoded(text, hidden) == [*encoded(text, struct(a=values.slice(0, 2))), None]
+    assert encoded(text, struct(m=hidden))[2] == b""
+    nothing = hiding(struct(a=pa.nulls(2)), [False, True])
+    assert failure(text, nothing).facts == {"row": 1, "path": "a"}
+    wrapped = 'syntax = "proto3"; import "google/protobuf/wrappers.proto"; message M { google.protobuf.Int32Value a = 1; }'
+    assert encoded(wrapped, struct(a=pa.array([None, 0]))) == [b"", b"\x0a\0"]
+    assert failure(wrapped, struct(a=struct(value=pa.array([None, 1])))).facts == {"row": 0, "path": "a.value"}
+
+
 def test_two_values_of_one_oneof() -> None:
     text = proto3("oneof choice { int32 a = 1; string b = 2; M c = 3; }")
     a, b = pa.array([1, None, 0]), pa.array([None, "x", ""])
@@ -116,6 +147,17 @@ def test_two_values_of_one_oneof() -> None:
     error = failure(text, struct(b=b, a=a))
 
     assert error.message == "row 2: a and b have a value, and the oneof choice can hold only one"
+
+
+def test_a_null_among_the_values_of_a_dictionary_is_no_value_of_a_oneof() -> None:
+    text = proto3("oneof choice { int32 a = 1; string b = 2; string c = 3; }")
+    b = pa.DictionaryArray.from_arrays(pa.array([1, 0, 1], pa.int8()), pa.array(["x", None]))
+    a, c = pa.array([1, None, None]), pa.array([None, None, "y"])
+    assert encoded(text, struct(a=a, b=b, c=c)) == [b"\x08\1", b"\x12\1x", b"\x1a\1y"]
+
+    error = failure(text, struct(a=a, b=b, c=pa.array(["z", None, None])))
+
+    assert error.message == "row 0: a and c have a value, and the oneof choice can hold only one"
 
 
 def test_a_bad_row_far_into_a_large_column_keeps_its_number() -> None:

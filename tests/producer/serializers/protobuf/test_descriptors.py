@@ -52,6 +52,34 @@ def test_the_message_is_the_first_one_unless_it_is_named() -> None:
             message_types(OUTER, NAMED, unknown)
 
 
+def test_indexes_count_the_messages_of_the_text() -> None:
+    """Java's reader does not see the messages that the compiler makes of maps and groups."""
+    body = "map<string, string> q = 1; message B {} oneof one { D d = 2; } message D { map<int32, B> m = 1; message E {} }"
+    text = f'syntax = "proto3"; message First {{}} message A {{ {body} }}'
+    groups = 'syntax = "proto2"; message A { optional group G = 1 {} message B {} }'
+
+    found = {name: message_types(text, {}, name).indexes for name in ("A", "A.B", "A.D", "A.D.E")}
+
+    assert found == {"A": (1,), "A.B": (1, 0), "A.D": (1, 1), "A.D.E": (1, 1, 0)}
+    assert message_types(groups, {}, "A.B").indexes == (0, 0)
+    assert message_types(base64_of(file_set(text).file[-1].SerializeToString()), {}, "A.D").indexes == (1, 2)
+    with pytest.raises(SchemaError, match=r"has no message A\.QEntry"):
+        message_types(text, {}, "A.QEntry")
+
+
+def test_entries_of_maps_that_a_text_declares_are_counted() -> None:
+    """Confluent's registry makes such a text of descriptors."""
+    entry = "message QEntry { option map_entry = true;\n string key = 1; string value = 2; }"
+    text = f"""syntax = "proto3"; message A {{ // option map_entry = true;
+    string doc = 3 [json_name = "option map_entry = true;"];
+    repeated QEntry q = 1; {entry} message B {{}} map<string, B> r = 2; message C {{}} }}"""
+    same = text.replace("repeated QEntry q", "map<string, string> q").replace(entry, "")
+
+    assert message_types(text, {}, "A").messages == message_types(same, {}, "A").messages
+    assert [message_types(text, {}, name).indexes for name in ("A.B", "A.C")] == [(0, 1), (0, 2)]
+    assert [message_types(same, {}, name).indexes for name in ("A.B", "A.C")] == [(0, 0), (0, 1)]
+
+
 def test_fields_keep_what_their_bytes_depend_on() -> None:
     fields = {field.name: field for field in message_types(OUTER, NAMED, "a.Second").root.fields}
 

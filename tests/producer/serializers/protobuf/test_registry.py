@@ -18,6 +18,7 @@ from spark_kafka_sink import ProtobufSerializer
 from spark_kafka_sink.broker import EmbeddedBroker
 from spark_kafka_sink.errors import OptionError, RegistryError, SchemaError, SchemaIncompatibleError
 from spark_kafka_sink.producer.producer import Producer
+from spark_kafka_sink.producer.serializers.protobuf.proto_files import base64_of
 from spark_kafka_sink.registry.references import SchemaReference, SchemaText
 from spark_kafka_sink.registry.registry_client import RegistryClient
 from spark_kafka_sink.registry.registry_options import registry_config
@@ -165,6 +166,21 @@ def test_a_header_has_the_bytes_of_confluents_serializer(stand_in: StandIn) -> N
     assert ours.serialize("orders", {"id": 1}) == data == b"\x08\1"
     assert list(ours.headers_of("orders", None)) == headers
     ours.close()
+
+
+@pytest.mark.parametrize("descriptors", [False, True])
+def test_a_message_behind_a_map(stand_in: StandIn, descriptors: bool) -> None:
+    text = 'syntax = "proto3"; message A { map<string, string> q = 1; message B {} message D { int32 x = 1; } }'
+    files = file_set(text)
+    schema = base64_of(files.file[-1].SerializeToString()) if descriptors else text
+    ours = ProtobufSerializer({"schema.registry.url": stand_in.url, "schema": schema, "schema.message": "A.D"})
+
+    (data,) = ours.serialize_column("orders", pa.array([{"x": 7}])).to_pylist()
+    ours.close()
+
+    own = message_class(files, "A.D")
+    assert data[5:8] == (b"\4\0\4" if descriptors else b"\4\0\2")
+    assert read(stand_in.url, "orders", own, data) == own(x=7)
 
 
 def test_subjects_are_named_after_the_message(stand_in: StandIn) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -107,6 +108,10 @@ def test_rows_named_tuples_and_recursive_values() -> None:
     assert problem(text, value) == "the value is nested too deeply, or contains itself"
 
 
+LATEST = datetime.datetime.max.replace(tzinfo=datetime.timezone(-datetime.timedelta(hours=14)))
+EARLIEST = datetime.datetime.min.replace(tzinfo=datetime.timezone(datetime.timedelta(hours=14)))
+
+
 @pytest.mark.parametrize(
     ("body", "value", "text"),
     [
@@ -119,6 +124,9 @@ def test_rows_named_tuples_and_recursive_values() -> None:
         ("bool a = 1;", {"a": 1}, "a: a value of type int is not supported, must be bool"),
         ("float a = 1;", {"a": 1e300}, "a: the number is out of range for float"),
         ("float a = 1;", {"a": 2**24 + 1}, "a: a whole number has more digits than float can hold"),
+        ("float a = 1;", {"a": np.int64(2**24 + 1)}, "a: a whole number has more digits than float can hold"),
+        ("float a = 1;", {"a": 2**1100}, "a: the number is out of range for float"),
+        ("double a = 1;", {"a": np.uint64(2**64 - 1)}, "a: a whole number has more digits than double can hold"),
         ("double a = 1;", {"a": "x"}, "a: a value of type str is not supported, must be float"),
         ("string a = 1;", {"a": b"x"}, "a: a value of type bytes is not supported, must be str"),
         ("string a = 1;", {"a": "\ud800"}, "a: text with a lone surrogate at 0 cannot be encoded as UTF-8"),
@@ -134,11 +142,41 @@ def test_rows_named_tuples_and_recursive_values() -> None:
         ("map<string, int32> a = 1;", {"a": {1: 1}}, "a[0].key: a value of type int is not supported, must be str"),
         ("oneof c { int32 a = 1; int32 b = 2; }", {"a": 1, "b": 1}, "b: a and b have a value, and the oneof c can hold only one"),
         ("google.protobuf.Timestamp a = 1;", {"a": 1}, "a: a value of type int is not supported, must be datetime"),
-        ("google.protobuf.Duration a = 1;", {"a": datetime.timedelta.max}, "a: a value is out of range"),
+        ("google.protobuf.Timestamp a = 1;", {"a": LATEST}, "a: the value is out of range for google.protobuf.Timestamp"),
+        ("google.protobuf.Timestamp a = 1;", {"a": EARLIEST}, "a: the value is out of range for google.protobuf.Timestamp"),
+        ("google.protobuf.Timestamp a = 1;", {"a": pd.NaT}, "a: NaT is not supported: use None"),
+        ("google.protobuf.Duration a = 1;", {"a": pd.NaT}, "a: a value of type NaTType is not supported, must be timedelta"),
+        ("int64 a = 1;", {"a": pd.NaT}, "a: NaT is not supported: use None"),
+        ("google.protobuf.Duration a = 1;", {"a": datetime.timedelta.max}, "a: the value is out of range"),
     ],
 )  # fmt: skip
 def test_a_value_that_the_message_cannot_hold(body: str, value: Any, text: str) -> None:
-    assert problem(proto3(body), value).startswith(text.replace("a value is out", "the value is out"))
+    assert problem(proto3(body), value).startswith(text)
+
+
+def test_none_in_a_field_that_cannot_be_null() -> None:
+    schema = message_types('syntax = "proto3"; message M { int32 a = 1; M m = 2; oneof o { string b = 3; M c = 4; } }', {}, None)
+    assert encode_value(schema, {}) == encode_value(schema, {"m": None, "b": None, "c": None}) == b""
+    assert encode_value(schema, {"b": "", "c": None}) == b"\x1a\0"
+    with pytest.raises(SerializationError) as caught:
+        encode_value(schema, {"m": {"a": None}})
+    assert caught.value.message.startswith("m.a: is null, and the field cannot be null: declare it as optional")
+    assert caught.value.facts == {"path": "m.a"}
+
+
+def test_times_of_pandas_keep_their_nanoseconds() -> None:
+    text = proto3("google.protobuf.Timestamp a = 1; google.protobuf.Duration b = 2;")
+    wanted = reader(text, "M")
+    for nanos in (1_700_000_000_123_456_789, -1, 0):
+        own = wanted()
+        own.a.FromNanoseconds(nanos)
+        own.b.FromNanoseconds(nanos)
+        local = pd.Timestamp(nanos, tz="UTC").tz_convert("Europe/Berlin")
+        assert encoded(text, {"a": local, "b": pd.Timedelta(nanos)}) == own.SerializeToString(deterministic=True)
+    naive = pd.Timestamp(1_700_000_000_123_456_789)
+    seconds = int(naive.to_pydatetime(warn=False).timestamp())
+    own = wanted(a={"seconds": seconds, "nanos": 123_456_789})
+    assert encoded(text, {"a": naive}) == own.SerializeToString(deterministic=True)
 
 
 def test_a_required_field_and_objects_of_other_classes() -> None:
