@@ -32,7 +32,7 @@ from spark_kafka_sink.option import (
     nearest,
     replacement,
 )
-from spark_kafka_sink.schema_options import as_json, is_schema_option, refuse_unsupported, schema_option_names
+from spark_kafka_sink.schema_options import as_json, is_format_option, is_schema_option, refuse_unsupported, schema_option_names
 from spark_kafka_sink.secret import is_provider_option, providers_of
 from spark_kafka_sink.security_config import (
     PLAINTEXT,
@@ -332,6 +332,11 @@ def producer_config(settings: Mapping[str, object]) -> ProducerConfig:
         raise OptionError(f"settings must be a mapping from option names to values, not {type(settings).__name__}")
     for name in settings:
         if name not in OPTIONS and not is_security_option(name) and not is_schema_option(name):
+            if is_format_option(name):
+                known = name.replace("format", "serializer")
+                raise OptionError(
+                    f"unknown option {name}: it is an option of Spark's sink; set {known}={settings[name]}", option=name
+                )
             hint = replacement(name) or nearest(name, [*OPTIONS, *SECURITY_NAMES, *schema_option_names()])
             raise OptionError(f"unknown option {name}{hint}", option=name)
     refuse_unsupported(settings)

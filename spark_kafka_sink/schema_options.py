@@ -26,6 +26,7 @@ _SPACES: Final = b"\t\n\v\f\r"  # no other control characters are in text, and d
 # How str() shows a dict, a list and bytes. No JSON and no .proto text begins so.
 _SHOWN_DICT: Final = re.compile(r"\s*(\[\s*\{?|\{)\s*'")
 _SHOWN_BYTES: Final = re.compile(r"\s*b['\"]")
+_FILE_NAME: Final = re.compile(r"[^\s{}\[\]\"';=]{1,100}\.(avsc|proto|json|desc|pb)")
 REGISTRY_PREFIX: Final = "schema.registry."
 _LARGEST_FILE: Final = 4 * 1024 * 1024
 _REGISTRY_WITHOUT_PREFIX: Final = ("basic.auth.", "bearer.auth.")
@@ -363,6 +364,11 @@ def is_schema_option(name: str) -> bool:
     )
 
 
+def is_format_option(name: str) -> bool:
+    """Returns whether an option is `key.format` or `value.format`, which only the sink has."""
+    return name in {f"{part}.format" for part in PARTS}
+
+
 def schema_option_names() -> list[str]:
     """Returns all names of supported options, for suggestions."""
     names = [name for name in SCHEMA_OPTIONS if name not in OF_ONE_PART]
@@ -407,6 +413,11 @@ def schema_config(part: str, options: Mapping[str, object], kind: object = "avro
         normalize=values.get("normalize.schemas", False),
         message=values.get("schema.message"),
     )
+    if config.text is not None and _FILE_NAME.fullmatch(config.text):
+        written = given["schema"][0]
+        raise OptionError(
+            f"option {written}: {config.text!r} is the name of a file, not a schema; set {part}.schema.file", option=written
+        )
     if config.message is not None and config.format != PROTOBUF:
         written = given["schema.message"][0]
         raise OptionError(f"option {written}: only the format protobuf has messages; this is {config.format}", option=written)

@@ -120,12 +120,18 @@ def test_a_producer_names_a_schema_that_is_no_json() -> None:
         ({"value.schema": str([RECORD])}, r"json\.dumps\(schema\)"),
         ({"value.schema": str(b"\n\x05")}, r"shows Python bytes, .* base64\.b64encode\(schema\)"),
         ({"value.schema": {"type": object()}}, r"value\.schema: the dict cannot be written as JSON: .* of type object"),
+        ({"value.schema": "schemas/order.avsc"}, r"is the name of a file, not a schema; set value\.schema\.file"),
         ({"reference.subject.name.strategy": "qualified"}, r"'qualified' is not default"),
     ],
 )
 def test_a_wrong_option_is_named(options: Mapping[str, object], text: str) -> None:
     with pytest.raises(OptionError, match=text):
         schema_config("value", options)
+
+
+def test_a_producer_that_gets_the_sinks_option_for_a_format_names_its_own() -> None:
+    with pytest.raises(OptionError, match=r"option value\.format: .* Spark's sink; set value\.serializer=avro"):
+        producer_config({"bootstrap.servers": "localhost:9092", "value.format": "avro"})
 
 
 @pytest.mark.parametrize("kind", ["json-schema", "JSON_SCHEMA", "jsonschema"])

@@ -224,7 +224,7 @@ def registry_config(options: Mapping[str, object]) -> RegistryConfig:
         else:
             _refuse_unknown(given)
     if "url" not in values:
-        _refuse(URL, "it is not set, but it is required")
+        _refuse(URL, "it is not set; set it to the address of the schema registry, such as http://localhost:8081")
     config = RegistryConfig(**values, tls=_tls(tls), providers=providers)
     _check(config)
     return config

@@ -62,9 +62,7 @@ class Source:
                 data = file.read(MAX_BYTES + 1)
         except FileNotFoundError:
             # Usually it exists on the driver, but the executor that reads it is on another machine.
-            raise self.wrong(
-                f"does not exist on {socket.gethostname()}. Copy it to each machine that connects to Kafka"
-            ) from None
+            raise self.wrong(f"does not exist on {socket.gethostname()}. Copy it to each machine that uses it") from None
         except IsADirectoryError:
             raise self.wrong("is a folder. Set the option to a file") from None
         except PermissionError:

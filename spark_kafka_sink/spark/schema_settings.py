@@ -17,6 +17,7 @@ from spark_kafka_sink.schema_options import (
     SCHEMA_ID,
     SCHEMA_OPTIONS,
     SchemaConfig,
+    is_format_option,
     is_schema_option,
     schema_config,
 )
@@ -80,7 +81,7 @@ def schema_settings(options: Mapping[str, object], kafka: Mapping[str, object]) 
         OptionError: a value is not valid, options contradict each other, or they would have no effect.
     """
     for name in kafka:
-        if is_schema_option(name):
+        if is_schema_option(name) or is_format_option(name):
             raise OptionError(f"unknown option kafka.{name}; did you mean {name}?", option=f"kafka.{name}")
     formats = {part: options[f"{part}.format"] for part in PARTS if options.get(f"{part}.format") is not None}
     _check_used(options, formats)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,8 +12,9 @@ import spark_kafka_sink
 from spark_kafka_sink.config import OPTIONS, producer_config
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.registry.registry_options import REGISTRY_OPTIONS
 from spark_kafka_sink.security.acls import COMMIT_LOG, Rights
-from spark_kafka_sink.security_config import SECURITY_OPTIONS
+from spark_kafka_sink.security_config import ALIASES, SECURITY_OPTIONS
 from spark_kafka_sink.spark.options import sink_options
 from tests.docs.security_blocks import BLOCKS, PAGE, PREFIX, acl_lines
 
@@ -62,6 +64,18 @@ def test_no_block_has_a_secret_in_it(title: str) -> None:
     for name, value in BLOCKS[title].settings({"password": "${env:OF_DATABRICKS}"}).items():
         if name in SECURITY_OPTIONS and SECURITY_OPTIONS[name].kind.is_secret:
             assert "${" in value or "keyTab=" in value, name
+
+
+def test_the_block_and_the_options_of_the_registry_are_accepted() -> None:
+    section = PAGE.read_text(encoding="utf-8").partition("## Schema registry\n")[2].partition("\n## ")[0]
+    found: dict[str, Any] = {"options": {"kafka.bootstrap.servers": "localhost:9092"}}
+    exec(section.partition("```python\n")[2].partition("```")[0], found)
+    assert sink_options(found["with_schemas"]).schemas is not None
+    names = re.findall(r"`([a-z][a-z.]+)`", section.partition("| --- |")[2].partition("\n\n")[0])
+    known = [*REGISTRY_OPTIONS, *(f"schema.registry.{name}" for name in ALIASES)]
+    unknown = [name for name in names if f"schema.registry.{name}" not in known]
+    assert len(names) > 10
+    assert not unknown
 
 
 def test_every_option_that_the_page_names_is_one() -> None:

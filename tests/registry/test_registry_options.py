@@ -111,7 +111,7 @@ def test_a_url_that_is_none(value: str, words: str) -> None:
 
 
 def test_the_url_is_required() -> None:
-    with pytest.raises(OptionError, match=r"option schema\.registry\.url: it is not set, but it is required"):
+    with pytest.raises(OptionError, match=r"option schema\.registry\.url: it is not set; set it to the address"):
         registry_config({})
 
 

@@ -309,6 +309,10 @@ def test_a_given_schema_with_rules_of_its_own_is_refused_before_it_is_registered
             "option value.format: cannot be combined with kafka.value.serializer",
         ),
         ({"value.fromat": "avro"}, "did you mean value.format?"),
+        (
+            {"kafka.value.format": "avro", "schema.registry.url": "http://r"},
+            "unknown option kafka.value.format; did you mean value.format?",
+        ),
     ],
 )
 def test_wrong_options_are_refused_on_the_driver(more: dict[str, str], text: str) -> None:

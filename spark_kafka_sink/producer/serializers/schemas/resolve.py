@@ -374,7 +374,10 @@ def refuse_incompatible(config: SchemaConfig, subject: str, given: SchemaText, c
     if changes:
         lines += [f"The schemas differ{version}:", *_listed(changes)]
     lines += ["The registry's reasons:", *_listed(messages)]
-    lines.append(f"Change the columns, set {config.part}.schema, or change the subject's compatibility level.")
+    if latest is not None and latest.schema.kind != given.kind:
+        lines.append(f"Write to another topic, or set {config.part}.format to the format of the subject.")
+    else:
+        lines.append(f"Change the columns, set {config.part}.schema, or change the subject's compatibility level.")
     raise SchemaIncompatibleError("\n".join(lines), subject=subject, fields=tuple(changes), messages=tuple(messages))
 
 

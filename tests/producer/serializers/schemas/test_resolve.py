@@ -52,6 +52,16 @@ def sent(stand_in: StandIn) -> list[str]:
     return [path.split("/")[2] for path in paths if path.startswith("/subjects/") and path.endswith("/versions")]
 
 
+def test_a_subject_with_another_format_is_named_with_what_to_do(stand_in: StandIn, client: RegistryClient) -> None:
+    client.register("events-value", SchemaText("AVRO", record("long")))
+    stand_in.fail(*[lambda _: None] * 2, Answer(body={"is_compatible": False}))  # latest, look-up, check
+    config = schema_config("value", {"value.schema": '{"type": "object"}'}, "json-schema")
+    with pytest.raises(SchemaIncompatibleError) as caught:
+        resolved(config, "events", None, client)
+    assert "was AVRO, is JSON" in caught.value.message
+    assert caught.value.message.endswith("Write to another topic, or set value.format to the format of the subject.")
+
+
 def test_a_schema_that_another_driver_made_incompatible_names_the_fields(stand_in: StandIn, client: RegistryClient) -> None:
     """The other driver registers its schema after the check of ours, and before ours."""
     client.register("events-value", SchemaText("AVRO", record("long")))
