@@ -232,8 +232,10 @@ class RegistryHttp:
     def _fail(self, call: Call, failures: Mapping[str, _Failure], tries: str, *, is_over: bool = False) -> NoReturn:
         last = list(failures.values())[-1]
         is_timeout = is_over or all(failure.is_timeout for failure in failures.values())
+        responded = any("status" in failure.facts for failure in failures.values())
+        hint = "" if responded else f". Check {URL}"
         raise (RegistryTimeoutError if is_timeout else RegistryError)(
-            f"could not {call.action}: {_listed(failures)} ({tries})", **last.facts, **_subject(call)
+            f"could not {call.action}: {_listed(failures)} ({tries}){hint}", **last.facts, **_subject(call)
         )
 
     def _warn(self) -> None:

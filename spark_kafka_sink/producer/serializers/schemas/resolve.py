@@ -13,7 +13,7 @@ from spark_kafka_sink.producer.serializers.schemas.framing import id_header
 from spark_kafka_sink.producer.serializers.schemas.resolved_schema import ResolvedSchema
 from spark_kafka_sink.producer.serializers.schemas.rules import refuse_rules, refuse_rules_of_subject
 from spark_kafka_sink.producer.serializers.schemas.schema_format import SchemaFile
-from spark_kafka_sink.producer.serializers.schemas.subjects import derived_name, subject_name
+from spark_kafka_sink.producer.serializers.schemas.subjects import check_topic, derived_name, subject_name
 from spark_kafka_sink.registry.references import SchemaReference, SchemaText
 from spark_kafka_sink.registry.registry_client import RegisteredSchema, RegistryClient
 from spark_kafka_sink.schema_options import SchemaConfig
@@ -79,6 +79,7 @@ def checked(
     """
     if config.is_registrys:
         return registrys(config, topic, kind, client)
+    check_topic(config, topic)
     own = own_schema(config, topic, kind, client)
     subject = own_subject(config, topic, own)
     refuse_own_rules(config, own)
