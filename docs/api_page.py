@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Sequence
 
 import griffe
@@ -129,8 +130,7 @@ def _text(described: Documented | Member) -> str:
 def _section(section: griffe.DocstringSection, names: Sequence[str]) -> str:
     """Returns a section of a docstring. names: the parameters and fields that have a separate line."""
     if isinstance(section, griffe.DocstringSectionText):
-        paragraphs = (plain(_one_line(text)) for text in section.value.split("\n\n"))
-        return "\n".join(_itemized(paragraph, names) for paragraph in paragraphs)
+        return "\n".join(_paragraph(text, names) for text in section.value.split("\n\n"))
     if isinstance(section, griffe.DocstringSectionParameters | griffe.DocstringSectionAttributes):
         return "".join(f"- `{item.name}`: {_described(item)}\n" for item in section.value)
     if isinstance(section, griffe.DocstringSectionReturns | griffe.DocstringSectionYields):
@@ -142,6 +142,13 @@ def _section(section: griffe.DocstringSection, names: Sequence[str]) -> str:
     if isinstance(section, griffe.DocstringSectionAdmonition):
         return f"**{section.title}**: {_described(section.value)}\n"
     raise ValueError(f"a docstring has a section of the kind {section.kind.value!r}, which docs/api_page.py does not know")
+
+
+def _paragraph(text: str, names: Sequence[str]) -> str:
+    """Returns a paragraph; an indented one is code, after one that ends with `::`."""
+    if text.startswith("    "):
+        return f"```python\n{textwrap.dedent(text).rstrip()}\n```\n"
+    return _itemized(plain(_one_line(re.sub(r"::$", ":", text))), names)
 
 
 def _described(item: griffe.DocstringElement) -> str:

@@ -11,7 +11,7 @@ from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.option import ABSENT, BOOLEAN, FILLED, Kind, Option, integer, nearest
@@ -432,9 +432,9 @@ def refuse_unsupported(names: Iterable[str]) -> None:
             raise OptionError(f"option {name}: {reason}", option=name)
 
 
-def refuse_unknown(name: str) -> None:
-    """Raises OptionError with the nearest name."""
-    raise OptionError(f"unknown option {name}{nearest(name, schema_option_names())}", option=name)
+def refuse_unknown(name: str, known: Iterable[str]) -> NoReturn:
+    """Raises OptionError with the nearest of the known names."""
+    raise OptionError(f"unknown option {name}{nearest(name, known)}", option=name)
 
 
 def _without_part(name: str) -> str:

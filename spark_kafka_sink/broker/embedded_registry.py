@@ -14,12 +14,15 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from spark_kafka_sink.broker.avro_compatibility import misfits
-from spark_kafka_sink.errors import UsageError
+from spark_kafka_sink.broker.registry_schemas import check_schema, serialized
+from spark_kafka_sink.errors import InstallationError, SchemaError, UsageError
+from spark_kafka_sink.registry.references import SchemaReference, SchemaText
 
 CONTENT_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 LEVELS: Final = ("NONE", "BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE", "FULL", "FULL_TRANSITIVE")
 KINDS: Final = ("AVRO", "PROTOBUF", "JSON")
 _LARGEST_BODY: Final = 16 * 1024 * 1024
+_LARGEST_DISCARDED: Final = 4 * _LARGEST_BODY
 _SECONDS_TO_STOP: Final = 10.0
 _KEPT: Final = ("schema", "schemaType", "references", "metadata", "ruleSet")
 
@@ -29,6 +32,9 @@ class EmbeddedRegistry:
 
     It registers and finds schemas of Avro, Protobuf and JSON Schema, with subjects, versions, ids, guids and references. It
     checks the compatibility of Avro schemas; other kinds are always compatible. It has no logins and no TLS.
+
+    Schemas that are not valid are refused, except for those of Protobuf. For JSON Schema that needs the extra `json-schema`.
+    confluent-kafka's ProtobufDeserializer asks for descriptors, which need the extra `protobuf`.
 
     Use it as a context manager, or call `start()` and `stop()`. Schemas are lost at `stop()`.
 
@@ -112,12 +118,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answers any request."""
-        length = int(self.headers.get("Content-Length") or 0)
         try:
-            if not 0 <= length <= _LARGEST_BODY:
-                raise RefusedError(413, 42209, f"the body has more than {_LARGEST_BODY:,} bytes")
+            body = _body(self._read())
             with self.server.lock:
-                status, answer = 200, self.server.schemas.answer(self.command, self.path, _body(self.rfile.read(length)))
+                status, answer = 200, self.server.schemas.answer(self.command, self.path, body)
         except RefusedError as error:
             status, answer = error.status, {"error_code": error.code, "message": error.message}
         data = json.dumps(answer).encode()
@@ -126,6 +130,22 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
+
+    def _read(self) -> bytes:
+        """Returns the body. Raises RefusedError if its length is missing, not valid, or too large."""
+        if "Transfer-Encoding" in self.headers:
+            raise RefusedError(411, 411, "the request needs a Content-Length")
+        text = (self.headers.get("Content-Length") or "0").strip()
+        if not (text.isascii() and text.isdecimal() and len(text) <= 18):
+            raise RefusedError(400, 400, "the Content-Length is not a number")
+        length = int(text)
+        if length <= _LARGEST_BODY:
+            return self.rfile.read(length)
+        # A client that still sends would not read the answer.
+        left = min(length, _LARGEST_DISCARDED)
+        while left and (data := self.rfile.read1(min(left, 65536))):
+            left -= len(data)
+        raise RefusedError(413, 413, f"the body has more than {_LARGEST_BODY:,} bytes")
 
     do_POST = do_PUT = do_DELETE = do_GET
 
@@ -146,7 +166,7 @@ class RefusedError(Exception):
 def _body(data: bytes) -> Mapping[str, Any]:
     try:
         read = json.loads(data or b"{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         raise RefusedError(400, 400, "the body is not JSON") from None
     if not isinstance(read, dict):
         raise RefusedError(400, 400, "the body is not a JSON object")
@@ -167,15 +187,25 @@ class _Schemas:
         self._subjects: dict[str, list[_Version]] = {}
         self._ids: dict[str, int] = {}
         self._schemas: dict[int, Mapping[str, Any]] = {}
+        self._descriptors: dict[str, str] = {}  # by content, because the compiler takes some 0.1 s
         self._levels: dict[str, str] = {}
         self._level = "BACKWARD"
 
     def answer(self, method: str, path: str, body: Mapping[str, Any]) -> Any:
         """Returns the answer to a request. Raises RefusedError."""
-        parts = urllib.parse.urlsplit(path)
+        try:
+            parts = urllib.parse.urlsplit(path)
+        except ValueError:
+            raise RefusedError(404, 404, "HTTP 404 Not Found") from None
         query = dict(urllib.parse.parse_qsl(parts.query))
         deleted = query.get("deleted") == "true"
-        match method, [urllib.parse.unquote(name) for name in parts.path.strip("/").split("/")]:
+        found = self._answer(method, parts.path, query, body, deleted=deleted)
+        if query.get("format") == "serialized" and method == "GET" and isinstance(found, Mapping) and "schema" in found:
+            return {**found, "schema": self._serialized(found)}
+        return found
+
+    def _answer(self, method: str, path: str, query: Mapping[str, str], body: Mapping[str, Any], *, deleted: bool) -> Any:
+        match method, [urllib.parse.unquote(name) for name in path.strip("/").split("/")]:
             case "GET", ["subjects"]:
                 return [subject for subject in self._subjects if deleted or self._live(subject)]
             case "POST", ["subjects", subject, "versions"]:
@@ -197,16 +227,16 @@ class _Schemas:
             case "GET", ["schemas", "guids", guid]:
                 return self._of_id(next((one for content, one in self._ids.items() if _guid(content) == guid), 0), guid)
             case "GET", ["schemas", "ids", number]:
-                return self._of_id(int(number) if number.isdecimal() else 0, number)
+                return self._of_id(_number(number), number)
             case "GET", ["schemas", "ids", number, "versions"]:
-                self._of_id(int(number) if number.isdecimal() else 0, number)
+                self._of_id(_number(number), number)
                 return [
                     {"subject": subject, "version": version.number}
                     for subject in self._subjects
                     for version in self._live(subject)
                     if str(version.schema_id) == number
                 ]
-        return self._answer_about_compatibility(method, parts.path, body)
+        return self._answer_about_compatibility(method, path, body)
 
     def _answer_about_compatibility(self, method: str, path: str, body: Mapping[str, Any]) -> Any:
         match method, [urllib.parse.unquote(name) for name in path.strip("/").split("/")]:
@@ -295,18 +325,35 @@ class _Schemas:
             raise RefusedError(422, 422, f"Invalid schema type {kind}")
         if not isinstance(text, str) or not text.strip():
             raise RefusedError(422, 42201, "Invalid schema: it is empty")
-        if kind != "PROTOBUF":
-            try:
-                text = json.dumps(json.loads(text))
-            except ValueError as error:
-                raise RefusedError(422, 42201, f"Invalid schema: {error}") from None
         references = body.get("references") or []
-        for reference in references:
+        for reference in references if isinstance(references, list) else [references]:
             try:
                 self._version(reference["subject"], str(reference["version"]), deleted=True)
             except (RefusedError, KeyError, TypeError):
                 raise RefusedError(422, 42201, f"Invalid schema: no schema for the reference {reference}") from None
+        try:
+            check_schema(_schema_text(body), self._text_of)
+        except SchemaError as error:
+            raise RefusedError(422, 42201, f"Invalid schema: {error.message}") from None
+        if kind != "PROTOBUF":
+            text = json.dumps(json.loads(text))
         return json.dumps([kind, text, references, body.get("metadata"), body.get("ruleSet")])
+
+    def _text_of(self, reference: SchemaReference) -> SchemaText:
+        version = self._version(reference.subject, str(reference.version), deleted=True)
+        return _schema_text(self._schemas[version.schema_id])
+
+    def _serialized(self, schema: Mapping[str, Any]) -> str:
+        """Returns the descriptor of a Protobuf schema in base64; the text of another schema."""
+        content = self._content(schema)
+        if content not in self._descriptors:
+            try:
+                self._descriptors[content] = serialized(_schema_text(schema), self._text_of)
+            except SchemaError as error:
+                raise RefusedError(422, 42201, f"Invalid schema: {error.message}") from None
+            except InstallationError as error:
+                raise RefusedError(501, 501, f"format=serialized: {error.message}") from None
+        return self._descriptors[content]
 
     # Compatibility
 
@@ -331,6 +378,17 @@ class _Schemas:
             if level.startswith(("FORWARD", "FULL")):
                 found += misfits(other, one)
         return found
+
+
+def _schema_text(body: Mapping[str, Any]) -> SchemaText:
+    """Returns a schema that was sent. Its references exist."""
+    references = [SchemaReference(str(one.get("name")), one["subject"], one["version"]) for one in body.get("references") or []]
+    return SchemaText(body.get("schemaType") or "AVRO", body["schema"], tuple(references))
+
+
+def _number(text: str) -> int:
+    """Returns the id in a path; 0, which no schema has, for other text."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
 
 
 def _level(body: Mapping[str, Any]) -> str:

@@ -157,13 +157,14 @@ class ClientCredentials:
         config = self._config
         assert config.bearer_auth_client_secret is not None
         secret = _revealed(config.bearer_auth_client_secret, CLIENT_SECRET)
+        limit_s = min(config.timeout, left_s)
         endpoint = TokenEndpoint(
             url=_resolved(config.bearer_auth_issuer_endpoint_url, ISSUER),
             client_id=_resolved(config.bearer_auth_client_id, CLIENT_ID),
             client_secret=Secret(secret, None),
             scope=_resolved(config.bearer_auth_scope, SCOPE),
             ca_location=_resolved(config.bearer_auth_issuer_ca_location, ISSUER_CA) or None,
-            timeouts=HttpTimeouts(min(CONNECT_S, config.timeout, left_s), min(config.timeout, left_s)),
+            timeouts=HttpTimeouts(min(CONNECT_S, limit_s), limit_s, limit_s),
             backoff_max_ms=min(config.max_retries * config.retries_wait_ms, int(left_s * 1000)),
             url_option=ISSUER,
             ca_option=ISSUER_CA,

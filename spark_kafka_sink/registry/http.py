@@ -202,8 +202,8 @@ class RegistryHttp:
         query = f"?{urllib.parse.urlencode(call.query)}" if call.query else ""
         body = None if call.body is None else json.dumps(call.body).encode()
         headers = {**_HEADERS, **({} if body is None else {"Content-Type": _JSON}), **login.headers}
-        left_s = max(deadline - self._timing.now(), 0.001)
-        limits = HttpTimeouts(min(CONNECT_S, self._config.timeout, left_s), min(self._config.timeout, left_s))
+        limit_s = min(self._config.timeout, max(deadline - self._timing.now(), 0.001))
+        limits = HttpTimeouts(min(CONNECT_S, limit_s), limit_s, limit_s)
         secrets = self._secrets[base.url] = (*login.secrets, *self._proxy_secrets)
         try:
             request = HttpRequest(call.method, f"{base.url}{call.path}{query}", headers, body)
@@ -232,8 +232,10 @@ class RegistryHttp:
     def _fail(self, call: Call, failures: Mapping[str, _Failure], tries: str, *, is_over: bool = False) -> NoReturn:
         last = list(failures.values())[-1]
         is_timeout = is_over or all(failure.is_timeout for failure in failures.values())
+        responded = any("status" in failure.facts for failure in failures.values())
+        hint = "" if responded else f". Check {URL}"
         raise (RegistryTimeoutError if is_timeout else RegistryError)(
-            f"could not {call.action}: {_listed(failures)} ({tries})", **last.facts, **_subject(call)
+            f"could not {call.action}: {_listed(failures)} ({tries}){hint}", **last.facts, **_subject(call)
         )
 
     def _warn(self) -> None:

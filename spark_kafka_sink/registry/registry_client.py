@@ -190,12 +190,15 @@ class RegistryClient:
         return self._ask(call).registered(None, "", 0)
 
     def has_guids(self) -> bool:
-        """Returns whether the registry finds schemas by their guid. Readers of ids in headers need that."""
+        """Returns whether the registry finds schemas by their guid. Readers of ids in headers need that.
+
+        It may also be True if the login has no right to ask.
+        """
         call = Call("find out whether the registry has guids", "GET", f"/schemas/guids/{uuid.UUID(int=0)}")
         try:
             self._ask(call)
         except RegistryError as error:
-            if error.facts.get("error_code") in NO_SCHEMA:
+            if error.facts.get("error_code") in NO_SCHEMA or error.facts.get("status") == 403:
                 return True
             if error.facts.get("status") in _NO_ENDPOINT:
                 return False

@@ -49,10 +49,17 @@ class HttpAnswer:
 
 @dataclass(frozen=True, slots=True)
 class HttpTimeouts:
-    """Time limits. connect_s: to connect, including TLS. read_s: from the request to the last byte of the response."""
+    """Time limits, in s. Looking up a host name is not limited, because the system cannot be interrupted in it.
+
+    Attributes:
+        connect_s: to connect, including a proxy's answer and TLS.
+        read_s: from the request to the last byte of the response. A proxy's answer has this limit, too.
+        total_s: from the start to the last byte of the response; None: `connect_s` and `read_s` together.
+    """
 
     connect_s: float
     read_s: float
+    total_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,23 +138,66 @@ def _limited(answer: IO[bytes], max_bytes: int) -> bytes:
     return body
 
 
-class _DeadlineReader(io.RawIOBase):
-    """Reads a socket until a deadline: a socket's own timeout restarts with each byte."""
+class _Clock:
+    """The absolute deadlines of one request. A socket's own timeout starts again with each step, and with each byte."""
 
-    def __init__(self, raw: io.RawIOBase, sock: socket.socket, deadline: float) -> None:
+    def __init__(self, timeouts: HttpTimeouts) -> None:
+        start, both_s = time.monotonic(), timeouts.connect_s + timeouts.read_s
+        self._read_s = timeouts.read_s
+        self._end = start + (both_s if timeouts.total_s is None else timeouts.total_s)
+        self._now_until = min(self._end, start + timeouts.connect_s)
+
+    def connected(self) -> None:
+        """Notes that the time to connect does not count any more."""
+        self._now_until = self._end
+
+    def read_until(self) -> float:
+        """Returns the deadline of a response that is read from now on."""
+        return min(self._now_until, time.monotonic() + self._read_s)
+
+    def left_s(self, deadline: float | None = None) -> float:
+        """Returns the time left. Raises TimeoutError if there is none."""
+        left = (self._now_until if deadline is None else deadline) - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("timed out")
+        return left
+
+    def connection(self, address: tuple[str, int], _: object, source: tuple[str, int] | None) -> socket.socket:
+        """Connects to one of a host's addresses: socket.create_connection with one deadline for all of them."""
+        failed: OSError | None = None
+        for family, kind, protocol, _name, place in socket.getaddrinfo(*address, 0, socket.SOCK_STREAM):
+            sock = socket.socket(family, kind, protocol)
+            try:
+                sock.settimeout(self.left_s())
+                if source is not None:
+                    sock.bind(source)
+                sock.connect(place)
+                sock.settimeout(self.left_s())
+            except OSError as error:
+                sock.close()
+                failed = error
+            else:
+                return sock
+        raise failed or OSError(f"{address[0]} has no address")
+
+
+class _DeadlineReader(io.RawIOBase):
+    """Reads a socket until a deadline, and leaves it the time that remains."""
+
+    def __init__(self, raw: io.RawIOBase, sock: socket.socket, clock: _Clock) -> None:
         self._raw = raw
         self._sock = sock
-        self._deadline = deadline
+        self._clock = clock
+        self._deadline = clock.read_until()
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int | None:
-        left = self._deadline - time.monotonic()
-        if left <= 0:
-            raise TimeoutError("timed out reading the response")
-        self._sock.settimeout(left)
-        return self._raw.readinto(buffer)
+        self._sock.settimeout(self._clock.left_s(self._deadline))
+        count = self._raw.readinto(buffer)
+        self._sock.settimeout(self._clock.left_s())  # for the TLS handshake behind a proxy
+        return count
 
     def close(self) -> None:
         self._raw.close()
@@ -155,23 +205,32 @@ class _DeadlineReader(io.RawIOBase):
 
 
 class _Response(http.client.HTTPResponse):
-    def __init__(self, read_s: float, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, clock: _Clock, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
         super().__init__(sock, *args, **kwargs)
         raw: Any = sock.makefile("rb", buffering=0)
         self.fp.close()
-        self.fp = io.BufferedReader(_DeadlineReader(raw, sock, time.monotonic() + read_s))
+        self.fp = io.BufferedReader(_DeadlineReader(raw, sock, clock))
 
 
-class _HttpConnection(http.client.HTTPConnection):
-    def __init__(self, timeouts: HttpTimeouts, *args: Any, **kwargs: Any) -> None:
+class _TimedConnection(http.client.HTTPConnection):
+    """A connection whose steps have the deadlines of one clock."""
+
+    _create_connection: Any  # of the base class, which calls it to connect
+
+    def __init__(self, clock: _Clock, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.response_class: Any = partial(_Response, timeouts.read_s)
+        self._clock = clock
+        self._create_connection = clock.connection
+        self.response_class: Any = partial(_Response, clock)
+
+    def connect(self) -> None:
+        super().connect()
+        self._clock.connected()
+        self.sock.settimeout(self._clock.left_s())
 
 
-class _HttpsConnection(http.client.HTTPSConnection):
-    def __init__(self, timeouts: HttpTimeouts, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.response_class: Any = partial(_Response, timeouts.read_s)
+class _TimedTlsConnection(_TimedConnection, http.client.HTTPSConnection):
+    pass
 
 
 class _HttpHandler(urllib.request.HTTPHandler):
@@ -180,7 +239,7 @@ class _HttpHandler(urllib.request.HTTPHandler):
         self._timeouts = timeouts
 
     def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        made: Any = partial(_HttpConnection, self._timeouts)
+        made: Any = partial(_TimedConnection, _Clock(self._timeouts))
         return self.do_open(made, req)
 
 
@@ -191,7 +250,7 @@ class _HttpsHandler(urllib.request.HTTPSHandler):
         self._tls = tls
 
     def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        made: Any = partial(_HttpsConnection, self._timeouts)
+        made: Any = partial(_TimedTlsConnection, _Clock(self._timeouts))
         return self.do_open(made, req, context=self._tls)
 
 

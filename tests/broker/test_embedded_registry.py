@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import http.client
 import json
+import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient, ServerConfig
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.schema_registry.error import SchemaRegistryError
+from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
+from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
+from spark_kafka_sink import ProtobufSerializer as OurProtobufSerializer
+from spark_kafka_sink import installation
 from spark_kafka_sink.broker import EmbeddedRegistry
 from spark_kafka_sink.errors import SchemaIncompatibleError, UsageError
 from spark_kafka_sink.registry.registry_client import RegistryClient, SchemaText
 from spark_kafka_sink.registry.registry_options import registry_config
+from tests.producer.serializers.protobuf.compiling import file_set, message_class
 
 ORDER = '{"type": "record", "name": "R", "fields": [{"name": "x", "type": "int"}]}'
 WIDER = '{"type": "record", "name": "R", "fields": [{"name": "x", "type": "int"}, {"name": "y", "type": "int", "default": 0}]}'
@@ -128,19 +136,117 @@ def test_what_is_not_there_is_an_error_of_confluents(registry: EmbeddedRegistry,
         assert (answer.code, json.load(answer)["error_code"]) == (404, code)
 
 
-@pytest.mark.parametrize("data", [b"{", b"[]", b'{"schema": ""}', b'{"schema": "{"}', b'{"schema": "x", "schemaType": "XML"}'])
-def test_bad_requests_are_refused(registry: EmbeddedRegistry, data: bytes) -> None:
-    request = urllib.request.Request(f"{registry.url}/subjects/s/versions", data, method="POST")
-    with pytest.raises(urllib.error.HTTPError) as error:
-        urllib.request.urlopen(request, timeout=10)
-    with error.value as answer:
-        assert answer.code in (400, 422)
+DEEP = b"[" * 100_000
 
 
-def test_confluents_serializers_work(client: SchemaRegistryClient) -> None:
+def answer_to(registry: EmbeddedRegistry, request: bytes) -> tuple[int, Any]:
+    """Returns the status and the JSON that bytes on a connection are answered with."""
+    with socket.create_connection(("127.0.0.1", int(registry.url.rpartition(":")[2])), timeout=30) as connection:
+        connection.sendall(request)
+        response = http.client.HTTPResponse(connection)
+        response.begin()
+        return response.status, json.loads(response.read())
+
+
+def posted(data: bytes, length: object = None) -> bytes:
+    head = f"POST /subjects/s/versions HTTP/1.1\r\nContent-Length: {len(data) if length is None else length}\r\n\r\n"
+    return head.encode() + data
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status", "code"),
+    [
+        (posted(b"{"), 400, 400),
+        (posted(b"\xff"), 400, 400),
+        (posted(DEEP), 400, 400),
+        (posted(b"[]"), 400, 400),
+        (posted(b"{}", "x"), 400, 400),
+        (posted(b"{}", -1), 400, 400),
+        (posted(b"{}", "9" * 5000), 400, 400),
+        (b"POST /subjects/s/versions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", 411, 411),
+        (posted(b" " * (17 * 1024 * 1024)), 413, 413),
+        (posted(b'{"schema": ""}'), 422, 42201),
+        (posted(b'{"schema": "{"}'), 422, 42201),
+        (posted(b'{"schema": "x", "schemaType": "XML"}'), 422, 422),
+        (posted(b'{"schema": "x", "schemaType": ["AVRO"]}'), 422, 422),
+        (posted(b'{"schema": "\\"int\\"", "references": 5}'), 422, 42201),
+        (posted(b'{"schema": "\\"int\\"", "references": [5]}'), 422, 42201),
+        (b"GET //[ HTTP/1.1\r\n\r\n", 404, 404),
+        (b"GET /schemas/ids/" + b"9" * 5000 + b" HTTP/1.1\r\n\r\n", 404, 40403),
+    ],
+)
+def test_bad_requests_are_answered_with_json(registry: EmbeddedRegistry, request_bytes: bytes, status: int, code: int) -> None:
+    found, answer = answer_to(registry, request_bytes)
+    assert (found, answer["error_code"]) == (status, code)
+    assert answer["message"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "problem"),
+    [
+        ("AVRO", '{"type": "nonsense"}', '"nonsense" is not defined'),
+        ("AVRO", '{"type": "record", "name": "R"}', "fields"),
+        ("AVRO", '{"type": "array", "items": "R"}', '"R" is not defined'),
+        ("AVRO", "[" * 100_000, ""),
+        ("JSON", '{"type": "nonsense"}', "not a valid JSON Schema: #/type"),
+        ("JSON", '{"properties": []}', "not a valid JSON Schema: #/properties"),
+    ],
+)
+def test_schemas_that_are_not_valid_are_refused(client: SchemaRegistryClient, kind: str, text: str, problem: str) -> None:
+    with pytest.raises(SchemaRegistryError) as error:
+        client.register_schema("s", Schema(text, kind))
+    assert (error.value.http_status_code, error.value.error_code) == (422, 42201)
+    assert problem in error.value.error_message
+    assert client.get_subjects() == []
+
+
+def test_confluents_avro_serializers_work(client: SchemaRegistryClient) -> None:
     context = SerializationContext("t", MessageField.VALUE)
     data = AvroSerializer(client, ORDER)({"x": 7}, context)
     assert AvroDeserializer(client)(data, context) == {"x": 7}
+
+
+def test_confluents_json_serializers_work(client: SchemaRegistryClient) -> None:
+    context = SerializationContext("t", MessageField.VALUE)
+    text = '{"type": "object", "title": "R", "properties": {"x": {"type": "integer"}}}'
+    data = JSONSerializer(text, client)({"x": 7}, context)
+    assert JSONDeserializer(None, schema_registry_client=client)(data, context) == {"x": 7}
+
+
+@pytest.mark.parametrize("use_latest", [False, True])
+def test_confluents_protobuf_serializers_work(client: SchemaRegistryClient, use_latest: bool) -> None:
+    context = SerializationContext("t", MessageField.VALUE)
+    own = message_class(file_set(PROTO), "R")
+    data = ProtobufSerializer(own, client, {"use.deprecated.format": False})(own(x=7), context)
+    settings = {"use.deprecated.format": False, "use.latest.version": use_latest}
+    assert ProtobufDeserializer(own, settings, client)(data, context) == own(x=7)
+
+
+def test_text_of_protobuf_is_read_by_confluents_deserializer(registry: EmbeddedRegistry, client: SchemaRegistryClient) -> None:
+    """This package registers text, which may import files that other subjects have."""
+    client.register_schema("item", Schema('syntax = "proto3"; message Item { string name = 1; }', "PROTOBUF"))
+    text = 'syntax = "proto3"; import "item.proto"; message Order { Item item = 1; }'
+    reference = {"name": "item.proto", "subject": "item", "version": 1}
+    ours = OurProtobufSerializer({"schema.registry.url": registry.url, "schema": text, "schema.references": [reference]})
+    data = ours.serialize("t", {"item": {"name": "a"}})
+    ours.close()
+    own = message_class(file_set(text, {"item.proto": 'syntax = "proto3"; message Item { string name = 1; }'}), "Order")
+    reader = ProtobufDeserializer(own, {"use.deprecated.format": False}, client)
+    assert str(reader(data, SerializationContext("t", MessageField.VALUE))) == 'item {\n  name: "a"\n}\n'
+
+
+def test_descriptors_need_the_extra_and_valid_text(client: SchemaRegistryClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    number = client.register_schema("s", Schema("message {", "PROTOBUF"))
+    with pytest.raises(SchemaRegistryError, match="not a valid Protobuf schema") as invalid:
+        client.get_schema(number, fmt="serialized")
+    assert (invalid.value.http_status_code, invalid.value.error_code) == (422, 42201)
+    number = client.register_schema("t", Schema(PROTO, "PROTOBUF"))
+    monkeypatch.setattr(installation, "is_installed", lambda _: False)
+    with pytest.raises(
+        SchemaRegistryError, match=r"format=serialized: the format protobuf needs .*spark-kafka-sink\[protobuf\]"
+    ) as missing:
+        client.get_schema(number, fmt="serialized")
+    assert missing.value.http_status_code == 501
 
 
 def test_this_packages_client_works(registry: EmbeddedRegistry) -> None:

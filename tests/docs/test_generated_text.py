@@ -59,6 +59,17 @@ def test_sections_of_a_docstring_become_lists() -> None:
     assert "Raises:\n\n- `ValueError`: if the topic is empty.\n" in text
 
 
+def test_an_example_in_a_docstring_becomes_a_code_block() -> None:
+    with griffe.temporary_visited_module(
+        'def f():\n    """Runs.\n\n    Example::\n\n        with a:\n            b()\n    """\n'
+    ) as module:
+        function = module["f"]
+        assert isinstance(function, griffe.Function)
+        text = _text(function)
+
+    assert text == "Runs.\n\nExample:\n\n```python\nwith a:\n    b()\n```\n"
+
+
 def test_the_table_of_errors_has_summaries_only() -> None:
     with griffe.temporary_visited_module(DOCSTRINGS) as module:
         failed = module["Failed"]

@@ -290,7 +290,7 @@ def test_a_registry_that_says_nothing_times_out() -> None:
 
     assert isinstance(error, RegistryTimeoutError)
     assert isinstance(error, DeadlineError)
-    assert error.message.endswith(f"the schema registry {url} did not respond in time (2 tries)")
+    assert error.message.endswith(f"the schema registry {url} did not respond in time (2 tries). Check schema.registry.url")
     assert time.monotonic() - began < 20
 
 
@@ -351,7 +351,7 @@ def test_answers_that_are_none(data: bytes, words: str) -> None:
         error = refused(url, options={"schema.registry.max.retries": "0"})
 
     assert words in error.message
-    assert error.message.endswith("(1 try)")
+    assert error.message.endswith("(1 try). Check schema.registry.url")
 
 
 def test_a_large_schema_is_read(stand_in: StandIn) -> None:
@@ -370,7 +370,9 @@ def test_a_registry_that_is_down_is_asked_again() -> None:
 
     error = refused(f"http://127.0.0.1:{port}", pauses)
 
-    assert error.message.endswith(f"http://127.0.0.1:{port} could not be reached: Connection refused (4 tries)")
+    assert error.message.endswith(
+        f"http://127.0.0.1:{port} could not be reached: Connection refused (4 tries). Check schema.registry.url"
+    )
     assert error.facts["url"] == f"http://127.0.0.1:{port}"
     assert pauses.slept == [1.0, 2.0, 4.0]
     assert not isinstance(error, DeadlineError)

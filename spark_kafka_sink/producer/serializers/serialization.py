@@ -11,7 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from spark_kafka_sink.counts import counted
-from spark_kafka_sink.errors import RegistryError, SchemaError, SerializationError, UsageError
+from spark_kafka_sink.errors import InstallationError, OptionError, RegistryError, SchemaError, SerializationError, UsageError
 from spark_kafka_sink.producer.call_deadline import call_deadline
 from spark_kafka_sink.producer.producer_record import Headers
 from spark_kafka_sink.producer.serializers.serializer import Serializer, is_default
@@ -21,8 +21,9 @@ from spark_kafka_sink.records.columns import RecordColumns
 
 logger = logging.getLogger(__name__)
 
-# They name the subject or the columns, or a serializer that is closed. A program may have to tell them from a bad row.
-_OF_SCHEMAS = (RegistryError, SchemaError, UsageError)
+# They name the subject or the columns, a missing library, or a serializer that is closed. A program may have to tell them from a
+# bad row.
+_OF_SCHEMAS = (InstallationError, OptionError, RegistryError, SchemaError, UsageError)
 
 _NO_DEADLINE: Final = nullcontext()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +23,7 @@ from spark_kafka_sink.registry.registry_options import RegistryConfig, registry_
 from spark_kafka_sink.schema_options import (
     OF_ONE_PART,
     PARTS,
+    SCHEMA_OPTIONS,
     SchemaConfig,
     is_registry_option,
     is_schema_option,
@@ -57,9 +58,7 @@ class RegistrySerializer(Serializer):
         self._is_closed = False
         self._settings: tuple[RegistryConfig, SchemaConfig] | None = None
         if options is not None:
-            for name in options:
-                if not (is_schema_option(name) or name in OF_ONE_PART or is_provider_option(name)):
-                    refuse_unknown(name)
+            self._check_names(options, PARTS[0] if is_key else PARTS[1])
             self.configure(options, is_key)
 
     def __repr__(self) -> str:
@@ -68,6 +67,16 @@ class RegistrySerializer(Serializer):
     def __reduce__(self) -> Any:
         name = type(self).__name__
         raise TypeError(f"{name} holds the registry's secrets and cannot be pickled; in Spark, set value.format={self.format}")
+
+    def _check_names(self, options: Iterable[str], part: str) -> None:
+        """Raises OptionError for an option of an object that is unknown, or of the other part."""
+        for name in options:
+            if not (is_schema_option(name) or name in OF_ONE_PART or is_provider_option(name)):
+                refuse_unknown(name, SCHEMA_OPTIONS)
+            given, _, bare = name.partition(".")
+            if given in PARTS and given != part:
+                made = f"this {type(self).__name__} is for {part}s, so it has no effect"
+                raise OptionError(f"option {name}: {made}; use {bare}, or make one with is_key={part != PARTS[0]}", option=name)
 
     def configure(self, settings: Mapping[str, object], is_key: bool) -> None:
         part = PARTS[0] if is_key else PARTS[1]

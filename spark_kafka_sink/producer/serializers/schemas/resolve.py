@@ -7,13 +7,14 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from spark_kafka_sink.errors import RegistryError, SchemaError, SchemaIncompatibleError
+from spark_kafka_sink.errors import RegistryError, SchemaError
+from spark_kafka_sink.producer.serializers.schemas.acceptance import not_registered, refuse_incompatible, register
 from spark_kafka_sink.producer.serializers.schemas.formats import schema_format
 from spark_kafka_sink.producer.serializers.schemas.framing import id_header
 from spark_kafka_sink.producer.serializers.schemas.resolved_schema import ResolvedSchema
 from spark_kafka_sink.producer.serializers.schemas.rules import refuse_rules, refuse_rules_of_subject
 from spark_kafka_sink.producer.serializers.schemas.schema_format import SchemaFile
-from spark_kafka_sink.producer.serializers.schemas.subjects import derived_name, subject_name
+from spark_kafka_sink.producer.serializers.schemas.subjects import check_topic, derived_name, subject_name
 from spark_kafka_sink.registry.references import SchemaReference, SchemaText
 from spark_kafka_sink.registry.registry_client import RegisteredSchema, RegistryClient
 from spark_kafka_sink.schema_options import SchemaConfig
@@ -54,7 +55,7 @@ def registered(found: ResolvedSchema | NewSchema, client: RegistryClient) -> Res
     if given is None:
         given = with_files(config, found.own, client)
         refuse_incompatible(config, found.subject, given, client)
-    new = _registered(config, found.subject, given, client)
+    new = register(config, found.subject, given, client)
     # Written is what the registry hands to readers. It may have added rules, and a registry that normalizes may know the schema
     # with another order of fields.
     return readers_schema(config, found.subject, new, found.kind, client)
@@ -79,6 +80,7 @@ def checked(
     """
     if config.is_registrys:
         return registrys(config, topic, kind, client)
+    check_topic(config, topic)
     own = own_schema(config, topic, kind, client)
     subject = own_subject(config, topic, own)
     refuse_own_rules(config, own)
@@ -192,7 +194,7 @@ def with_files(config: SchemaConfig, own: OwnSchema, client: RegistryClient) -> 
         found = client.look_up(file.name, text, normalize=config.normalize)
         if found is None:
             refuse_incompatible(config, file.name, text, client)
-            found = _registered(config, file.name, text, client)
+            found = register(config, file.name, text, client)
         known[file.name] = _reference(config, file.name, text, found, client)
     return _file_text(config, own.files[-1], known, own.references)
 
@@ -354,56 +356,3 @@ def prepared(
         shown = source or ResolvedSchema(config.part, config.format, subject, found.schema_id, "")
         raise SchemaError(f"{config.part}: {shown}: {error.message}", **{**error.facts, "part": config.part}) from None
     return schema
-
-
-def _differences(config: SchemaConfig, latest: RegisteredSchema, given: SchemaText) -> list[str]:
-    if latest.schema.kind != given.kind:
-        return [f"the schema: was {latest.schema.kind}, is {given.kind}"]
-    return schema_format(config.format).differences(latest.schema.text, given.text)
-
-
-def refuse_incompatible(config: SchemaConfig, subject: str, given: SchemaText, client: RegistryClient) -> None:
-    """Raises SchemaIncompatibleError, which names the fields, if the registry would not accept a schema under the subject."""
-    messages = client.misfits(subject, given, normalize=config.normalize)
-    if not messages:
-        return
-    latest = client.latest(subject)
-    changes = [] if latest is None else [client.shown(each) for each in _differences(config, latest, given)]
-    version = "" if latest is None or latest.version is None else f" (compared with version {latest.version})"
-    lines = [f"subject {subject}: the schema of {config.part} is not compatible with the subject's schemas."]
-    if changes:
-        lines += [f"The schemas differ{version}:", *_listed(changes)]
-    lines += ["The registry's reasons:", *_listed(messages)]
-    if latest is not None and latest.schema.kind != given.kind:
-        lines.append(f"Write to another topic, or set {config.part}.format to the format of the subject.")
-    else:
-        lines.append(f"Change the columns, set {config.part}.schema, or change the subject's compatibility level.")
-    raise SchemaIncompatibleError("\n".join(lines), subject=subject, fields=tuple(changes), messages=tuple(messages))
-
-
-def _listed(texts: Sequence[str]) -> list[str]:
-    """Returns lines that can also be read as one."""
-    return [f"  {text}{';' if place < len(texts) else '.'}" for place, text in enumerate(texts, 1)]
-
-
-def not_registered(config: SchemaConfig, subject: str, given: SchemaText, client: RegistryClient) -> RegistryError:
-    """Returns the error about a schema that the registry does not have and that must not be registered."""
-    latest = client.latest(subject)
-    changes = [] if latest is None else [client.shown(each) for each in _differences(config, latest, given)]
-    listed = "".join(f"\n{line}" for line in _listed(changes))
-    differs = f" It differs from version {latest.version}:{listed}" if latest is not None and changes else ""
-    return RegistryError(
-        f"subject {subject}: the registry does not have the schema of {config.part}, and auto.register.schemas is false;"
-        f" register it, or set auto.register.schemas=true.{differs}",
-        subject=subject,
-        fields=tuple(changes),
-    )
-
-
-def _registered(config: SchemaConfig, subject: str, given: SchemaText, client: RegistryClient) -> RegisteredSchema:
-    """Registers a schema. Raises SchemaIncompatibleError, which names the fields, if another driver was first."""
-    try:
-        return client.register(subject, given, normalize=config.normalize)
-    except SchemaIncompatibleError:
-        refuse_incompatible(config, subject, given, client)
-        raise

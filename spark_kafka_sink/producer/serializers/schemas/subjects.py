@@ -20,12 +20,7 @@ def subject_name(config: SchemaConfig, topic: str | None, record: str | None) ->
         OptionError: the strategy needs a topic or a name that does not exist.
     """
     option = "subject.name.strategy"
-    if topic is None and config.strategy != "record":
-        raise OptionError(
-            f"option {option}: {config.strategy} needs the option topic, because each row may name another topic here;"
-            f" set the option topic, {option}=record or {config.part}.use.schema.id",
-            option=option,
-        )
+    check_topic(config, topic)
     if config.strategy == "topic":
         return f"{topic}-{config.part}"
     if record is None:
@@ -33,6 +28,18 @@ def subject_name(config: SchemaConfig, topic: str | None, record: str | None) ->
             f"option {option}: {config.strategy} needs the name of a record; {_where_to_name(config)}", option=option
         )
     return record if config.strategy == "record" else f"{topic}-{record}"
+
+
+def check_topic(config: SchemaConfig, topic: str | None) -> None:
+    """Raises OptionError if the subject is named after the topic, and each row names its own."""
+    option = "subject.name.strategy"
+    if topic is None and config.strategy != "record":
+        named = "" if config.text is not None or config.name is not None else f" with {config.part}.schema.name"
+        raise OptionError(
+            f"option {option}: {config.strategy} needs the option topic, because each row may name another topic here;"
+            f" set the option topic, {option}=record{named}, or {config.part}.use.schema.id",
+            option=option,
+        )
 
 
 def derived_name(config: SchemaConfig, topic: str | None) -> str:

@@ -23,7 +23,7 @@ from spark_kafka_sink.producer.serializers.schemas.framing import id_header
 from tests.kafka.witness import Witnessed, read_topic
 from tests.producer.serializers.protobuf.compiling import SerializedSchemas, file_set, message_class
 from tests.registry.apicurio import Apicurio
-from tests.registry.stand_in import Answer, StandIn
+from tests.registry.stand_in import Answer, Asked, StandIn
 
 ORDER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
 STRUCT = pa.struct([pa.field("id", pa.int64(), False)])
@@ -158,6 +158,17 @@ def test_a_registry_without_guids_is_an_error_and_nothing_is_registered(stand_in
         with pytest.raises(RegistryError, match=r"value: the registry sent no guid of schema 1\. schema\.id\.serializer"):
             serializer.serialize("events", {"id": 1})
         serializer.close()
+
+
+def test_a_login_that_may_not_ask_for_guids_may_write_them(stand_in: StandIn) -> None:
+    def refused(asked: Asked) -> Answer | None:
+        return Answer(403, {"error_code": 40301, "message": "no"}) if asked.path.startswith("/schemas/guids") else None
+
+    stand_in.fail(*[refused] * 10)
+    options = {"schema.registry.url": stand_in.url, "schema.id.serializer": "header", "schema": ORDER}
+    serializer = AvroSerializer(options)
+    assert serializer.serialize("events", {"id": 1}) == b"\2"
+    serializer.close()
 
 
 @pytest.mark.java

@@ -14,9 +14,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink import AvroSerializer, Producer, RecordColumns
+from spark_kafka_sink import AvroSerializer, Producer, RecordColumns, installation
 from spark_kafka_sink.broker import EmbeddedBroker
 from spark_kafka_sink.errors import (
+    InstallationError,
     KafkaSinkError,
     OptionError,
     RegistryError,
@@ -191,6 +192,37 @@ def test_an_object_needs_its_options_and_is_not_pickled() -> None:
         pickle.dumps(AvroSerializer({"schema.registry.url": "http://r"}))
     with pytest.raises(OptionError, match=r"unknown option normalise\.schemas; did you mean normalize\.schemas"):
         AvroSerializer({"schema.registry.url": "http://r", "normalise.schemas": True})
+    with pytest.raises(OptionError, match=r"unknown option shema; did you mean schema\?"):
+        AvroSerializer({"schema.registry.url": "http://r", "shema": ORDER})
+
+
+@pytest.mark.parametrize(("part", "other"), [("key", "value"), ("value", "key")])
+def test_an_object_refuses_options_of_the_other_part(part: str, other: str) -> None:
+    options = {"schema.registry.url": "http://r", f"{other}.schema": ORDER}
+    wanted = rf"option {other}\.schema: this AvroSerializer is for {part}s, so it has no effect; use schema, or make one with"
+    with pytest.raises(OptionError, match=f"{wanted} is_key={part != 'key'}"):
+        AvroSerializer(options, is_key=part == "key")
+    AvroSerializer({"schema.registry.url": "http://r", f"{part}.schema": ORDER}, is_key=part == "key").close()
+
+
+@pytest.mark.parametrize("way", ["columns", "single"])
+def test_a_missing_extra_is_an_error_of_the_installation(
+    broker: EmbeddedBroker, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    monkeypatch.setattr(installation, "is_installed", lambda _: False)
+    settings = {
+        "bootstrap.servers": broker.bootstrap_servers,
+        "value.serializer": "protobuf",
+        "value.schema": 'syntax = "proto3"; message Order { int64 id = 1; }',
+        "schema.registry.url": stand_in.url,
+    }
+    wanted = r"the format protobuf needs .*pip install 'spark-kafka-sink\[protobuf\]'"
+    with Producer(settings) as producer, producer.scope() as scope, pytest.raises(InstallationError, match=wanted):
+        if way == "single":
+            producer.send("events", {"id": 1})
+        else:
+            scope.append("events", RecordColumns(num_records=1, value=pa.array([{"id": 1}], STRUCT)))
+    assert stand_in.requests == []
 
 
 @pytest.mark.parametrize(

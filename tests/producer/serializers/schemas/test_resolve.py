@@ -13,7 +13,7 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from spark_kafka_sink import AvroSerializer
-from spark_kafka_sink.errors import RegistryError, SchemaError, SchemaIncompatibleError
+from spark_kafka_sink.errors import OptionError, RegistryError, SchemaError, SchemaIncompatibleError
 from spark_kafka_sink.producer.serializers.schemas.resolve import OwnSchema, checked, known_files, registered, with_files
 from spark_kafka_sink.producer.serializers.schemas.resolved_schema import ResolvedSchema
 from spark_kafka_sink.producer.serializers.schemas.schema_format import SchemaFile
@@ -74,6 +74,15 @@ def test_a_schema_that_another_driver_made_incompatible_names_the_fields(stand_i
         resolved(schema_config("value", {"value.schema": record("string")}), "events", None, client)
     assert caught.value.facts["fields"] == ("id: was long, is string",)
     assert sent(stand_in)[-1] == "events-value"
+
+
+def test_rows_that_name_their_topics_get_one_error_with_all_there_is_to_set(client: RegistryClient) -> None:
+    kind = pa.struct([("id", pa.int64())])
+    with pytest.raises(OptionError, match=r"option subject\.name\.strategy: topic needs the option topic") as caught:
+        checked(schema_config("value", {}), None, kind, client)
+    assert "subject.name.strategy=record with value.schema.name, or value.use.schema.id" in caught.value.message
+    options = {"subject.name.strategy": "record", "value.schema.name": "shop.Order"}
+    assert resolved(schema_config("value", options), None, kind, client).subject == "shop.Order"
 
 
 # References
