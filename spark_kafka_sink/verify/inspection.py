@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spark_kafka_sink.registry.registry_client import RegistryClient
-from spark_kafka_sink.verify.decoding import SchemaDecoder, UndecodableError
+from spark_kafka_sink.verify.decoding import SchemaDecoder
 from spark_kafka_sink.verify.read_back import TopicRange, read
+from spark_kafka_sink.verify.record_errors import UndecodableError
 from spark_kafka_sink.verify.schema_ids import SchemaKey, TopicSchema, found_schema
 
 

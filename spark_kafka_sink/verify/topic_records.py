@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
-from spark_kafka_sink.errors import OptionError
+from spark_kafka_sink.errors import InstallationError, OptionError
 from spark_kafka_sink.installation import check_extra
 from spark_kafka_sink.producer.serializers.json_serializer import JsonSerializer
 from spark_kafka_sink.producer.serializers.primitives import (
@@ -43,25 +43,25 @@ from spark_kafka_sink.verify.comparison import (
     milliseconds,
     or_no_headers,
 )
-from spark_kafka_sink.verify.conversion import AVRO, JSON, Convert, MisfitError, converter
-from spark_kafka_sink.verify.decoding import Decode, SchemaDecoder, UndecodableError, plain_decoder
+from spark_kafka_sink.verify.conversion import AVRO, JSON, Convert, converter
+from spark_kafka_sink.verify.decoding import Decode, SchemaDecoder, plain_decoder
 from spark_kafka_sink.verify.read_back import TopicRange, records
+from spark_kafka_sink.verify.record_errors import MisfitError, UndecodableError, described
 from spark_kafka_sink.verify.schema_ids import (
     ID_HEADERS,
+    MAX_SCHEMAS,
     Headers,
     NoSchemaIdError,
     SchemaKey,
     TopicSchema,
     found_schemas,
+    not_looked_up,
     schema_key,
 )
 from spark_kafka_sink.verify.schema_limits import Path, defaults, limits
 
 SCHEMA: Final = "schema"
 """The format of a part whose records name their schema. Others are those of `plain_decoder`."""
-
-MAX_SCHEMAS: Final = 1000
-"""Maximum number of different schema ids of a topic: more are a sign of records without an id."""
 
 _PLAIN: Final[Mapping[type[Serializer], str]] = {
     BooleanSerializer: "boolean",
@@ -227,7 +227,7 @@ def _schema_keys(found: DataFrame, parts: Sequence[str]) -> dict[str, set[Schema
 
 def _id_column(part: str) -> Column:
     """Returns the bytes of the id or the guid: a header's if there is one, else those before the data."""
-    of_header = F.filter("headers", lambda one: (one.getField("key") == ID_HEADERS[part]) & one.getField("value").isNotNull())
+    of_header = F.filter("headers", lambda one: one.getField("key") == ID_HEADERS[part])
     data = F.coalesce(F.try_element_at(of_header, F.lit(1)).getField("value"), F.col(part))
     first = F.substring(data, 1, 1)
     has_id = F.when(first == F.lit(b"\0"), F.substring(data, 1, 5)).when(first == F.lit(b"\1"), F.substring(data, 1, 17))
@@ -329,7 +329,7 @@ class _Reader:
         self._converters: dict[object, Convert] = {}
         schemas = described.schemas
         self._with_schema = SchemaDecoder(
-            topic, described.part, lambda key: schemas.get(key, _not_looked_up(key)), described.schema_kind
+            topic, described.part, lambda key: schemas.get(key, not_looked_up(key)), described.schema_kind
         )
         self._plain: Decode | None = None if described.format == SCHEMA else plain_decoder(described.format)
 
@@ -344,6 +344,10 @@ class _Reader:
                     value = self._value(data, [(one["key"], one["value"]) for one in of_record])
                 except (UndecodableError, MisfitError) as error:
                     problem = f"{UNDECODABLE}{error}"
+                except InstallationError:
+                    raise
+                except Exception as error:  # such as a text of Protobuf that is not UTF-8, which only reading it finds
+                    problem = f"{UNDECODABLE}{described(error)}"
             values.append(value)
             problems.append(problem)
         return pa.array(values, self._kind), pa.array(problems, pa.string())
@@ -365,9 +369,3 @@ class _Reader:
                 source = AVRO  # whose numbers are numbers, too
             self._converters[key] = converter(self._kind, source, None if found is None else defaults(found))
         return self._converters[key]
-
-
-def _not_looked_up(key: SchemaKey) -> TopicSchema:
-    return TopicSchema(
-        key, None, problem=f"its schema {key} was not looked up: the topic names more than {MAX_SCHEMAS:,} schemas"
-    )
