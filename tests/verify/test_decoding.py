@@ -362,10 +362,19 @@ def test_what_a_schema_cannot_hold_is_known_by_path() -> None:
         {"name": "lines", "type": {"type": "array", "items": inner}},
         {"name": "named", "type": {"type": "map", "values": "Inner"}},
         {"name": "again", "type": "R"},
+        {"name": "either", "type": ["null", {"type": "int", "logicalType": "time-millis"}, "string", "Inner"]},
     ]
     text = json.dumps({"type": "record", "name": "R", "fields": fields})
     avro = TopicSchema(1, SchemaText("AVRO", text))
-    assert limits([avro]) == {("at",): MILLISECONDS, ("lines", ELEMENT, "u"): UUID, ("named", ITEM, "u"): UUID}
+    assert limits([avro]) == {
+        ("at",): MILLISECONDS,
+        ("lines", ELEMENT, "u"): UUID,
+        ("named", ITEM, "u"): UUID,
+        ("either",): MILLISECONDS,
+        ("either", "member0"): MILLISECONDS,
+        ("either", "u"): UUID,
+        ("either", "member2", "u"): UUID,
+    }
 
     files = compiled(SchemaText("PROTOBUF", PROTO), {})
     protobuf = TopicSchema(2, SchemaText("PROTOBUF", PROTO), files=files)
