@@ -113,7 +113,7 @@ def _compared(options: VerifyOptions, settings: dict[str, str], since_ms: int | 
     from pyspark.sql import functions as F
 
     from spark_kafka_sink.spark.options import sink_options
-    from spark_kafka_sink.verify.comparison import COLUMNS
+    from spark_kafka_sink.verify.compared_records import COLUMNS
     from spark_kafka_sink.verify.topic_records import check_serializers, compare_with_topic
 
     sink = sink_options(settings, warns_of_security=False)

@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from spark_kafka_sink.verify.protobuf_values import known_value, message_fields
 from spark_kafka_sink.verify.record_errors import MisfitError
 
 AVRO: Final = "AVRO"
@@ -68,7 +69,7 @@ def _struct(kind: pa.DataType, source: str, defaults: Mapping[str, Any]) -> Conv
 
     def convert(value: Any) -> Any:
         if hasattr(value, "DESCRIPTOR"):
-            value = _message_fields(value)
+            value = message_fields(value)
         if not isinstance(value, Mapping):
             if members is not None:
                 return members(value)
@@ -170,55 +171,6 @@ _NESTED: Final[Mapping[int, Callable[[pa.DataType, str, Mapping[str, Any]], Conv
 }
 
 
-# Messages of Protobuf
-
-
-def _message_fields(message: Any) -> Mapping[str, Any]:
-    """Returns the fields of a message that are set, and those that cannot be unset."""
-    found = {}
-    for field in message.DESCRIPTOR.fields:
-        if field.has_presence and not message.HasField(field.name):
-            continue
-        value = getattr(message, field.name)
-        enum = field.enum_type
-        if field.message_type is not None and field.message_type.GetOptions().map_entry:
-            enum = field.message_type.fields_by_name["value"].enum_type
-        found[field.name] = value if enum is None else _symbols(value, enum)
-    return found
-
-
-def _symbols(value: Any, enum: Any) -> Any:
-    """Returns the names of an enum's numbers."""
-    if isinstance(value, int):
-        named = enum.values_by_number.get(value)
-        return value if named is None else named.name
-    if hasattr(value, "items"):
-        return {name: _symbols(one, enum) for name, one in value.items()}
-    return [_symbols(one, enum) for one in value]
-
-
-def _known(message: Any) -> Any:
-    """Returns the value of one of Google's well-known messages."""
-    name = message.DESCRIPTOR.full_name
-    if name in ("google.protobuf.Timestamp", "google.protobuf.Duration"):
-        return message.seconds * 1_000_000 + message.nanos // 1000
-    if name == "google.type.Date":
-        try:
-            return datetime.date(message.year, message.month, message.day)
-        except ValueError:  # a year or a month alone has zeros
-            raise MisfitError(f"is {message.year}-{message.month}-{message.day} (google.type.Date), not a date") from None
-    if name == "google.type.TimeOfDay":
-        return ((message.hours * 60 + message.minutes) * 60 + message.seconds) * 1_000_000_000 + message.nanos
-    if name in ("confluent.type.Decimal", "google.type.Decimal"):
-        if not hasattr(message, "scale"):
-            return message.value
-        try:
-            return Decimal(int.from_bytes(message.value, "big", signed=True)).scaleb(-message.scale, _EXACT)
-        except ArithmeticError:
-            raise MisfitError(f"has the scale {message.scale} (confluent.type.Decimal), which no decimal has") from None
-    return message.value if name.startswith("google.protobuf.") and name.endswith("Value") else message
-
-
 # Scalars
 
 
@@ -229,7 +181,7 @@ def _scalar(kind: pa.DataType, source: str) -> Convert:
     convert = make(kind, source)
     if source != PROTOBUF:
         return convert
-    return lambda value: convert(_known(value) if hasattr(value, "DESCRIPTOR") else value)
+    return lambda value: convert(known_value(value) if hasattr(value, "DESCRIPTOR") else value)
 
 
 def _null(kind: pa.DataType, source: str) -> Convert:

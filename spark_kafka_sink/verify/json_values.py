@@ -30,9 +30,13 @@ def json_value(data: bytes) -> Any:
         UndecodableError: it is not valid JSON in UTF-8. Not valid are NaN and infinity, a name that an object has twice, and
             half of a surrogate pair. Python's parser accepts these, and others refuse them or read something else.
     """
+    return _strict(data, JsonNumber)
+
+
+def _strict(data: bytes, number: Callable[[str], Any]) -> Any:
     try:
         text = data.decode("utf-8-sig")
-        value = json.loads(text, parse_float=JsonNumber, parse_constant=_refuse_constant, object_pairs_hook=_object)
+        value = json.loads(text, parse_float=number, parse_constant=_refuse_constant, object_pairs_hook=_object)
         if "\\u" in text:
             json.dumps(value, ensure_ascii=False, default=str).encode()
     except UnicodeEncodeError:
@@ -77,22 +81,29 @@ def validated_json(text: str, named: Mapping[str, str]) -> Callable[[bytes], Any
     validator = draft(schema, registry=Registry().with_resources(resources))
 
     def parsed(data: bytes) -> Any:
-        value = json_value(data)
+        whole: list[str] = []
+        value = _strict(data, lambda text: _comparable_number(text, whole))
         with localcontext(_EXACT):
-            error = next(validator.iter_errors(_comparable(data)), None)
+            error = next(validator.iter_errors(value), None)
         if error is not None:
             path = error.json_path.removeprefix("$").lstrip(".")
             raise UndecodableError(f"{path}: {error.message}" if path else error.message)
-        return value
+        return json_value(data) if whole else value
 
     return parsed
 
 
-def _comparable(text: str | bytes) -> Any:
-    return json.loads(text, parse_float=_comparable_number)
+def _comparable(text: str) -> Any:
+    return json.loads(text, parse_float=lambda number: _comparable_number(number, []))
 
 
-def _comparable_number(text: str) -> int | Decimal:
-    """Returns an int for 5.0, because that is an integer to JSON Schema, and jsonschema knows no integer but Python's."""
+def _comparable_number(text: str, whole: list[str]) -> int | Decimal:
+    """Returns an int for 5.0, because that is an integer to JSON Schema, and jsonschema knows no integer but Python's.
+
+    Such a text is added to `whole`.
+    """
     number = JsonNumber(text)
-    return int(number) if number.adjusted() < _LONGEST_WHOLE and number == number.to_integral_value() else number
+    if number.adjusted() < _LONGEST_WHOLE and number == number.to_integral_value():
+        whole.append(text)
+        return int(number)
+    return number

@@ -32,17 +32,8 @@ from spark_kafka_sink.spark.column_types import HEADERS_DDL, arrow_type
 from spark_kafka_sink.spark.options import SinkOptions, looked_at
 from spark_kafka_sink.spark.schema import ColumnGroup, SinkSchema, schema_of
 from spark_kafka_sink.verify.canonical import canonical_json, comparable
-from spark_kafka_sink.verify.comparison import (
-    COLUMNS,
-    UNDECODABLE,
-    Comparison,
-    Side,
-    compare_records,
-    has_no_null,
-    left_out_of,
-    milliseconds,
-    or_no_headers,
-)
+from spark_kafka_sink.verify.compared_records import COLUMNS, UNDECODABLE, Side
+from spark_kafka_sink.verify.comparison import Comparison, compare_records, has_no_null, left_out_of
 from spark_kafka_sink.verify.conversion import AVRO, JSON, Convert, converter
 from spark_kafka_sink.verify.decoding import Decode, SchemaDecoder, plain_decoder
 from spark_kafka_sink.verify.read_back import TopicRange, records
@@ -264,7 +255,7 @@ def _expected(
 
     timestamp = column(places.timestamp, "bigint")
     if places.timestamp is not None:
-        timestamp = milliseconds(timestamp, schema.fields[places.timestamp].dataType)
+        timestamp = _milliseconds(timestamp, schema.fields[places.timestamp].dataType)
     headers = column(places.headers, HEADERS_DDL).cast(HEADERS_DDL)
     fixed = [
         F.struct(F.lit(name).alias("key"), F.lit(value).cast("binary").alias("value")) for name, value in options.record.headers
@@ -274,8 +265,18 @@ def _expected(
         timestamp.alias("timestamp"),
         part("key", places.key).alias("key"),
         part("value", places.value).alias("value"),
-        F.concat(or_no_headers(headers), F.array(*fixed).cast(HEADERS_DDL)).alias("headers"),
+        F.concat(_or_no_headers(headers), F.array(*fixed).cast(HEADERS_DDL)).alias("headers"),
     )
+
+
+def _milliseconds(timestamp: Column, kind: t.DataType) -> Column:
+    """Returns a timestamp column as ms since the epoch, rounded down as the sink does."""
+    return F.unix_millis(timestamp) if isinstance(kind, t.TimestampType) else timestamp.cast("bigint")
+
+
+def _or_no_headers(headers: Column) -> Column:
+    """Returns an empty list for null."""
+    return F.coalesce(headers, F.array().cast(HEADERS_DDL))
 
 
 # What there is
