@@ -23,8 +23,10 @@ import spark_kafka_sink as sks
 from jobs.demo_events import write_events
 from jobs.outcome import ExitCode, ending
 from spark_kafka_sink.spark.display import summary, table
-from spark_kafka_sink.verify.comparison import Comparison, compare
+from spark_kafka_sink.spark.options import sink_options
+from spark_kafka_sink.verify.comparison import Comparison
 from spark_kafka_sink.verify.read_back import whole_topic
+from spark_kafka_sink.verify.topic_records import compare_with_topic
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 PARTITIONS = 8
@@ -151,6 +153,11 @@ class Stream:
     folder: Path
     rows: int
 
+    @property
+    def options(self) -> dict[str, str]:
+        """Options of the sink."""
+        return {"kafka.bootstrap.servers": self.bootstrap_servers, "topic": self.topic}
+
     def events(self) -> Any:
         """What is to be written, as a batch."""
         return self.spark.read.parquet(str(self.folder / "events"))
@@ -164,8 +171,7 @@ class Stream:
         query = (
             events.parquet(str(self.folder / "events"))
             .writeStream.format("kafka_sink")
-            .option("kafka.bootstrap.servers", self.bootstrap_servers)
-            .option("topic", self.topic)
+            .options(**self.options)
             .option("checkpointLocation", str(self.folder / "checkpoint"))
             .trigger(availableNow=True)
             .start()
@@ -208,7 +214,7 @@ def _read_back(stream: Stream) -> Comparison:
     print("Reading everything back with confluent-kafka and comparing it with the Parquet files", flush=True)
     start = time.monotonic()
     written = whole_topic(stream.topic, {"bootstrap.servers": stream.bootstrap_servers})
-    compared = compare(stream.events(), written)
+    compared = compare_with_topic(stream.events(), sink_options(stream.options), written)
     print(compared)
     print(f"Compared in {time.monotonic() - start:.1f} s", flush=True)
     return compared

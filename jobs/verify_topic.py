@@ -20,7 +20,7 @@ from jobs.settings import Settings, load
 from jobs.sources import batch_records
 from spark_kafka_sink.installation import check_extra
 from spark_kafka_sink.spark.options import SinkOptions, sink_options
-from spark_kafka_sink.verify.comparison import COLUMNS
+from spark_kafka_sink.verify.compared_records import COLUMNS
 from spark_kafka_sink.verify.consumer_settings import consumer_settings
 from spark_kafka_sink.verify.read_back import whole_topic
 from spark_kafka_sink.verify.topic_records import check_serializers, compare_with_topic

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -16,8 +15,9 @@ from spark_kafka_sink.installation import check_extra
 from spark_kafka_sink.records.record_reader import Record
 from spark_kafka_sink.registry.registry_client import RegistryClient
 from spark_kafka_sink.registry.registry_options import URL, registry_config
-from spark_kafka_sink.verify.decoding import SchemaDecoder, UndecodableError
-from spark_kafka_sink.verify.display import as_json
+from spark_kafka_sink.verify.decoding import SchemaDecoder
+from spark_kafka_sink.verify.display import as_json, plain
+from spark_kafka_sink.verify.record_errors import UndecodableError, described
 from spark_kafka_sink.verify.schema_ids import NoSchemaIdError, SchemaKey, found_schema, id_bytes, schema_key
 
 if TYPE_CHECKING:
@@ -80,37 +80,40 @@ class RecordText:
         schema = _named_schema(part, data, record)
         if schema is None or data is None:
             return readable(data, whole=self._whole)
+        if part not in self._decoders:
+            in_header = isinstance(schema, str)
+            return f"schema {schema} {readable(data if in_header else data[_ID_BYTES:], whole=self._whole)}"
         try:
-            text = self._decoded(part, data, record)
+            text = as_json(self._decoded(part, data, record))
         except UndecodableError as error:
             return f"schema {schema} {readable(data, whole=self._whole)} (cannot be decoded: {escaped(str(error))})"
-        if text is not None:
-            return f"schema {schema} {escaped(text) if self._whole else _cut(escaped(text), len(data))}"
-        in_header = isinstance(schema, str)
-        return f"schema {schema} {readable(data if in_header else data[_ID_BYTES:], whole=self._whole)}"
+        return f"schema {schema} {escaped(text) if self._whole else _cut(escaped(text), len(data))}"
 
-    def _decoded(self, part: str, data: bytes, record: Record) -> str | None:
-        """Returns JSON; None without a registry. Raises UndecodableError."""
-        decoder = self._decoders.get(part)
-        return None if decoder is None else as_json(decoder(data, record.headers))
+    def _decoded(self, part: str, data: bytes, record: Record) -> Any:
+        """Returns a value for `as_json`. Raises UndecodableError."""
+        value = self._decoders[part](data, record.headers)
+        try:
+            return plain(value)
+        except (ValueError, RecursionError) as error:
+            raise UndecodableError(f"its value has no JSON: {described(error)}") from None
 
     def json(self, partition: int, record: Record) -> str:
         """Returns the whole record. Bytes that are not UTF-8 are `{"hex": "..."}`."""
-        found: dict[str, object] = {"partition": partition, "offset": record.offset, "timestamp": record.timestamp}
+        found: dict[str, Any] = {"partition": partition, "offset": record.offset, "timestamp": record.timestamp}
         for part, data in (("key", record.key), ("value", record.value)):
             found[part] = _json_bytes(data)
             schema = _named_schema(part, data, record)
             if schema is None or data is None:
                 continue
             found[f"{part}_schema"] = schema
+            if part not in self._decoders:
+                continue
             try:
-                text = self._decoded(part, data, record)
+                found[part] = self._decoded(part, data, record)
             except UndecodableError as error:
                 found[f"{part}_problem"] = str(error)
-            else:
-                found[part] = found[part] if text is None else json.loads(text)
         found["headers"] = [[name, _json_bytes(value)] for name, value in record.headers]
-        return json.dumps(found)
+        return as_json(found, ascii_only=True)
 
 
 def _named_schema(part: str, data: bytes | None, record: Record) -> SchemaKey | None:

@@ -113,7 +113,7 @@ def _compared(options: VerifyOptions, settings: dict[str, str], since_ms: int | 
     from pyspark.sql import functions as F
 
     from spark_kafka_sink.spark.options import sink_options
-    from spark_kafka_sink.verify.comparison import COLUMNS
+    from spark_kafka_sink.verify.compared_records import COLUMNS
     from spark_kafka_sink.verify.topic_records import check_serializers, compare_with_topic
 
     sink = sink_options(settings, warns_of_security=False)
@@ -179,6 +179,7 @@ def _source(spark: SparkSession, options: VerifyOptions) -> DataFrame:
 
 def _inspected(options: VerifyOptions, settings: dict[str, str], since_ms: int | None) -> int:
     from spark_kafka_sink.verify.inspection import inspected
+    from spark_kafka_sink.verify.outcome import ExitCode
 
     if URL not in settings:
         raise click.UsageError("set --source to compare the topic, or --schema-registry-url to decode its records")
@@ -193,8 +194,10 @@ def _inspected(options: VerifyOptions, settings: dict[str, str], since_ms: int |
     if options.as_json:
         click.echo(json.dumps({"topic": options.topic, **found.as_json()}))
     else:
-        click.echo(f"topic {options.topic}: {'BAD RECORDS' if found.bad else 'every record can be decoded'}\n{found}")
-    return _code(not found.bad)
+        since = "" if options.from_timestamp is None else f" since {options.from_timestamp}"
+        good = "every record can be decoded" if found.records else f"NO RECORDS{since}, so nothing was verified"
+        click.echo(f"topic {options.topic}: {'BAD RECORDS' if found.bad else good}\n{found}")
+    return _code(not found.bad) if found.records else int(ExitCode.EMPTY)
 
 
 _KINDS: Final = {"avro": "AVRO", "protobuf": "PROTOBUF", "json-schema": "JSON"}

@@ -13,7 +13,7 @@ from spark_kafka_sink.installation import check_libraries
 
 _EXIT_CODES: Final = (
     "Exits with 0 if nothing differs, 2 for wrong options or columns, 3 if Kafka or the registry cannot be reached."
-    " Exits with 4 if there are differences or bad records, and with 1 for any other failure."
+    " Exits with 4 if there are differences or bad records, 5 if there is no record to decode, and 1 for any other failure."
 )
 
 

@@ -1,10 +1,12 @@
-"""Columns as JSON in which equal values have equal texts, made by Spark on both sides of a comparison."""
+"""Columns as JSON in which equal values have equal texts, made by Spark on both sides of a comparison.
+
+The source's columns come as they are, and those of the topic from `conversion.py`. So neither Python nor a serializer of the sink
+touches the source.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -109,46 +111,3 @@ def _text(column: Column, limit: str | None, milliseconds: str) -> Column:
     if limit != MILLISECONDS:
         return text
     return F.rpad(F.concat(text, F.when(text.contains("."), "").otherwise(".")), len(milliseconds), "0")
-
-
-# Differences for people
-
-
-def differing_fields(expected: str, found: str) -> Iterator[tuple[str, str, str]]:
-    """Yields each field that differs: its path, and both values as text. The arguments are texts of `canonical_json`."""
-    yield from _differing("", json.loads(expected)[WHOLE], json.loads(found)[WHOLE])
-
-
-def shown(text: str) -> str:
-    """Returns a text of `canonical_json` without the object around it."""
-    return json.dumps(_for_people(json.loads(text)[WHOLE]), ensure_ascii=False)
-
-
-def _differing(path: str, expected: Any, found: Any) -> Iterator[tuple[str, str, str]]:
-    expected, found = _for_people(expected), _for_people(found)
-    if isinstance(expected, dict) and isinstance(found, dict):
-        for name in [*expected, *(name for name in found if name not in expected)]:
-            if name not in expected or name not in found:
-                yield f"{path}.{name}".lstrip("."), _value(expected, name), _value(found, name)
-            else:
-                yield from _differing(f"{path}.{name}", expected[name], found[name])
-    elif isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
-        for place, (one, other) in enumerate(zip(expected, found, strict=True)):
-            yield from _differing(f"{path}[{place}]", one, other)
-    elif expected != found:
-        yield path.lstrip("."), json.dumps(expected, ensure_ascii=False), json.dumps(found, ensure_ascii=False)
-
-
-def _value(values: Mapping[str, Any], name: str) -> str:
-    return json.dumps(values[name], ensure_ascii=False) if name in values else "nothing"
-
-
-def _for_people(value: Any) -> Any:
-    """Returns a map's entries as an object again."""
-    if isinstance(value, dict):
-        return {name: _for_people(one) for name, one in value.items()}
-    if not isinstance(value, list):
-        return value
-    if value and all(isinstance(one, dict) and list(one) == ["key", "value"] for one in value):
-        return {str(one["key"]): _for_people(one["value"]) for one in value}
-    return [_for_people(one) for one in value]

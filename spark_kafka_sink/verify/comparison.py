@@ -1,27 +1,17 @@
-"""Compares the records that a DataFrame stands for with those of a topic: both as multisets of rows, by Spark."""
+"""Counts what two sides do not have in common, both as multisets of hashes, by Spark."""
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql import types as t
 
-from spark_kafka_sink.verify.canonical import differing_fields, shown
-from spark_kafka_sink.verify.read_back import RETENTION, TopicRange, records
-
-COLUMNS = ("key", "value", "headers", "timestamp", "partition")
-HEADERS_DDL = "array<struct<key:string,value:binary>>"
-HASHED_DDL = "hash bigint, key_hash bigint, key binary, partition int"
-UNDECODABLE = "cannot be decoded: "
-"""The start of the text that a key or a value has instead of its JSON if it cannot be decoded."""
+from spark_kafka_sink.verify.compared_records import COLUMNS, Side, hashed_records
+from spark_kafka_sink.verify.examples import examples_of
+from spark_kafka_sink.verify.key_partitions import with_partitions
+from spark_kafka_sink.verify.read_back import RETENTION, TopicRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,27 +46,6 @@ class Comparison:
         return "\n".join(lines)
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
-    """Records with the columns partition, timestamp in ms, key, value and headers.
-
-    Keys and values are bytes, or texts of `canonical_json`.
-    """
-
-    records: DataFrame
-    json_parts: frozenset[str] = frozenset()
-
-
-def compare(expected: DataFrame, topic: TopicRange, *, columns: Sequence[str] = COLUMNS, examples: int = 5) -> Comparison:
-    """Compares the records that `expected` stands for with all in `topic`, by a hash of 64 bits of each and its partition.
-
-    `expected` has the columns of the sink; its rows are those of this topic alone. Not compared is what cannot be foreseen: the
-    timestamps when some are null, the partition of a record that has neither a key nor a partition.
-    """
-    sides = Side(_expected_records(expected)), Side(records(expected.sparkSession, topic))
-    return compare_records(*sides, topic, left_out=left_out_of(expected, columns), columns=columns, examples=examples)
-
-
 def compare_records(
     expected: Side,
     found: Side,
@@ -99,10 +68,11 @@ def compare_records(
     compared = tuple(column for column in COLUMNS if column in columns and column not in left_out)
     wanted = expected.records
     everywhere = "key" in expected.json_parts or has_no_null(wanted, "partition")
-    hashed = _hashed(wanted, compared)
+    hashed = hashed_records(wanted, compared)
     if "partition" in compared and "key" not in expected.json_parts:
-        hashed = _with_partitions(hashed, topic.partitions)
-    sides = [_side(hashed, compared, 1, 0, everywhere), _side(_hashed(found.records, compared), compared, 0, 1, everywhere)]
+        hashed = with_partitions(hashed, topic.partitions)
+    there = hashed_records(found.records, compared)
+    sides = [_side(hashed, compared, 1, 0, everywhere), _side(there, compared, 0, 1, everywhere)]
     counted = (
         sides[0].unionAll(sides[1]).groupBy("hash", "key_hash", "partition").agg(F.sum("e").alias("e"), F.sum("f").alias("f"))
     )
@@ -142,25 +112,6 @@ def _totals() -> list[Column]:
     ]
 
 
-# The columns that are compared by their hash. A null adds nothing to Spark's hash, so a flag marks each null.
-_HASHED: Mapping[str, Callable[[], list[Column]]] = {
-    "key": lambda: [F.col("key"), F.col("key").isNull()],
-    "value": lambda: [F.col("value"), F.col("value").isNull()],
-    "headers": lambda: [F.transform("headers", lambda h: F.struct(h.key, h.value, h.value.isNull())), F.size("headers")],
-    "timestamp": lambda: [F.col("timestamp"), F.col("timestamp").isNull()],
-}
-
-
-def _hashed(frame: DataFrame, compared: Sequence[str]) -> DataFrame:
-    """Returns hashes, key and partition of each record: a few bytes for Python and for the shuffle, instead of all."""
-    key_hash = F.when(F.col("key").isNotNull(), F.xxhash64(F.col("key"))) if "key" in compared else _null("bigint")
-    return frame.select(_hash(compared).alias("hash"), key_hash.alias("key_hash"), F.col("key").cast("binary"), "partition")
-
-
-def _hash(compared: Sequence[str]) -> Column:
-    return F.xxhash64(F.lit(0), *(part for name, columns in _HASHED.items() if name in compared for part in columns()))
-
-
 def _side(frame: DataFrame, compared: Sequence[str], e: int, f: int, partition_everywhere: bool) -> DataFrame:
     partition = F.col("partition")
     if "partition" not in compared:
@@ -170,185 +121,5 @@ def _side(frame: DataFrame, compared: Sequence[str], e: int, f: int, partition_e
     return frame.select("hash", "key_hash", partition.alias("partition"), F.lit(e).alias("e"), F.lit(f).alias("f"))
 
 
-# Examples
-
-
-def examples_of(counted: DataFrame, sides: Sequence[Side], compared: Sequence[str], most: int) -> Iterator[str]:
-    """Yields what differs, with the first record of each hash. Reads both sides again.
-
-    A missing and an unexpected record with the same key are one example, which names the fields that differ.
-
-    Args:
-        counted: hash, key_hash, partition, e (times expected) and f (times found).
-        sides: what was expected, and what was found.
-        compared: the columns that were compared.
-        most: maximum number of examples.
-    """
-    rows = counted.where("e > f").limit(most).collect()
-    keys = sorted({row["key_hash"] for row in rows if row["key_hash"] is not None})
-    if keys:
-        rows += counted.where("f > e").where(F.col("key_hash").isin(keys)).limit(10 * most).collect()
-    if len(rows) < most:
-        rows += counted.where("f > e").limit(most).collect()
-    differing = list({(row["hash"], row["partition"]): row for row in rows}.values())
-    whole = _whole_records(sides, differing, compared)
-    json_parts = sides[0].json_parts
-    records_of = [_Example(row, whole[row["hash"]] | {"partition": row["partition"]}, json_parts, compared) for row in differing]
-    yield from islice(_described(records_of), most)
-
-
-def _whole_records(sides: Sequence[Side], rows: Sequence[Row], compared: Sequence[str]) -> dict[int, dict[str, Any]]:
-    names = [name for name in COLUMNS if name in compared and name != "partition"]
-    whole: dict[int, dict[str, Any]] = {}
-    for side in sides:
-        hashed = side.records.select(_hash(compared).alias("hash"), *names).where(
-            F.col("hash").isin([row["hash"] for row in rows])
-        )
-        for row in hashed.dropDuplicates(["hash"]).collect():
-            whole.setdefault(row["hash"], row.asDict())
-    return whole
-
-
-@dataclass(frozen=True, slots=True)
-class _Example:
-    """A record that is expected and found a different number of times."""
-
-    counts: Row
-    record: Mapping[str, Any]
-    json_parts: frozenset[str]
-    compared: Sequence[str]
-
-    def __str__(self) -> str:
-        parts = ", ".join(f"{name}={self.shown(name)}" for name in self.compared)
-        return f"expected {self.counts['e']}, found {self.counts['f']}: {parts}"
-
-    def shown(self, name: str) -> str:
-        """Returns a part of the record as text."""
-        value = self.record[name]
-        if name in self.json_parts and value is not None and not value.startswith(UNDECODABLE):
-            return _cut(shown(value))
-        return _cut(value) if name in self.json_parts and value is not None else _short(value)
-
-    def differences(self, other: _Example) -> list[str]:
-        """Returns what differs in another record, field by field."""
-        texts = []
-        for name in self.compared:
-            mine, others = self.record[name], other.record[name]
-            if mine == others:
-                continue
-            if name in self.json_parts and _is_json(mine) and _is_json(others):
-                fields = list(differing_fields(mine, others))
-                texts += [
-                    f"{name}{'.' if path else ''}{path}: expected {_cut(one)}, found {_cut(two)}" for path, one, two in fields
-                ]
-            else:
-                texts.append(f"{name}: expected {self.shown(name)}, found {other.shown(name)}")
-        return texts
-
-
-def _is_json(text: str | None) -> bool:
-    return text is not None and not text.startswith(UNDECODABLE)
-
-
-def _described(examples: Sequence[_Example]) -> Iterator[str]:
-    missing = [one for one in examples if (one.counts["e"], one.counts["f"]) == (1, 0) and one.counts["key_hash"] is not None]
-    unexpected = [one for one in examples if (one.counts["e"], one.counts["f"]) == (0, 1)]
-    alone = [one for one in examples if one not in missing and one not in unexpected]
-    for one in missing:
-        same_key = [other for other in unexpected if other.counts["key_hash"] == one.counts["key_hash"]]
-        if not same_key:
-            alone.append(one)
-            continue
-        other = min(same_key, key=lambda each: len(one.differences(each)))
-        unexpected.remove(other)
-        yield f"key={one.shown('key')} differs: {'; '.join(one.differences(other))}"
-    yield from map(str, [*alone, *unexpected])
-
-
-def _expected_records(frame: DataFrame) -> DataFrame:
-    """Returns the rows as Kafka should have them: binary key and value, milliseconds. The partition is null unless given."""
-    there = set(frame.columns)
-    given = {
-        "partition": F.col("partition").cast("int") if "partition" in there else _null("int"),
-        "timestamp": milliseconds(F.col("timestamp"), frame.schema["timestamp"].dataType)
-        if "timestamp" in there
-        else _null("bigint"),
-        "key": F.col("key").cast("binary") if "key" in there else _null("binary"),
-        "value": F.col("value").cast("binary"),
-        "headers": or_no_headers(F.col("headers").cast(HEADERS_DDL) if "headers" in there else _null(HEADERS_DDL)),
-    }
-    return frame.select(*(column.alias(name) for name, column in given.items()))
-
-
 def _null(kind: str) -> Column:
     return F.lit(None).cast(kind)
-
-
-def milliseconds(timestamp: Column, kind: t.DataType) -> Column:
-    """Returns a timestamp column as ms since the epoch, rounded down as the sink does."""
-    return F.unix_millis(timestamp) if isinstance(kind, t.TimestampType) else timestamp.cast("bigint")
-
-
-def or_no_headers(headers: Column) -> Column:
-    """Returns an empty list for null."""
-    return F.coalesce(headers, F.array().cast(HEADERS_DDL))
-
-
-def _with_partitions(hashed: DataFrame, partitions: int) -> DataFrame:
-    """Fills the partition in wherever there is a key and none was given."""
-
-    def fill(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        known: dict[bytes, int] = {}
-        for batch in batches:
-            given = batch.column("partition")
-            by_key = _partitions(batch.column("key"), partitions, known)
-            yield batch.set_column(batch.schema.get_field_index("partition"), "partition", pc.coalesce(given, by_key))
-
-    return hashed.mapInArrow(fill, HASHED_DDL)
-
-
-def _partitions(keys: pa.Array, partitions: int, known: dict[bytes, int]) -> pa.Array:
-    """The partition of each key, null for none; each different key is hashed once a batch at most."""
-    encoded = keys.dictionary_encode()
-    different = encoded.dictionary.to_pylist()
-    if len(known) > 200_000:
-        known.clear()
-    for key in different:
-        if key not in known:
-            known[key] = partition_of(key, partitions)
-    return pa.array([known[key] for key in different], pa.int32()).take(encoded.indices)
-
-
-def _short(value: object) -> str:
-    return _cut(repr(bytes(value) if isinstance(value, bytearray) else value))
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= 100 else f"{text[:100]}... ({len(text)} characters)"
-
-
-_SEED = 0x9747B28C
-_M = 0x5BD1E995
-_MASK = 0xFFFFFFFF
-
-
-def murmur2(key: bytes) -> int:
-    """Kafka's hash of a key as an unsigned 32-bit number, word by word as `Utils.murmur2` has it.
-
-    It is slow, and on purpose not the code that the sink uses.
-    """
-    words = len(key) // 4
-    h = _SEED ^ len(key)
-    for (word,) in struct.iter_unpack("<I", key[: 4 * words]):
-        k = word * _M & _MASK
-        h = (h * _M & _MASK) ^ ((k ^ k >> 24) * _M & _MASK)
-    rest = key[4 * words :]
-    if rest:
-        h = (h ^ int.from_bytes(rest, "little")) * _M & _MASK
-    h = (h ^ h >> 13) * _M & _MASK
-    return h ^ h >> 15
-
-
-def partition_of(key: bytes, partitions: int) -> int:
-    """Returns the partition to which Java's default partitioner sends a record with this key."""
-    return (murmur2(key) & 0x7FFFFFFF) % partitions

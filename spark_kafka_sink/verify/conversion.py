@@ -5,12 +5,18 @@ from __future__ import annotations
 import base64
 import binascii
 import datetime
+import math
+import struct
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Context, Decimal, InvalidOperation
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
+
+from spark_kafka_sink.verify.protobuf_values import known_value, message_fields
+from spark_kafka_sink.verify.record_errors import MisfitError
 
 AVRO: Final = "AVRO"
 PROTOBUF: Final = "PROTOBUF"
@@ -23,25 +29,13 @@ _EPOCH_UTC: Final = _EPOCH.replace(tzinfo=datetime.UTC)
 _FIRST_DAY: Final = datetime.date(1970, 1, 1)
 _MICROSECOND: Final = datetime.timedelta(microseconds=1)
 _EXACT: Final = Context(prec=100)
+_FLOAT: Final = struct.Struct("<f")
+_DAY_NS: Final = 86_400 * 10**9
+_MICROSECONDS_IN: Final = {"D": 86_400_000_000, "ms": 1000, "us": 1}
+"""Units of datetime64, which stands for dates that Python's classes cannot hold."""
+_FLOAT_DIGITS: Final = 9
+"""Number of decimal digits that tell any two floats of 32 bits apart."""
 _NOT_NUMBERS: Final = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf", "+Infinity": "inf"}
-
-
-class MisfitError(Exception):
-    """A decoded value is not one of the column's type.
-
-    Attributes:
-        path: where it is, such as `.lines[2].price`.
-        text: what is wrong.
-    """
-
-    def __init__(self, text: str, path: str = "") -> None:
-        super().__init__(f"{path.lstrip('.') or 'the value'} {text}")
-        self.path = path
-        self.text = text
-
-    def inside(self, path: str) -> MisfitError:
-        """Returns the same error as seen from the value that contains this one."""
-        return MisfitError(self.text, path + self.path)
 
 
 def converter(kind: pa.DataType, source: str, defaults: Mapping[str, Any] | None = None) -> Convert:
@@ -75,7 +69,7 @@ def _struct(kind: pa.DataType, source: str, defaults: Mapping[str, Any]) -> Conv
 
     def convert(value: Any) -> Any:
         if hasattr(value, "DESCRIPTOR"):
-            value = _message_fields(value)
+            value = message_fields(value)
         if not isinstance(value, Mapping):
             if members is not None:
                 return members(value)
@@ -177,49 +171,6 @@ _NESTED: Final[Mapping[int, Callable[[pa.DataType, str, Mapping[str, Any]], Conv
 }
 
 
-# Messages of Protobuf
-
-
-def _message_fields(message: Any) -> Mapping[str, Any]:
-    """Returns the fields of a message that are set, and those that cannot be unset."""
-    found = {}
-    for field in message.DESCRIPTOR.fields:
-        if field.has_presence and not message.HasField(field.name):
-            continue
-        value = getattr(message, field.name)
-        enum = field.enum_type
-        if field.message_type is not None and field.message_type.GetOptions().map_entry:
-            enum = field.message_type.fields_by_name["value"].enum_type
-        found[field.name] = value if enum is None else _symbols(value, enum)
-    return found
-
-
-def _symbols(value: Any, enum: Any) -> Any:
-    """Returns the names of an enum's numbers."""
-    if isinstance(value, int):
-        named = enum.values_by_number.get(value)
-        return value if named is None else named.name
-    if hasattr(value, "items"):
-        return {name: _symbols(one, enum) for name, one in value.items()}
-    return [_symbols(one, enum) for one in value]
-
-
-def _known(message: Any) -> Any:
-    """Returns the value of one of Google's well-known messages."""
-    name = message.DESCRIPTOR.full_name
-    if name in ("google.protobuf.Timestamp", "google.protobuf.Duration"):
-        return message.seconds * 1_000_000 + message.nanos // 1000
-    if name == "google.type.Date":
-        return datetime.date(message.year, message.month, message.day)
-    if name == "google.type.TimeOfDay":
-        return ((message.hours * 60 + message.minutes) * 60 + message.seconds) * 1_000_000_000 + message.nanos
-    if name in ("confluent.type.Decimal", "google.type.Decimal"):
-        if hasattr(message, "scale"):
-            return Decimal(int.from_bytes(message.value, "big", signed=True)).scaleb(-message.scale, _EXACT)
-        return message.value
-    return message.value if name.startswith("google.protobuf.") and name.endswith("Value") else message
-
-
 # Scalars
 
 
@@ -230,7 +181,7 @@ def _scalar(kind: pa.DataType, source: str) -> Convert:
     convert = make(kind, source)
     if source != PROTOBUF:
         return convert
-    return lambda value: convert(_known(value) if hasattr(value, "DESCRIPTOR") else value)
+    return lambda value: convert(known_value(value) if hasattr(value, "DESCRIPTOR") else value)
 
 
 def _null(kind: pa.DataType, source: str) -> Convert:
@@ -253,7 +204,7 @@ def _integer(kind: pa.DataType, source: str) -> Convert:
     end = 1 << (kind.bit_width - 1)
 
     def convert(value: Any) -> int:
-        number = int(value) if isinstance(value, Decimal) and value.is_finite() and value == int(value) else value
+        number = int(value) if isinstance(value, Decimal) and value.adjusted() < 20 and value == int(value) else value
         if not isinstance(number, int) or isinstance(number, bool) or not -end <= number < end:
             raise _misfit(value, f"a whole number of {kind.bit_width} bits")
         return number
@@ -267,9 +218,29 @@ def _floating(kind: pa.DataType, source: str) -> Convert:
             return float(_NOT_NUMBERS[value])
         if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
             raise _misfit(value, "a number")
-        return float(value)
+        held = _held(Decimal(value) if source == JSON else value, kind.bit_width)
+        if held is None:
+            raise _misfit(value, f"a number that {kind.bit_width} bits hold exactly")
+        return held
 
     return convert
+
+
+def _held(value: float | Decimal, bits: int) -> float | None:
+    """Returns a number as a float of 32 or 64 bits; None if it has to be rounded.
+
+    Texts of JSON are decimal, so nearly all of them have to be rounded. They count as exact if they are near enough to be a text
+    of that float: nearest to it among doubles, or among floats of 32 bits if they have no more digits than one needs.
+    """
+    try:
+        number = float(value)
+        held: float = _FLOAT.unpack(_FLOAT.pack(number))[0] if bits == 32 else number
+    except OverflowError:
+        return None
+    if isinstance(value, Decimal):
+        is_near = held == number or len(value.as_tuple().digits) <= _FLOAT_DIGITS
+        return held if is_near and math.isfinite(held) else None
+    return held if held == value or math.isnan(number) else None
 
 
 def _text(kind: pa.DataType, source: str) -> Convert:
@@ -305,7 +276,9 @@ def _date(kind: pa.DataType, source: str) -> Convert:
             value = _parsed(datetime.date.fromisoformat, value, "a date")
         if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
             return (value - _FIRST_DAY).days
-        return _whole(value, "a date")
+        if isinstance(value, np.datetime64):
+            value = _microseconds_of(value) // _MICROSECONDS_IN["D"]
+        return _whole(value, "a date", 32)
 
     return convert
 
@@ -321,17 +294,28 @@ def _timestamp(kind: pa.DataType, source: str) -> Convert:
             if (value.tzinfo is not None) is not has_zone:
                 raise _misfit(value, wanted)
             return (value - (_EPOCH_UTC if has_zone else _EPOCH)) // _MICROSECOND
+        if isinstance(value, np.datetime64):
+            return _whole(_microseconds_of(value), wanted)
         # Avro's readers have no class for nanoseconds.
-        return _whole(value, wanted) // (1000 if source == AVRO else 1)
+        return _whole(_whole(value, wanted) // (1000 if source == AVRO else 1), wanted)
 
     return convert
+
+
+def _microseconds_of(value: np.datetime64) -> int:
+    """Returns the microseconds since 1970, which may be too many for 64 bits."""
+    return int(value.astype(np.int64)) * _MICROSECONDS_IN[np.datetime_data(value.dtype)[0]]
 
 
 def _time(kind: pa.DataType, source: str) -> Convert:
     def convert(value: Any) -> int:
         if source == JSON:
             value = _parsed(datetime.time.fromisoformat, value, "a time")
-        return _microseconds(value) * 1000 if isinstance(value, datetime.time) else _whole(value, "a time")
+        if isinstance(value, datetime.time):
+            return _microseconds(value) * 1000
+        if not 0 <= _whole(value, "a time") < _DAY_NS:
+            raise _misfit(value, "a time")
+        return int(value)
 
     return convert
 
@@ -362,8 +346,9 @@ def _decimal(kind: pa.DataType, source: str) -> Convert:
     return convert
 
 
-def _whole(value: Any, wanted: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
+def _whole(value: Any, wanted: str, bits: int = 64) -> int:
+    end = 1 << (bits - 1)
+    if not isinstance(value, int) or isinstance(value, bool) or not -end <= value < end:
         raise _misfit(value, wanted)
     return value
 

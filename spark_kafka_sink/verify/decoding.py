@@ -5,41 +5,35 @@ They get schemas that were found before, so a task needs neither the registry no
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Callable, Mapping
-from decimal import Decimal
 from typing import Any, Final
 
 from spark_kafka_sink.errors import InstallationError
 from spark_kafka_sink.installation import not_installed
 from spark_kafka_sink.registry.registry_client import SchemaText
+from spark_kafka_sink.verify.avro_times import with_wide_times
 from spark_kafka_sink.verify.conversion import AVRO, JSON, PROTOBUF
+from spark_kafka_sink.verify.json_values import json_value, validated_json
 from spark_kafka_sink.verify.protobuf_files import last_file
+from spark_kafka_sink.verify.record_errors import UndecodableError, described
 from spark_kafka_sink.verify.schema_ids import (
     GUID_BYTES,
     ID_BYTES,
     ID_HEADERS,
+    MAX_SCHEMAS,
     Headers,
     NoSchemaIdError,
     SchemaKey,
     TopicSchema,
     id_bytes,
+    not_looked_up,
     schema_key,
 )
 
 Find = Callable[[SchemaKey], TopicSchema]
 Decode = Callable[[bytes, Headers], Any]
 Deserialize = Callable[[bytes, Any], Any]
-
-
-class UndecodableError(Exception):
-    """A key or a value cannot be decoded. The text does not name the record."""
-
-
-def json_value(data: bytes) -> Any:
-    """Returns parsed JSON, with decimals for fractions, so that no digit is lost."""
-    return json.loads(data, parse_float=Decimal)
 
 
 class SchemaDecoder:
@@ -51,23 +45,28 @@ class SchemaDecoder:
         Args:
             topic: the topic.
             part: key or value.
-            find: returns the schema with an id. It is called once for each.
+            find: returns the schema with an id. It is called once for each, and for at most MAX_SCHEMAS.
             kind: the kind that schemas must have; None: any.
         """
         self._topic = topic
         self._part = part
         self._find = find
         self._kind = kind
-        self._decoders: dict[tuple[SchemaKey, bytes], Deserialize] = {}
+        self._decoders: dict[tuple[SchemaKey, tuple[int, ...]], Deserialize] = {}
+        self._wide_decoders: dict[SchemaKey, Deserialize | None] = {}
         self._schemas: dict[SchemaKey, TopicSchema] = {}
 
     def schema(self, data: bytes, headers: Headers = ()) -> TopicSchema:
         """Returns the schema that a key or a value names. Raises UndecodableError if it names none."""
+        named = id_bytes(self._part, data, headers)
         try:
-            key = schema_key(id_bytes(self._part, data, headers))
+            key = schema_key(named)
         except NoSchemaIdError as error:
-            raise UndecodableError(str(error)) from None
+            where = "" if named is data else f"has a header {ID_HEADERS[self._part]} that "
+            raise UndecodableError(f"{where}{error}") from None
         if key not in self._schemas:
+            if len(self._schemas) >= MAX_SCHEMAS:
+                return not_looked_up(key)
             self._schemas[key] = self._find(key)
         return self._schemas[key]
 
@@ -81,8 +80,10 @@ class SchemaDecoder:
         if self._kind not in (None, found.schema.kind):
             raise UndecodableError(f"schema {found.key} is {found.schema.kind}, not {self._kind}")
         named = id_bytes(self._part, data, headers)
+        where = f"schema {found.key}"
         if named is not data:
-            # confluent-kafka refuses short data whose id is in a header. Any id will do, because the schema is known.
+            where += f" of the header {ID_HEADERS[self._part]}"
+            # Any id will do, because the schema is known.
             after_id = GUID_BYTES if named[:1] == b"\1" else ID_BYTES
             data = bytes(ID_BYTES) + named[after_id:] + data
             headers = [one for one in headers if one[0] != ID_HEADERS[self._part]]
@@ -90,44 +91,63 @@ class SchemaDecoder:
             self._topic, MessageField.KEY if self._part == "key" else MessageField.VALUE, list(headers)
         )
         try:
-            value = self._decoder(found, data)(data, context)
-            if found.schema.kind == AVRO:
-                self._check_end(found, data, context, value)
-            elif found.schema.kind == PROTOBUF:
-                _check_fields(found, value)
-            return value
-        except (InstallationError, UndecodableError):
+            return self._value(found, data, context)
+        except InstallationError:
             raise
         except ImportError as error:
             text = f"records with a schema cannot be read: {not_installed('confluent_kafka')}"
             raise InstallationError(text, library=str(error.name)) from None
-        except Exception as error:  # of fastavro, protobuf, json and jsonschema: each has its own
-            text = " ".join(str(error).split())[:200]
-            raise UndecodableError(f"schema {found.key}: {text or type(error).__name__} ({type(error).__name__})") from None
+        except UndecodableError as error:
+            raise UndecodableError(f"{where}: {error}") from None
+        except Exception as error:  # of fastavro, protobuf and jsonschema: each has its own
+            raise UndecodableError(f"{where}: {described(error)}") from None
 
-    def _check_end(self, found: TopicSchema, data: bytes, context: Any, value: Any) -> None:
-        """Raises UndecodableError if bytes are left after the value, which Avro's readers do not notice.
-
-        The last byte belongs to the value if it cannot be read without that byte, or is another value then.
-        """
-        if len(data) <= ID_BYTES:
-            return
-        try:
-            shorter = self._decoder(found, data)(data[:-1], context)
-        except Exception:
-            return
-        if shorter == value:
-            raise UndecodableError(f"schema {found.key}: bytes are left after the value")
-
-    def _decoder(self, found: TopicSchema, data: bytes) -> Deserialize:
+    def _value(self, found: TopicSchema, data: bytes, context: Any) -> Any:
         assert found.schema is not None
-        indexes = b""
+        if found.schema.kind == AVRO:
+            return self._avro_value(found, data, context)
+        path = _message_path(data) if found.schema.kind == PROTOBUF else ()
+        value = self._decoder(found, path)(data, context)
         if found.schema.kind == PROTOBUF:
-            indexes = _message_indexes(data)
-        decoder = self._decoders.get((found.key, indexes))
+            _check_fields(value)
+        return value
+
+    def _decoder(self, found: TopicSchema, path: tuple[int, ...] = ()) -> Deserialize:
+        decoder = self._decoders.get((found.key, path))
         if decoder is None:
-            decoder = self._decoders[found.key, indexes] = _deserializer(found, indexes)
+            decoder = self._decoders[found.key, path] = _deserializer(found, path)
         return decoder
+
+    def _avro_value(self, found: TopicSchema, data: bytes, context: Any) -> Any:
+        decoder = self._decoder(found)
+        if len(data) <= ID_BYTES + 1:
+            # confluent-kafka refuses 5 bytes, which are a record without fields. It has no such rule for a guid: any will do.
+            data = b"\1" + bytes(GUID_BYTES - 1) + data[ID_BYTES:]
+        try:
+            value = decoder(data, context)
+        except (OverflowError, ValueError):  # maybe a date in the year 10000, or one before the year 1
+            if found.key not in self._wide_decoders:
+                wide = with_wide_times(found)
+                self._wide_decoders[found.key] = None if wide is None else _deserializer(wide, ())
+            again = self._wide_decoders[found.key]
+            if again is None:
+                raise
+            decoder, value = again, again(data, context)
+        _check_end(decoder, data, context, value)
+        return value
+
+
+def _check_end(decoder: Deserialize, data: bytes, context: Any, value: Any) -> None:
+    """Raises UndecodableError if bytes are left after the value, which Avro's readers do not notice.
+
+    The last byte belongs to the value if it cannot be read without that byte, or is another value then.
+    """
+    try:
+        shorter = decoder(data[:-1], context)
+    except Exception:
+        return
+    if shorter == value:
+        raise UndecodableError("bytes are left after the value")
 
 
 class _OfflineRegistry:
@@ -165,13 +185,13 @@ def _confluents(schema: SchemaText) -> Any:
     return Schema(schema.text, schema.kind, references)
 
 
-def _deserializer(found: TopicSchema, indexes: bytes) -> Deserialize:
+def _deserializer(found: TopicSchema, path: tuple[int, ...]) -> Deserialize:
     from confluent_kafka.schema_registry import topic_subject_name_strategy
 
     assert found.schema is not None
     conf = {"subject.name.strategy": topic_subject_name_strategy}
     if found.schema.kind == PROTOBUF:
-        return _protobuf_deserializer(found, indexes, conf)
+        return _protobuf_deserializer(found, path, conf)
     registry: Any = _OfflineRegistry(found)
     if found.schema.kind == AVRO:
         from confluent_kafka.schema_registry.avro import AvroDeserializer
@@ -181,28 +201,34 @@ def _deserializer(found: TopicSchema, indexes: bytes) -> Deserialize:
     if found.schema.kind == JSON:
         from confluent_kafka.schema_registry.json_schema import JSONDeserializer
 
-        of_json: Deserialize = JSONDeserializer(None, schema_registry_client=registry, conf=conf, json_decode=json_value)
+        parsed = validated_json(found.schema.text, {name: one.text for name, one in found.named})
+        # Its own validation compares floats, of which 0.3 is not a multiple of 0.1.
+        of_json: Deserialize = JSONDeserializer(
+            None, schema_registry_client=registry, conf={**conf, "validate": False}, json_decode=parsed
+        )
         return of_json
-    raise UndecodableError(f"schema {found.key} is {found.schema.kind}, which is not supported")
+    raise UndecodableError(f"it is {found.schema.kind}, which is not supported")
 
 
 # Protobuf
 
 
-def _check_fields(found: TopicSchema, message: Any) -> None:
+def _check_fields(message: Any) -> None:
     """Raises UndecodableError if a message has fields that its schema does not have: it was written with another one."""
     size = message.ByteSize()
     message.DiscardUnknownFields()
     if message.ByteSize() != size:
-        raise UndecodableError(f"schema {found.key}: the message has fields that the schema does not have")
+        raise UndecodableError("the message has fields that the schema does not have")
 
 
-def _message_indexes(data: bytes) -> bytes:
-    """Returns the bytes between the id and the data, which say which message of the file follows."""
-    count, end = _zigzag(data, ID_BYTES)
+def _message_path(data: bytes) -> tuple[int, ...]:
+    """Returns the numbers between the id and the data, which say which message of the file follows."""
+    count, place = _zigzag(data, ID_BYTES)
+    path = []
     for _ in range(count):
-        _, end = _zigzag(data, end)
-    return data[ID_BYTES:end]
+        index, place = _zigzag(data, place)
+        path.append(index)
+    return tuple(path) or (0,)
 
 
 def _zigzag(data: bytes, place: int) -> tuple[int, int]:
@@ -218,32 +244,22 @@ def _zigzag(data: bytes, place: int) -> tuple[int, int]:
             return (number >> 1) ^ -(number & 1), place
 
 
-def _protobuf_deserializer(found: TopicSchema, indexes: bytes, conf: Mapping[str, Any]) -> Deserialize:
+def _protobuf_deserializer(found: TopicSchema, path: tuple[int, ...], conf: Mapping[str, Any]) -> Deserialize:
     from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
     from google.protobuf import message_factory
 
     descriptor = last_file(found.files)
-    path = _index_path(indexes)
     messages = list(descriptor.message_types_by_name.values())
     for place, index in enumerate(path):
         if place:
             messages = list(descriptor.nested_types)
         if not 0 <= index < len(messages):
-            raise UndecodableError(f"schema {found.key} has no message with the indexes {path}")
+            raise UndecodableError(f"it has no message with the indexes {list(path)}")
         descriptor = messages[index]
     message: Any = message_factory.GetMessageClass(descriptor)
     # Without a registry it reads the same bytes: what it would ask for is in the class.
     deserialize: Deserialize = ProtobufDeserializer(message, {**conf, "use.deprecated.format": False})
     return deserialize
-
-
-def _index_path(indexes: bytes) -> list[int]:
-    count, place = _zigzag(indexes, 0)
-    path = []
-    for _ in range(count):
-        index, place = _zigzag(indexes, place)
-        path.append(index)
-    return path or [0]
 
 
 # Formats without a schema
@@ -269,9 +285,6 @@ def plain_decoder(name: str) -> Decode:
         return _NUMBERS[name].unpack(data)[0]
 
     def text(data: bytes, headers: Headers = ()) -> Any:
-        try:
-            return json_value(data)
-        except ValueError as error:
-            raise UndecodableError(f"is not valid JSON: {error}") from None
+        return json_value(data)
 
     return text if name == "json" else number

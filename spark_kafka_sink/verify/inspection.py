@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spark_kafka_sink.registry.registry_client import RegistryClient
-from spark_kafka_sink.verify.decoding import SchemaDecoder, UndecodableError
-from spark_kafka_sink.verify.read_back import TopicRange, read
+from spark_kafka_sink.verify.decoding import SchemaDecoder
+from spark_kafka_sink.verify.read_back import RETENTION, TopicRange, read
+from spark_kafka_sink.verify.record_errors import UndecodableError
 from spark_kafka_sink.verify.schema_ids import SchemaKey, TopicSchema, found_schema
 
 
@@ -36,6 +37,7 @@ class Inspection:
         schemas: how many records have each schema, by part and id.
         bad: how many keys and values cannot be decoded.
         examples: the first of these.
+        removed: how many offsets there were before the first that is left.
     """
 
     records: int = 0
@@ -44,6 +46,7 @@ class Inspection:
     kinds: dict[SchemaKey, str] = field(default_factory=dict)
     bad: int = 0
     examples: list[BadRecord] = field(default_factory=list)
+    removed: int = 0
 
     def __str__(self) -> str:
         lines = [f"{self.records:,} records"]
@@ -52,6 +55,7 @@ class Inspection:
                 f"{part}: {count:,} with schema {key} ({self.kinds[key]})" for key, count in sorted(counts.items(), key=str)
             ]
             lines += [f"{part}: {self.nulls[part]:,} null"] if self.nulls[part] else []
+        lines += [f"{self.removed:,} offsets are no longer there; {RETENTION}"] if self.removed else []
         lines += [f"{self.bad:,} cannot be decoded"] if self.bad else []
         return "\n".join([*lines, *map(str, self.examples)])
 
@@ -59,6 +63,7 @@ class Inspection:
         """Returns the same for programs."""
         return {
             "records": self.records,
+            "removed": self.removed,
             "nulls": {part: self.nulls[part] for part in self.schemas},
             "schemas": {part: {str(key): count for key, count in counts.items()} for part, counts in self.schemas.items()},
             "bad": self.bad,
@@ -82,7 +87,7 @@ def inspected(topic: TopicRange, formats: Mapping[str, str | None], client: Regi
         RegistryError: the registry cannot be reached, or refuses a request.
         ReadBackError: the topic cannot be read.
     """
-    found = Inspection(schemas={part: Counter() for part in formats})
+    found = Inspection(schemas={part: Counter() for part in formats}, removed=topic.removed)
     decoders = {
         part: SchemaDecoder(topic.topic, part, lambda key: found_schema(key, client), kind) for part, kind in formats.items()
     }

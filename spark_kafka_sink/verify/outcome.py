@@ -18,7 +18,8 @@ class ExitCode(IntEnum):
     FAILED = 1  # anything not below: the source, Spark itself; the log says what
     SETTINGS = 2  # command line, settings, options or columns: the same call fails the same way
     KAFKA = 3  # not reached, or not everything delivered or read: worth a retry
-    DIFFERENCE = 4  # the topic does not hold what the source does
+    DIFFERENCE = 4  # the topic does not hold what the source does, or bad records
+    EMPTY = 5  # there was no record to decode, so nothing was verified
     INTERRUPTED = 130  # Ctrl-C, as shells have it
     TERMINATED = 143  # SIGTERM, as shells have it
 

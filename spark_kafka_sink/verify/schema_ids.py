@@ -18,6 +18,9 @@ Headers = Sequence[tuple[str, bytes | None]]
 SchemaKey = int | str
 """A schema's id, or its guid."""
 
+MAX_SCHEMAS: Final = 1000
+"""Maximum number of different schema ids of a topic: more are a sign of records without an id."""
+
 _ID: Final = struct.Struct(">I")
 ID_BYTES: Final = 5
 """Size of an id with the 0 before it."""
@@ -49,9 +52,13 @@ class NoSchemaIdError(Exception):
 
 
 def id_bytes(part: str, data: bytes, headers: Headers = ()) -> bytes:
-    """Returns the bytes that hold a record's schema id: those of its header, or the data itself."""
+    """Returns the bytes that hold a record's schema id: those of its header, or the data itself.
+
+    A header comes first, as in Confluent's deserializers. Then the data is all payload, also if it begins like an id.
+    """
     name = ID_HEADERS[part]
-    return next((value for header, value in headers if header == name and value is not None), data)
+    of_header = next((value for header, value in headers if header == name), None)
+    return data if of_header is None else of_header
 
 
 def schema_key(data: bytes) -> SchemaKey:
@@ -90,3 +97,8 @@ def found_schema(key: SchemaKey, client: RegistryClient) -> TopicSchema:
         return TopicSchema(key, schema, tuple(named.items()), files=compiled(schema, named))
     except ValueError as error:
         return TopicSchema(key, None, problem=f"its schema {key} cannot be used: {error}")
+
+
+def not_looked_up(key: SchemaKey) -> TopicSchema:
+    """Returns the schema of an id beyond MAX_SCHEMAS."""
+    return TopicSchema(key, None, problem=f"its schema {key} was not looked up: the topic names over {MAX_SCHEMAS:,} schemas")

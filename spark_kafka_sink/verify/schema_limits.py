@@ -80,8 +80,11 @@ def _parsed(text: str) -> Any:
 
 def _walk(kind: Any, path: Path, namespace: str, named: dict[str, Any], found: dict[Path, str], inside: tuple[str, ...]) -> None:
     if isinstance(kind, list):
-        for member in kind:
+        members = [member for member in kind if member != "null"]
+        for number, member in enumerate(members):
             _walk(member, path, namespace, named, found, inside)
+            if len(members) > 1:  # the column may be a struct with a field for each type
+                _walk(member, (*path, f"member{number}"), namespace, named, found, inside)
         return
     if isinstance(kind, str):
         name = kind if "." in kind or not namespace else f"{namespace}.{kind}"

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
-from spark_kafka_sink.errors import OptionError
+from spark_kafka_sink.errors import InstallationError, OptionError
 from spark_kafka_sink.installation import check_extra
 from spark_kafka_sink.producer.serializers.json_serializer import JsonSerializer
 from spark_kafka_sink.producer.serializers.primitives import (
@@ -32,36 +32,27 @@ from spark_kafka_sink.spark.column_types import HEADERS_DDL, arrow_type
 from spark_kafka_sink.spark.options import SinkOptions, looked_at
 from spark_kafka_sink.spark.schema import ColumnGroup, SinkSchema, schema_of
 from spark_kafka_sink.verify.canonical import canonical_json, comparable
-from spark_kafka_sink.verify.comparison import (
-    COLUMNS,
-    UNDECODABLE,
-    Comparison,
-    Side,
-    compare_records,
-    has_no_null,
-    left_out_of,
-    milliseconds,
-    or_no_headers,
-)
-from spark_kafka_sink.verify.conversion import AVRO, JSON, Convert, MisfitError, converter
-from spark_kafka_sink.verify.decoding import Decode, SchemaDecoder, UndecodableError, plain_decoder
+from spark_kafka_sink.verify.compared_records import COLUMNS, UNDECODABLE, Side
+from spark_kafka_sink.verify.comparison import Comparison, compare_records, has_no_null, left_out_of
+from spark_kafka_sink.verify.conversion import AVRO, JSON, Convert, converter
+from spark_kafka_sink.verify.decoding import Decode, SchemaDecoder, plain_decoder
 from spark_kafka_sink.verify.read_back import TopicRange, records
+from spark_kafka_sink.verify.record_errors import MisfitError, UndecodableError, described
 from spark_kafka_sink.verify.schema_ids import (
     ID_HEADERS,
+    MAX_SCHEMAS,
     Headers,
     NoSchemaIdError,
     SchemaKey,
     TopicSchema,
     found_schemas,
+    not_looked_up,
     schema_key,
 )
 from spark_kafka_sink.verify.schema_limits import Path, defaults, limits
 
 SCHEMA: Final = "schema"
 """The format of a part whose records name their schema. Others are those of `plain_decoder`."""
-
-MAX_SCHEMAS: Final = 1000
-"""Maximum number of different schema ids of a topic: more are a sign of records without an id."""
 
 _PLAIN: Final[Mapping[type[Serializer], str]] = {
     BooleanSerializer: "boolean",
@@ -227,7 +218,7 @@ def _schema_keys(found: DataFrame, parts: Sequence[str]) -> dict[str, set[Schema
 
 def _id_column(part: str) -> Column:
     """Returns the bytes of the id or the guid: a header's if there is one, else those before the data."""
-    of_header = F.filter("headers", lambda one: (one.getField("key") == ID_HEADERS[part]) & one.getField("value").isNotNull())
+    of_header = F.filter("headers", lambda one: one.getField("key") == ID_HEADERS[part])
     data = F.coalesce(F.try_element_at(of_header, F.lit(1)).getField("value"), F.col(part))
     first = F.substring(data, 1, 1)
     has_id = F.when(first == F.lit(b"\0"), F.substring(data, 1, 5)).when(first == F.lit(b"\1"), F.substring(data, 1, 17))
@@ -264,7 +255,7 @@ def _expected(
 
     timestamp = column(places.timestamp, "bigint")
     if places.timestamp is not None:
-        timestamp = milliseconds(timestamp, schema.fields[places.timestamp].dataType)
+        timestamp = _milliseconds(timestamp, schema.fields[places.timestamp].dataType)
     headers = column(places.headers, HEADERS_DDL).cast(HEADERS_DDL)
     fixed = [
         F.struct(F.lit(name).alias("key"), F.lit(value).cast("binary").alias("value")) for name, value in options.record.headers
@@ -274,8 +265,18 @@ def _expected(
         timestamp.alias("timestamp"),
         part("key", places.key).alias("key"),
         part("value", places.value).alias("value"),
-        F.concat(or_no_headers(headers), F.array(*fixed).cast(HEADERS_DDL)).alias("headers"),
+        F.concat(_or_no_headers(headers), F.array(*fixed).cast(HEADERS_DDL)).alias("headers"),
     )
+
+
+def _milliseconds(timestamp: Column, kind: t.DataType) -> Column:
+    """Returns a timestamp column as ms since the epoch, rounded down as the sink does."""
+    return F.unix_millis(timestamp) if isinstance(kind, t.TimestampType) else timestamp.cast("bigint")
+
+
+def _or_no_headers(headers: Column) -> Column:
+    """Returns an empty list for null."""
+    return F.coalesce(headers, F.array().cast(HEADERS_DDL))
 
 
 # What there is
@@ -329,7 +330,7 @@ class _Reader:
         self._converters: dict[object, Convert] = {}
         schemas = described.schemas
         self._with_schema = SchemaDecoder(
-            topic, described.part, lambda key: schemas.get(key, _not_looked_up(key)), described.schema_kind
+            topic, described.part, lambda key: schemas.get(key, not_looked_up(key)), described.schema_kind
         )
         self._plain: Decode | None = None if described.format == SCHEMA else plain_decoder(described.format)
 
@@ -344,6 +345,10 @@ class _Reader:
                     value = self._value(data, [(one["key"], one["value"]) for one in of_record])
                 except (UndecodableError, MisfitError) as error:
                     problem = f"{UNDECODABLE}{error}"
+                except InstallationError:
+                    raise
+                except Exception as error:  # such as a text of Protobuf that is not UTF-8, which only reading it finds
+                    problem = f"{UNDECODABLE}{described(error)}"
             values.append(value)
             problems.append(problem)
         return pa.array(values, self._kind), pa.array(problems, pa.string())
@@ -365,9 +370,3 @@ class _Reader:
                 source = AVRO  # whose numbers are numbers, too
             self._converters[key] = converter(self._kind, source, None if found is None else defaults(found))
         return self._converters[key]
-
-
-def _not_looked_up(key: SchemaKey) -> TopicSchema:
-    return TopicSchema(
-        key, None, problem=f"its schema {key} was not looked up: the topic names more than {MAX_SCHEMAS:,} schemas"
-    )

@@ -12,10 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from spark_kafka_sink.broker import BrokerConfig, EmbeddedBroker
 from spark_kafka_sink.cli.main import main
+from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.producer.producer import Producer
+from spark_kafka_sink.verify.consumer_settings import consumer_settings
 from tests.cli.command import environment
 from tests.kafka.ports import free_ports
 from tests.planted_secrets import MARK, SECRET, USER
@@ -147,8 +151,26 @@ def test_a_source_or_a_registry_is_required(client: Path) -> None:
 
 def test_records_before_a_time_are_left_out(topic: str, client: Path, stand_in: StandIn) -> None:
     done = verified(topic, client, stand_in.url, "--from-timestamp", "2100-01-01T00:00:00Z")
-    assert done.exit_code == 0, done.output
-    assert "\n0 records\n" in done.stdout
+    assert done.exit_code == 5, done.output
+    assert done.stdout == f"topic {topic}: NO RECORDS since 2100-01-01T00:00:00Z, so nothing was verified\n0 records\n"
+
+
+def test_a_topic_without_records_is_not_verified(broker: EmbeddedBroker, client: Path, stand_in: StandIn) -> None:
+    empty = broker.create_topic(f"empty-{stand_in.port}", 2)
+    done = verified(empty, client, stand_in.url)
+    report = verified(empty, client, stand_in.url, "--json")
+    assert (done.exit_code, report.exit_code) == (5, 5), done.output
+    assert done.stdout == f"topic {empty}: NO RECORDS, so nothing was verified\n0 records\n"
+    assert json.loads(report.stdout)["records"] == 0
+
+
+def test_records_that_were_removed_are_counted(broker: EmbeddedBroker, topic: str, client: Path, stand_in: StandIn) -> None:
+    admin = AdminClient({**consumer_settings(producer_config(broker.client_settings))})
+    for deleted in admin.delete_records([TopicPartition(topic, 0, 3)]).values():
+        deleted.result(10)
+    done = verified(topic, client, stand_in.url)
+    assert done.exit_code == 5, done.output
+    assert "0 records\n3 offsets are no longer there; Kafka removes records that are older than " in done.stdout
 
 
 IN_ONE_PROCESS = """

@@ -6,18 +6,18 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from spark_kafka_sink.verify.comparison import Side, _expected_records, _hashed, examples_of
+from spark_kafka_sink.verify.compared_records import Side, hashed_records
+from spark_kafka_sink.verify.examples import examples_of
 
 pytestmark = pytest.mark.spark
 
 
 def test_one_record_of_each_kind_comes_to_the_driver(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """A topic of equal records, one of them missing, would not fit into the driver's memory."""
-    wanted = _expected_records(spark.range(1_000).selectExpr("'k' AS key", "'v' AS value"))
+    wanted = spark.range(1_000).selectExpr("binary('k') AS key", "binary('v') AS value", "cast(NULL AS int) AS partition")
     compared = ("key", "value")
-    counted = (
-        _hashed(wanted, compared).groupBy("hash", "key_hash", "partition").agg(F.count("*").alias("e"), F.lit(999).alias("f"))
-    )
+    groups = hashed_records(wanted, compared).groupBy("hash", "key_hash", "partition")
+    counted = groups.agg(F.count("*").alias("e"), F.lit(999).alias("f"))
     collected: list[int] = []
     collect = type(counted).collect
 

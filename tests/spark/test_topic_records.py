@@ -248,3 +248,31 @@ def test_ids_in_headers_are_read(spark: SparkSession, settings: dict[str, str], 
 
     assert found.examples == ()
     assert found.same()
+
+
+def test_bad_values_are_differences_and_reading_goes_on(spark: SparkSession, settings: dict[str, str], stand_in: StandIn) -> None:
+    text = """syntax = "proto2"; import "google/protobuf/timestamp.proto";
+        message M { optional google.protobuf.Timestamp at = 1; optional string text = 2; }"""
+    named = {**settings, "value.format": "protobuf", "value.schema": text, "kafka.key.serializer": "json"}
+    del named["key.format"]
+    df = spark.range(0, 3, 1, 1).selectExpr("named_struct('id', id) AS key", "timestamp_micros(id) AS at", "string(id) AS text")
+    sks.publish(df, options=named, progress=False)
+    prefix, timestamp = b"\0\0\0\0\1\0", b"\x0a\x09\x08\x80\x80\x9a\xa6\xea\xaf\xe3\x01"  # 10**15 seconds
+    bad = [
+        (b'{"id": 1}', prefix + timestamp, "value=cannot be decoded: at is 1000000000000000000000 (int), not a timestamp"),
+        (b'{"id": 1}', prefix + b"\x12\x01\xff", r"value=cannot be decoded: text is b'\xff' (bytes), not text"),
+        (b'{"\\ud800": 1}', None, "key=cannot be decoded: is not valid JSON: it has half of a surrogate pair"),
+        (b'{"id": 1e999999999}', None, "key=cannot be decoded: id is 1E+999999999 (JsonNumber), not a whole number of 64 bits"),
+        (b'{"id": NaN}', None, "key=cannot be decoded: is not valid JSON: NaN is not a JSON value"),
+    ]
+    producer = Producer({"bootstrap.servers": settings["kafka.bootstrap.servers"]})
+    for key, value, _ in bad:
+        producer.produce(settings["topic"], key=key, value=value, headers=[("source", b"x")])
+    assert producer.flush(30) == 0
+
+    found = compared(df, named)
+
+    assert (found.expected, found.found, found.missing, found.unexpected) == (3, 3 + len(bad), 0, len(bad))
+    problems = "\n".join(found.examples)
+    for _, _, problem in bad:
+        assert problem in problems

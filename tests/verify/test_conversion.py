@@ -7,10 +7,14 @@ import uuid
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
+from google.type import date_pb2, timeofday_pb2
 
-from spark_kafka_sink.verify.conversion import AVRO, JSON, PROTOBUF, MisfitError, converter
+from spark_kafka_sink.verify.conversion import AVRO, JSON, PROTOBUF, converter
+from spark_kafka_sink.verify.json_values import JsonNumber
+from spark_kafka_sink.verify.record_errors import MisfitError
 
 UTC = datetime.UTC
 MOMENT = datetime.datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC)
@@ -46,13 +50,28 @@ GOOD: list[tuple[pa.DataType, str, Any, Any]] = [
     (pa.struct({"member0": pa.int64(), "member1": pa.string()}), AVRO, "x", {"member0": None, "member1": "x"}),
     (pa.struct({"a": pa.int32()}), AVRO, {"a": 1, "extra": None}, {"a": 1}),
     (pa.null(), AVRO, None, None),
+    # a text of a float, as Arrow and Java write it and as a double; longer texts are other numbers
+    (pa.float32(), JSON, Decimal("0.1"), 0.10000000149011612),
+    (pa.float32(), JSON, Decimal("0.10000000149011612"), 0.10000000149011612),
+    (pa.float32(), JSON, Decimal("3.4028235E38"), 3.4028234663852886e38),
+    (pa.float32(), JSON, 16777216, 16777216.0),
+    (pa.float32(), AVRO, float("inf"), float("inf")),
+    (pa.float64(), JSON, 10**23, 1e23),
+    (pa.float64(), JSON, Decimal("-0.0"), -0.0),
+    # years that Python's classes do not have
+    (pa.timestamp("us", "UTC"), AVRO, np.datetime64("12345-01-02T03:04:05.678", "ms"), None),
+    (pa.timestamp("us"), AVRO, np.datetime64("-0044-03-15", "us"), None),
+    (pa.date32(), AVRO, np.datetime64("12345-01-02", "D"), None),
 ]
 
 
 @pytest.mark.parametrize(("kind", "source", "decoded", "wanted"), GOOD, ids=str)
 def test_a_value_of_the_columns_type_is_kept(kind: pa.DataType, source: str, decoded: Any, wanted: Any) -> None:
-    (found,) = pa.array([converter(kind, source)(decoded)], kind).to_pylist()
-    assert str(found) == str(wanted)
+    found = pa.array([converter(kind, source)(decoded)], kind)
+    if isinstance(decoded, np.datetime64):
+        assert found.to_numpy(zero_copy_only=False)[0] == decoded
+    else:
+        assert str(found.to_pylist()[0]) == str(wanted)
 
 
 BAD: list[tuple[pa.DataType, str, Any, str]] = [
@@ -74,6 +93,21 @@ BAD: list[tuple[pa.DataType, str, Any, str]] = [
     (pa.struct({"a": pa.int32()}), AVRO, {"a": 1, "b": 2}, "b has the value 2, but there is no such column"),
     (pa.struct({"a": pa.int32()}), AVRO, 7, "the value is 7 (int), not a record"),
     (pa.null(), AVRO, 1, "the value is 1 (int), not null"),
+    (pa.float32(), JSON, JsonNumber("0.1000000001"), "is 0.1000000001 (JsonNumber), not a number that 32 bits hold exactly"),
+    (pa.float32(), JSON, Decimal("1e39"), "not a number that 32 bits hold exactly"),
+    (pa.float32(), AVRO, 0.1, "the value is 0.1 (float), not a number that 32 bits hold exactly"),
+    (pa.float32(), AVRO, 2**24 + 1, "not a number that 32 bits hold exactly"),
+    (pa.float64(), AVRO, 2**53 + 1, "not a number that 64 bits hold exactly"),
+    (pa.float64(), JSON, 10**400, "not a number that 64 bits hold exactly"),
+    (pa.float64(), JSON, Decimal("1e400"), "not a number that 64 bits hold exactly"),
+    (pa.int64(), JSON, Decimal("1e999999999"), "not a whole number of 64 bits"),
+    (pa.timestamp("us", "UTC"), PROTOBUF, 10**21, "not a timestamp"),
+    (pa.timestamp("us", "UTC"), AVRO, np.datetime64(2**62, "ms"), "not a timestamp"),
+    (pa.date32(), PROTOBUF, 2**31, "the value is 2147483648 (int), not a date"),
+    (pa.date32(), PROTOBUF, date_pb2.Date(year=2026, month=2), "is 2026-2-0 (google.type.Date), not a date"),
+    (pa.time64("ns"), PROTOBUF, timeofday_pb2.TimeOfDay(hours=24), "not a time"),
+    (pa.duration("us"), PROTOBUF, 2**63, "not an interval"),
+    (pa.struct({"a": pa.int32()}), JSON, {"\ud800": "\ud800"}, r"\ud800 has the value \ud800, but there is no such column"),
 ]
 
 
@@ -82,6 +116,7 @@ def test_any_other_value_is_a_misfit_with_its_path(kind: pa.DataType, source: st
     with pytest.raises(MisfitError) as error:
         converter(kind, source)(decoded)
     assert problem in str(error.value)
+    assert str(error.value).encode()  # is valid Unicode, because it becomes a row of Spark
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import sys
 import uuid
@@ -10,22 +11,25 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka.schema_registry import SchemaRegistryClient, header_schema_id_serializer
+from confluent_kafka.schema_registry import SchemaRegistryClient, dual_schema_id_deserializer, header_schema_id_serializer
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
+from confluent_kafka.schema_registry.serde import SchemaId
 from confluent_kafka.serialization import MessageField, SerializationContext
+from fastavro import schemaless_writer
 from google.protobuf.message_factory import GetMessageClass
 
 from spark_kafka_sink.broker import EmbeddedRegistry
 from spark_kafka_sink.errors import InstallationError
-from spark_kafka_sink.registry.registry_client import RegistryClient, SchemaReference, SchemaText
+from spark_kafka_sink.registry.registry_client import RegisteredSchema, RegistryClient, SchemaReference, SchemaText
 from spark_kafka_sink.registry.registry_options import registry_config
 from spark_kafka_sink.verify.conversion import converter
-from spark_kafka_sink.verify.decoding import SchemaDecoder, UndecodableError, plain_decoder
-from spark_kafka_sink.verify.display import as_json
+from spark_kafka_sink.verify.decoding import SchemaDecoder, plain_decoder
+from spark_kafka_sink.verify.display import as_json, plain
 from spark_kafka_sink.verify.protobuf_files import compiled, last_file
-from spark_kafka_sink.verify.schema_ids import TopicSchema, found_schema
+from spark_kafka_sink.verify.record_errors import UndecodableError
+from spark_kafka_sink.verify.schema_ids import MAX_SCHEMAS, SchemaKey, TopicSchema, found_schema
 from spark_kafka_sink.verify.schema_limits import ELEMENT, ITEM, MILLISECONDS, UUID, ZERO, limits
 from tests.registry.stand_in import StandIn
 
@@ -65,8 +69,8 @@ def test_json_keeps_every_digit(kafka_schema_registry: EmbeddedRegistry, conflue
     assert data is not None
     decode = decoder(kafka_schema_registry.url)
     assert decode(data) == {"id": 1}
-    assert as_json(decode(data[:5] + b'{"id": 0.12345678901234567890}')) == '{"id": "0.12345678901234567890"}'
-    with pytest.raises(UndecodableError, match=r"schema 1: .*SerializationError"):
+    assert as_json(plain(decode(data[:5] + b'{"id": 0.12345678901234567890}'))) == '{"id": 0.12345678901234567890}'
+    with pytest.raises(UndecodableError, match=r"^schema 1: id: 'x' is not of type 'number'$"):
         decode(data[:5] + b'{"id": "x"}')
 
 
@@ -114,7 +118,7 @@ def test_protobuf_with_imports_is_compiled(kafka_schema_registry: EmbeddedRegist
         made = client.register("outer", SchemaText("PROTOBUF", text, (reference,)))
     prefix = b"\0" + made.schema_id.to_bytes(4, "big") + b"\0"
     found = decoder(kafka_schema_registry.url)(prefix + b"\x0a\x03\x0a\x01y\x12\x02\x08\x05")
-    assert as_json(found) == '{"inner": {"x": "y"}, "at": "1970-01-01T00:00:05Z"}'
+    assert as_json(plain(found)) == '{"inner": {"x": "y"}, "at": "1970-01-01T00:00:05Z"}'
 
 
 def test_a_schema_of_protobuf_that_is_not_valid_is_a_problem(kafka_schema_registry: EmbeddedRegistry) -> None:
@@ -131,15 +135,22 @@ def test_a_schema_in_base64_needs_no_compiler() -> None:
 
 
 @pytest.mark.parametrize(
-    "schema", ['{"type":"record","name":"R","fields":[{"name":"s","type":"string"}]}', '"string"', '"float"']
+    ("schema", "value"),
+    [
+        ('{"type":"record","name":"R","fields":[{"name":"s","type":"string"}]}', {"s": "hello"}),
+        ('{"type":"record","name":"R","fields":[]}', {}),
+        ('"string"', "hello"),
+        ('"float"', 1.5),
+    ],
 )
-def test_bytes_after_an_avro_value_are_found(kafka_schema_registry: EmbeddedRegistry, confluent: Any, schema: str) -> None:
-    value: Any = {"s": "hello"} if "record" in schema else 1.5 if "float" in schema else "hello"
+def test_bytes_after_an_avro_value_are_found(
+    kafka_schema_registry: EmbeddedRegistry, confluent: Any, schema: str, value: Any
+) -> None:
     data = AvroSerializer(confluent, schema)(value, context())
     assert data is not None
     decode = decoder(kafka_schema_registry.url)
     assert decode(data) == value
-    for rest in (b"x", b"\0", data[5:]):
+    for rest in (b"x", b"\0", b"abc", b"\0" + data):
         with pytest.raises(UndecodableError, match="schema 1: bytes are left after the value"):
             decode(data + rest)
 
@@ -177,6 +188,136 @@ def test_an_id_in_a_header_is_found(kafka_schema_registry: EmbeddedRegistry, con
     unknown = [("__value_schema_id", b"\1" + uuid.UUID(int=7).bytes)]
     with pytest.raises(UndecodableError, match="the registry does not have its schema 00000000-0000-0000-0000-000000000007"):
         decoder(kafka_schema_registry.url)(data, unknown)
+
+
+@pytest.mark.parametrize("guid", [True, False])
+@pytest.mark.parametrize(
+    ("schema", "payload", "value"),
+    [
+        ('{"type": "record", "name": "Empty", "fields": []}', b"", {}),
+        ('"string"', b"\0", ""),
+        ('"int"', b"\x80\x80\x80\x80\x08", 2**30),
+        ('"string"', b"\0abcdef", None),  # longer than its value
+    ],
+    ids=str,
+)
+def test_short_avro_is_read_if_its_id_is_in_a_header(
+    kafka_schema_registry: EmbeddedRegistry, guid: bool, schema: str, payload: bytes, value: Any
+) -> None:
+    with RegistryClient(registry_config({"schema.registry.url": kafka_schema_registry.url})) as client:
+        made = client.register("s", SchemaText("AVRO", schema))
+    headers = [("__value_schema_id", _header(made, guid=guid))]
+    if value is None:
+        with pytest.raises(UndecodableError, match="of the header __value_schema_id: bytes are left after the value"):
+            decoder(kafka_schema_registry.url)(payload, headers)
+    else:
+        assert decoder(kafka_schema_registry.url)(payload, headers) == value
+
+
+@pytest.mark.parametrize("guid", [True, False])
+def test_an_empty_protobuf_message_is_read_if_its_id_is_in_a_header(kafka_schema_registry: EmbeddedRegistry, guid: bool) -> None:
+    with RegistryClient(registry_config({"schema.registry.url": kafka_schema_registry.url})) as client:
+        made = client.register("s", SchemaText("PROTOBUF", PROTO))
+    header = _header(made, guid=guid)
+    decode = decoder(kafka_schema_registry.url)
+    assert decode(b"", [("__value_schema_id", header + b"\0")]).DESCRIPTOR.full_name == "shop.Other"
+    assert decode(b"", [("__value_schema_id", header + b"\x02\x02")]).DESCRIPTOR.full_name == "shop.Order"
+
+
+def _header(made: RegisteredSchema, *, guid: bool) -> bytes:
+    assert made.guid is not None
+    return b"\1" + uuid.UUID(made.guid).bytes if guid else b"\0" + made.schema_id.to_bytes(4, "big")
+
+
+PAYLOADS = {"prefix": b"\0\0\0\0\2\x0e", "payload": b"\x06abc"}
+FIRST, SECOND = b"\0\0\0\0\1", b"\0\0\0\0\2"
+
+
+@pytest.mark.parametrize(
+    ("headers", "payload"),
+    [
+        ([("__value_schema_id", FIRST)], PAYLOADS["payload"]),
+        (
+            [("__value_schema_id", FIRST)],
+            PAYLOADS["prefix"],
+        ),  # the header comes first, and the prefix is data: no text of 5 bytes
+        ([("__value_schema_id", FIRST), ("__value_schema_id", SECOND)], PAYLOADS["payload"]),
+        ([("__value_schema_id", None)], PAYLOADS["prefix"]),
+        ([("__value_schema_id", None), ("__value_schema_id", FIRST)], PAYLOADS["prefix"]),
+        ([("__key_schema_id", FIRST)], PAYLOADS["prefix"]),
+        ([("__value_schema_id", b"")], PAYLOADS["prefix"]),
+        ([], PAYLOADS["prefix"]),
+    ],
+)
+def test_the_id_is_taken_from_where_confluents_deserializers_take_it(
+    kafka_schema_registry: EmbeddedRegistry, headers: list[tuple[str, bytes | None]], payload: bytes
+) -> None:
+    with RegistryClient(registry_config({"schema.registry.url": kafka_schema_registry.url})) as client:
+        client.register("t-value", SchemaText("AVRO", '"string"'))
+        client.register("other", SchemaText("AVRO", '"int"'))
+    named = SchemaId("AVRO")
+    try:
+        rest = dual_schema_id_deserializer(payload, context(headers), named).read()
+    except Exception:
+        with pytest.raises(UndecodableError, match="has a header __value_schema_id that does not begin with a schema id"):
+            decoder(kafka_schema_registry.url)(payload, headers)
+        return
+    values: dict[int, dict[bytes, Any]] = {1: {b"\x06abc": "abc"}, 2: {b"\x0e": 7}}
+    expected = values[named.id or 0].get(rest)
+    decode = decoder(kafka_schema_registry.url)
+    assert decode.schema(payload, headers).key == named.id
+    if expected is not None:
+        assert decode(payload, headers) == expected
+        return
+    with pytest.raises(UndecodableError, match=r"^schema 1 of the header __value_schema_id: bytes are left after the value"):
+        decode(payload, headers)
+
+
+@pytest.mark.parametrize(
+    ("kind", "number", "text"),
+    [
+        ({"type": "int", "logicalType": "date"}, 10_000_000, "29349-01-26"),
+        ({"type": "int", "logicalType": "date"}, -1_000_000, "-768-02-04"),
+        ({"type": "long", "logicalType": "timestamp-millis"}, 2**53, "287396-10-12T08:59:00.992"),
+        ({"type": "long", "logicalType": "timestamp-micros"}, 2**62, "148108-07-06T14:00:27.387904"),
+        ({"type": "long", "logicalType": "local-timestamp-micros"}, -(2**62), "-144169-06-28T09:59:32.612096"),
+        ({"type": "long", "logicalType": "timestamp-micros"}, 1, "1970-01-01T00:00:00.000001+00:00"),
+    ],
+    ids=str,
+)
+def test_times_of_any_year_are_read_from_avro(
+    kafka_schema_registry: EmbeddedRegistry, kind: dict[str, str], number: int, text: str
+) -> None:
+    fields = [{"name": "at", "type": ["null", kind]}, {"name": "all", "type": {"type": "array", "items": kind}}]
+    with RegistryClient(registry_config({"schema.registry.url": kafka_schema_registry.url})) as client:
+        client.register("s", SchemaText("AVRO", json.dumps({"type": "record", "name": "R", "fields": fields})))
+    plain_type = {"type": kind["type"]}
+    raw = io.BytesIO()
+    fields = [{"name": "at", "type": ["null", plain_type]}, {"name": "all", "type": {"type": "array", "items": plain_type}}]
+    schemaless_writer(raw, {"type": "record", "name": "R", "fields": fields}, {"at": number, "all": [number]})
+    data = b"\0\0\0\0\1" + raw.getvalue()
+
+    found = decoder(kafka_schema_registry.url)(data)
+
+    assert as_json(plain(found)) == f'{{"at": "{text}", "all": ["{text}"]}}'
+    with pytest.raises(UndecodableError, match="bytes are left after the value"):
+        decoder(kafka_schema_registry.url)(data + b"\0")
+
+
+def test_a_topic_of_too_many_ids_does_not_fill_the_memory_or_the_registry() -> None:
+    asked: list[SchemaKey] = []
+
+    def find(key: SchemaKey) -> TopicSchema:
+        asked.append(key)
+        return TopicSchema(key, None, problem="unknown")
+
+    decode = SchemaDecoder("t", "value", find)
+    for number in range(MAX_SCHEMAS):
+        with pytest.raises(UndecodableError, match="unknown"):
+            decode(b"\0" + number.to_bytes(4, "big"))
+    with pytest.raises(UndecodableError, match="its schema 5000 was not looked up: the topic names over 1,000 schemas"):
+        decode(b"\0" + (5000).to_bytes(4, "big"))
+    assert asked == list(range(MAX_SCHEMAS))
 
 
 def test_the_registry_is_asked_once_for_each_schema(stand_in: StandIn) -> None:
@@ -221,10 +362,19 @@ def test_what_a_schema_cannot_hold_is_known_by_path() -> None:
         {"name": "lines", "type": {"type": "array", "items": inner}},
         {"name": "named", "type": {"type": "map", "values": "Inner"}},
         {"name": "again", "type": "R"},
+        {"name": "either", "type": ["null", {"type": "int", "logicalType": "time-millis"}, "string", "Inner"]},
     ]
     text = json.dumps({"type": "record", "name": "R", "fields": fields})
     avro = TopicSchema(1, SchemaText("AVRO", text))
-    assert limits([avro]) == {("at",): MILLISECONDS, ("lines", ELEMENT, "u"): UUID, ("named", ITEM, "u"): UUID}
+    assert limits([avro]) == {
+        ("at",): MILLISECONDS,
+        ("lines", ELEMENT, "u"): UUID,
+        ("named", ITEM, "u"): UUID,
+        ("either",): MILLISECONDS,
+        ("either", "member0"): MILLISECONDS,
+        ("either", "u"): UUID,
+        ("either", "member2", "u"): UUID,
+    }
 
     files = compiled(SchemaText("PROTOBUF", PROTO), {})
     protobuf = TopicSchema(2, SchemaText("PROTOBUF", PROTO), files=files)

@@ -1,0 +1,109 @@
+"""JSON with exact numbers, and its validation by a JSON Schema. JSON that readers understand differently is an error."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from decimal import Context, Decimal, localcontext
+from typing import Any, Final
+
+from spark_kafka_sink.verify.record_errors import UndecodableError
+
+_LONGEST_WHOLE: Final = 400
+"""Maximum number of digits of a whole number that is written with a fraction or an exponent: as many as doubles have."""
+_EXACT: Final = Context(prec=2 * _LONGEST_WHOLE)
+
+
+class JsonNumber(Decimal):
+    """Number with a fraction or an exponent, with all its digits."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def json_value(data: bytes) -> Any:
+    """Returns parsed JSON.
+
+    Raises:
+        UndecodableError: it is not valid JSON in UTF-8. Not valid are NaN and infinity, a name that an object has twice, and
+            half of a surrogate pair. Python's parser accepts these, and others refuse them or read something else.
+    """
+    return _strict(data, JsonNumber)
+
+
+def _strict(data: bytes, number: Callable[[str], Any]) -> Any:
+    try:
+        text = data.decode("utf-8-sig")
+        value = json.loads(text, parse_float=number, parse_constant=_refuse_constant, object_pairs_hook=_object)
+        if "\\u" in text:
+            json.dumps(value, ensure_ascii=False, default=str).encode()
+    except UnicodeEncodeError:
+        raise UndecodableError("is not valid JSON: it has half of a surrogate pair") from None
+    except (ValueError, ArithmeticError, RecursionError) as error:
+        raise UndecodableError(f"is not valid JSON: {str(error) or type(error).__name__}") from None
+    return value
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON value")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for place, name in enumerate(names) if name in names[:place])
+        raise ValueError(f"an object has the name {twice!r} twice")
+    return found
+
+
+def validated_json(text: str, named: Mapping[str, str]) -> Callable[[bytes], Any]:
+    """Returns a function that parses JSON and checks it against a schema.
+
+    The library jsonschema compares Python's numbers. Numbers of both sides are decimals here, because 0.3 is a multiple of 0.1
+    and 0.30000000000000004 is not.
+
+    Args:
+        text: the JSON Schema.
+        named: the schemas that it refers to, by the name of the reference.
+    """
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import validator_for
+    from referencing import Registry, Resource
+    from referencing.jsonschema import DRAFT7
+
+    schema = _comparable(text)
+    resources = [(name, Resource.from_contents(_comparable(one), default_specification=DRAFT7)) for name, one in named.items()]
+    draft = validator_for(schema, default=Draft202012Validator)
+    draft.check_schema(schema)
+    validator = draft(schema, registry=Registry().with_resources(resources))
+
+    def parsed(data: bytes) -> Any:
+        whole: list[str] = []
+        value = _strict(data, lambda text: _comparable_number(text, whole))
+        with localcontext(_EXACT):
+            error = next(validator.iter_errors(value), None)
+        if error is not None:
+            path = error.json_path.removeprefix("$").lstrip(".")
+            raise UndecodableError(f"{path}: {error.message}" if path else error.message)
+        return json_value(data) if whole else value
+
+    return parsed
+
+
+def _comparable(text: str) -> Any:
+    return json.loads(text, parse_float=lambda number: _comparable_number(number, []))
+
+
+def _comparable_number(text: str, whole: list[str]) -> int | Decimal:
+    """Returns an int for 5.0, because that is an integer to JSON Schema, and jsonschema knows no integer but Python's.
+
+    Such a text is added to `whole`.
+    """
+    number = JsonNumber(text)
+    if number.adjusted() < _LONGEST_WHOLE and number == number.to_integral_value():
+        whole.append(text)
+        return int(number)
+    return number
