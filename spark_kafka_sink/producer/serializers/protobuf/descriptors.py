@@ -19,6 +19,7 @@ from spark_kafka_sink.producer.serializers.protobuf.proto_files import (
     decoded,
     file_of,
     files_by_name,
+    nested_too_deeply,
     set_of,
     unknown_import,
     with_known,
@@ -47,7 +48,10 @@ def message_types(text: str, named: Mapping[str, str], message: str | None) -> P
         SchemaError: The text is not a valid schema, an import is unknown, or there is no such message.
         InstallationError: The extra `protobuf` is not installed.
     """
-    return _message_types(text, tuple(sorted(named.items())), None if message is None else message.lstrip("."))
+    try:
+        return _message_types(text, tuple(sorted(named.items())), None if message is None else message.lstrip("."))
+    except RecursionError:
+        raise nested_too_deeply() from None
 
 
 @lru_cache(maxsize=64)
@@ -68,10 +72,7 @@ def _message_types(text: str, named: tuple[tuple[str, str], ...], message: str |
         if chosen is None or chosen.file.name != main or chosen.GetOptions().map_entry:
             names = ", ".join(one.full_name for one in found.values())
             raise SchemaError(f"the Protobuf schema has no message {message}; it has {names}", name=message)
-    messages: dict[str, Message] = {}
-    enums: dict[str, Enum] = {}
-    _collect(chosen, files, messages, enums)
-    return ProtobufSchema(chosen.full_name, _indexes(chosen), messages, enums)
+    return _collected(chosen, files)
 
 
 def inline_rules(text: str) -> list[str]:
@@ -121,31 +122,30 @@ def _indexes(message: Descriptor) -> tuple[int, ...]:
     return (*_indexes(around), [one.name for one in around.nested_types].index(message.name))
 
 
-def _collect(
-    message: Descriptor, files: Mapping[str, FileDescriptorProto], messages: dict[str, Message], enums: dict[str, Enum]
-) -> None:
-    """Adds a message and all types that it uses."""
+def _collected(chosen: Descriptor, files: Mapping[str, FileDescriptorProto]) -> ProtobufSchema:
+    """Returns a message with all types that it uses."""
     from google.protobuf.descriptor_pb2 import DescriptorProto
 
-    if message.full_name in messages:
-        return
-    name = message.full_name
-    messages[name] = Message(name, ())  # so that a recursive one ends
-    own = DescriptorProto()
-    message.CopyToProto(own)
-    by_number = {one.number: one for one in own.field}
-    fields = sorted(message.fields, key=lambda one: one.number)
-    messages[name] = Message(
-        name,
-        tuple(_field(one, by_number[one.number], files[message.file.name]) for one in fields),
-        bool(message.GetOptions().map_entry),
-    )
-    for field in fields:
-        if field.message_type is not None:
-            _collect(field.message_type, files, messages, enums)
-        if field.enum_type is not None:
-            values = tuple((value.name, value.number) for value in field.enum_type.values)
-            enums[field.enum_type.full_name] = Enum(field.enum_type.full_name, values)
+    messages: dict[str, Message] = {}
+    enums: dict[str, Enum] = {}
+    waiting = [chosen]
+    while waiting:
+        message = waiting.pop()
+        if message.full_name in messages:
+            continue
+        own = DescriptorProto()
+        message.CopyToProto(own)
+        by_number = {one.number: one for one in own.field}
+        found = sorted(message.fields, key=lambda one: one.number)
+        fields = tuple(_field(one, by_number[one.number], files[message.file.name]) for one in found)
+        messages[message.full_name] = Message(message.full_name, fields, bool(message.GetOptions().map_entry))
+        for one in reversed(found):
+            if one.message_type is not None:
+                waiting.append(one.message_type)
+            if one.enum_type is not None:
+                values = tuple((value.name, value.number) for value in one.enum_type.values)
+                enums[one.enum_type.full_name] = Enum(one.enum_type.full_name, values)
+    return ProtobufSchema(chosen.full_name, _indexes(chosen), messages, enums)
 
 
 def _field(field: FieldDescriptor, own: FieldDescriptorProto, file: FileDescriptorProto) -> Field:

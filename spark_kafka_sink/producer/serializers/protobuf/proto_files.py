@@ -75,7 +75,10 @@ def files_of(text: str, message: str | None) -> Sequence[SchemaFile]:
     by_name = {one.name: one for one in files}
     main = _main_of(files, message)
     used: dict[str, FileDescriptorProto] = {}
-    _add_imports(main, by_name, used)
+    try:
+        _add_imports(main, by_name, used)
+    except RecursionError:
+        raise nested_too_deeply() from None
     uses = {one.name: tuple(name for name in one.dependency if name in used) for one in (*used.values(), main)}
     return [
         *(SchemaFile(name, _encoded(one), uses[name]) for name, one in used.items()),
@@ -292,6 +295,10 @@ def _run(command: Sequence[str], folder: Path, main: str) -> None:
     lines = [line.removeprefix("texts/") for line in said.splitlines() if not _REMARK.search(line)]
     text = quoted("\n".join(lines).replace(f"{main}:", "line "), most=1000) or f"it ended with {done.returncode}"
     raise SchemaError(f"the text is not a valid Protobuf schema: {text}")
+
+
+def nested_too_deeply() -> SchemaError:
+    return SchemaError("the files of the Protobuf schema import each other too deeply")
 
 
 def unknown_import(name: str) -> SchemaError:

@@ -70,7 +70,10 @@ def fit(schema: ProtobufSchema, kind: pa.DataType) -> ProtobufPlan:
         SchemaError: The message does not fit the type. The text has a line for each misfit, and `facts` has them as `misfits`.
     """
     walk = _Walk(schema)
-    node = walk.message(schema.root, kind, "")
+    try:
+        node = walk.message(schema.root, kind, "")
+    except RecursionError:
+        raise SchemaError("the type of the column is nested too deeply") from None
     if walk.misfits or node is None:
         lines = "".join(f"\n  {misfit}" for misfit in walk.misfits)
         text = f"{counted(len(walk.misfits), 'field')} of the Protobuf schema and the columns do not fit:{lines}"

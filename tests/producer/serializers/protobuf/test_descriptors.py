@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from spark_kafka_sink import installation
 from spark_kafka_sink.errors import InstallationError, SchemaError
@@ -183,6 +184,24 @@ def test_a_text_that_is_not_valid(text: str, problem: str) -> None:
         message_types(text, {}, None)
     assert problem in caught.value.message
     assert "WARNING" not in caught.value.message
+
+
+def test_a_long_chain_of_messages() -> None:
+    chain = " ".join(f"message M{number} {{ M{number + 1} next = 1; }}" for number in range(1500))
+    found = message_types(f'syntax = "proto3"; {chain} message M1500 {{}}', {}, None)
+    assert len(found.messages) == 1501
+    assert from_json(found.to_json()) == found
+
+
+def test_a_long_chain_of_imports() -> None:
+    files = FileDescriptorSet()
+    for number in range(1500):
+        file = files.file.add(name=f"{number:04}.proto", syntax="proto3", dependency=[f"{number + 1:04}.proto"] * (number < 1499))
+        file.message_type.add(name=f"M{number}")
+    text = base64_of(files.SerializeToString())
+    for read in (lambda: message_types(text, {}, "M0"), lambda: files_of(text, "M0")):
+        with pytest.raises(SchemaError, match="import each other too deeply"):
+            read()
 
 
 def test_an_import_of_a_descriptor_that_is_unknown() -> None:

@@ -103,6 +103,14 @@ def test_two_columns_of_one_name_and_a_value_that_is_no_struct() -> None:
     assert misfits(schema, pa.int32()) == [("", "int32", "message M", "it must be a struct")]
 
 
+def test_a_column_that_is_nested_too_deeply() -> None:
+    kind = pa.struct([])
+    for _ in range(1000):
+        kind = pa.struct([("a", kind)])
+    with pytest.raises(SchemaError, match="the type of the column is nested too deeply"):
+        fit(message_types(text("M a = 1;"), {}, None), kind)
+
+
 def test_protobufs_own_messages_also_fit_structs() -> None:
     schema = text("google.protobuf.Timestamp a = 1; google.protobuf.StringValue b = 2;")
     times = pa.array([{"seconds": 1, "nanos": 2}], pa.struct([("seconds", pa.int64()), ("nanos", pa.int32())]))
