@@ -61,7 +61,9 @@ def _message_types(text: str, named: tuple[tuple[str, str], ...], message: str |
     pool = _pool(files)
     found = pool.FindFileByName(main).message_types_by_name
     if not found:
-        raise SchemaError("the Protobuf schema has no message")
+        raise SchemaError(
+            "the Protobuf schema has no message; if another file of a descriptor set has it, name it in schema.message"
+        )
     if message is None:
         chosen = next(iter(found.values()))
     else:
@@ -140,7 +142,7 @@ def _collected(chosen: Descriptor, files: Mapping[str, FileDescriptorProto]) -> 
         fields = tuple(_field(one, by_number[one.number], files[message.file.name]) for one in found)
         messages[message.full_name] = Message(message.full_name, fields, bool(message.GetOptions().map_entry))
         for one in reversed(found):
-            if one.message_type is not None:
+            if one.message_type is not None and one.type != one.TYPE_GROUP:
                 waiting.append(one.message_type)
             if one.enum_type is not None:
                 values = tuple((value.name, value.number) for value in one.enum_type.values)
@@ -152,8 +154,6 @@ def _field(field: FieldDescriptor, own: FieldDescriptorProto, file: FileDescript
     from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Proto
 
     kind = Proto.Type.Name(field.type).removeprefix("TYPE_").lower()
-    if kind == "group":
-        raise SchemaError(f"{field.full_name}: groups are not supported; use a message", field=field.full_name)
     if file.syntax == "editions" and not hasattr(field, "is_required"):
         raise SchemaError(f"{file.name} has an edition, which needs protobuf 6 or newer on the driver", name=file.name)
     oneof = field.containing_oneof

@@ -95,8 +95,9 @@ def files_by_name(text: str, named: Mapping[str, str], message: str | None) -> t
     """Returns the name of the schema's own file, and all files."""
     for path in named:
         # The compiler takes it as an argument, and it becomes the name of a file.
-        if not (path[:1].isalnum() or path[:1] == "_") or "\\" in path or not path.isprintable() or ".." in path.split("/"):
-            raise SchemaError(f"{path!r} is not a valid import path", name=path)
+        is_relative = {"", ".", ".."}.isdisjoint(path.split("/")) and (path[:1].isalnum() or path[:1] == "_")
+        if not is_relative or "\\" in path or not path.isprintable():
+            raise SchemaError(f"{quoted(repr(path))} is not a valid import path", name=path)
     data = decoded(text)
     files: dict[str, FileDescriptorProto] = {}
     texts: dict[str, str] = {}
@@ -146,7 +147,8 @@ def set_of(data: bytes) -> list[FileDescriptorProto]:
         files = list(FileDescriptorSet.FromString(data).file)
     except DecodeError:
         return []
-    return files if all(one.name and (one.message_type or one.enum_type or one.dependency) for one in files) else []
+    # The name of a file is where a set has its files. As a file, a name has none itself.
+    return files if all(one.name for one in files) else []
 
 
 def file_of(data: bytes, name: str | None) -> FileDescriptorProto:
@@ -235,7 +237,7 @@ def _compiled(texts: Mapping[str, str], main: str, others: Mapping[str, FileDesc
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_text(_with_marks(text), encoding="utf-8", errors="replace")
             except OSError as error:
-                raise SchemaError(f"the Protobuf compiler cannot read {path}: {error.strerror}", name=path) from None
+                raise SchemaError(f"the Protobuf compiler cannot read {quoted(path)}: {error.strerror}", name=path) from None
         options = ["-Itexts", "--include_imports", "--descriptor_set_out=found"]
         known = {**others, **_known_imports(texts, others)}
         if known:
@@ -293,7 +295,8 @@ def _run(command: Sequence[str], folder: Path, main: str) -> None:
     if missing is not None:
         raise unknown_import(missing[1])
     lines = [line.removeprefix("texts/") for line in said.splitlines() if not _REMARK.search(line)]
-    text = quoted("\n".join(lines).replace(f"{main}:", "line "), most=1000) or f"it ended with {done.returncode}"
+    said = re.sub(rf"\b{re.escape(main)}:(?: |(?=(\d)))", lambda found: "line " if found[1] else "", "\n".join(lines))
+    text = quoted(said, most=1000) or f"it ended with {done.returncode}"
     raise SchemaError(f"the text is not a valid Protobuf schema: {text}")
 
 

@@ -18,7 +18,16 @@ from spark_kafka_sink.producer.serializers.avro.avro_fit import Misfit
 from spark_kafka_sink.producer.serializers.avro.avro_nested import Node, encoded
 from spark_kafka_sink.producer.serializers.avro.kernel import MisfitError
 from spark_kafka_sink.producer.serializers.bad_row import BadRowError
-from spark_kafka_sink.producer.serializers.protobuf.message_types import ENUM, MESSAGE, Field, Message, ProtobufSchema, tag
+from spark_kafka_sink.producer.serializers.protobuf.message_types import (
+    ENUM,
+    GROUP,
+    GROUP_PROBLEM,
+    MESSAGE,
+    Field,
+    Message,
+    ProtobufSchema,
+    tag,
+)
 from spark_kafka_sink.producer.serializers.protobuf.protobuf_nested import (
     NO_NULL_ELEMENT,
     NO_NULL_IN_MAP,
@@ -134,7 +143,7 @@ class _Walk:
                 if field.oneof:
                     oneofs.setdefault(field.oneof, []).append(index)
             else:
-                self._missing(field, names, inside)
+                self._missing(field, [name for name in names if name not in known], inside)
         for name in dict.fromkeys(names):
             if name not in known and not any(name.lower() == other.lower() for other in known - set(names)):
                 index = names.index(name)
@@ -143,15 +152,17 @@ class _Walk:
             return None
         return FieldsNode(fields, [(name, members) for name, members in oneofs.items() if len(members) > 1])
 
-    def _missing(self, field: Field, names: Sequence[str], path: str) -> None:
-        """Notes a field without a column if it may not be left out, or if its column has another case."""
-        similar = next((name for name in names if name.lower() == field.name.lower()), None)
+    def _missing(self, field: Field, unknown: Sequence[str], path: str) -> None:
+        """Notes a field without a column if it may not be left out, or if an unknown column has its name in another case."""
+        similar = next((name for name in unknown if name.lower() == field.name.lower()), None)
         if similar is not None:
             self._misfit(path, "missing", field, f"the column {similar} differs in case: rename it to {field.name}")
         elif field.required:
             self._misfit(path, "missing", field, "the field is required: add the column")
 
     def _field(self, field: Field, kind: pa.DataType, path: str) -> Node | None:
+        if field.kind == GROUP:
+            return self._misfit(path, kind, field, GROUP_PROBLEM)
         if self.schema.is_map(field):
             return self._map(field, kind, path)
         if pa.types.is_null(kind):
