@@ -19,7 +19,7 @@ from spark_kafka_sink.producer.serializers.protobuf.proto_files import (
     decoded,
     file_of,
     files_by_name,
-    nested_too_deeply,
+    in_order,
     set_of,
     unknown_import,
     with_known,
@@ -48,17 +48,14 @@ def message_types(text: str, named: Mapping[str, str], message: str | None) -> P
         SchemaError: The text is not a valid schema, an import is unknown, or there is no such message.
         InstallationError: The extra `protobuf` is not installed.
     """
-    try:
-        return _message_types(text, tuple(sorted(named.items())), None if message is None else message.lstrip("."))
-    except RecursionError:
-        raise nested_too_deeply() from None
+    return _message_types(text, tuple(sorted(named.items())), None if message is None else message.lstrip("."))
 
 
 @lru_cache(maxsize=64)
 def _message_types(text: str, named: tuple[tuple[str, str], ...], message: str | None) -> ProtobufSchema:
     check_libraries()
     main, files = files_by_name(text, dict(named), message)
-    pool = _pool(files)
+    pool = _pool(main, files)
     found = pool.FindFileByName(main).message_types_by_name
     if not found:
         raise SchemaError(
@@ -90,30 +87,19 @@ def inline_rules(text: str) -> list[str]:
     return found
 
 
-def _pool(files: Mapping[str, FileDescriptorProto]) -> Any:
-    """Returns a pool with all files, each one after those that it imports."""
+def _pool(main: str, files: Mapping[str, FileDescriptorProto]) -> Any:
+    """Returns a pool with a file and all that it imports."""
     from google.protobuf.descriptor_pool import DescriptorPool
 
     pool: Any = DescriptorPool()
-    added: set[str] = set()
-
-    def add(name: str, importing: tuple[str, ...]) -> None:
-        if name in added:
-            return
-        if name not in files:
-            raise unknown_import(name)
-        if name in importing:
-            raise SchemaError(f"the Protobuf schema imports {name} in a circle", name=name)
-        for used in files[name].dependency:
-            add(used, (*importing, name))
-        added.add(name)
+    for file in in_order(main, files):
+        missing = next((name for name in file.dependency if name not in files), None)
+        if missing is not None:
+            raise unknown_import(missing)
         try:
-            pool.AddSerializedFile(files[name].SerializeToString())
+            pool.AddSerializedFile(file.SerializeToString())
         except TypeError as error:
-            raise SchemaError(f"{name} is not a valid Protobuf schema: {quoted(str(error))}") from None
-
-    for name in files:
-        add(name, ())
+            raise SchemaError(f"{file.name} is not a valid Protobuf schema: {quoted(str(error))}") from None
     return pool
 
 
@@ -195,7 +181,7 @@ def _has_rules(data: bytes) -> bool:
         return False
     if not any("confluent/meta.proto" in one.dependency for one in files):
         return False
-    pool = _pool(with_known({"meta": _needs_meta()}))
+    pool = _pool("meta", with_known({"meta": _needs_meta()}))
     reader = GetMessageClass(pool.FindMessageTypeByName(FileDescriptorSet.DESCRIPTOR.full_name))
     extensions = [
         pool.FindExtensionByName(f"confluent.{name}_meta") for name in ("file", "message", "field", "enum", "enum_value")

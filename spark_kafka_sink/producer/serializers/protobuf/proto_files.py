@@ -74,11 +74,7 @@ def files_of(text: str, message: str | None) -> Sequence[SchemaFile]:
         return (SchemaFile("", text),)
     by_name = {one.name: one for one in files}
     main = _main_of(files, message)
-    used: dict[str, FileDescriptorProto] = {}
-    try:
-        _add_imports(main, by_name, used)
-    except RecursionError:
-        raise nested_too_deeply() from None
+    used = {one.name: one for one in in_order(main.name, by_name)[:-1] if not _is_known(one.name)}
     uses = {one.name: tuple(name for name in one.dependency if name in used) for one in (*used.values(), main)}
     return [
         *(SchemaFile(name, _encoded(one), uses[name]) for name, one in used.items()),
@@ -179,14 +175,24 @@ def _is_known(name: str) -> bool:
     return name.startswith(_KNOWN) or name in _OWN
 
 
-def _add_imports(
-    file: FileDescriptorProto, by_name: Mapping[str, FileDescriptorProto], used: dict[str, FileDescriptorProto]
-) -> None:
-    """Adds the files that a file imports, after those that they import themselves."""
-    for name in file.dependency:
-        if name in by_name and name not in used and not _is_known(name):
-            _add_imports(by_name[name], by_name, used)
-            used[name] = by_name[name]
+def in_order(main: str, files: Mapping[str, FileDescriptorProto]) -> list[FileDescriptorProto]:
+    """Returns a file after all files that it imports. Missing ones are left out."""
+    found: dict[str, FileDescriptorProto] = {}
+
+    def add(name: str, importing: tuple[str, ...]) -> None:
+        if name in found or name not in files:
+            return
+        if name in importing:
+            raise SchemaError(f"the Protobuf schema imports {name} in a circle", name=name)
+        for used in files[name].dependency:
+            add(used, (*importing, name))
+        found[name] = files[name]
+
+    try:
+        add(main, ())
+    except RecursionError:
+        raise SchemaError("the files of the Protobuf schema import each other too deeply") from None
+    return list(found.values())
 
 
 def _encoded(file: FileDescriptorProto) -> str:
@@ -226,6 +232,7 @@ def _known_file(name: str) -> FileDescriptorProto | None:
 
 def _compiled(texts: Mapping[str, str], main: str, others: Mapping[str, FileDescriptorProto]) -> dict[str, FileDescriptorProto]:
     """Returns what the compiler makes of .proto texts and of all that they import. It runs in a process of its own."""
+    check_extra("grpc_tools", _USED_BY)
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
     texts = {**{name: text for name, text in _OWN.items() if any(name in one for one in texts.values())}, **texts}
@@ -298,10 +305,6 @@ def _run(command: Sequence[str], folder: Path, main: str) -> None:
     said = re.sub(rf"\b{re.escape(main)}:(?: |(?=(\d)))", lambda found: "line " if found[1] else "", "\n".join(lines))
     text = quoted(said, most=1000) or f"it ended with {done.returncode}"
     raise SchemaError(f"the text is not a valid Protobuf schema: {text}")
-
-
-def nested_too_deeply() -> SchemaError:
-    return SchemaError("the files of the Protobuf schema import each other too deeply")
 
 
 def unknown_import(name: str) -> SchemaError:
