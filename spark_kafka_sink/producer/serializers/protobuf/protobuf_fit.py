@@ -14,9 +14,6 @@ import pyarrow as pa
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import SchemaError, SerializationError
 from spark_kafka_sink.producer.serializers.arrays import is_list
-from spark_kafka_sink.producer.serializers.avro.avro_fit import Misfit
-from spark_kafka_sink.producer.serializers.avro.avro_nested import Node, encoded
-from spark_kafka_sink.producer.serializers.avro.kernel import MisfitError
 from spark_kafka_sink.producer.serializers.bad_row import BadRowError
 from spark_kafka_sink.producer.serializers.protobuf.message_types import (
     ENUM,
@@ -31,7 +28,6 @@ from spark_kafka_sink.producer.serializers.protobuf.message_types import (
 from spark_kafka_sink.producer.serializers.protobuf.protobuf_nested import (
     NO_NULL_ELEMENT,
     NO_NULL_IN_MAP,
-    DictionaryNode,
     FieldsNode,
     MapNode,
     MessageNode,
@@ -47,6 +43,8 @@ from spark_kafka_sink.producer.serializers.protobuf.well_known import (
     WRAPPERS,
     seconds_and_nanos,
 )
+from spark_kafka_sink.producer.serializers.schemas.kernel import Misfit, MisfitError
+from spark_kafka_sink.producer.serializers.schemas.nodes import DictionaryNode, Node, encoded
 from spark_kafka_sink.producer.serializers.schemas.schema_format import ColumnPlan
 
 
