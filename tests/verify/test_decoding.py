@@ -124,7 +124,9 @@ def test_protobuf_with_imports_is_compiled(kafka_schema_registry: EmbeddedRegist
 def test_a_schema_of_protobuf_that_is_not_valid_is_a_problem(kafka_schema_registry: EmbeddedRegistry) -> None:
     with RegistryClient(registry_config({"schema.registry.url": kafka_schema_registry.url})) as client:
         client.register("s", SchemaText("PROTOBUF", "message ?"))
-        assert found_schema(1, client).problem == "its schema 1 cannot be used: it is not valid Protobuf"
+        assert found_schema(1, client).problem == (
+            "its schema 1 cannot be used: the text is not a valid Protobuf schema: line 1:9: Expected message name."
+        )
 
 
 def test_a_schema_in_base64_needs_no_compiler() -> None:

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from spark_kafka_sink.producer.serializers.arrays import binary_array, first_invalid, fixed_width_array
 from spark_kafka_sink.producer.serializers.avro.avro_schema import Logical
-from spark_kafka_sink.producer.serializers.avro.kernel import Kernel, MisfitError
 from spark_kafka_sink.producer.serializers.bad_row import BadRowError
+from spark_kafka_sink.producer.serializers.schemas.kernel import Kernel, MisfitError
 from spark_kafka_sink.records.arrow_arrays import byte_lengths, numbers, valid_mask
 from spark_kafka_sink.records.concat import column_views
 from spark_kafka_sink.records.parts import Part, Present

@@ -16,7 +16,7 @@ from spark_kafka_sink.producer.serializers.avro.avro_schema import (
     Record,
     Union,
 )
-from spark_kafka_sink.producer.serializers.avro.kernel import MisfitError
+from spark_kafka_sink.producer.serializers.schemas.kernel import MisfitError
 from spark_kafka_sink.records.varints import varint
 
 

@@ -19,15 +19,12 @@ from spark_kafka_sink.producer.serializers.avro.avro_derive import is_natural
 from spark_kafka_sink.producer.serializers.avro.avro_nested import (
     MOST_BRANCHES,
     ArrayNode,
-    DictionaryNode,
     Leaf,
     MapNode,
     MembersNode,
-    Node,
     NullNode,
     RecordNode,
     UnionNode,
-    encoded,
 )
 from spark_kafka_sink.producer.serializers.avro.avro_scalars import scalar_kernel
 from spark_kafka_sink.producer.serializers.avro.avro_schema import (
@@ -41,24 +38,12 @@ from spark_kafka_sink.producer.serializers.avro.avro_schema import (
     Union,
     is_null,
 )
-from spark_kafka_sink.producer.serializers.avro.kernel import MisfitError
 from spark_kafka_sink.producer.serializers.bad_row import BadRowError
+from spark_kafka_sink.producer.serializers.schemas.kernel import Misfit, MisfitError
+from spark_kafka_sink.producer.serializers.schemas.nodes import DictionaryNode, Node, encoded
 from spark_kafka_sink.producer.serializers.schemas.schema_format import ColumnPlan
 
 _NULL_REFUSED: Final = "it has only nulls, and the schema does not allow null"
-
-
-@dataclass(frozen=True, slots=True)
-class Misfit:
-    """One difference between a column and a schema. `column` and `schema` are their types in words, or `missing`."""
-
-    path: str
-    column: str
-    schema: str
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.path or 'the value'}: column {self.column}, schema {self.schema}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ from spark_kafka_sink.producer.serializers.arrays import first_not_utf8, first_r
 from spark_kafka_sink.producer.serializers.avro.avro_decimals import decimal_kernel
 from spark_kafka_sink.producer.serializers.avro.avro_schema import Enum, Fixed, Logical, Primitive
 from spark_kafka_sink.producer.serializers.avro.avro_uuids import uuid_kernel
-from spark_kafka_sink.producer.serializers.avro.kernel import Kernel, MisfitError, filled
 from spark_kafka_sink.producer.serializers.bad_row import BadRowError
+from spark_kafka_sink.producer.serializers.schemas.kernel import Kernel, MisfitError, filled
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, byte_lengths, numbers, valid_mask
 from spark_kafka_sink.records.concat import column_views
 from spark_kafka_sink.records.parts import Part, Present

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_kafka_sink.producer.serializers.arrays import first_not_utf8, first_row, fixed_width_array, is_text, is_uuid
-from spark_kafka_sink.producer.serializers.avro.kernel import Kernel, MisfitError
 from spark_kafka_sink.producer.serializers.bad_row import BadRowError
+from spark_kafka_sink.producer.serializers.schemas.kernel import Kernel, MisfitError
 from spark_kafka_sink.producer.serializers.text import UUID_TEXT, uuid_text
 from spark_kafka_sink.records.arrow_arrays import byte_lengths, numbers, offsets_of, valid_mask
 from spark_kafka_sink.records.concat import Views, column_views

@@ -19,6 +19,7 @@ from spark_kafka_sink.producer.serializers.protobuf.proto_files import (
     decoded,
     file_of,
     files_by_name,
+    in_order,
     set_of,
     unknown_import,
     with_known,
@@ -54,10 +55,12 @@ def message_types(text: str, named: Mapping[str, str], message: str | None) -> P
 def _message_types(text: str, named: tuple[tuple[str, str], ...], message: str | None) -> ProtobufSchema:
     check_libraries()
     main, files = files_by_name(text, dict(named), message)
-    pool = _pool(files)
+    pool = _pool(main, files)
     found = pool.FindFileByName(main).message_types_by_name
     if not found:
-        raise SchemaError("the Protobuf schema has no message")
+        raise SchemaError(
+            "the Protobuf schema has no message; if another file of a descriptor set has it, name it in schema.message"
+        )
     if message is None:
         chosen = next(iter(found.values()))
     else:
@@ -68,10 +71,7 @@ def _message_types(text: str, named: tuple[tuple[str, str], ...], message: str |
         if chosen is None or chosen.file.name != main or chosen.GetOptions().map_entry:
             names = ", ".join(one.full_name for one in found.values())
             raise SchemaError(f"the Protobuf schema has no message {message}; it has {names}", name=message)
-    messages: dict[str, Message] = {}
-    enums: dict[str, Enum] = {}
-    _collect(chosen, files, messages, enums)
-    return ProtobufSchema(chosen.full_name, _indexes(chosen), messages, enums)
+    return _collected(chosen, files)
 
 
 def inline_rules(text: str) -> list[str]:
@@ -87,30 +87,19 @@ def inline_rules(text: str) -> list[str]:
     return found
 
 
-def _pool(files: Mapping[str, FileDescriptorProto]) -> Any:
-    """Returns a pool with all files, each one after those that it imports."""
+def _pool(main: str, files: Mapping[str, FileDescriptorProto]) -> Any:
+    """Returns a pool with a file and all that it imports."""
     from google.protobuf.descriptor_pool import DescriptorPool
 
     pool: Any = DescriptorPool()
-    added: set[str] = set()
-
-    def add(name: str, importing: tuple[str, ...]) -> None:
-        if name in added:
-            return
-        if name not in files:
-            raise unknown_import(name)
-        if name in importing:
-            raise SchemaError(f"the Protobuf schema imports {name} in a circle", name=name)
-        for used in files[name].dependency:
-            add(used, (*importing, name))
-        added.add(name)
+    for file in in_order(main, files):
+        missing = next((name for name in file.dependency if name not in files), None)
+        if missing is not None:
+            raise unknown_import(missing)
         try:
-            pool.AddSerializedFile(files[name].SerializeToString())
+            pool.AddSerializedFile(file.SerializeToString())
         except TypeError as error:
-            raise SchemaError(f"{name} is not a valid Protobuf schema: {quoted(str(error))}") from None
-
-    for name in files:
-        add(name, ())
+            raise SchemaError(f"{file.name} is not a valid Protobuf schema: {quoted(str(error))}") from None
     return pool
 
 
@@ -121,39 +110,36 @@ def _indexes(message: Descriptor) -> tuple[int, ...]:
     return (*_indexes(around), [one.name for one in around.nested_types].index(message.name))
 
 
-def _collect(
-    message: Descriptor, files: Mapping[str, FileDescriptorProto], messages: dict[str, Message], enums: dict[str, Enum]
-) -> None:
-    """Adds a message and all types that it uses."""
+def _collected(chosen: Descriptor, files: Mapping[str, FileDescriptorProto]) -> ProtobufSchema:
+    """Returns a message with all types that it uses."""
     from google.protobuf.descriptor_pb2 import DescriptorProto
 
-    if message.full_name in messages:
-        return
-    name = message.full_name
-    messages[name] = Message(name, ())  # so that a recursive one ends
-    own = DescriptorProto()
-    message.CopyToProto(own)
-    by_number = {one.number: one for one in own.field}
-    fields = sorted(message.fields, key=lambda one: one.number)
-    messages[name] = Message(
-        name,
-        tuple(_field(one, by_number[one.number], files[message.file.name]) for one in fields),
-        bool(message.GetOptions().map_entry),
-    )
-    for field in fields:
-        if field.message_type is not None:
-            _collect(field.message_type, files, messages, enums)
-        if field.enum_type is not None:
-            values = tuple((value.name, value.number) for value in field.enum_type.values)
-            enums[field.enum_type.full_name] = Enum(field.enum_type.full_name, values)
+    messages: dict[str, Message] = {}
+    enums: dict[str, Enum] = {}
+    waiting = [chosen]
+    while waiting:
+        message = waiting.pop()
+        if message.full_name in messages:
+            continue
+        own = DescriptorProto()
+        message.CopyToProto(own)
+        by_number = {one.number: one for one in own.field}
+        found = sorted(message.fields, key=lambda one: one.number)
+        fields = tuple(_field(one, by_number[one.number], files[message.file.name]) for one in found)
+        messages[message.full_name] = Message(message.full_name, fields, bool(message.GetOptions().map_entry))
+        for one in reversed(found):
+            if one.message_type is not None and one.type != one.TYPE_GROUP:
+                waiting.append(one.message_type)
+            if one.enum_type is not None:
+                values = tuple((value.name, value.number) for value in one.enum_type.values)
+                enums[one.enum_type.full_name] = Enum(one.enum_type.full_name, values)
+    return ProtobufSchema(chosen.full_name, _indexes(chosen), messages, enums)
 
 
 def _field(field: FieldDescriptor, own: FieldDescriptorProto, file: FileDescriptorProto) -> Field:
     from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Proto
 
     kind = Proto.Type.Name(field.type).removeprefix("TYPE_").lower()
-    if kind == "group":
-        raise SchemaError(f"{field.full_name}: groups are not supported; use a message", field=field.full_name)
     if file.syntax == "editions" and not hasattr(field, "is_required"):
         raise SchemaError(f"{file.name} has an edition, which needs protobuf 6 or newer on the driver", name=file.name)
     oneof = field.containing_oneof
@@ -195,7 +181,7 @@ def _has_rules(data: bytes) -> bool:
         return False
     if not any("confluent/meta.proto" in one.dependency for one in files):
         return False
-    pool = _pool(with_known({"meta": _needs_meta()}))
+    pool = _pool("meta", with_known({"meta": _needs_meta()}))
     reader = GetMessageClass(pool.FindMessageTypeByName(FileDescriptorSet.DESCRIPTOR.full_name))
     extensions = [
         pool.FindExtensionByName(f"confluent.{name}_meta") for name in ("file", "message", "field", "enum", "enum_value")

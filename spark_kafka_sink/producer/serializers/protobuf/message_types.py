@@ -12,6 +12,8 @@ from spark_kafka_sink.records.varints import unsigned_varint, varint
 
 MESSAGE: Final = "message"
 ENUM: Final = "enum"
+GROUP: Final = "group"
+GROUP_PROBLEM: Final = "groups are not supported: use a message, or leave the field out"
 _VERSION: Final = 1
 
 
@@ -22,7 +24,7 @@ class Field:
     Attributes:
         name: its name.
         number: its number.
-        kind: a scalar type as Protobuf names it, `message` or `enum`.
+        kind: a scalar type as Protobuf names it, `message`, `enum` or `group`. The type of a group is not kept.
         type_name: full name of the message or enum; empty for a scalar type.
         repeated: whether it is repeated. A map is a repeated field of messages with `map_entry`.
         required: whether each message must have it, which only proto2 knows.

@@ -74,8 +74,7 @@ def files_of(text: str, message: str | None) -> Sequence[SchemaFile]:
         return (SchemaFile("", text),)
     by_name = {one.name: one for one in files}
     main = _main_of(files, message)
-    used: dict[str, FileDescriptorProto] = {}
-    _add_imports(main, by_name, used)
+    used = {one.name: one for one in in_order(main.name, by_name)[:-1] if not _is_known(one.name)}
     uses = {one.name: tuple(name for name in one.dependency if name in used) for one in (*used.values(), main)}
     return [
         *(SchemaFile(name, _encoded(one), uses[name]) for name, one in used.items()),
@@ -92,8 +91,9 @@ def files_by_name(text: str, named: Mapping[str, str], message: str | None) -> t
     """Returns the name of the schema's own file, and all files."""
     for path in named:
         # The compiler takes it as an argument, and it becomes the name of a file.
-        if not (path[:1].isalnum() or path[:1] == "_") or "\\" in path or not path.isprintable() or ".." in path.split("/"):
-            raise SchemaError(f"{path!r} is not a valid import path", name=path)
+        is_relative = {"", ".", ".."}.isdisjoint(path.split("/")) and (path[:1].isalnum() or path[:1] == "_")
+        if not is_relative or "\\" in path or not path.isprintable():
+            raise SchemaError(f"{quoted(repr(path))} is not a valid import path", name=path)
     data = decoded(text)
     files: dict[str, FileDescriptorProto] = {}
     texts: dict[str, str] = {}
@@ -143,7 +143,8 @@ def set_of(data: bytes) -> list[FileDescriptorProto]:
         files = list(FileDescriptorSet.FromString(data).file)
     except DecodeError:
         return []
-    return files if all(one.name and (one.message_type or one.enum_type or one.dependency) for one in files) else []
+    # The name of a file is where a set has its files. As a file, a name has none itself.
+    return files if all(one.name for one in files) else []
 
 
 def file_of(data: bytes, name: str | None) -> FileDescriptorProto:
@@ -174,14 +175,24 @@ def _is_known(name: str) -> bool:
     return name.startswith(_KNOWN) or name in _OWN
 
 
-def _add_imports(
-    file: FileDescriptorProto, by_name: Mapping[str, FileDescriptorProto], used: dict[str, FileDescriptorProto]
-) -> None:
-    """Adds the files that a file imports, after those that they import themselves."""
-    for name in file.dependency:
-        if name in by_name and name not in used and not _is_known(name):
-            _add_imports(by_name[name], by_name, used)
-            used[name] = by_name[name]
+def in_order(main: str, files: Mapping[str, FileDescriptorProto]) -> list[FileDescriptorProto]:
+    """Returns a file after all files that it imports. Missing ones are left out."""
+    found: dict[str, FileDescriptorProto] = {}
+
+    def add(name: str, importing: tuple[str, ...]) -> None:
+        if name in found or name not in files:
+            return
+        if name in importing:
+            raise SchemaError(f"the Protobuf schema imports {name} in a circle", name=name)
+        for used in files[name].dependency:
+            add(used, (*importing, name))
+        found[name] = files[name]
+
+    try:
+        add(main, ())
+    except RecursionError:
+        raise SchemaError("the files of the Protobuf schema import each other too deeply") from None
+    return list(found.values())
 
 
 def _encoded(file: FileDescriptorProto) -> str:
@@ -221,6 +232,7 @@ def _known_file(name: str) -> FileDescriptorProto | None:
 
 def _compiled(texts: Mapping[str, str], main: str, others: Mapping[str, FileDescriptorProto]) -> dict[str, FileDescriptorProto]:
     """Returns what the compiler makes of .proto texts and of all that they import. It runs in a process of its own."""
+    check_extra("grpc_tools", _USED_BY)
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
     texts = {**{name: text for name, text in _OWN.items() if any(name in one for one in texts.values())}, **texts}
@@ -232,7 +244,7 @@ def _compiled(texts: Mapping[str, str], main: str, others: Mapping[str, FileDesc
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_text(_with_marks(text), encoding="utf-8", errors="replace")
             except OSError as error:
-                raise SchemaError(f"the Protobuf compiler cannot read {path}: {error.strerror}", name=path) from None
+                raise SchemaError(f"the Protobuf compiler cannot read {quoted(path)}: {error.strerror}", name=path) from None
         options = ["-Itexts", "--include_imports", "--descriptor_set_out=found"]
         known = {**others, **_known_imports(texts, others)}
         if known:
@@ -290,7 +302,8 @@ def _run(command: Sequence[str], folder: Path, main: str) -> None:
     if missing is not None:
         raise unknown_import(missing[1])
     lines = [line.removeprefix("texts/") for line in said.splitlines() if not _REMARK.search(line)]
-    text = quoted("\n".join(lines).replace(f"{main}:", "line "), most=1000) or f"it ended with {done.returncode}"
+    said = re.sub(rf"\b{re.escape(main)}:(?: |(?=(\d)))", lambda found: "line " if found[1] else "", "\n".join(lines))
+    text = quoted(said, most=1000) or f"it ended with {done.returncode}"
     raise SchemaError(f"the text is not a valid Protobuf schema: {text}")
 
 

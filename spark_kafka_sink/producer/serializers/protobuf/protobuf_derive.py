@@ -56,13 +56,23 @@ class _Walk:
         members = [kind.field(index) for index in range(kind.num_fields)]
         names = [member.name for member in members]
         outer, self._around = self._around, {*self._around, *names}
-        taken = {name, *names}
+        entries: dict[str, str] = {}
+        for member in members:
+            if pa.types.is_map(member.type):
+                entries.setdefault(_entry(member.name), member.name)
+        taken = {name, *names, *entries}
         in_json: dict[str, str] = {}
         inside: list[str] = []
         lines: list[str] = []
         for index, member in enumerate(members):
             step = f"{path}.{member.name}"
             self._check_name(member.name, step, in_json)
+            if member.name in entries:
+                self._problem(step, f"the message of the entries of {entries[member.name]} has this name: rename one of them")
+            elif pa.types.is_map(member.type) and (other := entries[_entry(member.name)]) != member.name:
+                self._problem(step, f"the messages of the entries of {other} and of this map have one name: rename one of them")
+            elif pa.types.is_map(member.type) and NAME.fullmatch(member.name) and not NAME.fullmatch(_entry(member.name)):
+                self._problem(step, f"{_entry(member.name)}, the message of its entries, is not a valid Protobuf name: rename it")
             found, repeated = self._field_type(member.type, member.name, step, taken, inside)
             lines += _comment(member)
             number = index + 1 if index + 1 < _OWN_NUMBERS.start else index + 1 + len(_OWN_NUMBERS)
@@ -77,7 +87,7 @@ class _Walk:
             valid = re.sub(r"[^A-Za-z0-9_]", "_", name)
             valid = valid if NAME.fullmatch(valid) else f"_{valid}"
             self._problem(path, f"is not a valid Protobuf name: rename it, for example to {valid}")
-        own = _camel(name).lower()
+        own = _in_json(name)
         other = in_json.get(own)
         in_json[own] = name
         if other == name:
@@ -141,6 +151,17 @@ def _camel(name: str) -> str:
     """Returns the name in CamelCase, which has no underscores but before a digit."""
     text = "".join(part[:1].upper() + part[1:] for part in name.split("_"))
     return text if NAME.fullmatch(text) else f"_{text}"
+
+
+def _in_json(name: str) -> str:
+    """Returns the name of a field in JSON, as Protobuf's compiler makes it."""
+    first, *others = name.split("_")
+    return first + "".join(part[:1].upper() + part[1:] for part in others)
+
+
+def _entry(name: str) -> str:
+    """Returns the name that Protobuf's compiler gives to the message of a map's entries."""
+    return "".join(part[:1].upper() + part[1:] for part in name.split("_")) + "Entry"
 
 
 def _unused(name: str, taken: set[str]) -> str:

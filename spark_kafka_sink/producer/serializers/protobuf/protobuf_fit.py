@@ -14,15 +14,20 @@ import pyarrow as pa
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import SchemaError, SerializationError
 from spark_kafka_sink.producer.serializers.arrays import is_list
-from spark_kafka_sink.producer.serializers.avro.avro_fit import Misfit
-from spark_kafka_sink.producer.serializers.avro.avro_nested import Node, encoded
-from spark_kafka_sink.producer.serializers.avro.kernel import MisfitError
 from spark_kafka_sink.producer.serializers.bad_row import BadRowError
-from spark_kafka_sink.producer.serializers.protobuf.message_types import ENUM, MESSAGE, Field, Message, ProtobufSchema, tag
+from spark_kafka_sink.producer.serializers.protobuf.message_types import (
+    ENUM,
+    GROUP,
+    GROUP_PROBLEM,
+    MESSAGE,
+    Field,
+    Message,
+    ProtobufSchema,
+    tag,
+)
 from spark_kafka_sink.producer.serializers.protobuf.protobuf_nested import (
     NO_NULL_ELEMENT,
     NO_NULL_IN_MAP,
-    DictionaryNode,
     FieldsNode,
     MapNode,
     MessageNode,
@@ -38,6 +43,8 @@ from spark_kafka_sink.producer.serializers.protobuf.well_known import (
     WRAPPERS,
     seconds_and_nanos,
 )
+from spark_kafka_sink.producer.serializers.schemas.kernel import Misfit, MisfitError
+from spark_kafka_sink.producer.serializers.schemas.nodes import DictionaryNode, Node, encoded
 from spark_kafka_sink.producer.serializers.schemas.schema_format import ColumnPlan
 
 
@@ -70,7 +77,10 @@ def fit(schema: ProtobufSchema, kind: pa.DataType) -> ProtobufPlan:
         SchemaError: The message does not fit the type. The text has a line for each misfit, and `facts` has them as `misfits`.
     """
     walk = _Walk(schema)
-    node = walk.message(schema.root, kind, "")
+    try:
+        node = walk.message(schema.root, kind, "")
+    except RecursionError:
+        raise SchemaError("the type of the column is nested too deeply") from None
     if walk.misfits or node is None:
         lines = "".join(f"\n  {misfit}" for misfit in walk.misfits)
         text = f"{counted(len(walk.misfits), 'field')} of the Protobuf schema and the columns do not fit:{lines}"
@@ -131,7 +141,7 @@ class _Walk:
                 if field.oneof:
                     oneofs.setdefault(field.oneof, []).append(index)
             else:
-                self._missing(field, names, inside)
+                self._missing(field, [name for name in names if name not in known], inside)
         for name in dict.fromkeys(names):
             if name not in known and not any(name.lower() == other.lower() for other in known - set(names)):
                 index = names.index(name)
@@ -140,15 +150,17 @@ class _Walk:
             return None
         return FieldsNode(fields, [(name, members) for name, members in oneofs.items() if len(members) > 1])
 
-    def _missing(self, field: Field, names: Sequence[str], path: str) -> None:
-        """Notes a field without a column if it may not be left out, or if its column has another case."""
-        similar = next((name for name in names if name.lower() == field.name.lower()), None)
+    def _missing(self, field: Field, unknown: Sequence[str], path: str) -> None:
+        """Notes a field without a column if it may not be left out, or if an unknown column has its name in another case."""
+        similar = next((name for name in unknown if name.lower() == field.name.lower()), None)
         if similar is not None:
             self._misfit(path, "missing", field, f"the column {similar} differs in case: rename it to {field.name}")
         elif field.required:
             self._misfit(path, "missing", field, "the field is required: add the column")
 
     def _field(self, field: Field, kind: pa.DataType, path: str) -> Node | None:
+        if field.kind == GROUP:
+            return self._misfit(path, kind, field, GROUP_PROBLEM)
         if self.schema.is_map(field):
             return self._map(field, kind, path)
         if pa.types.is_null(kind):

@@ -15,9 +15,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from spark_kafka_sink.producer.serializers.arrays import binary_array, entries_of, first_row, list_parts, place_in_list
-from spark_kafka_sink.producer.serializers.avro.avro_nested import Node, encoded
 from spark_kafka_sink.producer.serializers.bad_row import BadRowError
 from spark_kafka_sink.producer.serializers.protobuf.protobuf_scalars import ScalarKernel
+from spark_kafka_sink.producer.serializers.schemas.nodes import Node, encoded
 from spark_kafka_sink.records.arrow_arrays import byte_lengths, offsets_of, valid_mask, validity
 from spark_kafka_sink.records.concat import column_views
 from spark_kafka_sink.records.parts import Part, Present, masked, sizes
@@ -37,16 +37,6 @@ class NothingNode(Node):
     def parts(self, column: pa.Array, present: Present | None) -> Sequence[Part]:
         _check_nulls(column, present, self.no_null)
         return ()
-
-
-@dataclass(frozen=True, slots=True)
-class DictionaryNode(Node):
-    """A dictionary column, whose values are encoded like any others. They may contain a null."""
-
-    node: Node
-
-    def parts(self, column: pa.Array, present: Present | None) -> Sequence[Part]:
-        return self.node.parts(column.dictionary_decode(), present)
 
 
 @dataclass(frozen=True, slots=True)

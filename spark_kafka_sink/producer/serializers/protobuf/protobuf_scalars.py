@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spark_kafka_sink.producer.serializers.arrays import first_not_utf8, first_row, is_binary, is_text, is_uuid
-from spark_kafka_sink.producer.serializers.avro.kernel import MisfitError, filled
 from spark_kafka_sink.producer.serializers.bad_row import BadRowError
 from spark_kafka_sink.producer.serializers.protobuf.message_types import Enum
+from spark_kafka_sink.producer.serializers.schemas.kernel import MisfitError, filled
 from spark_kafka_sink.producer.serializers.text import uuid_text
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, byte_lengths, numbers, text_scalar, valid_mask
 from spark_kafka_sink.records.concat import column_views

@@ -16,7 +16,17 @@ from uuid import UUID
 import numpy as np
 
 from spark_kafka_sink.errors import SerializationError
-from spark_kafka_sink.producer.serializers.protobuf.message_types import ENUM, MESSAGE, Enum, Field, Message, ProtobufSchema, tag
+from spark_kafka_sink.producer.serializers.protobuf.message_types import (
+    ENUM,
+    GROUP,
+    GROUP_PROBLEM,
+    MESSAGE,
+    Enum,
+    Field,
+    Message,
+    ProtobufSchema,
+    tag,
+)
 from spark_kafka_sink.producer.serializers.protobuf.protobuf_nested import NO_NULL_ELEMENT, NO_NULL_IN_MAP
 from spark_kafka_sink.producer.serializers.protobuf.protobuf_scalars import LIMITS, SIZED, VARINT, WIRE_TYPES
 from spark_kafka_sink.producer.serializers.protobuf.well_known import DURATION, LIMITS_S, NOT_SUPPORTED, TIMESTAMP, WRAPPERS
@@ -108,6 +118,8 @@ class _Writer:
         return bytes(out)
 
     def _field(self, field: Field, value: Any) -> bytes:
+        if field.kind == GROUP:
+            raise _BadValueError(GROUP_PROBLEM)
         if not field.repeated:
             return self._one(field, value, always=field.presence)
         if self._schema.is_map(field):

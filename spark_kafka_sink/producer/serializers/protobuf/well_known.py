@@ -11,11 +11,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from spark_kafka_sink.producer.serializers.arrays import first_row
-from spark_kafka_sink.producer.serializers.avro.avro_nested import Node
-from spark_kafka_sink.producer.serializers.avro.kernel import MisfitError, filled
 from spark_kafka_sink.producer.serializers.bad_row import BadRowError
 from spark_kafka_sink.producer.serializers.protobuf.message_types import tag
 from spark_kafka_sink.producer.serializers.protobuf.protobuf_scalars import VARINT
+from spark_kafka_sink.producer.serializers.schemas.kernel import MisfitError, filled
+from spark_kafka_sink.producer.serializers.schemas.nodes import Node
 from spark_kafka_sink.records.arrow_arrays import numbers
 from spark_kafka_sink.records.parts import Part, Present, masked
 from spark_kafka_sink.records.varints import Packed, unsigned_varints

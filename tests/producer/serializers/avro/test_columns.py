@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.producer.serializers.avro import avro_nested
 from spark_kafka_sink.producer.serializers.avro.avro_fit import fit
 from spark_kafka_sink.producer.serializers.avro.avro_schema import parse
+from spark_kafka_sink.producer.serializers.schemas import nodes
 from spark_kafka_sink.records import concat, parts
 from tests.producer.serializers.avro.random_columns import PLAIN, Sample, hiding, tables
 
@@ -95,7 +95,7 @@ def test_above_2_gib_columns_become_large(monkeypatch: pytest.MonkeyPatch) -> No
     column = pa.array(rows, pa.list_(pa.list_(pa.string())))
     expected = encoded(schema, column)
 
-    for module in (parts, concat, avro_nested):  # memory for 2 GiB is not everywhere
+    for module in (parts, concat, nodes):  # memory for 2 GiB is not everywhere
         monkeypatch.setattr(module, "INT32_MAX", 100)
     found = fit(parse(json.dumps(schema)), column.type).encode(column)
 

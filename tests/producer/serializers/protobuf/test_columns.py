@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import SerializationError
-from spark_kafka_sink.producer.serializers.avro import avro_nested
 from spark_kafka_sink.producer.serializers.protobuf.descriptors import message_types
 from spark_kafka_sink.producer.serializers.protobuf.message_types import from_json
 from spark_kafka_sink.producer.serializers.protobuf.proto_files import base64_of
 from spark_kafka_sink.producer.serializers.protobuf.protobuf_fit import fit
+from spark_kafka_sink.producer.serializers.schemas import nodes
 from spark_kafka_sink.records import concat, parts
 from tests.producer.serializers.protobuf.compiling import file_set, message_class, reader
 from tests.producer.serializers.protobuf.random_messages import ENUM, HEAD, PLAIN, Sample, tables
@@ -200,7 +200,7 @@ def test_above_2_gib_columns_become_large(monkeypatch: pytest.MonkeyPatch) -> No
     column = pa.array(rows, pa.struct([("a", pa.list_(pa.struct([("b", pa.list_(pa.string()))])))]))
     expected = encoded(text, column)
 
-    for module in (parts, concat, avro_nested):  # memory for 2 GiB is not everywhere
+    for module in (parts, concat, nodes):  # memory for 2 GiB is not everywhere
         monkeypatch.setattr(module, "INT32_MAX", 100)
     schema = message_types(text, {}, None)
     found = fit(schema, column.type).encode(column)

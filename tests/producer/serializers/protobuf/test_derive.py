@@ -107,15 +107,19 @@ def test_names_that_clash() -> None:
         message=pa.int32(),
         optional=pa.int32(),
         M=pa.int32(),
+        userid=pa.int32(),
+        user_id=pa.int32(),
+        foo=pa.map_(pa.string(), pa.int32()),
+        foo_entry=struct(x=pa.int32()),
     )
-    with pytest.raises(SchemaError, match="address: its name in JSON is that of Address"):
-        derive(kind, "M")
-    kind = pa.struct([field for field in kind if field.name != "Address"])
-
     found = message_types(derive(kind, "M"), {}, None)
 
     fit(found, kind)
-    assert [field.type_name for field in found.root.fields] == ["M.Address", "M.Google", "", "", ""]
+    types = [field.type_name for field in found.root.fields]
+    assert types == ["", "M.Address2", "M.Google", *[""] * 5, "M.FooEntry", "M.FooEntry2"]
+
+
+A_MAP = pa.map_(pa.string(), pa.int32())
 
 
 @pytest.mark.parametrize(
@@ -125,6 +129,10 @@ def test_names_that_clash() -> None:
         (struct(**{"1": pa.int32()}), "1", "is not a valid Protobuf name: rename it, for example to _1"),
         (pa.struct([("a", pa.int32()), ("a", pa.int32())]), "a", "two columns have this name"),
         (struct(a_b=pa.int32(), aB=pa.int32()), "aB", "its name in JSON is that of a_b"),
+        (struct(foo_=pa.int32(), foo=pa.int32()), "foo", "its name in JSON is that of foo_"),
+        (struct(FooEntry=pa.int32(), foo=A_MAP), "FooEntry", "the message of the entries of foo has this name: rename one"),
+        (struct(foo=A_MAP, Foo=A_MAP), "Foo", "the messages of the entries of foo and of this map have one name: rename one"),
+        (struct(_1=A_MAP), "_1", "1Entry, the message of its entries, is not a valid Protobuf name: rename it"),
         (struct(a=pa.list_(pa.list_(pa.int32()))), "a", "no arrays of arrays or maps: wrap the inner ones in a struct"),
         (struct(a=pa.list_(pa.map_(pa.string(), pa.int32()))), "a", "no arrays of arrays or maps"),
         (struct(a=pa.map_(pa.string(), pa.list_(pa.int32()))), "a", "no maps of arrays or maps: wrap the inner ones in a struct"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from spark_kafka_sink import installation
 from spark_kafka_sink.errors import InstallationError, SchemaError
@@ -129,6 +130,17 @@ def test_a_set_is_registered_file_by_file() -> None:
         assert files_of(alone, None) == (SchemaFile("", alone),)
 
 
+def test_the_last_file_of_a_set_may_have_no_message() -> None:
+    files = file_set(OUTER, NAMED)
+    files.file.add(name="services.proto", syntax="proto3").service.add(name="Shop")
+    text = base64_of(files.SerializeToString())
+
+    assert message_types(text, {}, "a.First").message == "a.First"
+    assert [one.name for one in files_of(text, "a.First")] == ["b/inner.proto", ""]
+    with pytest.raises(SchemaError, match=r"the Protobuf schema has no message; .* name it in schema\.message"):
+        message_types(text, {}, None)
+
+
 def test_files_that_registries_know_need_no_reference() -> None:
     text = """syntax = "proto3"; import "confluent/meta.proto"; import "confluent/type/decimal.proto";
     message M { string a = 1 [(confluent.field_meta).tags = "PII"]; confluent.type.Decimal b = 2; }"""
@@ -172,8 +184,7 @@ def test_rules_of_a_field_are_found() -> None:
         ('syntax = "proto3"; message A { B b = 1; }', 'the text is not a valid Protobuf schema: line 1:32: "B" is not defined.'),
         ('syntax = "proto3"; import "x/y.proto"; message A {}', "imports x/y.proto: register it, and name it in the option"),
         ("QUJD", "the Protobuf schema is neither .proto text nor a descriptor in base64"),
-        ('syntax = "proto2"; message A { optional group G = 1 {} }', "A.g: groups are not supported; use a message"),
-        ('edition = "2023"; message A { A b = 1 [features.message_encoding = DELIMITED]; }', "A.b: groups are not supported"),
+        ('syntax = "proto3"; message A { message FooEntry {} map<int32, int32> foo = 1; }', 'schema: "FooEntry" is already'),
         ('syntax = "proto3"; enum E { A = 0; }', "the Protobuf schema has no message"),
         ("", "the Protobuf schema has no message"),
     ],
@@ -185,21 +196,44 @@ def test_a_text_that_is_not_valid(text: str, problem: str) -> None:
     assert "WARNING" not in caught.value.message
 
 
+def test_a_long_chain_of_messages() -> None:
+    chain = " ".join(f"message M{number} {{ M{number + 1} next = 1; }}" for number in range(1500))
+    found = message_types(f'syntax = "proto3"; {chain} message M1500 {{}}', {}, None)
+    assert len(found.messages) == 1501
+    assert from_json(found.to_json()) == found
+
+
+def test_a_long_chain_of_imports() -> None:
+    files = FileDescriptorSet()
+    for number in range(1500):
+        file = files.file.add(name=f"{number:04}.proto", syntax="proto3", dependency=[f"{number + 1:04}.proto"] * (number < 1499))
+        file.message_type.add(name=f"M{number}")
+    text = base64_of(files.SerializeToString())
+    for read in (lambda: message_types(text, {}, "M0"), lambda: files_of(text, "M0")):
+        with pytest.raises(SchemaError, match="import each other too deeply"):
+            read()
+
+
 def test_an_import_of_a_descriptor_that_is_unknown() -> None:
     own = base64_of(file_set(OUTER, NAMED).file[-1].SerializeToString())
     with pytest.raises(SchemaError, match=r"imports b/inner\.proto: register it"):
         message_types(own, {}, None)
 
 
-@pytest.mark.parametrize("path", ["/etc/x.proto", "../x.proto", "a/../../x.proto", "a\\x.proto", "a\0.proto", "--x_out=.", ""])
+@pytest.mark.parametrize(
+    "path",
+    ["/etc/x.proto", "../x.proto", "a/../../x.proto", "a\\x.proto", "a\0.proto", "--x_out=.", "", "a//b", "a/./b", "\udcff"],
+)
 def test_a_path_outside_of_the_schema_is_refused(path: str) -> None:
     with pytest.raises(SchemaError, match="is not a valid import path"):
         message_types('syntax = "proto3"; message A {}', {path: INNER}, None)
 
 
-def test_a_file_that_cannot_be_written() -> None:
-    with pytest.raises(SchemaError, match=r"the Protobuf compiler cannot read a/b: "):
-        message_types('syntax = "proto3"; message A {}', {"a": INNER, "a/b": INNER}, None)
+@pytest.mark.parametrize("paths", [("a", "a/b"), ("a" * 300,), ("a/" * 3000 + "b",)], ids=["a folder", "long", "deep"])
+def test_a_file_that_cannot_be_written(paths: tuple[str, ...]) -> None:
+    with pytest.raises(SchemaError, match=r"the Protobuf compiler cannot read a[^:]*: ") as caught:
+        message_types('syntax = "proto3"; message A {}', dict.fromkeys(paths, INNER), None)
+    assert len(caught.value.message) < 500
 
 
 @pytest.mark.parametrize("text", ["CgNhYmM=", NAMED["b/inner.proto"]])

@@ -7,9 +7,10 @@ import pickle
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.errors import SchemaError
+from spark_kafka_sink.errors import SchemaError, SerializationError
 from spark_kafka_sink.producer.serializers.protobuf.descriptors import message_types
 from spark_kafka_sink.producer.serializers.protobuf.protobuf_fit import fit
+from spark_kafka_sink.producer.serializers.protobuf.protobuf_single import encode_value
 from tests.producer.serializers.protobuf.test_columns import encoded, struct
 
 IMPORTS = " ".join(f'import "google/protobuf/{name}.proto";' for name in ("timestamp", "duration", "wrappers", "struct", "any"))
@@ -101,6 +102,39 @@ def test_two_columns_of_one_name_and_a_value_that_is_no_struct() -> None:
     schema = text("int32 a = 1;")
     assert misfits(schema, pa.struct([("a", pa.int32()), ("a", pa.int32())]))[0][3] == "two columns have this name"
     assert misfits(schema, pa.int32()) == [("", "int32", "message M", "it must be a struct")]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        text("optional group G = 1 { optional int32 x = 1; } optional int32 n = 2;", syntax="proto2"),
+        'edition = "2023"; message M { G g = 1 [features.message_encoding = DELIMITED]; int32 n = 2; message G {} }',
+    ],
+    ids=["proto2", "edition"],
+)
+def test_a_group_needs_no_support_if_it_has_no_column(schema: str) -> None:
+    assert encoded(schema, pa.array([{"n": 3}])) == [b"\x10\3"] == [encode_value(message_types(schema, {}, None), {"n": 3})]
+
+    group = pa.struct([])
+    reason = "groups are not supported: use a message, or leave the field out"
+    assert [(one[0], one[3]) for one in misfits(schema, pa.struct([("g", group), ("n", pa.int32())]))] == [("g", reason)]
+    with pytest.raises(SerializationError, match=f"g: {reason}"):
+        encode_value(message_types(schema, {}, None), {"g": {}})
+
+
+def test_fields_whose_names_differ_in_case() -> None:
+    schema = text("optional int32 foo = 1; optional int32 Foo = 2;")
+    assert encoded(schema, pa.array([{"foo": 3}])) == [b"\x08\3"]
+    (found,) = misfits(schema, pa.struct([("FOO", pa.int32())]))[:1]
+    assert found[3] == "the column FOO differs in case: rename it to foo"
+
+
+def test_a_column_that_is_nested_too_deeply() -> None:
+    kind = pa.struct([])
+    for _ in range(1000):
+        kind = pa.struct([("a", kind)])
+    with pytest.raises(SchemaError, match="the type of the column is nested too deeply"):
+        fit(message_types(text("M a = 1;"), {}, None), kind)
 
 
 def test_protobufs_own_messages_also_fit_structs() -> None:

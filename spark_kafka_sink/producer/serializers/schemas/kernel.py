@@ -1,8 +1,9 @@
-"""The type of kernels, their error, and the values that they take in rows without one."""
+"""The type of kernels, what does not fit a schema, and the values that kernels take in rows without one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,19 @@ Kernel = Callable[[pa.Array, Present | None], Sequence[Part]]
 
 class MisfitError(Exception):
     """A column's type does not fit the schema. The text is the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """One difference between a column and a schema. `column` and `schema` are their types in words, or `missing`."""
+
+    path: str
+    column: str
+    schema: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path or 'the value'}: column {self.column}, schema {self.schema}: {self.reason}"
 
 
 def filled(values: NDArray[Any], present: Present | None) -> NDArray[Any]:
