@@ -19,10 +19,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import SerializationError
+from spark_kafka_sink.producer.partitioners.key_hash import murmur2
 from tests.producer.serializers.making import column_bytes, serializer, single_bytes, slices
 
 JSON = serializer("json")
 UTC = datetime.UTC
+SAME_HASH = ("k8312", "k201076")
 
 
 @pytest.fixture
@@ -237,3 +239,38 @@ def test_lists_of_nulls_in_a_map_behind_a_null() -> None:
     column = pa.array([None, [("a", [None] * 2)], None, [("b", [None])]], pa.map_(pa.string(), pa.list_(pa.null())))
 
     assert texts(column.slice(1)) == ['{"a":[null,null]}', None, '{"b":[null]}']
+
+
+@pytest.mark.parametrize("key", [pa.string(), pa.large_string()])
+@pytest.mark.parametrize("filler", [0, 3, 70, 300])
+def test_a_map_with_a_key_twice_is_a_bad_row(filler: int, key: pa.DataType) -> None:
+    """Readers take the first or the last value of such a key."""
+    kind = pa.map_(key, pa.int64())
+    others = [(f"k{number}", number) for number in range(filler)]
+    rows = [
+        others,
+        None,
+        [],
+        [("a", 1), *others, ("b", 2)],
+        [("a", 1), *others],
+        [("b", 1), *others, ("b", 2)],
+        [("c", 1), ("c", 1)],
+    ]
+    column = pa.array(rows, kind)
+    assert [None if row is None else json.loads(row) for row in texts(column.slice(0, 5))] == [
+        None if row is None else dict(row) for row in rows[:5]
+    ]
+    for part, bad in ((column, 5), (column.slice(2), 3), (column.slice(6), 0)):
+        with pytest.raises(SerializationError, match=rf"^\[SERIALIZATION\] row {bad}: a map has a key twice$"):
+            column_bytes(JSON, part)
+    nested = pa.array([{"tags": [[], row]} for row in rows], pa.struct([("tags", pa.list_(kind))]))
+    with pytest.raises(SerializationError, match=r"row 5: tags\[1\]: a map has a key twice"):
+        column_bytes(JSON, nested)
+
+
+def test_keys_with_one_hash_are_two_keys() -> None:
+    """Both hash to the same number, so they are compared."""
+    kind = pa.map_(pa.string(), pa.int64())
+    assert murmur2(pa.array([SAME_HASH[0].encode()])) == murmur2(pa.array([SAME_HASH[1].encode()]))
+    column = pa.array([[(SAME_HASH[0], 1), (SAME_HASH[1], 2)]], kind)
+    assert [json.loads(row or "") for row in texts(column)] == [{SAME_HASH[0]: 1, SAME_HASH[1]: 2}]

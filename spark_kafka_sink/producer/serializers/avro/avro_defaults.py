@@ -22,6 +22,13 @@ from spark_kafka_sink.records.varints import varint
 
 def default_bytes(schema: AvroType, value: Any) -> bytes:
     """Encodes a default. Raises MisfitError if it is not a value of the type."""
+    try:
+        return _default(schema, value)
+    except RecursionError:
+        raise MisfitError("its default is nested too deeply, or contains itself") from None
+
+
+def _default(schema: AvroType, value: Any) -> bytes:
     match schema:
         case Union(branches=branches):
             return _of_union(branches, value)
@@ -31,12 +38,12 @@ def default_bytes(schema: AvroType, value: Any) -> bytes:
                 own = value.get(field.name, field.default)
                 if own is MISSING:
                     raise MisfitError(f"its default has no value for the field {field.name}")
-                parts.append(default_bytes(field.type, own))
+                parts.append(_default(field.type, own))
             return b"".join(parts)
         case Array(items=items) if isinstance(value, list):
-            return _block([default_bytes(items, one) for one in value])
+            return _block([_default(items, one) for one in value])
         case Map(values=values) if isinstance(value, dict):
-            return _block([_sized(key.encode()) + default_bytes(values, one) for key, one in value.items()])
+            return _block([_sized(key.encode()) + _default(values, one) for key, one in value.items()])
         case Enum(symbols=symbols) if isinstance(value, str) and value in symbols:
             return varint(symbols.index(value))
         case Fixed(size=size) if isinstance(value, str) and len(value) == size:
@@ -51,7 +58,7 @@ def _of_union(branches: tuple[AvroType, ...], value: Any) -> bytes:
     """Encodes the default as the first type that can hold it. Avro before 1.12 allows only the first of all."""
     for index, branch in enumerate(branches):
         try:
-            return varint(index) + default_bytes(branch, value)
+            return varint(index) + _default(branch, value)
         except MisfitError:
             continue
     raise MisfitError("its default is not a value of any type of the union")

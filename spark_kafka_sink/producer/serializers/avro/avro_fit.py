@@ -62,6 +62,8 @@ class AvroPlan(ColumnPlan):
             return encoded(node, column, prefix, keep_nulls=True)
         except BadRowError as bad:
             raise SerializationError(f"row {bad.row}: {bad}", row=bad.row, path=bad.path.lstrip(".")) from None
+        except RecursionError:
+            raise SerializationError("the type of the columns is nested too deeply") from None
 
 
 def fit(schema: AvroType, kind: pa.DataType) -> AvroPlan:
@@ -75,7 +77,10 @@ def fit(schema: AvroType, kind: pa.DataType) -> AvroPlan:
         SchemaError: The schema does not fit the type. The text has a line for each misfit, and `facts` has them as `misfits`.
     """
     walk = _Walk()
-    node = walk.node(schema, kind, "")
+    try:
+        node = walk.node(schema, kind, "")
+    except RecursionError:
+        raise SchemaError("the Avro schema, or the type of the columns, is nested too deeply") from None
     if walk.misfits or node is None:
         lines = "".join(f"\n  {misfit}" for misfit in walk.misfits)
         text = f"{counted(len(walk.misfits), 'field')} of the Avro schema and the columns do not fit:{lines}"

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from spark_kafka_sink.errors import SchemaError
 from spark_kafka_sink.producer.serializers.arrays import binary_array, joined
 from spark_kafka_sink.producer.serializers.avro.avro_derive import derive
 from spark_kafka_sink.producer.serializers.avro.avro_differences import differences
@@ -34,7 +35,10 @@ class AvroFormat(SchemaFormat):
         return LoadedAvro(text, named)
 
     def derive(self, kind: pa.DataType, name: str) -> str:
-        return derive(kind, name)
+        try:
+            return derive(kind, name)
+        except RecursionError:
+            raise SchemaError("the type of the columns is nested too deeply") from None
 
     def differences(self, old: str, new: str) -> list[str]:
         return differences(old, new)
@@ -49,7 +53,7 @@ class AvroFormat(SchemaFormat):
 
         try:
             json.loads(text, object_hook=seen)
-        except ValueError:  # the bare name of a primitive type; anything else is refused as a schema
+        except (ValueError, RecursionError):  # the bare name of a primitive type; anything else is refused as a schema
             return [_INLINE] if _INLINE in text else []
         return found
 

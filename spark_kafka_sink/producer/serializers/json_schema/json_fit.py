@@ -294,8 +294,6 @@ class _Walk:
             if place.value.get(keyword):
                 reason = "names properties, and a map may have any: use a struct"
                 self._refuse(place, keyword, kind, path, reason)
-        if is_number(place.value.get("minProperties")) and place.value["minProperties"] > 1:
-            self._refuse(place, "minProperties", kind, path, "is not supported for a map, which may have a key twice")
         found = self._lengths(place, ("minProperties", "maxProperties"), kernels.list_length, kind, path)
         items = place.at("additionalProperties") if "additionalProperties" in place.value else Place(True, "", "".join(inside))
         checks, nullable = self.checks(items, kind.item_type, inside), self._types.allows_null(items)

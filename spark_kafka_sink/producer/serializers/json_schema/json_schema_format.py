@@ -37,7 +37,10 @@ class JsonSchemaFormat(SchemaFormat):
         return LoadedJsonSchema(text, named)
 
     def derive(self, kind: pa.DataType, name: str) -> str:
-        return derive(kind, name)
+        try:
+            return derive(kind, name)
+        except RecursionError:
+            raise SchemaError("the type of the columns is nested too deeply") from None
 
     def differences(self, old: str, new: str) -> list[str]:
         return differences(old, new)

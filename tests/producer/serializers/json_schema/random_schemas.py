@@ -127,12 +127,17 @@ def kinds(draw: st.DrawFn, depth: int = 2) -> Kind:
 @st.composite
 def schemas(draw: st.DrawFn, kind: Kind, definitions: dict[str, Any]) -> Any:
     """A schema that a type may fit."""
-    form = draw(st.sampled_from(["plain"] * 12 + ["any", "nullable", "all", "ref", "union", "no type", "other"]))
+    form = draw(st.sampled_from(["plain"] * 12 + ["any", "nullable", "nested", "all", "ref", "union", "no type", "other"]))
     if form == "any":
         return draw(st.sampled_from([True, {}, {"title": "x"}]))
     if form == "nullable":
         keyword = draw(st.sampled_from(["oneOf", "anyOf"]))
         return {keyword: draw(st.permutations([{"type": "null"}, draw(_plain(kind, definitions))]))}
+    if form == "nested":
+        choices = st.sampled_from(["oneOf", "anyOf"])
+        inner = {draw(choices): [draw(_plain(kind, definitions)), {"type": draw(st.sampled_from(["null", "integer"]))}]}
+        other = {"type": draw(st.sampled_from(["null", "boolean", ["null", "string"]]))}
+        return {draw(choices): draw(st.permutations([inner, other]))}
     if form == "all":
         return {"allOf": [draw(_plain(kind, definitions)) for _ in range(2)]}
     if form == "ref":

@@ -230,6 +230,8 @@ AT, DAY = pa.timestamp("us", "UTC"), pa.date32()
         ({"minItems": 1}, pa.list_(INT), [1], [], "it has fewer than 1 elements"),
         ({"maxItems": 1}, pa.large_list(INT), [1], [1, 2], "it has more than 1 elements"),
         ({"minProperties": 1}, pa.struct([("a", INT)]), {"a": 1}, {"a": None}, "it has fewer than 1 properties"),
+        ({"minProperties": 2}, pa.map_(TEXTS, INT), [("a", 1), ("b", 1)], [("a", 1)], "it has fewer than 2 properties"),
+        ({"type": "object"}, pa.map_(TEXTS, INT), [("a", 1), ("b", 1)], [("a", 1), ("a", 1)], "a map has a key twice"),
         ({"pattern": "^a+$"}, TEXTS, "aa", "ab", "it does not match the pattern ^a+$"),
         ({"format": "date"}, TEXTS, "2024-02-29", "2023-02-29", "it does not have the format date"),
         ({"format": "date-time"}, TEXTS, "2024-02-29T01:02:03+01:00", "2024-02-29 01:02:03Z", "it does not have the format"),
