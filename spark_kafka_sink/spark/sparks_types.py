@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import types as t
 
 from spark_kafka_sink.errors import SchemaError
-from spark_kafka_sink.producer.serializers.avro.avro_fit import Misfit
+from spark_kafka_sink.producer.serializers.schemas.kernel import Misfit
 from spark_kafka_sink.spark.schema import SinkSchema
 from spark_kafka_sink.spark.schema_casts import misfit_remedy
 

@@ -23,8 +23,9 @@ from spark_kafka_sink.producer.serializers.json_schema import json_kernels as ke
 from spark_kafka_sink.producer.serializers.json_schema.json_document import Documents, Place, UnknownReferenceError
 from spark_kafka_sink.producer.serializers.json_schema.json_kernels import Check, Rows
 from spark_kafka_sink.producer.serializers.json_schema.json_types import HARMLESS, REFUSED_ALWAYS, Types, branches, has_type
-from spark_kafka_sink.producer.serializers.json_schema.json_values import VALUE_KEYWORDS, MisfitError, is_number, value_check
+from spark_kafka_sink.producer.serializers.json_schema.json_values import VALUE_KEYWORDS, is_number, value_check
 from spark_kafka_sink.producer.serializers.json_schema.json_words import in_words, with_article
+from spark_kafka_sink.producer.serializers.schemas.kernel import Misfit, MisfitError
 from spark_kafka_sink.producer.serializers.schemas.schema_format import ColumnPlan
 from spark_kafka_sink.records.arrow_arrays import scalar_of_bytes
 
@@ -34,19 +35,6 @@ _Path = tuple[str, ...]
 """The steps to a column: `.name` or `[]`. Joined, the paths of two columns may be the same."""
 _DEEPEST: Final = 100
 _COUNTED: Final = {"minItems": "elements", "minLength": "characters", "minProperties": "properties"}
-
-
-@dataclass(frozen=True, slots=True)
-class Misfit:
-    """One difference between a column and a schema. `column` and `schema` are their types in words, or `missing`."""
-
-    path: str
-    column: str
-    schema: str
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.path or 'the value'}: column {self.column}, schema {self.schema}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)

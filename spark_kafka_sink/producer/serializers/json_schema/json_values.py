@@ -17,6 +17,7 @@ from spark_kafka_sink.producer.serializers.json_schema.json_formats import has_f
 from spark_kafka_sink.producer.serializers.json_schema.json_kernels import Check
 from spark_kafka_sink.producer.serializers.json_schema.json_patterns import PatternError, translated
 from spark_kafka_sink.producer.serializers.json_schema.json_words import with_article
+from spark_kafka_sink.producer.serializers.schemas.kernel import MisfitError
 
 _BOUNDS: Final = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 _MULTIPLES: Final = ("multipleOf", "divisibleBy")
@@ -25,10 +26,6 @@ VALUE_KEYWORDS: Final = ("enum", "const", *_BOUNDS, *_MULTIPLES, *_OF_TEXT)
 _MOST_EXACT_DOUBLE: Final = 2**53
 _DIGITS_OF_INT64: Final = 18
 _LARGEST_EXPONENT: Final = 307  # of doubles, rounded down
-
-
-class MisfitError(Exception):
-    """A column does not fit a keyword. The text is the reason."""
 
 
 def value_check(keyword: str, schema: Mapping[str, Any], kind: pa.DataType, written: str) -> Check | None:
