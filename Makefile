@@ -12,6 +12,7 @@
 #   make docs        generate the reference pages and build the site in build/site; CHECK=1 fails if they are out of date
 #   make dist        wheel and sdist into dist/, checked with twine
 #   make chaos       500 random kills of the processes of an exactly-once query; SEED= repeats a run; also KILLS=, BROKER=kafka
+#   make soak        two streams for MINUTES=20 while brokers are killed: no row lost or doubled, nothing grows
 #   make bench       CPU time per row and rows/s beside other sinks: 45 minutes; QUICK=1 takes 10; KEEP=1 updates the docs
 #   make bench-parts measure producers, exactly-once, memory, TLS and the embedded broker: 30 minutes; QUICK=1 takes 5
 #   make constraints write the newest versions to constraints.txt
@@ -36,7 +37,7 @@ OLDEST := 4.0.0
 VENV_OLDEST := .venv-spark40
 CODE := spark_kafka_sink $(wildcard pyspark_kafka_sink pyspark_kafka_sink.py) jobs tests benchmarks docs
 
-.PHONY: help setup java jars check count format test test-quick test-all test-newest test-oldest test-all-newest test-all-oldest demo docs dist chaos bench bench-parts constraints clean
+.PHONY: help setup java jars check count format test test-quick test-all test-newest test-oldest test-all-newest test-all-oldest demo docs dist chaos soak bench bench-parts constraints clean
 
 help:
 	@sed -n 's/^#   make/make/p' $(firstword $(MAKEFILE_LIST))
@@ -145,6 +146,10 @@ chaos: export KILLS := $(KILLS)
 chaos: export BROKER := $(BROKER)
 chaos: java setup
 	$(VENV)/bin/python -m tests.faults.exactly_once
+
+soak: export MINUTES := $(MINUTES)
+soak: java setup
+	$(VENV)/bin/python -m benchmarks.soak $(if $(KEEP),--keep)
 
 bench bench-parts: export QUICK := $(QUICK)
 bench: java setup

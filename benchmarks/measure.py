@@ -51,7 +51,7 @@ def cpu_times() -> CpuTimes:
     found = {}
     for process in psutil.Process(os.getpid()).children(recursive=True):
         try:
-            role, times = _role(process.cmdline()), process.cpu_times()
+            role, times = role_of(process.cmdline()), process.cpu_times()
         except psutil.Error:  # the process has ended in the meantime
             continue
         if role is not None:
@@ -59,7 +59,8 @@ def cpu_times() -> CpuTimes:
     return found
 
 
-def _role(command: Sequence[str]) -> Role | None:
+def role_of(command: Sequence[str]) -> Role | None:
+    """Returns what a process of Spark does, from its command line; None for another process."""
     if SPARK in command:
         return Role.JVM
     if command[1:] == TASK_WORKER:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 KAFKA = "4.1.0"
 CODECS = ("none", "lz4", "snappy", "zstd", "gzip")  # in the order of the codec curve
-_COLORS = ("#d55e00", "#0072b2", "#009e73")
+COLORS = ("#d55e00", "#0072b2", "#009e73")
 _MARKERS = ("o", "s", "^")
 
 
@@ -107,13 +107,19 @@ def medians(samples: Sequence[Sample], figure: Callable[[Sample], float]) -> dic
 def draw(curve: Curve, folder: Path) -> None:
     """Draws a curve's CSV file of `folder` as an SVG picture beside it."""
     measured_on, samples = kept(folder / f"{curve}.csv")
-    with _figure(folder / f"{curve}.svg", measured_on) as axes:
+    with saved_figure(folder / f"{curve}.svg", measured_on) as axes:
         _DRAWN[curve](axes, samples)
 
 
 @contextmanager
-def _figure(path: Path, measured_on: str) -> Iterator[Sequence[Axes]]:
-    """Two plots beside each other; saved at the end, on white, so that they can be read on a dark page, too."""
+def saved_figure(
+    path: Path, measured_on: str, *, rows: int = 1, size: tuple[float, float] = (9, 3.6)
+) -> Iterator[Sequence[Axes]]:
+    """Yields two plots beside each other for each row. Saves them at the end, on white, so they can be read on a dark page.
+
+    Args:
+        size: width and height in inches.
+    """
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -123,8 +129,9 @@ def _figure(path: Path, measured_on: str) -> Iterator[Sequence[Axes]]:
     with mpl.rc_context(
         {"svg.hashsalt": "spark-kafka-sink", "svg.fonttype": "none", "font.size": 9, "font.sans-serif": ["DejaVu Sans"]}
     ):
-        figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
-        yield list(axes)
+        figure, grid = plt.subplots(rows, 2, figsize=size, layout="constrained")
+        axes = list(grid.flat)
+        yield axes
         for one in axes:
             one.spines[["top", "right"]].set_visible(False)
             one.grid(visible=True, axis="y", color="#dddddd", linewidth=0.6)
@@ -138,7 +145,7 @@ def _figure(path: Path, measured_on: str) -> Iterator[Sequence[Axes]]:
 
 
 def _lines(axes: Axes, samples: Sequence[Sample], figure: Callable[[Sample], float], label: str) -> None:
-    for (series, line), color, marker in zip(medians(samples, figure).items(), _COLORS, _MARKERS, strict=False):
+    for (series, line), color, marker in zip(medians(samples, figure).items(), COLORS, _MARKERS, strict=False):
         xs, ys = zip(*line, strict=True)
         axes.plot(xs, ys, color=color, marker=marker, markersize=4, linewidth=1.4, label=series)
     axes.set_xscale("log")
@@ -181,7 +188,7 @@ def _codec(axes: Sequence[Axes], samples: Sequence[Sample]) -> None:
         (axes[1], lambda sample: sample.wire_bytes_per_row, "bytes per row as sent"),
     ):
         found = medians(samples, figure)
-        for number, ((series, line), color) in enumerate(zip(found.items(), _COLORS, strict=False)):
+        for number, ((series, line), color) in enumerate(zip(found.items(), COLORS, strict=False)):
             places = [x + (number - (len(found) - 1) / 2) * 0.38 for x, _ in line]
             bars = one.bar(places, [value for _, value in line], 0.36, color=color, label=series)
             one.bar_label(bars, fmt=lambda value: f"{float(f'{value:.3g}'):,g}", fontsize=7)
