@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from spark_kafka_sink.errors import RegistryError, SchemaIncompatibleError, UsageError
+from spark_kafka_sink.errors import RegistryError, SchemaError, SchemaIncompatibleError, UsageError
 from spark_kafka_sink.peer_text import quoted
 from spark_kafka_sink.registry.answers import Answer, RegisteredSchema, refuse_answer
 from spark_kafka_sink.registry.http import Call, Deadline, RegistryHttp, Timing
@@ -26,6 +26,9 @@ Found = TypeVar("Found")
 
 CALL_S: Final = 120.0
 """Default time limit of one call with all its retries, in s."""
+
+MAX_LINE: Final = 2_000
+"""Characters of a line about a schema that an error shows."""
 
 NO_SUBJECT: Final = frozenset({40401, 40402, 40404, 40406})
 """Confluent's error codes for a subject or a version that does not exist, or that is deleted."""
@@ -133,10 +136,10 @@ class RegistryClient:
     def latest(self, subject: str) -> RegisteredSchema | None:
         """Returns the newest version of a subject; None if there is no such subject."""
         call = Call(
-            f"get the latest schema of subject {_shown(subject)}",
+            f"get the latest schema of subject '{self.shown(subject)}'",  # the registry may have named it
             "GET",
             f"{_path(subject)}/versions/latest",
-            subject=subject,
+            subject=self.shown(subject),
         )
         answer = _unless(NO_SUBJECT, lambda: self._ask(call))
         return None if answer is None else answer.registered(None, subject)
@@ -162,7 +165,7 @@ class RegistryClient:
         """
         action = f"get version {number} of subject '{self.shown(subject)}'"  # the registry may have named it
         query = {"deleted": "true"} if deleted else {}
-        call = Call(action, "GET", f"{_path(subject)}/versions/{number}", query, subject=subject)
+        call = Call(action, "GET", f"{_path(subject)}/versions/{number}", query, subject=self.shown(subject))
         return self._ask(call).registered(None, subject)
 
     def by_id(self, schema_id: int, subject: str | None = None) -> RegisteredSchema:
@@ -273,6 +276,17 @@ class RegistryClient:
     def shown(self, text: str) -> str:
         """Returns text of the registry for an error, as one printable line without the login."""
         return self._http.shown(text)
+
+    def hidden(self, error: SchemaError) -> SchemaError:
+        """Returns an error with text of the registry's schemas, line by line as `shown`, also in its facts."""
+        lines = error.message.split("\n")
+        text = "\n".join(line[: len(line) - len(line.lstrip(" "))] + self._http.shown(line, MAX_LINE) for line in lines)
+        return SchemaError(text, **{name: self._hidden(fact) for name, fact in error.facts.items()})
+
+    def _hidden(self, fact: Any) -> Any:
+        if isinstance(fact, str):
+            return self._http.shown(fact, MAX_LINE)
+        return tuple(map(self._hidden, fact)) if isinstance(fact, tuple) else fact
 
     def _ask(self, call: Call) -> Answer:
         return Answer(call, self._read(call), self._http)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import types as t
 
 from spark_kafka_sink.errors import SchemaError
-from spark_kafka_sink.producer.serializers.schemas.resolve import checked, registered
+from spark_kafka_sink.producer.serializers.schemas.resolve import NewSchema, checked, registered, with_registered_files
 from spark_kafka_sink.producer.serializers.schemas.resolved_schema import ResolvedSchema
 from spark_kafka_sink.producer.serializers.schemas.schema_serializer import SchemaSerializer
 from spark_kafka_sink.registry.registry_client import CALL_S, RegistryClient
@@ -88,6 +88,8 @@ def _resolved(
         limited = client.within(CALL_S)
         with in_sparks_words(schema, whole_type, columns):
             parts = [checked(config, topic, kinds[config.part], limited) for config in configs]
+            # All files first: the registry accepts each part before one of them is registered.
+            parts = [with_registered_files(part, limited) if isinstance(part, NewSchema) else part for part in parts]
             found = tuple(registered(part, limited) for part in parts)
     for one in found:
         logger.info("%s is written with %s", one.part, one)

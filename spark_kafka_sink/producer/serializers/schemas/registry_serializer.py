@@ -15,6 +15,8 @@ from spark_kafka_sink.producer.producer_record import Headers
 from spark_kafka_sink.producer.serializers.arrays import null_column
 from spark_kafka_sink.producer.serializers.schemas.framing import id_header_name
 from spark_kafka_sink.producer.serializers.schemas.resolve import NewSchema, checked, registered
+from spark_kafka_sink.producer.serializers.schemas.resolved_schema import ResolvedSchema
+from spark_kafka_sink.producer.serializers.schemas.rules import refuse_rules_of_subject
 from spark_kafka_sink.producer.serializers.schemas.schema_serializer import SchemaSerializer
 from spark_kafka_sink.producer.serializers.serializer import Serializer
 from spark_kafka_sink.records.columns import FixedHeaders
@@ -165,7 +167,11 @@ class RegistrySerializer(Serializer):
             if found is not None:
                 return found
             limited = client.within(max(0.0, call_time_left_s(CALL_S)))
-            part = self._new.get(key) or checked(config, topic, kind, limited)
+            part: ResolvedSchema | NewSchema | None = self._new.get(key)
+            if part is None:
+                part = checked(config, topic, kind, limited)
+            elif registers:  # it may have been found long ago, if the other part failed then
+                refuse_rules_of_subject(config, part.subject, limited)
             if registers:
                 part = registered(part, limited)
             with self._lock:

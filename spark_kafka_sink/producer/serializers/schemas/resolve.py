@@ -51,14 +51,29 @@ def registered(found: ResolvedSchema | NewSchema, client: RegistryClient) -> Res
     """
     if isinstance(found, ResolvedSchema):
         return found
+    found = with_registered_files(found, client)
     config, given = found.config, found.given
-    if given is None:
-        given = with_files(config, found.own, client)
-        refuse_incompatible(config, found.subject, given, client)
+    assert given is not None
     new = register(config, found.subject, given, client)
     # Written is what the registry hands to readers. It may have added rules, and a registry that normalizes may know the schema
     # with another order of fields.
     return readers_schema(config, found.subject, new, found.kind, client)
+
+
+def with_registered_files(found: NewSchema, client: RegistryClient) -> NewSchema:
+    """Returns the schema after the registry has accepted it. Registers the new files that it comes with, but not itself.
+
+    The registry cannot compare a schema before it has these files.
+
+    Raises:
+        RegistryError: the registry cannot be reached, or refuses the request.
+        SchemaIncompatibleError: the registry would not accept the schema, or does not accept a file.
+    """
+    if found.given is not None:
+        return found
+    given = with_files(found.config, found.own, client)
+    refuse_incompatible(found.config, found.subject, given, client)
+    return replace(found, given=given)
 
 
 def checked(
@@ -213,7 +228,7 @@ def _reference(
         found = client.look_up(name, text, normalize=config.normalize) or found
     if found.version is None:
         raise RegistryError(f"subject {name}: the registry did not say which version it has", subject=name)
-    refuse_rules(config, found)
+    refuse_rules(config, found, shown=client.shown)
     return SchemaReference(name, name, found.version)
 
 
@@ -224,27 +239,27 @@ def registrys(config: SchemaConfig, topic: str | None, kind: pa.DataType | None,
         refuse_rules_of_subject(config, f"{topic}-{config.part}", client)
     elif config.metadata is not None:
         refuse_rules_of_subject(config, found.subject, client)
-    elif config.schema_id is not None and topic is None and config.strategy != "record":
-        _refuse_rules_of_all_subjects(config, config.schema_id, client)
     schema = _as_readers_get_it(config, found.subject, found, kind, client)
-    if config.schema_id is not None and config.strategy != "topic" and (topic is not None or config.strategy == "record"):
+    if config.schema_id is not None and (topic is None or config.strategy != "topic"):
         record = schema_format(config.format).load(schema.text, dict(schema.named)).record_name
-        if record is not None:
+        if record is not None and (config.strategy == "record" or (config.strategy == "topic-record" and topic is not None)):
             refuse_rules_of_subject(config, subject_name(config, topic, record), client)
+        else:
+            _refuse_rules_of_all_subjects(config, config.schema_id, client)
     return schema
 
 
 def _refuse_rules_of_all_subjects(config: SchemaConfig, schema_id: int, client: RegistryClient) -> None:
     """Raises an error if a subject with the schema has rules, or if that cannot be found out.
 
-    Rows name their topics, so the subject of this write is not known.
+    The subject of this write is not known: rows name their topics, or the schema has no name.
     """
     subjects = client.subjects_of(schema_id)
     if subjects is None:
         option = f"{config.part}.use.schema.id"
         raise RegistryError(
             f"option {option}: the registry does not tell which subjects have schema {schema_id}, so whether one of them has"
-            " rules is not known; set the option topic, or subject.name.strategy=record",
+            " rules is not known; set the option topic, and subject.name.strategy=topic",
             option=option,
         )
     for subject in subjects:
@@ -273,8 +288,11 @@ def _as_readers_get_it(
     used = client.used_by(found.schema)
     named = {name: one.schema.text for name, one in used.items()}
     rules = (*found.rules, *(rule for one in used.values() for rule in one.rules))
-    refuse_rules(config, replace(found, rules=rules), named.values())
-    schema = prepared(config, subject, found, named, kind)
+    refuse_rules(config, replace(found, rules=rules), named.values(), shown=client.shown)
+    try:
+        schema = prepared(config, subject, found, named, kind)
+    except SchemaError as error:  # it has text of the registry's schema
+        raise client.hidden(error) from None
     return schema if config.id_in == "prefix" else replace(schema, guid=_guid(config, found, client))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from spark_kafka_sink.errors import SchemaError
 from spark_kafka_sink.producer.serializers.schemas.formats import schema_format
@@ -10,13 +10,16 @@ from spark_kafka_sink.registry.registry_client import RegisteredSchema, Registry
 from spark_kafka_sink.schema_options import SchemaConfig
 
 
-def refuse_rules(config: SchemaConfig, found: RegisteredSchema, used: Iterable[str] = ()) -> None:
+def refuse_rules(
+    config: SchemaConfig, found: RegisteredSchema, used: Iterable[str] = (), *, shown: Callable[[str], str] = str
+) -> None:
     """Raises SchemaError for a schema with active rules. Ignoring them would write in clear what somebody wants encrypted.
 
     Args:
         config: settings of the part.
         found: the schema.
         used: texts of the schemas that it uses.
+        shown: makes names of the schema printable, without the login.
     """
     part, inline = config.part, schema_format(config.format).inline_rules
     number = (
@@ -24,7 +27,7 @@ def refuse_rules(config: SchemaConfig, found: RegisteredSchema, used: Iterable[s
         if found.schema_id
         else f"option {part}.schema: the schema"
     )
-    rules = (*found.rules, *(rule for text in (found.schema.text, *used) for rule in inline(text)))
+    rules = (*found.rules, *(shown(rule) for text in (found.schema.text, *used) for rule in inline(text)))
     if rules:
         raise SchemaError(
             f"{part}: {number} has rules, which are not supported: {', '.join(rules)}."
@@ -43,4 +46,4 @@ def refuse_rules_of_subject(config: SchemaConfig, subject: str, client: Registry
     """
     latest = client.latest(subject)
     if latest is not None:
-        refuse_rules(config, latest)
+        refuse_rules(config, latest, shown=client.shown)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
 from spark_kafka_sink import AvroSerializer, Producer, RecordColumns, installation
 from spark_kafka_sink.broker import EmbeddedBroker
@@ -293,6 +294,28 @@ def test_a_value_that_does_not_fit_leaves_no_schema_of_the_key(broker: EmbeddedB
                     columns = RecordColumns(num_records=1, key=pa.array(["a"]), value=pa.array([{"id": 1}], STRUCT))
                     scope.append("events", columns)
     assert subjects_registered(stand_in) == ["events-value"]
+
+
+def test_rules_that_a_subject_gets_while_the_other_part_fails_are_kept(broker: EmbeddedBroker, stand_in: StandIn) -> None:
+    """The key's schema is found at the first call, and would be registered at the second: over the rules of its subject."""
+    settings = {
+        "bootstrap.servers": broker.bootstrap_servers,
+        "key.serializer": "avro",
+        "value.serializer": "avro",
+        "value.use.latest.version": True,
+        "schema.registry.url": stand_in.url,
+    }
+    columns = RecordColumns(num_records=1, key=pa.array(["a"]), value=pa.array([{"id": 1}], STRUCT))
+    with Producer(settings) as producer, producer.scope() as scope:
+        with pytest.raises(RegistryError, match="the registry has no such subject"):
+            scope.append("events", columns)
+        rules = {"domainRules": [{"name": "ssn", "kind": "TRANSFORM", "type": "ENCRYPT", "mode": "WRITEREAD"}]}
+        with SchemaRegistryClient({"url": stand_in.url}) as theirs:
+            theirs.register_schema("events-value", Schema.from_dict({"schema": json.dumps(ORDER), "schemaType": "AVRO"}))
+            theirs.register_schema("events-key", Schema.from_dict({"schema": '"string"', "schemaType": "AVRO", "ruleSet": rules}))
+        with pytest.raises(SchemaError, match=r"schema \d of subject events-key has rules"):
+            scope.append("events", columns)
+    assert subjects_registered(stand_in) == ["events-value", "events-key"]
 
 
 def test_the_key_of_a_tombstone_needs_no_schema_of_values(broker: EmbeddedBroker, stand_in: StandIn) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +15,15 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 
 from spark_kafka_sink import AvroSerializer
 from spark_kafka_sink.errors import OptionError, RegistryError, SchemaError, SchemaIncompatibleError
-from spark_kafka_sink.producer.serializers.schemas.resolve import OwnSchema, checked, known_files, registered, with_files
+from spark_kafka_sink.producer.serializers.schemas.resolve import (
+    NewSchema,
+    OwnSchema,
+    checked,
+    known_files,
+    registered,
+    with_files,
+    with_registered_files,
+)
 from spark_kafka_sink.producer.serializers.schemas.resolved_schema import ResolvedSchema
 from spark_kafka_sink.producer.serializers.schemas.schema_format import SchemaFile
 from spark_kafka_sink.registry.references import SchemaReference, SchemaText
@@ -169,6 +178,20 @@ def test_an_id_without_a_topic_does_not_avoid_the_rules_of_a_subject_that_has_it
         resolved(config, None, None, client)
 
 
+@pytest.mark.parametrize("topic", [None, "events"])
+@pytest.mark.parametrize("strategy", ["record", "topic-record"])
+def test_an_id_of_a_schema_without_a_name_does_not_avoid_the_rules_of_its_subjects(
+    stand_in: StandIn, client: RegistryClient, strategy: str, topic: str | None
+) -> None:
+    number = client.register("a-value", SchemaText("AVRO", '"long"')).schema_id
+    config = schema_config("value", {"use.schema.id": number, "subject.name.strategy": strategy})
+    assert resolved(config, topic, None, client).schema_id == number
+    with SchemaRegistryClient({"url": stand_in.url}) as theirs:
+        theirs.register_schema("a-value", Schema.from_dict({"schema": '"long"', "schemaType": "AVRO", "ruleSet": RULES}))
+    with pytest.raises(SchemaError, match=r"subject a-value has rules, which are not supported: ssn \(ENCRYPT\)"):
+        resolved(config, topic, None, client)
+
+
 def test_an_id_without_a_topic_is_refused_if_the_registry_does_not_tell_its_subjects(
     stand_in: StandIn, client: RegistryClient
 ) -> None:
@@ -204,6 +227,52 @@ def test_the_files_of_a_schema_are_registered_under_their_names(stand_in: StandI
     assert latest is not None
     assert latest.schema.references == (uses_inner,)
     assert known_files(config, own, client) == found
+
+
+def test_a_schema_with_new_files_is_compared_before_it_is_registered(stand_in: StandIn, client: RegistryClient) -> None:
+    """Keys and values are both brought this far before either is registered."""
+    client.register("events-value", SchemaText("AVRO", '"long"'))
+    own = OwnSchema(OUTER, [SchemaFile("inner", INNER), SchemaFile("", OUTER, ("inner",))])
+    found = NewSchema(schema_config("value", {}), None, "events-value", own, None)
+    with pytest.raises(SchemaIncompatibleError, match=r"subject events-value: the schema of value is not compatible"):
+        with_registered_files(found, client)
+    assert sent(stand_in) == ["events-value", "inner"]
+    other = replace(found, subject="other-value")
+    with_files = with_registered_files(other, client)
+    assert sent(stand_in) == ["events-value", "inner"]
+    assert registered(with_files, client).subject == "other-value"
+    assert sent(stand_in) == ["events-value", "inner", "other-value"]
+
+
+def test_text_of_the_registrys_schema_is_printable_and_hides_the_login(stand_in: StandIn) -> None:
+    """A registry may echo what it received. Errors about its schema are shown line by line."""
+    fields = [
+        {"name": "id", "type": "long"},
+        {"name": "state", "type": {"type": "enum", "name": "S", "symbols": ["hunter2word"]}},
+    ]
+    body = {
+        "schema": json.dumps({"type": "record", "name": "R", "fields": fields}),
+        "id": 7,
+        "version": 1,
+        "subject": "events-value",
+    }
+    named = json.dumps({"type": "object", "properties": {"a\x1b[2Jhunter2word": {"type": "integer"}}, "required": ["b"]})
+    options = {"schema.registry.url": stand_in.url, "schema.registry.basic.auth.user.info": "me:hunter2word"}
+    with RegistryClient(registry_config(options)) as client:
+        stand_in.fail(Answer(body=body))
+        with pytest.raises(SchemaError) as caught:
+            checked(schema_config("value", {"use.latest.version": True}), "events", pa.struct([("id", pa.string())]), client)
+        stand_in.fail(Answer(body={**body, "schema": named, "schemaType": "JSON"}))
+        kind = pa.struct([("a\x1b[2Jhunter2word", pa.string()), ("b", pa.string())])
+        with pytest.raises(SchemaError) as other:
+            checked(schema_config("value", {"use.latest.version": True}, "json-schema"), "events", kind, client)
+        stand_in.fail(Answer(status=404, body={"error_code": 50001, "message": "x"}))
+        with pytest.raises(RegistryError) as third:
+            client.latest("hunter2word\x1b[2J")
+    assert "\n  id: " in caught.value.message
+    for error in (caught.value, other.value, third.value):
+        assert "hunter2word" not in str(error) + repr(error.facts)
+        assert "\x1b" not in str(error) + "".join(map(str, error.facts.values()))
 
 
 def test_a_file_gets_no_version_without_the_rules_of_its_subject(stand_in: StandIn, client: RegistryClient) -> None:
