@@ -190,13 +190,17 @@ def _inspected(options: VerifyOptions, settings: dict[str, str], since_ms: int |
     consumer = consumer_settings(producer_config(kafka)) | _pairs("--consumer", options.consumer)
     topic: TopicRange = whole_topic(options.topic, consumer, since_ms)
     with RegistryClient(registry) as client:
-        found = inspected(topic, formats or {"value": None}, client, options.examples)
+        formats = formats or {"value": None}
+        found = inspected(topic, formats, client, options.examples)
     if options.as_json:
         click.echo(json.dumps({"topic": options.topic, **found.as_json()}))
     else:
         since = "" if options.from_timestamp is None else f" since {options.from_timestamp}"
-        good = "every record can be decoded" if found.records else f"NO RECORDS{since}, so nothing was verified"
+        decoded = "every key and value" if len(formats) > 1 else f"every {next(iter(formats))}"
+        good = f"{decoded} can be decoded" if found.records else f"NO RECORDS{since}, so nothing was verified"
         click.echo(f"topic {options.topic}: {'BAD RECORDS' if found.bad else good}\n{found}")
+        for part in (part for part in PARTS if found.records and part not in formats):
+            click.echo(f"{part}: not decoded, because {part}.format is not set")
     return _code(not found.bad) if found.records else int(ExitCode.EMPTY)
 
 

@@ -225,7 +225,8 @@ _FACTS: Final = {
         r"(?<![\w.:/-])(?!\d{4}-\d\d-\d\dT)((?=[\w-]*[A-Za-z.])[A-Za-z0-9][\w.-]*:\d{2,5}|\[[0-9a-f:]+\]:\d{2,5})(?!:\d)\b"
     ),
     # Not the position in a text that is no JSON, as json says it: line 1 column 2 (char 1).
-    "column": re.compile(r"\bcolumn '?(?!\d+ \(char \d)([\w.-]*\w)"),
+    # Nor the words that follow "column" in sentences such as "no column is left".
+    "column": re.compile(r"\bcolumn '?(?!\d+ \(char \d|(?:is|of|has|in|and)\b)([\w.-]*\w)"),
     "option": re.compile(r"\boption '?([a-z][\w.-]*\w)"),
     "error": re.compile(r"\b([A-Z]{3,}(?:_[A-Z]+)+)\b"),
 }

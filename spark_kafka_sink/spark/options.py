@@ -18,7 +18,8 @@ from spark_kafka_sink.producer.interceptors import ProducerInterceptors
 from spark_kafka_sink.producer.partitioners.registry import partitioner_of
 from spark_kafka_sink.producer.serializers.registry import format_named, serializers_of
 from spark_kafka_sink.producer.serializers.serializer import Serializer, is_default
-from spark_kafka_sink.schema_options import is_schema_option, refuse_unsupported, schema_option_names
+from spark_kafka_sink.registry.registry_options import REGISTRY_OPTIONS
+from spark_kafka_sink.schema_options import OF_ONE_PART, is_schema_option, refuse_unsupported, schema_option_names
 from spark_kafka_sink.security_config import SECURITY_NAMES, UNSECURED, is_security_option, security_warnings
 from spark_kafka_sink.spark.guarantee import (
     COMMIT_LOG_PARTITIONS,
@@ -335,7 +336,14 @@ def _check_sink_option(name: str) -> None:
         return
     if name in OPTIONS or is_security_option(name) or name in HARMLESS or why_refused(name):
         raise OptionError(f"unknown option {name}; did you mean {KAFKA_PREFIX}{name}?", option=name)
-    known = [*SINK_OPTIONS, *schema_option_names(), *(KAFKA_PREFIX + option for option in (*OPTIONS, *SECURITY_NAMES))]
+    if name in OF_ONE_PART:
+        raise OptionError(f"unknown option {name}: use value.{name}, or key.{name} for the schema of keys", option=name)
+    known = [
+        *SINK_OPTIONS,
+        *schema_option_names(),
+        *REGISTRY_OPTIONS,
+        *(KAFKA_PREFIX + option for option in (*OPTIONS, *SECURITY_NAMES)),
+    ]
     raise OptionError(f"unknown option {name}{replacement(name, KAFKA_PREFIX) or nearest(name, known)}", option=name)
 
 

@@ -212,7 +212,7 @@ def _rest(names: Sequence[str], used: Collection[int]) -> tuple[int, ...]:
     found = tuple(place for place in range(len(names)) if place not in used)
     if not found:
         raise SchemaError(
-            "option value.format: no column is left for the value; add a column or set value.columns", column="value"
+            "option value.format: all columns have another use; add one for the value, or set value.columns", column="value"
         )
     return found
 

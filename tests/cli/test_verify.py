@@ -72,7 +72,8 @@ def test_records_that_can_be_decoded_are_counted_by_schema(topic: str, client: P
     done = verified(topic, client, stand_in.url)
 
     assert done.exit_code == 0, done.output
-    expected = f"topic {topic}: every record can be decoded\n3 records\nvalue: 2 with schema 1 (AVRO)\nvalue: 1 null\n"
+    expected = f"topic {topic}: every value can be decoded\n3 records\nvalue: 2 with schema 1 (AVRO)\nvalue: 1 null\n"
+    expected += "key: not decoded, because key.format is not set\n"
     assert done.stdout == expected
 
 
@@ -147,6 +148,12 @@ def test_a_source_or_a_registry_is_required(client: Path) -> None:
     done = CliRunner().invoke(main, ["verify", "--topic", "t", "--command-config", str(client)], catch_exceptions=False)
     assert done.exit_code == 2
     assert "set --source to compare the topic, or --schema-registry-url to decode its records" in done.output
+
+
+def test_parts_that_are_not_decoded_are_named(topic: str, client: Path, stand_in: StandIn) -> None:
+    done = verified(topic, client, stand_in.url, "-o", "key.format=avro")
+    assert "value: not decoded, because value.format is not set" in done.stdout
+    assert "every record" not in done.stdout
 
 
 def test_records_before_a_time_are_left_out(topic: str, client: Path, stand_in: StandIn) -> None:

@@ -114,6 +114,10 @@ def test_it_prints_as_lines_and_as_html() -> None:
     assert "&lt;b&gt;" in sks.explain(SchemaError("column <b>: is wrong"))._repr_html_()
 
 
+def test_words_of_a_sentence_are_no_column() -> None:
+    assert sks.explain("[SCHEMA] no column is left for the value, and the column of a map has no name").facts == {}
+
+
 def test_a_position_in_json_is_no_column() -> None:
     text = "value: option value.schema: the Avro schema is not valid JSON: Expecting ',' delimiter: line 1 column 2 (char 1)"
     assert sks.explain(f"[SCHEMA] {text}").facts == {"option": "value.schema"}

@@ -97,10 +97,16 @@ def test_settings_that_exclude_each_other_are_refused() -> None:
         ("sasl.jaas.config", "kafka.sasl.jaas.config"),
         ("kafka.lingr.ms", "kafka.linger.ms"),
         ("kafka.transactional.ids", "kafka.transactional.id"),
+        ("schema.registery.url", "schema.registry.url"),
     ],
 )
 def test_an_unknown_option_names_the_nearest_known_one(name: str, meant: str) -> None:
     assert f"unknown option {name}; did you mean {meant}?" in refused(**{name: "x"})
+
+
+def test_what_a_schema_is_needs_the_part_of_the_record() -> None:
+    found = refused(**{"schema.references": "[]"})
+    assert "unknown option schema.references: use value.schema.references, or key.schema.references" in found
 
 
 @pytest.mark.parametrize("prefix", ["", "kafka."])

@@ -374,7 +374,7 @@ def test_the_value_is_made_of_the_columns_that_have_no_other_use() -> None:
     assert found.value == ColumnGroup((0, 2, 3), ("a", "topic", "b"), as_json=False), "the option topic is set"
     assert found_columns("a", "Topic", case_sensitive=True).value == ColumnGroup((0, 1), ("a", "Topic"), as_json=False)
     assert found_columns("a", "value").value == 1
-    with pytest.raises(SchemaError, match=r"no column is left for the value; add a column or set value\.columns"):
+    with pytest.raises(SchemaError, match=r"all columns have another use; add one for the value, or set value\.columns"):
         found_columns("key")
 
 

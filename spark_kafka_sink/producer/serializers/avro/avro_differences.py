@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from spark_kafka_sink.producer.serializers.schemas.schema_format import NAME_DIFFERS
+
 
 class _Field(NamedTuple):
     kind: str
@@ -24,6 +26,9 @@ def differences(old: str, new: str) -> list[str]:
     except (ValueError, TypeError, KeyError, RecursionError):  # another format, or no valid schema
         return []
     found = []
+    was, now = (_record_name(json.loads(text)) for text in (old, new))
+    if was is not None and now is not None and was != now:
+        found.append(f"{NAME_DIFFERS}: was {was}, is {now}")
     for path, field in after.items():
         earlier = before.get(path)
         if earlier is None:
@@ -34,6 +39,14 @@ def differences(old: str, new: str) -> list[str]:
         if path not in after:
             found.append(f"{path}: was {field.kind}, is missing")
     return found
+
+
+def _record_name(schema: Any) -> str | None:
+    """Returns the full name of a record. Readers find records by it, so a registry refuses another one."""
+    if not isinstance(schema, dict) or schema.get("type") not in ("record", "error") or not isinstance(schema.get("name"), str):
+        return None
+    name, namespace = schema["name"], schema.get("namespace")
+    return f"{namespace}.{name}" if isinstance(namespace, str) and namespace and "." not in name else name
 
 
 def _fields(schema: Any, path: str, known: dict[str, Any]) -> Iterator[tuple[str, _Field]]:

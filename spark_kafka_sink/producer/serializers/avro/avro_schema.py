@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from spark_kafka_sink.errors import SchemaError
+from spark_kafka_sink.producer.serializers.schemas.schema_format import REFERENCE_IT
 
 NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
@@ -231,7 +232,7 @@ class _Parser:
                 if candidate in self._known:
                     return self._known[candidate]
             if not self._unparsed:
-                raise _invalid(path, f"type {_shown(name)} is not defined")
+                raise _invalid(path, f"type {_shown(name)} is not defined; define it, or {REFERENCE_IT}")
             # Usually a reference has the name of the type.
             self._define_one(next((one for one in candidates if one in self._unparsed), next(iter(self._unparsed))))
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from spark_kafka_sink.errors import SchemaError
 from spark_kafka_sink.installation import check_extra
 from spark_kafka_sink.peer_text import quoted
-from spark_kafka_sink.producer.serializers.schemas.schema_format import SchemaFile
+from spark_kafka_sink.producer.serializers.schemas.schema_format import REFERENCE_IT, SchemaFile
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto
@@ -308,4 +308,4 @@ def _run(command: Sequence[str], folder: Path, main: str) -> None:
 
 
 def unknown_import(name: str) -> SchemaError:
-    return SchemaError(f"the Protobuf schema imports {name}: register it, and name it in the option schema.references", name=name)
+    return SchemaError(f"the Protobuf schema imports {name}: {REFERENCE_IT}", name=name)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from spark_kafka_sink.errors import RegistryError, SchemaIncompatibleError
 from spark_kafka_sink.producer.serializers.schemas.formats import schema_format
+from spark_kafka_sink.producer.serializers.schemas.schema_format import NAME_DIFFERS
 from spark_kafka_sink.registry.references import SchemaText
 from spark_kafka_sink.registry.registry_client import RegisteredSchema, RegistryClient
 from spark_kafka_sink.schema_options import SchemaConfig
@@ -31,6 +32,9 @@ def refuse_incompatible(config: SchemaConfig, subject: str, given: SchemaText, c
     lines += ["The registry's reasons:", *_listed(messages)]
     if latest is not None and latest.schema.kind != given.kind:
         lines.append(f"Write to another topic, or set {config.part}.format to the format of the subject.")
+    elif config.text is None and changes and changes[0].startswith(NAME_DIFFERS):
+        part = config.part
+        lines.append(f"Set {part}.schema.name to the name of the subject's record, or {part}.use.latest.version=true.")
     else:
         lines.append(f"Change the columns, set {config.part}.schema, or change the subject's compatibility level.")
     raise SchemaIncompatibleError("\n".join(lines), subject=subject, fields=tuple(changes), messages=tuple(messages))

@@ -5,9 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
+
+REFERENCE_IT: Final = "register it, and name it in the option value.schema.references (of keys: key.schema.references)"
+"""Advice in the error about a given schema that uses another one."""
 
 
 class ColumnPlan(ABC):
@@ -59,6 +62,10 @@ class LoadedSchema(ABC):
         Raises:
             SerializationError: The schema cannot hold the value. `facts` has path.
         """
+
+
+NAME_DIFFERS: Final = "the name of the record"
+"""Begins the first line of `SchemaFormat.differences` if two records have different names."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ def check_topic(config: SchemaConfig, topic: str | None) -> None:
     if topic is None and config.strategy != "record":
         named = "" if config.text is not None or config.name is not None else f" with {config.part}.schema.name"
         raise OptionError(
-            f"option {option}: {config.strategy} needs the option topic, because each row may name another topic here;"
+            f"option {option}: {config.strategy} needs the option topic, because rows name their own topics;"
             f" set the option topic, {option}=record{named}, or {config.part}.use.schema.id",
             option=option,
         )

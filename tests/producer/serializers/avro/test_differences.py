@@ -44,6 +44,16 @@ def test_each_field_that_differs_has_both_types() -> None:
     ]
 
 
+def test_another_name_of_the_record_comes_first() -> None:
+    """Readers find a record by its name, so a registry refuses another one, whatever its fields are."""
+    old = json.dumps({**record(field("id", "int")), "namespace": "shop"})
+    assert differences(old, json.dumps(record(field("id", "long")))) == [
+        "the name of the record: was shop.R, is R",
+        "id: was int, is long",
+    ]
+    assert differences(old, json.dumps({**record(field("id", "int")), "name": "shop.R"})) == []
+
+
 def test_recursive_schemas_end() -> None:
     node = json.dumps(record(field("next", ["null", "R"]), field("id", "int")))
     assert differences(node, node) == []

@@ -85,6 +85,18 @@ def test_a_schema_that_another_driver_made_incompatible_names_the_fields(stand_i
     assert sent(stand_in)[-1] == "events-value"
 
 
+def test_a_derived_schema_whose_name_is_not_the_subjects_says_what_to_set(client: RegistryClient) -> None:
+    named = json.dumps({"type": "record", "name": "shop.Order", "fields": [{"name": "id", "type": "long"}]})
+    client.register("events-value", SchemaText("AVRO", named))
+    kind = pa.struct([pa.field("id", pa.string(), nullable=False)])  # the stand-in compares fields only
+    with pytest.raises(SchemaIncompatibleError) as caught:
+        checked(schema_config("value", {}), "events", kind, client)
+    assert "the name of the record: was shop.Order, is events_value;\n" in caught.value.message
+    assert caught.value.message.endswith(
+        "Set value.schema.name to the name of the subject's record, or value.use.latest.version=true."
+    )
+
+
 def test_rows_that_name_their_topics_get_one_error_with_all_there_is_to_set(client: RegistryClient) -> None:
     kind = pa.struct([("id", pa.int64())])
     with pytest.raises(OptionError, match=r"option subject\.name\.strategy: topic needs the option topic") as caught:

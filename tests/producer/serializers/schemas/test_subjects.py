@@ -25,7 +25,7 @@ def test_a_strategy_names_the_subject(strategy: str, part: str, subject: str) ->
 @pytest.mark.parametrize("strategy", ["topic", "topic-record"])
 def test_topics_of_rows_need_the_record_strategy(strategy: str) -> None:
     config = schema_config("value", {"subject.name.strategy": strategy})
-    with pytest.raises(OptionError, match="each row may name another topic"):
+    with pytest.raises(OptionError, match="rows name their own topics"):
         subject_name(config, None, "shop.Order")
     assert subject_name(schema_config("value", {"subject.name.strategy": "record"}), None, "shop.Order") == "shop.Order"
 
