@@ -29,7 +29,7 @@ from spark_kafka_sink.verify.conversion import converter
 from spark_kafka_sink.verify.decoding import SchemaDecoder, plain_decoder
 from spark_kafka_sink.verify.display import as_json, plain
 from spark_kafka_sink.verify.protobuf_files import compiled, last_file
-from spark_kafka_sink.verify.record_errors import UndecodableError
+from spark_kafka_sink.verify.record_errors import MisfitError, UndecodableError
 from spark_kafka_sink.verify.schema_ids import MAX_SCHEMAS, SchemaKey, TopicSchema, found_schema
 from spark_kafka_sink.verify.schema_limits import ELEMENT, EMPTY, ITEM, MILLISECONDS, UUID, defaults, limits
 from tests.registry.stand_in import StandIn
@@ -113,6 +113,33 @@ def test_enums_and_maps_of_protobuf_become_values_of_columns(kafka_schema_regist
     kind = pa.struct([*kind, ("unset", pa.int32()), ("zero", pa.int32())])
     found = converter(kind, "PROTOBUF")(decoder(kafka_schema_registry.url)(data))
     assert found == {"one": "SOME", "many": ["SOME", "NONE"], "named": [("k", "SOME")], "unset": None, "zero": 0}
+
+
+@pytest.mark.parametrize(
+    ("field", "other"),
+    [
+        ("int64 other = 2;", b"\x10\1"),
+        ("double other = 2;", b"\x11" + bytes(7) + b"\x80"),  # -0.0
+        ("string other = 2;", b"\x12\1x"),
+        ("Kind other = 2; enum Kind { NONE = 0; SOME = 1; }", b"\x10\1"),
+        ("repeated string other = 2;", b"\x12\0"),
+        ("map<string, int64> other = 2;", b"\x12\0"),
+        ("optional int64 other = 2;", b"\x10\0"),
+        ("O other = 2; message O {}", b"\x12\0"),
+        ("oneof choice { int64 other = 2; }", b"\x10\0"),
+    ],
+)
+def test_a_field_of_protobuf_without_a_column_may_be_left_out_and_nothing_else(field: str, other: bytes) -> None:
+    schema = protobuf_schema(f'syntax = "proto3"; message M {{ int64 id = 1; {field} repeated M again = 3; }}')
+    convert = converter(pa.struct({"id": pa.int64(), "again": pa.list_(pa.struct({"id": pa.int64()}))}), "PROTOBUF")
+    read = SchemaDecoder("t", "value", lambda _: schema)
+    prefix, again = b"\0\0\0\0\1\0\x08\1", b"\x1a\2\x08\5"
+
+    assert convert(read(prefix + again)) == {"id": 1, "again": [{"id": 5}]}
+    with pytest.raises(MisfitError, match=r"^other has the value .*, but there is no such column"):
+        convert(read(prefix + other))
+    with pytest.raises(MisfitError, match=r"^again\[0\]\.other has the value .*, but there is no such column"):
+        convert(read(prefix + b"\x1a" + bytes([len(other)]) + other))
 
 
 def test_protobuf_with_imports_is_compiled(kafka_schema_registry: EmbeddedRegistry) -> None:
