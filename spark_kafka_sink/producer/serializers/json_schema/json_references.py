@@ -96,7 +96,7 @@ def _copied(error: ValidationError) -> ValidationError:
 
     The library's own copy takes the errors inside from the original.
     """
-    made = type(error).__new__(type(error))
+    made: Any = Exception.__new__(type(error))
     made.args = error.args
     vars(made).update(vars(error))
     made.path = made.relative_path = deque(error.relative_path)
