@@ -84,22 +84,23 @@ class RecordText:
             in_header = isinstance(schema, str)
             return f"schema {schema} {readable(data if in_header else data[_ID_BYTES:], whole=self._whole)}"
         try:
-            text = as_json(self._decoded(part, data, record))
+            text = self._decoded(part, data, record)
         except UndecodableError as error:
             return f"schema {schema} {readable(data, whole=self._whole)} (cannot be decoded: {escaped(str(error))})"
         return f"schema {schema} {escaped(text) if self._whole else _cut(escaped(text), len(data))}"
 
-    def _decoded(self, part: str, data: bytes, record: Record) -> Any:
-        """Returns a value for `as_json`. Raises UndecodableError."""
+    def _decoded(self, part: str, data: bytes, record: Record, *, ascii_only: bool = False) -> str:
+        """Returns the JSON of a value. Raises UndecodableError, also for one that is nested too deeply."""
         value = self._decoders[part](data, record.headers)
         try:
-            return plain(value)
+            return as_json(plain(value), ascii_only=ascii_only)
         except (ValueError, RecursionError) as error:
             raise UndecodableError(f"its value has no JSON: {described(error)}") from None
 
     def json(self, partition: int, record: Record) -> str:
         """Returns the whole record. Bytes that are not UTF-8 are `{"hex": "..."}`."""
         found: dict[str, Any] = {"partition": partition, "offset": record.offset, "timestamp": record.timestamp}
+        decoded: dict[str, str] = {}
         for part, data in (("key", record.key), ("value", record.value)):
             found[part] = _json_bytes(data)
             schema = _named_schema(part, data, record)
@@ -109,11 +110,12 @@ class RecordText:
             if part not in self._decoders:
                 continue
             try:
-                found[part] = self._decoded(part, data, record)
+                decoded[part] = self._decoded(part, data, record, ascii_only=True)
             except UndecodableError as error:
                 found[f"{part}_problem"] = str(error)
         found["headers"] = [[name, _json_bytes(value)] for name, value in record.headers]
-        return as_json(found, ascii_only=True)
+        texts = {name: decoded.get(name) or as_json(value, ascii_only=True) for name, value in found.items()}
+        return f"{{{', '.join(f'{as_json(name)}: {text}' for name, text in texts.items())}}}"
 
 
 def _named_schema(part: str, data: bytes | None, record: Record) -> SchemaKey | None:

@@ -12,7 +12,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
-from spark_kafka_sink.verify.schema_limits import ELEMENT, ITEM, MILLISECONDS, UUID, ZERO, Path
+from spark_kafka_sink.verify.schema_limits import ELEMENT, ITEM, MILLISECONDS, UUID, Path
 
 WHOLE = "v"
 """The one field of the JSON's object, because to_json needs a struct."""
@@ -52,29 +52,7 @@ def _canonical(column: Column, kind: t.DataType, path: Path, limits: Mapping[Pat
     if isinstance(kind, t.MapType):
         entries = _entries(column, kind, path, limits)
         return F.coalesce(entries, F.array()) if path in limits else entries
-    limit = limits.get(path)
-    if limit is not None and limit.startswith(ZERO):
-        return _scalar(_never_null(column, kind, limit.removeprefix(ZERO)), kind, None)
-    return _scalar(column, kind, limit)
-
-
-def _never_null(column: Column, kind: t.DataType, symbol: str) -> Column:
-    """Returns a column with what Protobuf reads for null. `symbol` is the first of an enum."""
-    if isinstance(kind, t.StringType):
-        return F.coalesce(column, F.lit(symbol))
-    if isinstance(kind, t.TimestampType):
-        return F.coalesce(column, F.timestamp_seconds(F.lit(0)))
-    zero = _ZEROS.get(type(kind))
-    return column if zero is None else F.coalesce(column, F.lit(zero).cast(kind))
-
-
-_ZEROS: Mapping[type[t.DataType], object] = {
-    **dict.fromkeys((t.ByteType, t.ShortType, t.IntegerType, t.LongType, t.FloatType, t.DoubleType), 0),
-    t.BooleanType: False,
-    t.BinaryType: b"",
-    t.DateType: "1970-01-01",
-    t.TimestampNTZType: "1970-01-01 00:00:00",
-}
+    return _scalar(column, kind, limits.get(path))
 
 
 def _entries(column: Column, kind: t.MapType, path: Path, limits: Mapping[Path, str]) -> Column:

@@ -69,7 +69,7 @@ def _struct(kind: pa.DataType, source: str, defaults: Mapping[str, Any]) -> Conv
 
     def convert(value: Any) -> Any:
         if hasattr(value, "DESCRIPTOR"):
-            value = message_fields(value)
+            value = message_fields(value, fields)
         if not isinstance(value, Mapping):
             if members is not None:
                 return members(value)

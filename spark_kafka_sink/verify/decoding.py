@@ -246,7 +246,6 @@ def _zigzag(data: bytes, place: int) -> tuple[int, int]:
 
 def _protobuf_deserializer(found: TopicSchema, path: tuple[int, ...], conf: Mapping[str, Any]) -> Deserialize:
     from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
-    from google.protobuf import message_factory
 
     descriptor = last_file(found.files)
     messages = list(descriptor.message_types_by_name.values())
@@ -256,10 +255,25 @@ def _protobuf_deserializer(found: TopicSchema, path: tuple[int, ...], conf: Mapp
         if not 0 <= index < len(messages):
             raise UndecodableError(f"it has no message with the indexes {list(path)}")
         descriptor = messages[index]
-    message: Any = message_factory.GetMessageClass(descriptor)
+    message = _message_class(descriptor)
     # Without a registry it reads the same bytes: what it would ask for is in the class.
     deserialize: Deserialize = ProtobufDeserializer(message, {**conf, "use.deprecated.format": False})
     return deserialize
+
+
+def _message_class(descriptor: Any) -> Any:
+    """Returns the class of a message. The library recurses as deep as messages have fields of others without a class."""
+    from google.protobuf import message_factory
+
+    found = {descriptor.full_name: descriptor}
+    waiting = [descriptor]
+    while waiting:
+        for field in waiting.pop().fields:
+            inner = field.message_type
+            if inner is not None and inner.full_name not in found:
+                found[inner.full_name] = inner
+                waiting.append(inner)
+    return [message_factory.GetMessageClass(one) for one in reversed(found.values())][-1]
 
 
 # Formats without a schema

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from decimal import Context, Decimal
 from typing import Any, Final
 
@@ -12,11 +12,15 @@ from spark_kafka_sink.verify.record_errors import MisfitError
 _EXACT: Final = Context(prec=100)
 
 
-def message_fields(message: Any) -> Mapping[str, Any]:
-    """Returns the fields of a message that are set, and those that cannot be unset."""
+def message_fields(message: Any, columns: Container[str]) -> Mapping[str, Any]:
+    """Returns the fields of a message that are set, and the columns among those that cannot be unset.
+
+    A field without presence that has its default is not on the wire, so it needs no column.
+    """
     found = {}
+    is_set = {field.name for field, _ in message.ListFields()}
     for field in message.DESCRIPTOR.fields:
-        if field.has_presence and not message.HasField(field.name):
+        if field.name not in is_set and (field.has_presence or field.name not in columns):
             continue
         value = getattr(message, field.name)
         enum = field.enum_type

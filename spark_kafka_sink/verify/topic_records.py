@@ -201,7 +201,7 @@ def _with_schemas(
     with_schemas = []
     for one in formats:
         schemas = found_schemas(keys[one.part], client) if one.part in keys else {}
-        with_schemas.append(replace(one, schemas=schemas, limits=limits(schemas.values(), messages.get(one.part))))
+        with_schemas.append(replace(one, schemas=schemas, limits=limits(schemas.values(), one.kind, messages.get(one.part))))
     return with_schemas
 
 

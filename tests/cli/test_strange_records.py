@@ -11,9 +11,13 @@ from click.testing import CliRunner
 
 from spark_kafka_sink.broker import EmbeddedBroker
 from spark_kafka_sink.cli.main import main
+from spark_kafka_sink.cli.record_text import RecordText
 from spark_kafka_sink.producer.producer import Producer
+from spark_kafka_sink.records.record_reader import Record
 from spark_kafka_sink.registry.registry_client import RegistryClient, SchemaText
 from spark_kafka_sink.registry.registry_options import registry_config
+from spark_kafka_sink.verify.decoding import SchemaDecoder
+from spark_kafka_sink.verify.schema_ids import TopicSchema
 from tests.registry.stand_in import StandIn
 
 AVRO = '{"type": "record", "name": "R", "fields": [{"name": "x", "type": "double"}]}'
@@ -86,6 +90,18 @@ def test_tail_shows_numbers_of_json_with_all_digits(broker: EmbeddedBroker, topi
     for options in ((), ("--json",)):
         lines = told(broker, stand_in, "topics", "tail", "-n", "20", *options, topic).splitlines()
         assert '{"n": 0.3, "exact": 0.12345678901234567890}' in lines[2]
+
+
+@pytest.mark.parametrize("levels", [300, *range(380, 520, 20), 600, 5000])
+def test_a_value_that_is_nested_deeply_does_not_end_tail(levels: int) -> None:
+    schema = TopicSchema(1, SchemaText("JSON", "{}"))
+    text = RecordText(whole=True, decoders={"value": SchemaDecoder("t", "value", lambda _: schema)})
+    nested = "[" * levels + "]" * levels
+    record = Record(offset=1, timestamp=0, key=b"k", value=b"\0\0\0\0\1" + nested.encode())
+    line, shown = text.line(0, record), text.json(0, record)
+    assert ("cannot be decoded: " in line) == ('"value_problem": "' in shown) == (levels > 300) or 300 < levels < 520
+    assert nested in line
+    assert nested in shown
 
 
 def test_verify_names_the_bad_ones(broker: EmbeddedBroker, topic: str, stand_in: StandIn) -> None:

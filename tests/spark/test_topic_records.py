@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 import spark_kafka_sink as sks
 from spark_kafka_sink.broker import EmbeddedRegistry
+from spark_kafka_sink.errors import SerializationError
 from spark_kafka_sink.spark.options import sink_options
 from spark_kafka_sink.verify.comparison import Comparison
 from spark_kafka_sink.verify.read_back import whole_topic
@@ -221,16 +222,18 @@ def test_protobuf_is_read_back(spark: SparkSession, settings: dict[str, str]) ->
     assert "value.lasted: expected " in compared(other, named).examples[0]
 
 
-@pytest.mark.whole("16 s; the limits are tested in tests/verify")
-def test_null_in_a_field_of_protobuf_that_cannot_be_null_is_its_default(spark: SparkSession, settings: dict[str, str]) -> None:
+@pytest.mark.whole("16 s; the limits and fields without a column are tested in tests/verify")
+def test_what_a_given_message_leaves_out_is_no_difference(spark: SparkSession, settings: dict[str, str]) -> None:
+    """Protobuf has no null arrays and maps, and a field without a column is not written."""
     text = """syntax = "proto3"; message Other { string x = 1; } enum Kind { NONE = 0; SOME = 1; }
-        message Order { int64 id = 1; string text = 2; Kind kind = 3; Part part = 4; repeated Part parts = 5;
-        message Part { double price = 1; bytes data = 2; } }"""
+        message Order { int64 id = 1; optional string text = 2; Kind kind = 3; Part part = 4; repeated Part parts = 5;
+        int64 other = 6; repeated string tags = 7; map<string, Part> more = 8;
+        message Part { double price = 1; bytes data = 2; map<string, int64> named = 3; } }"""
     named = {**settings, "value.format": "protobuf", "value.schema": text, "value.schema.message": "Order"}
     del named["key.format"]
-    part = "named_struct('price', IF(id = 1, NULL, double(id)), 'data', IF(id = 2, NULL, binary('x')))"
-    columns = ["IF(id = 0, NULL, id) AS id", "IF(id = 1, NULL, 'x') AS text", "IF(id = 2, NULL, 'SOME') AS kind"]
-    df = spark.range(0, 4, 1, 1).selectExpr(*columns, f"{part} AS part", f"IF(id = 3, NULL, array({part})) AS parts")
+    part = "named_struct('price', double(id), 'named', IF(id = 2, NULL, map('k', id)))"
+    columns = ["id", "IF(id = 1, NULL, 'x') AS text", "IF(id = 0, 'NONE', 'SOME') AS kind", f"IF(id = 0, NULL, {part}) AS part"]
+    df = spark.range(0, 4, 1, 1).selectExpr(*columns, f"IF(id = 3, NULL, array({part})) AS parts")
     sks.publish(df, options=named, progress=False)
 
     found = compared(df, named)
@@ -238,6 +241,9 @@ def test_null_in_a_field_of_protobuf_that_cannot_be_null_is_its_default(spark: S
     assert found.examples == ()
     assert found.same()
     assert not compared(df.withColumn("kind", F.lit("SOME")), named).same()
+    nulls = df.withColumn("id", F.expr("IF(id = 0, NULL, id)"))
+    with pytest.raises(SerializationError, match="row 0: id: is null, and the field cannot be null"):
+        sks.publish(nulls, options=named, progress=False)
 
 
 def test_ids_in_headers_are_read(spark: SparkSession, settings: dict[str, str], kafka_schema_registry: EmbeddedRegistry) -> None:

@@ -19,6 +19,7 @@ from confluent_kafka.schema_registry.serde import SchemaId
 from confluent_kafka.serialization import MessageField, SerializationContext
 from fastavro import schemaless_writer
 from google.protobuf.message_factory import GetMessageClass
+from pyspark.sql import types as t
 
 from spark_kafka_sink.broker import EmbeddedRegistry
 from spark_kafka_sink.errors import InstallationError
@@ -28,9 +29,9 @@ from spark_kafka_sink.verify.conversion import converter
 from spark_kafka_sink.verify.decoding import SchemaDecoder, plain_decoder
 from spark_kafka_sink.verify.display import as_json, plain
 from spark_kafka_sink.verify.protobuf_files import compiled, last_file
-from spark_kafka_sink.verify.record_errors import UndecodableError
+from spark_kafka_sink.verify.record_errors import MisfitError, UndecodableError
 from spark_kafka_sink.verify.schema_ids import MAX_SCHEMAS, SchemaKey, TopicSchema, found_schema
-from spark_kafka_sink.verify.schema_limits import ELEMENT, ITEM, MILLISECONDS, UUID, ZERO, limits
+from spark_kafka_sink.verify.schema_limits import ELEMENT, EMPTY, ITEM, MILLISECONDS, UUID, defaults, limits
 from tests.registry.stand_in import StandIn
 
 PROTO = """syntax = "proto3";
@@ -45,6 +46,11 @@ message Order {
 }
 enum Kind { NONE = 0; SOME = 1; }
 """
+
+
+def protobuf_schema(text: str) -> TopicSchema:
+    schema = SchemaText("PROTOBUF", text)
+    return TopicSchema(1, schema, files=compiled(schema, {}))
 
 
 def decoder(url: str, part: str = "value", kind: str | None = None) -> SchemaDecoder:
@@ -107,6 +113,33 @@ def test_enums_and_maps_of_protobuf_become_values_of_columns(kafka_schema_regist
     kind = pa.struct([*kind, ("unset", pa.int32()), ("zero", pa.int32())])
     found = converter(kind, "PROTOBUF")(decoder(kafka_schema_registry.url)(data))
     assert found == {"one": "SOME", "many": ["SOME", "NONE"], "named": [("k", "SOME")], "unset": None, "zero": 0}
+
+
+@pytest.mark.parametrize(
+    ("field", "other"),
+    [
+        ("int64 other = 2;", b"\x10\1"),
+        ("double other = 2;", b"\x11" + bytes(7) + b"\x80"),  # -0.0
+        ("string other = 2;", b"\x12\1x"),
+        ("Kind other = 2; enum Kind { NONE = 0; SOME = 1; }", b"\x10\1"),
+        ("repeated string other = 2;", b"\x12\0"),
+        ("map<string, int64> other = 2;", b"\x12\0"),
+        ("optional int64 other = 2;", b"\x10\0"),
+        ("O other = 2; message O {}", b"\x12\0"),
+        ("oneof choice { int64 other = 2; }", b"\x10\0"),
+    ],
+)
+def test_a_field_of_protobuf_without_a_column_may_be_left_out_and_nothing_else(field: str, other: bytes) -> None:
+    schema = protobuf_schema(f'syntax = "proto3"; message M {{ int64 id = 1; {field} repeated M again = 3; }}')
+    convert = converter(pa.struct({"id": pa.int64(), "again": pa.list_(pa.struct({"id": pa.int64()}))}), "PROTOBUF")
+    read = SchemaDecoder("t", "value", lambda _: schema)
+    prefix, again = b"\0\0\0\0\1\0\x08\1", b"\x1a\2\x08\5"
+
+    assert convert(read(prefix + again)) == {"id": 1, "again": [{"id": 5}]}
+    with pytest.raises(MisfitError, match=r"^other has the value .*, but there is no such column"):
+        convert(read(prefix + other))
+    with pytest.raises(MisfitError, match=r"^again\[0\]\.other has the value .*, but there is no such column"):
+        convert(read(prefix + b"\x1a" + bytes([len(other)]) + other))
 
 
 def test_protobuf_with_imports_is_compiled(kafka_schema_registry: EmbeddedRegistry) -> None:
@@ -356,29 +389,91 @@ def test_formats_of_kafkas_serializers_are_decoded(name: str, data: bytes, wante
         plain_decoder(name)(data[:-1], ())
 
 
+def column(shape: Any) -> t.DataType:
+    """Returns a type: a dict is a struct, a list an array, a tuple a map, anything else text."""
+    match shape:
+        case dict():
+            return t.StructType([t.StructField(name, column(one)) for name, one in shape.items()])
+        case [one] if isinstance(shape, list):
+            return t.ArrayType(column(one))
+        case (one,):
+            return t.MapType(t.StringType(), column(one))
+        case _:
+            return t.StringType()
+
+
 def test_what_a_schema_cannot_hold_is_known_by_path() -> None:
     inner = {"type": "record", "name": "Inner", "fields": [{"name": "u", "type": {"type": "string", "logicalType": "uuid"}}]}
     fields = [
         {"name": "at", "type": ["null", {"type": "long", "logicalType": "timestamp-millis"}]},
         {"name": "fine", "type": {"type": "long", "logicalType": "timestamp-micros"}},
-        {"name": "lines", "type": {"type": "array", "items": inner}},
-        {"name": "named", "type": {"type": "map", "values": "Inner"}},
-        {"name": "again", "type": "R"},
+        {"name": "no_column", "type": {"type": "array", "items": inner}},
+        {"name": "lines", "type": {"type": "array", "items": "Inner"}},
+        {"name": "named", "type": {"type": "map", "values": "n.Inner"}},
+        {"name": "again", "type": ["null", "R"]},
         {"name": "either", "type": ["null", {"type": "int", "logicalType": "time-millis"}, "string", "Inner"]},
+        {"name": "only", "type": ["null", {"type": "int", "logicalType": "time-millis"}, "Inner"]},
     ]
-    text = json.dumps({"type": "record", "name": "R", "fields": fields})
+    text = json.dumps({"type": "record", "name": "R", "namespace": "n", "fields": fields})
     avro = TopicSchema(1, SchemaText("AVRO", text))
-    assert limits([avro]) == {
+    plain_fields = {"at": "", "fine": "", "lines": [{"u": ""}], "named": ({"u": ""},), "again": {"at": ""}}
+    either = {"either": {"member0": "", "member1": "", "member2": {"u": ""}}, "only": {"u": ""}}
+    assert limits([avro], column(plain_fields | either)) == {
         ("at",): MILLISECONDS,
         ("lines", ELEMENT, "u"): UUID,
         ("named", ITEM, "u"): UUID,
+        ("again", "at"): MILLISECONDS,
         ("either",): MILLISECONDS,
         ("either", "member0"): MILLISECONDS,
-        ("either", "u"): UUID,
         ("either", "member2", "u"): UUID,
+        ("only",): MILLISECONDS,
+        ("only", "u"): UUID,
     }
 
-    files = compiled(SchemaText("PROTOBUF", PROTO), {})
-    protobuf = TopicSchema(2, SchemaText("PROTOBUF", PROTO), files=files)
-    assert limits([protobuf]) == {}
-    assert limits([protobuf], "shop.Order") == {("lines",): ZERO, ("kinds",): ZERO}
+    protobuf = protobuf_schema(PROTO)
+    orders = column({"lines": [{"sku": ""}], "kinds": ("",), "id": ""})
+    assert limits([protobuf], orders) == {}
+    assert limits([protobuf], orders, "shop.Order") == {("lines",): EMPTY, ("kinds",): EMPTY}
+
+
+def test_what_a_recursive_schema_cannot_hold_is_known_as_deep_as_the_column() -> None:
+    kind = column({"inner": [{"inner": [{"inner": [""]}], "m": ({"inner": [""]},)}]})
+    paths = [("inner",), ("inner", ELEMENT, "inner"), ("inner", ELEMENT, "inner", ELEMENT, "inner")]
+    in_map = ("inner", ELEMENT, "m")
+    text = 'syntax = "proto3"; message R { repeated R inner = 1; map<string, R> m = 2; }'
+    assert limits([protobuf_schema(text)], kind) == dict.fromkeys([*paths, in_map, (*in_map, ITEM, "inner")], EMPTY)
+
+
+@pytest.mark.parametrize("levels", [100, 1500])
+def test_messages_with_two_fields_of_the_next_message_take_no_exponential_time(levels: int) -> None:
+    text = "".join(f"message M{n} {{ M{n + 1} a = 1; M{n + 1} b = 2; int32 c = 3; }}" for n in range(levels))
+    schema = protobuf_schema(f'syntax = "proto3"; {text} message M{levels} {{ repeated int32 a = 1; }}')
+    assert limits([schema], column({"a": {"b": {"c": ""}}, "c": ""})) == {}
+    assert SchemaDecoder("t", "value", lambda _: schema)(b"\0\0\0\0\1\0\x18\1").c == 1
+
+
+def test_avro_records_with_two_fields_of_the_next_record_take_no_exponential_time() -> None:
+    kind: Any = {"type": "long", "logicalType": "timestamp-millis"}
+    for number in reversed(range(100)):
+        fields = [{"name": "a", "type": kind}, {"name": "b", "type": f"R{number + 1}" if number < 99 else "long"}]
+        kind = {"type": "record", "name": f"R{number}", "fields": fields}
+    avro = TopicSchema(1, SchemaText("AVRO", json.dumps(kind)))
+    assert limits([avro], column({"b": {"b": {"b": ""}}})) == {}
+
+
+@pytest.mark.parametrize("levels", [250, 400, 3000])
+def test_schemas_that_are_nested_deeply_are_no_error(levels: int) -> None:
+    """Python's parser of JSON reads at most about 1,000 levels, and an Avro record has three of them."""
+    array = '{"type": "array", "items": ' * levels + '"long"' + "}" * levels
+    record = '{"type": "record", "name": "R", "fields": [{"name": "a", "type": ' * levels + '"long"' + "}]}" * levels
+    union = "[" * levels + '"long"' + "]" * levels
+    for text in (array, record, union):
+        avro = TopicSchema(1, SchemaText("AVRO", text))
+        assert limits([avro], column({"a": [""]})) == {}
+        assert defaults(avro) == {}
+    fields = '[{"name": "b", "type": "int", "default": 3}, {"name": "a", "type": '
+    avro = TopicSchema(1, SchemaText("AVRO", f'{{"type": "record", "name": "T", "fields": {fields}{record}}}]}}'))
+    assert defaults(avro) == ({"b": 3} if levels == 250 else {})
+    objects = '{"type": "object", "properties": {"a": ' * levels + "{}" + "}}" * levels
+    json_schema = TopicSchema(1, SchemaText("JSON", f'{{"properties": {{"b": {{"default": 3}}, "a": {objects}}}}}'))
+    assert defaults(json_schema) == ({"b": 3} if levels < 3000 else {})
