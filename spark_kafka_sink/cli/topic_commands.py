@@ -27,7 +27,7 @@ from spark_kafka_sink.client.topics import (
     wait_for_leaders,
 )
 from spark_kafka_sink.client.topics import create_topic as ask_to_create
-from spark_kafka_sink.errors import AuthorizationError, BrokerError
+from spark_kafka_sink.errors import AuthorizationError, BrokerError, UnsupportedVersionError
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.metadata import MetadataResponsePartition, MetadataResponseTopic
 from spark_kafka_sink.protocol.partition_offsets import (
@@ -144,7 +144,7 @@ def describe_topics(connection: TopicsConnection, names: Sequence[str]) -> None:
             offsets = offsets_of(client, topic, deadline)
             try:
                 configs = _configs(client, name, deadline)
-            except AuthorizationError as error:
+            except (AuthorizationError, UnsupportedVersionError) as error:
                 click.echo(f"Note: {error}", err=True)
                 configs = None
             if connection.as_json:

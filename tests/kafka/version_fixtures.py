@@ -14,8 +14,8 @@ WITHOUT_TOPIC_IDS = {"inter.broker.protocol.version": "2.7"}
 # The newest one in ZooKeeper mode, whose topics have no ids here.
 IN_ZOOKEEPER_MODE = "3.8"
 # All in ZooKeeper mode. They have two brokers, so that one of them is not the controller.
-_WITH_ZOOKEEPER = frozenset({OLDEST, "2.8", IN_ZOOKEEPER_MODE})
-# What they would find is found on the others, but for what the oldest brokers lack: tests/kafka_versions/test_oldest.py.
+WITH_ZOOKEEPER = frozenset({OLDEST, "2.8", IN_ZOOKEEPER_MODE})
+# What they would find is found on the others, but for what the oldest brokers lack: tests/kafka_versions/test_commands.py.
 _WHOLE = frozenset({OLDEST, "2.8", "3.3", "4.0"})
 HEAP_MB = 256
 
@@ -34,7 +34,7 @@ def _params(versions: tuple[str, ...], *, in_make_test: bool = False) -> list[ob
 
 def _param(version: str, *, is_whole: bool) -> object:
     whole = [pytest.mark.whole("a cluster of its own, and the neighbouring versions find the same")] if is_whole else []
-    name = f"{version}-zookeeper" if version in _WITH_ZOOKEEPER else version
+    name = f"{version}-zookeeper" if version in WITH_ZOOKEEPER else version
     return pytest.param(version, marks=[pytest.mark.kafka, *whole], id=name)
 
 
@@ -52,7 +52,7 @@ def versioned_kafka(kafka_version: str) -> Iterator[KafkaCluster]:
 
     Tests share it: they make topics of their own with `versioned_kafka.create_topic` and neither stop nor slow it.
     """
-    has_zookeeper = kafka_version in _WITH_ZOOKEEPER
+    has_zookeeper = kafka_version in WITH_ZOOKEEPER
     overrides = WITHOUT_TOPIC_IDS if kafka_version == IN_ZOOKEEPER_MODE else {}
     with KafkaCluster(
         2 if has_zookeeper else 1, overrides, version=kafka_version, zookeeper=has_zookeeper, heap_mb=HEAP_MB
