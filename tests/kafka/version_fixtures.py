@@ -15,7 +15,7 @@ WITHOUT_TOPIC_IDS = {"inter.broker.protocol.version": "2.7"}
 IN_ZOOKEEPER_MODE = "3.8"
 # All in ZooKeeper mode. They have two brokers, so that one of them is not the controller.
 WITH_ZOOKEEPER = frozenset({OLDEST, "2.8", IN_ZOOKEEPER_MODE})
-# What they would find is found on the others, but for what the oldest brokers lack: tests/kafka_versions/test_commands.py.
+# Others find the same, but for what the oldest lack: tests/kafka_versions/test_commands.py, test_oldest.py.
 _WHOLE = frozenset({OLDEST, "2.8", "3.3", "4.0"})
 HEAP_MB = 256
 
