@@ -19,7 +19,11 @@ from spark_kafka_sink.protocol.api_versions import (
 )
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 
-RELEASES: Final = ("2.8", "3.0", "3.1", "3.2", "3.3", "3.4", "3.5", "3.6", "3.7", "3.8", "3.9", "4.0", "4.1")
+RELEASES: Final = (
+    *(f"2.{minor}" for minor in range(1, 9)),
+    *(f"3.{minor}" for minor in range(10)),
+    *("4.0", "4.1"),
+)
 """The supported values of `like`, oldest first."""
 
 NEWEST_RELEASE: Final = RELEASES[-1]
@@ -62,6 +66,16 @@ class KafkaRelease:
     def has_transaction_versions(self) -> bool:
         """Whether `transaction.version` is a feature of this release."""
         return _number(self.name) >= (4, 0)
+
+    @property
+    def has_default_counts(self) -> bool:
+        """Whether clients can create topics with the default number of partitions and replicas (KIP-464)."""
+        return _number(self.name) >= (2, 4)
+
+    @property
+    def names_api_versions(self) -> bool:
+        """Whether a broker that does not know a version of ApiVersions says which ones it knows (KIP-511)."""
+        return _number(self.name) >= (2, 4)
 
     @property
     def has_topic_ids(self) -> bool:
@@ -134,46 +148,121 @@ def _number(name: str) -> tuple[int, int]:
 
 
 _NEWEST_VERSIONS: Final[Mapping[str, Mapping[ApiKey, int]]] = {
-    "2.8": {
-        ApiKey.PRODUCE: 9,
-        ApiKey.FETCH: 12,
-        ApiKey.LIST_OFFSETS: 6,
-        ApiKey.METADATA: 11,
+    "2.1": {
+        ApiKey.PRODUCE: 7,
+        ApiKey.FETCH: 10,
+        ApiKey.LIST_OFFSETS: 4,
+        ApiKey.METADATA: 7,
+        ApiKey.OFFSET_COMMIT: 6,
+        ApiKey.OFFSET_FETCH: 5,
+        ApiKey.FIND_COORDINATOR: 2,
+        ApiKey.JOIN_GROUP: 3,
+        ApiKey.HEARTBEAT: 2,
+        ApiKey.LEAVE_GROUP: 2,
+        ApiKey.SYNC_GROUP: 2,
+        ApiKey.DESCRIBE_GROUPS: 2,
+        ApiKey.LIST_GROUPS: 2,
+        ApiKey.SASL_HANDSHAKE: 1,
+        ApiKey.API_VERSIONS: 2,
+        ApiKey.CREATE_TOPICS: 3,
+        ApiKey.DELETE_TOPICS: 3,
+        ApiKey.DELETE_RECORDS: 1,
+        ApiKey.INIT_PRODUCER_ID: 1,
+        ApiKey.OFFSET_FOR_LEADER_EPOCH: 2,
+        ApiKey.ADD_PARTITIONS_TO_TXN: 1,
+        ApiKey.ADD_OFFSETS_TO_TXN: 1,
+        ApiKey.END_TXN: 1,
+        ApiKey.TXN_OFFSET_COMMIT: 2,
+        ApiKey.DESCRIBE_ACLS: 1,
+        ApiKey.CREATE_ACLS: 1,
+        ApiKey.DELETE_ACLS: 1,
+        ApiKey.DESCRIBE_CONFIGS: 2,
+        ApiKey.ALTER_CONFIGS: 1,
+        ApiKey.SASL_AUTHENTICATE: 0,
+        ApiKey.CREATE_PARTITIONS: 1,
+        ApiKey.DELETE_GROUPS: 1,
+        ApiKey.DESCRIBE_LOG_DIRS: 1,
+    },
+    "2.2": {
+        ApiKey.LIST_OFFSETS: 5,
+        ApiKey.JOIN_GROUP: 4,
+        ApiKey.SASL_AUTHENTICATE: 1,
+    },
+    "2.3": {
+        ApiKey.FETCH: 11,
+        ApiKey.METADATA: 8,
+        ApiKey.OFFSET_COMMIT: 7,
+        ApiKey.JOIN_GROUP: 5,
+        ApiKey.HEARTBEAT: 3,
+        ApiKey.SYNC_GROUP: 3,
+        ApiKey.DESCRIBE_GROUPS: 3,
+        ApiKey.OFFSET_FOR_LEADER_EPOCH: 3,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: 0,
+    },
+    "2.4": {
+        ApiKey.PRODUCE: 8,
+        ApiKey.METADATA: 9,
         ApiKey.OFFSET_COMMIT: 8,
-        ApiKey.OFFSET_FETCH: 7,
+        ApiKey.OFFSET_FETCH: 6,
         ApiKey.FIND_COORDINATOR: 3,
-        ApiKey.JOIN_GROUP: 7,
+        ApiKey.JOIN_GROUP: 6,
         ApiKey.HEARTBEAT: 4,
         ApiKey.LEAVE_GROUP: 4,
-        ApiKey.SYNC_GROUP: 5,
+        ApiKey.SYNC_GROUP: 4,
         ApiKey.DESCRIBE_GROUPS: 5,
-        ApiKey.LIST_GROUPS: 4,
-        ApiKey.SASL_HANDSHAKE: 1,
+        ApiKey.LIST_GROUPS: 3,
         ApiKey.API_VERSIONS: 3,
-        ApiKey.CREATE_TOPICS: 7,
-        ApiKey.DELETE_TOPICS: 6,
-        ApiKey.DELETE_RECORDS: 2,
-        ApiKey.INIT_PRODUCER_ID: 4,
-        ApiKey.OFFSET_FOR_LEADER_EPOCH: 4,
-        ApiKey.ADD_PARTITIONS_TO_TXN: 3,
-        ApiKey.ADD_OFFSETS_TO_TXN: 3,
-        ApiKey.END_TXN: 3,
+        ApiKey.CREATE_TOPICS: 5,
+        ApiKey.DELETE_TOPICS: 4,
+        ApiKey.INIT_PRODUCER_ID: 2,
+        ApiKey.DELETE_GROUPS: 2,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: 1,
+        ApiKey.OFFSET_DELETE: 0,
+    },
+    "2.5": {
+        ApiKey.OFFSET_FETCH: 7,
+        ApiKey.JOIN_GROUP: 7,
+        ApiKey.SYNC_GROUP: 5,
+        ApiKey.INIT_PRODUCER_ID: 3,
         ApiKey.TXN_OFFSET_COMMIT: 3,
         ApiKey.DESCRIBE_ACLS: 2,
         ApiKey.CREATE_ACLS: 2,
         ApiKey.DELETE_ACLS: 2,
-        ApiKey.DESCRIBE_CONFIGS: 4,
-        ApiKey.ALTER_CONFIGS: 2,
         ApiKey.SASL_AUTHENTICATE: 2,
-        ApiKey.CREATE_PARTITIONS: 3,
-        ApiKey.DELETE_GROUPS: 2,
-        ApiKey.INCREMENTAL_ALTER_CONFIGS: 1,
-        ApiKey.OFFSET_DELETE: 0,
-        ApiKey.DESCRIBE_CLUSTER: 0,
-        ApiKey.DESCRIBE_PRODUCERS: 0,
+        ApiKey.CREATE_PARTITIONS: 2,
+    },
+    "2.6": {
+        ApiKey.LIST_GROUPS: 4,
+        ApiKey.DELETE_RECORDS: 2,
+        ApiKey.DESCRIBE_CONFIGS: 3,
         ApiKey.DESCRIBE_LOG_DIRS: 2,
+    },
+    "2.7": {
+        ApiKey.FETCH: 12,
+        ApiKey.CREATE_TOPICS: 6,
+        ApiKey.DELETE_TOPICS: 5,
+        ApiKey.INIT_PRODUCER_ID: 4,
+        ApiKey.ADD_PARTITIONS_TO_TXN: 2,
+        ApiKey.ADD_OFFSETS_TO_TXN: 2,
+        ApiKey.END_TXN: 2,
+        ApiKey.CREATE_PARTITIONS: 3,
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: 0,
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS: 0,
+    },
+    "2.8": {
+        ApiKey.PRODUCE: 9,
+        ApiKey.LIST_OFFSETS: 6,
+        ApiKey.METADATA: 11,
+        ApiKey.CREATE_TOPICS: 7,
+        ApiKey.DELETE_TOPICS: 6,
+        ApiKey.OFFSET_FOR_LEADER_EPOCH: 4,
+        ApiKey.ADD_PARTITIONS_TO_TXN: 3,
+        ApiKey.ADD_OFFSETS_TO_TXN: 3,
+        ApiKey.END_TXN: 3,
+        ApiKey.DESCRIBE_CONFIGS: 4,
+        ApiKey.ALTER_CONFIGS: 2,
+        ApiKey.DESCRIBE_CLUSTER: 0,
+        ApiKey.DESCRIBE_PRODUCERS: 0,
     },
     "3.0": {
         ApiKey.LIST_OFFSETS: 7,
@@ -288,8 +377,9 @@ class ApiVersionManager:
         )
 
     def unsupported(self) -> ApiVersionsResponse:
-        """Returns the response to an unknown version of ApiVersions: the versions of ApiVersions itself (KIP-511)."""
-        return ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, (_version_range(self.served[ApiKey.API_VERSIONS]),))
+        """Returns the response to an unknown version of ApiVersions: since 2.4 with that API's own versions (KIP-511)."""
+        known = (_version_range(self.served[ApiKey.API_VERSIONS]),) if self._release.names_api_versions else ()
+        return ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, known)
 
 
 def _version_range(api: AnyApi) -> ApiVersion:

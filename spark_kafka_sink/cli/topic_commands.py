@@ -27,7 +27,7 @@ from spark_kafka_sink.client.topics import (
     wait_for_leaders,
 )
 from spark_kafka_sink.client.topics import create_topic as ask_to_create
-from spark_kafka_sink.errors import AuthorizationError
+from spark_kafka_sink.errors import AuthorizationError, BrokerError, UnsupportedVersionError
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.metadata import MetadataResponsePartition, MetadataResponseTopic
 from spark_kafka_sink.protocol.partition_offsets import (
@@ -39,6 +39,7 @@ from spark_kafka_sink.protocol.partition_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from spark_kafka_sink.protocol.topics import CreatableTopicResult
 
 _SET_ON_TOPIC: Final = 1
 """The source of a config that is set on the topic itself (ConfigSource.TOPIC_CONFIG)."""
@@ -78,13 +79,22 @@ def create_topic(connection: TopicsConnection, wanted: TopicToCreate) -> None:
         result = ask_to_create(client, new, deadline)
         exists = result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
         if result.error_code and not (exists and wanted.if_not_exists):
-            raise creation_error(client, result)
+            raise _not_created(client, result, wanted)
         partitions = wait_for_leaders(client, wanted.name, deadline)
     if connection.as_json:
         click.echo(json.dumps({"topic": wanted.name, "created": not exists, "partitions": partitions}))
     else:
         done = "exists already" if exists else "was created"
         click.echo(f"Topic {wanted.name} {done} with {partitions:,} partition{'' if partitions == 1 else 's'}.")
+
+
+def _not_created(client: ClusterClient, result: CreatableTopicResult, wanted: TopicToCreate) -> BrokerError:
+    error = creation_error(client, result)
+    is_default = wanted.partitions is None or wanted.replication_factor is None
+    if is_default and result.error_code in (ErrorCode.INVALID_PARTITIONS, ErrorCode.INVALID_REPLICATION_FACTOR):
+        text = f"{error.message}; brokers before Kafka 2.4 have no defaults: set --partitions and --replication-factor"
+        return BrokerError(text, **error.facts)
+    return error
 
 
 def _config(text: str) -> tuple[str, str]:
@@ -134,7 +144,7 @@ def describe_topics(connection: TopicsConnection, names: Sequence[str]) -> None:
             offsets = offsets_of(client, topic, deadline)
             try:
                 configs = _configs(client, name, deadline)
-            except AuthorizationError as error:
+            except (AuthorizationError, UnsupportedVersionError) as error:
                 click.echo(f"Note: {error}", err=True)
                 configs = None
             if connection.as_json:

@@ -9,12 +9,35 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_kafka_sink.errors import UnsupportedVersionError
-from spark_kafka_sink.protocol.api import AnyApi
+from spark_kafka_sink.protocol.api import AnyApi, ApiKey
 from spark_kafka_sink.protocol.api_versions import API_VERSIONS, ApiVersionsRequest, ApiVersionsResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.version import __version__
 
 SOFTWARE_NAME: Final = "spark-kafka-sink"
+
+OLDEST_RELEASE: Final = "2.1"
+
+# The first release whose brokers offer this version of an API, oldest first.
+_RELEASES: Final = (
+    (OLDEST_RELEASE, ApiKey.PRODUCE, 7),
+    ("2.2", ApiKey.LIST_OFFSETS, 5),
+    ("2.3", ApiKey.FETCH, 11),
+    ("2.4", ApiKey.PRODUCE, 8),
+    ("2.5", ApiKey.INIT_PRODUCER_ID, 3),
+    ("2.6", ApiKey.LIST_GROUPS, 4),
+    ("2.7", ApiKey.FETCH, 12),
+    ("2.8", ApiKey.DESCRIBE_CLUSTER, 0),
+    ("3.0", ApiKey.LIST_TRANSACTIONS, 0),
+    ("3.1 to 3.4", ApiKey.FETCH, 13),
+    ("3.5", ApiKey.FETCH, 15),
+    ("3.6", ApiKey.ADD_PARTITIONS_TO_TXN, 4),
+    ("3.7", ApiKey.PRODUCE, 10),
+    ("3.8", ApiKey.END_TXN, 4),
+    ("3.9", ApiKey.FETCH, 17),
+    ("4.0", ApiKey.METADATA, 13),
+    ("4.1 or newer", ApiKey.PRODUCE, 13),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +46,20 @@ class NodeApiVersions:
 
     label: str
     ranges: Mapping[int, tuple[int, int]]
+
+    @property
+    def release(self) -> str:
+        """The newest Kafka release, such as "3.7", that has no API that the broker lacks, as far as releases differ in them."""
+        found = f"older than {OLDEST_RELEASE}"
+        for name, key, version in _RELEASES:
+            if self.newest(key) < version:
+                break
+            found = name
+        return found
+
+    def newest(self, key: ApiKey) -> int:
+        """Returns the highest version of an API; -1 if the broker does not have it."""
+        return self.ranges.get(key, (0, -1))[1]
 
     def usable(self, api: AnyApi, max_version: int | None = None) -> int:
         """Returns the highest version of `api` up to `max_version`. Raises UnsupportedVersionError if there is none."""

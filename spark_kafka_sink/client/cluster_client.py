@@ -10,6 +10,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
+from spark_kafka_sink.client.api_versions import NodeApiVersions
 from spark_kafka_sink.client.backoff import ExponentialBackoff, ResponseWaiter
 from spark_kafka_sink.client.cluster import Cluster, Node
 from spark_kafka_sink.client.cluster_requests import Answer, ClusterMetadata, ClusterRequest, RequestRound
@@ -204,6 +205,11 @@ class ClusterClient:
         self._open(deadline)
         return self._client.finalized_feature(name)
 
+    def versions(self, deadline: float) -> list[NodeApiVersions]:
+        """Returns the API versions of the brokers that have been connected to, at least of one. Asks nothing more of them."""
+        self._open(deadline)
+        return self._client.all_versions()
+
     def known(self) -> Cluster:
         """Returns the known brokers and requested topics; empty before the first request."""
         return self._metadata.fetch() if self._pid == os.getpid() else Cluster()
@@ -246,10 +252,13 @@ class ClusterClient:
         """Returns the texts for missing rights of this client."""
         return rights_of(self.config.bootstrap_servers, self.config.security)
 
-    def refused(self, transactional_id: str, code: int, api: ApiKey) -> BrokerError:
-        """Returns the error of a coordinator's rejection that a retry does not change. api: the API of the request."""
+    def refused(self, transactional_id: str, code: int, api: ApiKey, *, more: str = "") -> BrokerError:
+        """Returns the error of a coordinator's rejection that a retry does not change.
+
+        api: the API of the request. more: end of the text.
+        """
         text = f"transactional id {transactional_id}: {api.kafka_name} failed with {error_facts(code).name}"
-        return self.rights.error(text, api, code, transactional_id, transactional_id=transactional_id)
+        return self.rights.error(text, api, code, transactional_id, more=more, transactional_id=transactional_id)
 
     def forget_coordinators(self, transactional_ids: Iterable[str]) -> None:
         for each in transactional_ids:

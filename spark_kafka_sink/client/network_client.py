@@ -124,6 +124,10 @@ class NetworkClient:
         """Returns the API versions of a node that is `ready`."""
         return self._connections.versions[node_id]
 
+    def all_versions(self) -> list[NodeApiVersions]:
+        """Returns the API versions of each node that was connected, bootstrap servers included."""
+        return list(self._connections.versions.values())
+
     def least_loaded_node(self, now_ms: int) -> int | None:
         """Returns the best node for a request to any broker; None if all are in backoff. Bootstrap servers have negative ids."""
         return self._connections.least_loaded(self._metadata.candidates(), now_ms)

@@ -7,7 +7,7 @@ from typing import Final
 
 from spark_kafka_sink.client.backoff import ExponentialBackoff, ResponseWaiter
 from spark_kafka_sink.client.cluster_client import ClusterClient
-from spark_kafka_sink.errors import BrokerError
+from spark_kafka_sink.errors import BrokerError, UnsupportedVersionError
 from spark_kafka_sink.peer_text import quoted
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.configs import (
@@ -77,7 +77,11 @@ def ask_to_create(
 ) -> CreatableTopicResult:
     """Asks the controller once to create a topic. Returns its result with any error code."""
     request = CreateTopicsRequest(topics=[topic], timeout_ms=_CREATE_TIMEOUT_MS, validate_only=validate_only)
-    return _result(client.ask_controller(CREATE_TOPICS, request, lambda answer: _result(answer).error_code, deadline))
+    try:
+        return _result(client.ask_controller(CREATE_TOPICS, request, lambda answer: _result(answer).error_code, deadline))
+    except UnsupportedVersionError as error:
+        text = f"topic {topic.name!r} was not created: {error.message}; create it with the tools of the service"
+        raise UnsupportedVersionError(text, **error.facts, topic=topic.name) from error
 
 
 def _result(answer: CreateTopicsResponse) -> CreatableTopicResult:

@@ -12,7 +12,7 @@ from spark_kafka_sink.client.api_versions import api_versions_request, node_api_
 from spark_kafka_sink.client.backoff import ResponseWaiter
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.client.cluster_requests import ClusterRequest
-from spark_kafka_sink.errors import DisconnectedError, OptionError
+from spark_kafka_sink.errors import DisconnectedError, KafkaSinkError, OptionError, UnsupportedVersionError
 from spark_kafka_sink.exactly_once import failpoints
 from spark_kafka_sink.exactly_once.coordinator_rounds import BACKOFF, CoordinatorRequest, CoordinatorRounds, Reply
 from spark_kafka_sink.exactly_once.proof import Outcome, Proof, TransactionDescription, outcome_of_end, proof_of
@@ -44,6 +44,7 @@ from spark_kafka_sink.protocol.transactions import (
     EndTxnResponse,
     TransactionState,
 )
+from spark_kafka_sink.security.acls import RESOURCE_OF
 
 ONGOING: Final = "Ongoing"
 _NO_QUERY: Final = "00000000-0000-0000-0000-000000000000"
@@ -59,6 +60,15 @@ INITIALISING: Final = INIT_PRODUCER_ID.limited_to(0, 5)
 _VERIFICATION: Final = "transaction.partition.verification.enable"
 _BROKER: Final = 4  # ConfigResource.Type.BROKER
 _PATIENCE_S: Final = 5.0
+
+_LIST: Final = LIST_TRANSACTIONS.key.kafka_name
+_WITHOUT_LIST: Final = (
+    ". Where brokers do not list open transactions, those that lost tasks left open end when they time out"
+    " (kafka.transaction.timeout.ms). Commits work without the list, and so do the commands `transactions recover` and `resolve`"
+)
+_WITHOUT_DESCRIPTION: Final = (
+    ": exactly-once needs it, to prove how transactions have ended. Where it is not served, set delivery.guarantee=at-least-once"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +110,14 @@ class TransactionClient:
     def check_brokers(self, deadline: float) -> None:
         """Raises UnsupportedVersionError if a broker is too old or does not verify transactions.
 
-        If transaction version 2 is finalized, every broker is new enough, and epochs replace the verification of version 1. A
-        broker that does not respond, or does not let this client read its settings, is skipped: tasks check each broker that they
-        write to.
+        If transaction version 2 is finalized, every broker is new enough, and epochs replace the verification of version 1. Then
+        only a service can lack an API, and no broker needs to be asked. A broker that does not respond, or does not let this
+        client read its settings, is skipped: tasks check each broker that they write to.
         """
         if self._client.finalized_feature(FEATURE, deadline) >= 2:
+            for known in self._client.versions(deadline):
+                if (error := too_old(known)) is not None:
+                    raise error
             return
         brokers = self._client.brokers(deadline)
         soon = min(deadline, time.monotonic() + _PATIENCE_S)
@@ -130,13 +143,15 @@ class TransactionClient:
         replies = CoordinatorRounds(self._client, _describe, deadline).run(ids)
         for each, reply in replies.items():
             if reply.code not in (ErrorCode.NONE, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND):
-                raise self._client.refused(each, reply.code, DESCRIBE_TRANSACTIONS.key)
+                more = "" if reply.code in RESOURCE_OF else _WITHOUT_DESCRIPTION
+                raise self._client.refused(each, reply.code, DESCRIBE_TRANSACTIONS.key, more=more)
         return {each: reply.value for each, reply in replies.items() if reply.value is not None}
 
     def list_open(self, prefix: str, deadline: float, *, example: str = "") -> list[str]:
         """Returns every id that begins with `prefix` and has an Ongoing transaction. All brokers must respond.
 
-        An id whose coordinator moves meanwhile may be missing. Raises AuthorizationError if the client may not describe such ids.
+        An id whose coordinator moves meanwhile may be missing. Raises AuthorizationError if the client may not describe such ids,
+        and an error for which `is_unlisted` is true if brokers do not list transactions.
 
         example: an id of this kind whose coordinator may already be known; by default an id that no query has.
         """
@@ -175,6 +190,8 @@ class TransactionClient:
             if isinstance(answer, DisconnectedError):
                 waiting.note(name, answer.message)
                 found = None
+            elif isinstance(answer, UnsupportedVersionError):
+                raise UnsupportedVersionError(f"{answer.message}{_WITHOUT_LIST}", **answer.facts, request=_LIST)
             elif isinstance(answer, Exception):
                 raise answer
             else:
@@ -195,7 +212,14 @@ class TransactionClient:
         facts = error_facts(answer.error_code)
         if not facts.retriable:
             said = facts.name if answer.error_code else f"it does not know the state {', '.join(answer.unknown_state_filters)}"
-            raise self._client.rights.error(f"{name}: {said}", LIST_TRANSACTIONS.key, answer.error_code, prefix)
+            raise self._client.rights.error(
+                f"{name}: {said}",
+                LIST_TRANSACTIONS.key,
+                answer.error_code,
+                prefix,
+                more=_WITHOUT_LIST,
+                request=_LIST,
+            )
         waiting.note(name, facts.name)
         return False
 
@@ -288,6 +312,11 @@ class TransactionClient:
         for each, proof in proofs.items():
             ended[each] = Ended(_PROVED.get(proof, Outcome.UNKNOWN), ended[each].code, ended[each].error)
         return ended, [each for each, proof in proofs.items() if proof is Proof.OPEN]
+
+
+def is_unlisted(error: KafkaSinkError) -> bool:
+    """Returns whether brokers lack ListTransactions, or refuse it. Other requests about transactions may work."""
+    return error.facts.get("request") == _LIST
 
 
 def _describe(node_id: int, ids: Sequence[str]) -> Iterable[CoordinatorRequest[TransactionDescription | None]]:

@@ -117,6 +117,8 @@ ADVICE: dict[int, str] = {
     ErrorCode.INVALID_TOPIC_EXCEPTION: "the topic name is not valid",
     ErrorCode.RECORD_LIST_TOO_LARGE: "the batch exceeds the broker's segment size: set batch.size below it",
     ErrorCode.INVALID_REQUIRED_ACKS: "the broker does not support this acks setting",
+    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: "the topic's message.format.version is older than 0.11, so its records have no"
+    " producer ids and no headers: remove that config from the topic",
     ErrorCode.INVALID_TIMESTAMP: "timestamps are outside the topic's message.timestamp.before.max.ms and"
     " message.timestamp.after.max.ms",
     ErrorCode.INVALID_RECORD: "the topic rejects these records: a compacted topic requires a key in each record",

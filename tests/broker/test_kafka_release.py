@@ -76,7 +76,7 @@ def test_every_known_release_has_its_versions() -> None:
 @pytest.mark.parametrize("release", RELEASES)
 def test_the_versions_are_those_of_the_release(release: str) -> None:
     with EmbeddedBroker(like=release) as broker, connected(broker) as client:
-        assert ranges(client.api_versions()) == served_of(KAFKAS_OWN[release])
+        assert ranges(client.api_versions(0 if release < "2.4" else 3)) == served_of(KAFKAS_OWN[release])
 
 
 def test_without_a_word_it_is_the_newest() -> None:
@@ -236,13 +236,29 @@ def test_with_zookeeper_only_the_controller_makes_topics(release: str, code: Err
     assert codes == [code, E.NONE]
 
 
+@pytest.mark.parametrize("client", ["2.3"], indirect=True)
+def test_before_2_4_the_refusal_of_a_version_of_api_versions_names_none(client: Client) -> None:
+    answer = client.api_versions(3)
+    assert (answer.error_code, list(answer.api_keys)) == (E.UNSUPPORTED_VERSION, [])
+
+
+@pytest.mark.parametrize("client", ["2.3"], indirect=True)
+def test_before_2_4_a_new_topic_needs_both_counts(client: Client) -> None:
+    def code(partitions: int, replication: int) -> int:
+        request = CreateTopicsRequest([CreatableTopic("new", partitions, replication)], validate_only=True)
+        answer: Any = client.ask(ApiKey.CREATE_TOPICS, 3, request)
+        return int(answer.topics[0].error_code)
+
+    assert [code(-1, 1), code(1, -1), code(1, 1)] == [E.INVALID_PARTITIONS, E.INVALID_REPLICATION_FACTOR, E.NONE]
+
+
 # Settings
 
 
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"like": "2.7"}, "like='2.7' is not a known Kafka release; it must be one of 2.8, 3.0, .*, 4.1"),
+        ({"like": "2.0"}, "like='2.0' is not a known Kafka release; it must be one of 2.1, 2.2, .*, 4.1"),
         ({"like": "3.7.1"}, r", 4\.1; did you mean 3\.7\?"),
         (
             {"like": "3.9", "transaction_version": 2},

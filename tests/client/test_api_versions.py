@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
+from typing import Final
 
 import pytest
 from hypothesis import given
@@ -17,11 +20,16 @@ from spark_kafka_sink.client.api_versions import (
     software_version,
 )
 from spark_kafka_sink.errors import UnsupportedVersionError
+from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.api_versions import ApiVersionsResponse, FinalizedFeatureKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.metadata import METADATA
 from spark_kafka_sink.protocol.produce import PRODUCE
 from tests.client.rig import versions
+
+KAFKAS_OWN: Final[dict[str, dict[str, list[int]]]] = json.loads(
+    (Path(__file__).parents[1] / "broker" / "kafka_api_versions.json").read_text()
+)
 
 # ApiVersionsRequest.SUPPORTED_CLIENT_SOFTWARE_NAME_PATTERN: brokers refuse anything else with INVALID_REQUEST.
 ALLOWED = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -39,6 +47,27 @@ def test_the_version_is_the_highest_of_both_and_never_outside_either(low: int, h
     else:
         with pytest.raises(UnsupportedVersionError):
             broker(low, high).usable(PRODUCE, maximum)
+
+
+def of_kafka(release: str) -> NodeApiVersions:
+    """A broker of a release, by Kafka's own message definitions (tests/broker/test_kafka_release.py)."""
+    by_name = {key.name.replace("_", "").lower(): key for key in ApiKey}
+    return NodeApiVersions("broker 1", {by_name[name.lower()]: (each[0], each[1]) for name, each in KAFKAS_OWN[release].items()})
+
+
+@pytest.mark.parametrize("release", KAFKAS_OWN)
+def test_the_release_is_the_one_whose_apis_the_broker_has(release: str) -> None:
+    named = {"4.1": "4.1 or newer", **dict.fromkeys(("3.1", "3.2", "3.3", "3.4"), "3.1 to 3.4")}
+    assert of_kafka(release).release == named.get(release, release)
+
+
+def test_a_release_before_2_1_has_no_name() -> None:
+    assert broker(0, 6).release == "older than 2.1"
+
+
+def test_an_api_of_a_later_release_does_not_make_an_old_broker_a_new_one() -> None:
+    mixed = {**of_kafka("2.8").ranges, PRODUCE.key: (0, 13)}
+    assert NodeApiVersions("another product", mixed).release == "2.8"
 
 
 def test_having_no_version_in_common_names_the_broker_the_api_and_both_ranges() -> None:

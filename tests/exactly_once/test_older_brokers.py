@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.errors import UnsupportedVersionError
+from spark_kafka_sink.errors import BrokerError, UnsupportedVersionError
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.exactly_once.opened import client_of, soon
 from tests.exactly_once.queries import Query
-from tests.kafka.embedded import EmbeddedKafka, mixed_kafka
+from tests.kafka.embedded import EmbeddedKafka, hide, mixed_kafka
 
 pytestmark = pytest.mark.embedded
 
@@ -22,7 +23,7 @@ def query(kafka: EmbeddedKafka) -> Query:
     return Query(kafka, client_of(kafka), kafka.create_topic("events"), LOG)
 
 
-@pytest.mark.parametrize("like", ["3.3", "3.5", "3.6", "3.7"])
+@pytest.mark.parametrize("like", ["2.1", "2.8", "3.3", "3.5", "3.6", "3.7"])
 def test_a_job_is_refused_before_its_tasks_write_and_before_a_commit_log_is_made(like: str) -> None:
     with EmbeddedKafka(in_memory=True, like=like) as kafka, query(kafka).client as client:
         refused = Query(kafka, client, "events", LOG)
@@ -39,6 +40,52 @@ def test_newer_brokers_are_not(like: str) -> None:
             made.committer().check(MicroBatch.of_new_job(), 30)
             assert made.run(0, "a", "b").rows == 2
             made.expect("a", "b")
+
+
+def test_the_refusal_names_the_release_and_the_api() -> None:
+    with EmbeddedKafka(in_memory=True, like="2.1") as kafka, client_of(kafka) as client:
+        with pytest.raises(UnsupportedVersionError) as raised:
+            TransactionClient(client).check_brokers(soon())
+        assert "has the APIs of Kafka 2.1: it supports EndTxn only up to v1, but v4 is required" in raised.value.message
+
+
+@pytest.mark.parametrize("like", ["3.8", "4.1"])
+def test_so_is_a_service_that_does_not_say_how_a_transaction_has_ended(like: str) -> None:
+    with EmbeddedKafka(in_memory=True, like=like) as kafka:
+        hide(kafka, ApiKey.DESCRIBE_TRANSACTIONS)
+        made = query(kafka)
+        refusal = r"does not support DescribeTransactions.*delivery\.guarantee=at-least-once"
+        with made.client, pytest.raises(UnsupportedVersionError, match=refusal):
+            made.committer().check(MicroBatch.of_new_job(), 30)
+
+
+def test_a_service_that_refuses_to_say_so_aborts_the_batch_and_tells_what_works() -> None:
+    with EmbeddedKafka(in_memory=True) as kafka:
+        made = query(kafka)
+        own = made.write("a")
+        kafka.broker.faults.fail(ApiKey.DESCRIBE_TRANSACTIONS, ErrorCode.UNSUPPORTED_VERSION, times=None)
+        with made.client, pytest.raises(BrokerError, match=r"DescribeTransactions .* set delivery\.guarantee=at-least-once"):
+            made.commit(0, own)
+        kafka.broker.faults.clear()
+        made.expect()
+
+
+@pytest.mark.parametrize("is_hidden", [True, False])
+def test_a_service_that_lists_no_transactions_commits_and_leaves_those_of_lost_tasks_to_time_out(
+    is_hidden: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    with EmbeddedKafka(in_memory=True) as kafka:
+        if is_hidden:
+            hide(kafka, ApiKey.LIST_TRANSACTIONS)
+        else:
+            kafka.broker.faults.fail(ApiKey.LIST_TRANSACTIONS, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, times=None)
+        made = query(kafka)
+        with made.client:
+            made.write("lost", topic=kafka.create_topic("of-lost-tasks"))  # it holds back the readers of that partition
+            assert made.run(0, "a", "b").rows == 2
+        made.expect("a", "b")
+    assert "those of lost tasks are not aborted now" in caplog.text
+    assert "end when they time out" in caplog.text
 
 
 def test_one_older_broker_is_enough() -> None:

@@ -17,7 +17,7 @@ from tests.kafka.broker import LISTENER_HOST, Broker, kraft, with_listeners, zoo
 from tests.kafka.brokers import Brokers
 from tests.kafka.guardian import Guardian
 from tests.kafka.ports import free_ports
-from tests.kafka.versions import DEFAULT, jars_of
+from tests.kafka.versions import DEFAULT, has_default_replication, jars_of
 from tests.kafka.zookeeper import ZooKeeper
 
 TMPFS = Path("/dev/shm")
@@ -62,6 +62,8 @@ class KafkaCluster(Brokers):
         """
         jars_of(version)  # first, as they may have to be downloaded: that is no part of the deadline
         self._protocols = dict(listeners or {})
+        if not has_default_replication(version):
+            self.default_replication = min(3, brokers)
         options = [f"-Xms{heap_mb // 2}m", f"-Xmx{heap_mb}m", "-Djava.awt.headless=true", *java_options]
         for left in reversed(range(STARTS)):
             own, more, (zookeeper_port,) = self._ports(brokers)

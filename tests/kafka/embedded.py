@@ -16,6 +16,7 @@ from spark_kafka_sink.protocol.api_versions import ApiVersionsRequest, ApiVersio
 from tests.kafka.brokers import Brokers
 from tests.kafka.cluster import data_folder
 from tests.kafka.guardian import Guardian
+from tests.kafka.versions import has_default_replication
 
 
 class EmbeddedKafka(Brokers):
@@ -42,6 +43,8 @@ class EmbeddedKafka(Brokers):
             like=like,
             advertised=_addresses(advertised or {}),
         )
+        if like is not None and not has_default_replication(like):
+            self.default_replication = min(3, brokers)
         self._down: set[int] = set()
         self._paused: dict[int, Fault] = {}
         try:
@@ -131,6 +134,15 @@ def _addresses(texts: Mapping[int, str]) -> dict[int, tuple[str, int]]:
 def _of_3_7(_: ApiVersionsRequest, answer: ApiVersionsResponse) -> ApiVersionsResponse:
     keys = [replace(each, max_version=3) if each.api_key == ApiKey.END_TXN else each for each in answer.api_keys]
     return replace(answer, api_keys=tuple(keys))
+
+
+def hide(kafka: EmbeddedKafka, *apis: ApiKey) -> None:
+    """Makes brokers that do not have some APIs, as services leave them out. For connections that are made afterwards."""
+
+    def without(_: ApiVersionsRequest, answer: ApiVersionsResponse) -> ApiVersionsResponse:
+        return replace(answer, api_keys=tuple(each for each in answer.api_keys if each.api_key not in apis))
+
+    kafka.broker.faults.alter(ApiKey.API_VERSIONS, without, times=None)
 
 
 @contextmanager

@@ -14,7 +14,12 @@ REQUEST_TIMEOUT_S = 10.0
 
 
 class Kafka:
-    """A Kafka cluster that is used and not stopped."""
+    """A Kafka cluster that is used and not stopped.
+
+    default_replication: the replication factor of topics that are created without one. -1 is the broker's default.
+    """
+
+    default_replication = -1
 
     def __init__(self, bootstrap_servers: str, direct_servers: str | None = None) -> None:
         """direct_servers: addresses past any proxy, for what is no part of a test: topics, waiting, reading back."""
@@ -48,7 +53,8 @@ class Kafka:
         deadline_s: float = 60.0,
     ) -> str:
         """Creates a topic and returns its name once every partition has a leader. `replication` None: the broker's default."""
-        new = NewTopic(name, num_partitions=partitions, replication_factor=replication or -1, config=dict(config or {}))
+        factor = replication or self.default_replication
+        new = NewTopic(name, num_partitions=partitions, replication_factor=factor, config=dict(config or {}))
         self._create(new, time.monotonic() + deadline_s)
         self.wait_for(
             lambda: has_leaders(self.metadata(name).topics[name], partitions),

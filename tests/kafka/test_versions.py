@@ -11,7 +11,7 @@ from confluent_kafka import TopicCollection
 from tests.kafka.cluster import KafkaCluster
 from tests.kafka.jars import main
 from tests.kafka.version_fixtures import IN_ZOOKEEPER_MODE, WITHOUT_TOPIC_IDS, only_versions
-from tests.kafka.versions import DEFAULT, POMS, jars_of, patch_of
+from tests.kafka.versions import DEFAULT, OLDEST, POMS, broker_jar, jars_of, patch_of
 
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
@@ -25,14 +25,14 @@ def topic_id(cluster: KafkaCluster, topic: str) -> str:
 def test_a_cluster_runs_the_version_that_its_pom_pins(kafka_version: str, versioned_kafka: KafkaCluster) -> None:
     command = psutil.Process(versioned_kafka.pid(1)).cmdline()
     assert str(jars_of(kafka_version) / "*") in command
-    assert (jars_of(kafka_version) / f"kafka_2.13-{patch_of(kafka_version)}.jar").is_file()
+    assert (jars_of(kafka_version) / broker_jar(kafka_version)).is_file()
 
 
 @pytest.mark.whole("tests/kafka_versions/ uses the same clusters")
-@only_versions("3.7", "3.8")
+@only_versions(OLDEST, "2.8", "3.7", "3.8")
 def test_only_a_cluster_of_old_brokers_has_no_topic_ids(kafka_version: str, versioned_kafka: KafkaCluster) -> None:
     topic = versioned_kafka.create_topic(f"ids-of-{kafka_version}")
-    assert (topic_id(versioned_kafka, topic) == NO_ID) == (kafka_version == IN_ZOOKEEPER_MODE)
+    assert (topic_id(versioned_kafka, topic) == NO_ID) == (kafka_version in (OLDEST, IN_ZOOKEEPER_MODE))
 
 
 @pytest.mark.whole("a cluster of its own")

@@ -7,23 +7,35 @@ from collections.abc import Iterator
 import pytest
 
 from tests.kafka.cluster import KafkaCluster
-from tests.kafka.versions import POMS
+from tests.kafka.versions import OLDEST, POMS
 
 # The last protocol version between brokers before topics got ids.
 WITHOUT_TOPIC_IDS = {"inter.broker.protocol.version": "2.7"}
-# The only one in ZooKeeper mode. It has two brokers, so that one of them is not the controller.
+# The newest one in ZooKeeper mode, whose topics have no ids here.
 IN_ZOOKEEPER_MODE = "3.8"
+# All in ZooKeeper mode. They have two brokers, so that one of them is not the controller.
+WITH_ZOOKEEPER = frozenset({OLDEST, "2.8", IN_ZOOKEEPER_MODE})
+# Others find the same, but for what the oldest lack: tests/kafka_versions/test_commands.py, test_oldest.py.
+_WHOLE = frozenset({OLDEST, "2.8", "3.3", "4.0"})
 HEAP_MB = 256
 
 
-def only_versions(*versions: str) -> pytest.MarkDecorator:
-    """A test with this mark asks for `versioned_kafka` and runs on `versions` only."""
-    return pytest.mark.parametrize("kafka_version", _params(versions), indirect=True, scope="session")
+def only_versions(*versions: str, in_make_test: bool = False) -> pytest.MarkDecorator:
+    """A test with this mark asks for `versioned_kafka` and runs on `versions` only.
+
+    in_make_test: whether it runs in `make test` on each of them.
+    """
+    return pytest.mark.parametrize("kafka_version", _params(versions, in_make_test=in_make_test), indirect=True, scope="session")
 
 
-def _params(versions: tuple[str, ...]) -> list[object]:
-    ids = {version: f"{version}-zookeeper" if version == IN_ZOOKEEPER_MODE else version for version in versions}
-    return [pytest.param(version, marks=pytest.mark.kafka, id=name) for version, name in ids.items()]
+def _params(versions: tuple[str, ...], *, in_make_test: bool = False) -> list[object]:
+    return [_param(version, is_whole=version in _WHOLE and not in_make_test) for version in versions]
+
+
+def _param(version: str, *, is_whole: bool) -> object:
+    whole = [pytest.mark.whole("a cluster of its own, and the neighbouring versions find the same")] if is_whole else []
+    name = f"{version}-zookeeper" if version in WITH_ZOOKEEPER else version
+    return pytest.param(version, marks=[pytest.mark.kafka, *whole], id=name)
 
 
 # For the session, so that pytest puts the tests of a version together and only one of these clusters lives at a time.
@@ -36,13 +48,13 @@ def kafka_version(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 def versioned_kafka(kafka_version: str) -> Iterator[KafkaCluster]:
-    """A real Kafka of each version in turn; 3.8 is in ZooKeeper mode and has no topic ids.
+    """A real Kafka of each version in turn; 2.1, 2.8 and 3.8 are in ZooKeeper mode, and 2.1 and 3.8 have no topic ids.
 
     Tests share it: they make topics of their own with `versioned_kafka.create_topic` and neither stop nor slow it.
     """
-    if kafka_version == IN_ZOOKEEPER_MODE:
-        cluster = KafkaCluster(2, WITHOUT_TOPIC_IDS, version=kafka_version, zookeeper=True, heap_mb=HEAP_MB)
-    else:
-        cluster = KafkaCluster(version=kafka_version, heap_mb=HEAP_MB)
-    with cluster:
+    has_zookeeper = kafka_version in WITH_ZOOKEEPER
+    overrides = WITHOUT_TOPIC_IDS if kafka_version == IN_ZOOKEEPER_MODE else {}
+    with KafkaCluster(
+        2 if has_zookeeper else 1, overrides, version=kafka_version, zookeeper=has_zookeeper, heap_mb=HEAP_MB
+    ) as cluster:
         yield cluster

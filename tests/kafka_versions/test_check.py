@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
+import pytest
+
+from spark_kafka_sink import Producer
+from spark_kafka_sink.errors import BrokerError
 from spark_kafka_sink.spark.check import check
 from spark_kafka_sink.spark.checks.report import Status
 from spark_kafka_sink.spark.first_contact import create_missing_topic
 from spark_kafka_sink.spark.options import sink_options
 from tests.kafka.cluster import KafkaCluster
 from tests.kafka.kafka import has_leaders
+from tests.kafka.version_fixtures import only_versions
+from tests.kafka.versions import OLDEST
+
+
+@only_versions(OLDEST)
+def test_a_topic_of_the_old_message_format_is_a_cross_and_its_rows_say_why(versioned_kafka: KafkaCluster, topic: str) -> None:
+    old = versioned_kafka.create_topic(f"{topic}-old", 1, config={"message.format.version": "0.10.2"})
+    report = check({"kafka.bootstrap.servers": versioned_kafka.bootstrap_servers, "topic": old}, timeout=30)
+    (cross,) = (line for line in report.lines if line.status is Status.FAILED)
+    assert "message.format.version=0.10.2" in cross.text
+    assert "remove message.format.version from the topic's configs" in cross.to_do
+
+    with (
+        Producer({"bootstrap.servers": versioned_kafka.bootstrap_servers}) as producer,
+        pytest.raises(BrokerError, match=r"UNSUPPORTED_FOR_MESSAGE_FORMAT.*remove that config from the topic"),
+    ):
+        producer.send(old, b"row").result(30)
 
 
 def test_check_and_the_creation_of_a_topic(kafka_version: str, versioned_kafka: KafkaCluster, topic: str) -> None:

@@ -20,7 +20,8 @@ from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 from tests.broker.network.client import Client
 from tests.broker.transaction.transactor import Transactor
 from tests.kafka.cluster import KafkaCluster
-from tests.kafka.version_fixtures import IN_ZOOKEEPER_MODE, WITHOUT_TOPIC_IDS, only_versions
+from tests.kafka.version_fixtures import IN_ZOOKEEPER_MODE, WITH_ZOOKEEPER, WITHOUT_TOPIC_IDS, only_versions
+from tests.kafka.versions import OLDEST
 
 every_version = only_versions("3.7", IN_ZOOKEEPER_MODE, "3.9")
 
@@ -34,9 +35,8 @@ def closing() -> Iterator[ExitStack]:
 @pytest.fixture
 def embedded(kafka_version: str) -> Iterator[EmbeddedBroker]:
     """As many brokers as `versioned_kafka` has, with the same settings."""
-    has_zookeeper = kafka_version == IN_ZOOKEEPER_MODE
-    config = config_from(WITHOUT_TOPIC_IDS if has_zookeeper else {}, like=kafka_version)
-    with EmbeddedBroker(2 if has_zookeeper else 1, config=config) as broker:
+    config = config_from(WITHOUT_TOPIC_IDS if kafka_version == IN_ZOOKEEPER_MODE else {}, like=kafka_version)
+    with EmbeddedBroker(2 if kafka_version in WITH_ZOOKEEPER else 1, config=config) as broker:
         yield broker
 
 
@@ -59,12 +59,35 @@ def connected(address: str) -> Client:
     return Client(int(port), host)
 
 
-@every_version
+@only_versions(OLDEST, "2.8", "3.3", "3.7", IN_ZOOKEEPER_MODE, "3.9", "4.0")
 def test_versions_of_apis_are_the_same(both: list[Client]) -> None:
-    kafka, ours = ({each.api_key: each for each in client.api_versions().api_keys} for client in both)
+    kafka, ours = ({each.api_key: each for each in client.api_versions(0).api_keys} for client in both)
     assert {key: each.max_version for key, each in ours.items()} == {key: kafka[key].max_version for key in ours}
     # The oldest versions, which Kafka 4 has dropped, are not spoken here.
     assert all(kafka[key].min_version <= each.min_version for key, each in ours.items())
+
+
+@only_versions(OLDEST)
+def test_an_unknown_version_of_api_versions_is_refused_alike(both: list[Client]) -> None:
+    kafka, ours = ((answer.error_code, list(answer.api_keys)) for answer in (client.api_versions(3) for client in both))
+    assert ours == kafka == (ErrorCode.UNSUPPORTED_VERSION, [])
+
+
+@only_versions(OLDEST)
+def test_a_new_topic_needs_its_counts_alike(versioned_kafka: KafkaCluster, embedded: EmbeddedBroker, closing: ExitStack) -> None:
+    def codes(cluster: KafkaCluster | EmbeddedBroker) -> list[int]:
+        clients = [closing.enter_context(connected(cluster.address(node))) for node in (1, 2)]
+        request = CreateTopicsRequest(
+            [CreatableTopic("no-partitions", -1, 1), CreatableTopic("no-replicas", 1, -1), CreatableTopic("both", 1, 1)],
+            validate_only=True,
+        )
+        answers: list[Any] = [client.ask(ApiKey.CREATE_TOPICS, 3, request) for client in clients]
+        found = [{topic.name: topic.error_code for topic in answer.topics} for answer in answers]
+        (by_name,) = (each for each in found if set(each.values()) != {ErrorCode.NOT_CONTROLLER})
+        return [by_name[name] for name in ("no-partitions", "no-replicas", "both")]
+
+    refused = [ErrorCode.INVALID_PARTITIONS, ErrorCode.INVALID_REPLICATION_FACTOR, ErrorCode.NONE]
+    assert codes(embedded) == codes(versioned_kafka) == refused
 
 
 @every_version

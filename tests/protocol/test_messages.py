@@ -93,6 +93,14 @@ class TestApiVersions:
 
         assert decode_response(API_VERSIONS, asked, b"".join(encode_response(API_VERSIONS, 0, 7, answer))) == (7, answer)
 
+    def test_a_rejection_in_no_known_format_has_only_its_code_unless_v0_was_asked(self) -> None:
+        """What librdkafka 2.16's mock cluster answers to v4, and to any version after v2."""
+        rejection = bytes.fromhex("0000000e00230100120000000200000000")
+
+        assert decode_response(API_VERSIONS, 4, rejection) == (14, ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION))
+        with pytest.raises(ProtocolError):
+            decode_response(API_VERSIONS, 0, rejection)
+
     def test_any_other_error_is_read_in_the_version_asked(self) -> None:
         answer = ApiVersionsResponse(ErrorCode.INVALID_REQUEST, throttle_time_ms=9)
 

@@ -69,6 +69,14 @@ def check_counts(partitions: int, replication_factor: int) -> None:
         raise ApiException(ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
 
 
+def check_given_counts(partitions: int, replication_factor: int) -> None:
+    """Checks the counts of a new topic for a release that has no defaults for clients."""
+    if partitions == DEFAULT:
+        raise ApiException(ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0.")
+    if replication_factor == DEFAULT:
+        raise ApiException(ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0.")
+
+
 def check_no_counts(partitions: int, replication_factor: int) -> None:
     """Checks that no counts are given together with assigned replicas."""
     for name, value in (("replication factor", replication_factor), ("numPartitions", partitions)):

@@ -12,7 +12,7 @@ from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.cluster.broker_settings import BrokerSettings, ConfigSource, topic_values
 from spark_kafka_sink.broker.cluster.metadata_image import INTERNAL_TOPICS, MetadataImage, TopicState
-from spark_kafka_sink.broker.cluster.new_topics import DEFAULT, check_amount
+from spark_kafka_sink.broker.cluster.new_topics import DEFAULT, check_amount, check_given_counts
 from spark_kafka_sink.broker.cluster.topic_config import TOPIC_CONFIGS, parsed
 from spark_kafka_sink.broker.handlers.auth_helper import TEXTS, check_cluster, check_topic, is_allowed
 from spark_kafka_sink.broker.handlers.common import check_is_controller, repeated
@@ -82,6 +82,8 @@ def _partition_count(topic: CreatableTopic, default: int) -> int:
 
 def _created(services: BrokerServices, request: Request, topic: CreatableTopic) -> CreatableTopicResult:
     try:
+        if not topic.assignments and not services.config.release.has_default_counts:
+            check_given_counts(topic.num_partitions, topic.replication_factor)
         created = services.cluster.create_topic(
             topic.name,
             topic.num_partitions,

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from spark_kafka_sink.cli.client_settings import cluster_client
+from spark_kafka_sink.client.api_versions import NodeApiVersions
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.counts import counted
-from spark_kafka_sink.errors import OptionError
+from spark_kafka_sink.errors import OptionError, UnsupportedVersionError
 from spark_kafka_sink.exactly_once.commit_log import CommitLog, LastRecords, LoggedRecord, last_records_of, partition_of
 from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord
@@ -20,9 +21,17 @@ from spark_kafka_sink.exactly_once.execution import CommitCall, Execution, retry
 from spark_kafka_sink.exactly_once.rules import View
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds, foreign_prefix
+from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 Result = TypeVar("Result")
+
+_NEEDED: Final = (
+    (ApiKey.END_TXN, 0),
+    (ApiKey.FIND_COORDINATOR, 4),
+    (ApiKey.DESCRIBE_TRANSACTIONS, 0),
+)
+"""The version that every command requires of an API. Without ListTransactions, only `abort` fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +153,24 @@ class Connection:
 
 @contextmanager
 def connected(options: ConnectionOptions) -> Iterator[Connection]:
-    """Connects a command. Each error becomes one line without a traceback."""
+    """Connects a command. Each error becomes one line without a traceback.
+
+    The first is that of brokers that no command works with.
+    """
     with cluster_client(options.bootstrap_servers, options.command_config, options.timeout_s) as client:
+        for broker in client.versions(time.monotonic() + options.timeout_s):
+            _check(broker)
         yield Connection(options, client)
+
+
+def _check(broker: NodeApiVersions) -> None:
+    """Raises UnsupportedVersionError for a broker that lacks an API which every command needs."""
+    lacking = [key.kafka_name for key, version in _NEEDED if broker.newest(key) < version]
+    if lacking:
+        raise UnsupportedVersionError(
+            f"`spark-kafka-sink transactions` requires Kafka 3.0 or newer, but {broker.label} has the APIs of Kafka"
+            f" {broker.release}: it does not serve {' and '.join(lacking)} as needed. The sink refuses exactly-once on such"
+            " brokers, so it has left no transactions open there. Brokers abort those of other producers after their"
+            " transaction.timeout.ms",
+            broker=broker.label,
+        )

@@ -23,12 +23,13 @@ from spark_kafka_sink.cli.transactions.result import (
     text_table,
     written_again,
 )
+from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.exactly_once.commit_log import LastRecords, LoggedRecord
-from spark_kafka_sink.exactly_once.commit_record import CommitRecord, CommitRecordError, State
+from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
 from spark_kafka_sink.exactly_once.micro_batch import is_job
 from spark_kafka_sink.exactly_once.proof import Proof, TransactionDescription, proof_of
 from spark_kafka_sink.exactly_once.rules import key
-from spark_kafka_sink.exactly_once.transaction_client import ONGOING
+from spark_kafka_sink.exactly_once.transaction_client import ONGOING, is_unlisted
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds, foreign_prefix
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 
@@ -37,30 +38,30 @@ def list_transactions(options: ConnectionOptions) -> None:
     """Prints the open transactions of every query and job.
 
     Exits with 1 if brokers do not answer or refuse to, or if a part of the commit log cannot be read. If there is no commit log,
-    it prints a note to stderr.
+    it prints a note to stderr. If brokers do not list transactions, it prints those in the commit log, and exits with 1.
     """
     with connected(options) as connection:
         has_log = connection.has_log(connection.deadline())
-        lines, unreadable = _lines(connection, has_log=has_log)
+        lines, notes = _lines(connection, has_log=has_log)
     now_ms = time.time_ns() // 1_000_000
     if options.as_json:
         for line in lines:
             click.echo(json.dumps(_json(line)))
     else:
-        click.echo(_text(lines, options, now_ms))
+        click.echo(_text(lines, options, now_ms, is_listed=not any(map(is_unlisted, notes))))
     if not has_log:
         click.echo(f"Note: {connection.no_log}", err=True)
-    for error in unreadable:
+    for error in notes:
         click.echo(f"Note: {error}", err=True)
-    if unreadable:
+    if notes:
         raise click.exceptions.Exit(1)
 
 
-def _lines(connection: Connection, *, has_log: bool) -> tuple[list[QueryLine], list[CommitRecordError]]:
-    """Returns the lines, and the errors of log records that cannot be read."""
+def _lines(connection: Connection, *, has_log: bool) -> tuple[list[QueryLine], list[KafkaSinkError]]:
+    """Returns the lines, and the errors of what they do not show: log records that cannot be read, and unlisted transactions."""
     # Open transactions are listed before the log is read, so that one prepared in between does not look like an orphan.
     deadline = connection.deadline()
-    ids = connection.transactions.list_open(f"{connection.prefix}.", deadline)
+    ids, notes = _open_ids(connection, deadline)
     by_query = {each: query_id for each in ids if (query_id := query_of(connection.prefix, each)) is not None}
     logged = connection.records(deadline) if has_log else LastRecords()
     records = logged.records
@@ -77,13 +78,26 @@ def _lines(connection: Connection, *, has_log: bool) -> tuple[list[QueryLine], l
         # A record that this version cannot read may have prepared the open transactions.
         unread = {error.facts.get("query_id") for error in logged.unreadable}
         to_do = "its commit log record cannot be read: see the note below"
-        return [replace(line, to_do=to_do) if line.query_id in unread else line for line in lines], logged.unreadable
+        lines = [replace(line, to_do=to_do) if line.query_id in unread else line for line in lines]
+        return lines, [*notes, *logged.unreadable]
     # A log with another name may say that these are prepared, so none of them may be aborted.
     to_do = f"{connection.no_log}; if there never was one, the transactions end when they time out"
-    return [replace(line, to_do=to_do) for line in lines], []
+    return [replace(line, to_do=to_do) for line in lines], notes
 
 
-def _text(lines: list[QueryLine], options: ConnectionOptions, now_ms: int) -> str:
+def _open_ids(connection: Connection, deadline: float) -> tuple[list[str], list[KafkaSinkError]]:
+    """Returns the ids of all open transactions; without them the error, if brokers do not list transactions."""
+    try:
+        return connection.transactions.list_open(f"{connection.prefix}.", deadline), []
+    except KafkaSinkError as error:
+        if not is_unlisted(error):
+            raise
+        return [], [error]
+
+
+def _text(lines: list[QueryLine], options: ConnectionOptions, now_ms: int, *, is_listed: bool) -> str:
+    if not lines and not is_listed:
+        return f"{options.commit_log_topic} is empty."
     if not lines:
         return f"No transactions are open under the prefix {options.prefix}, and {options.commit_log_topic} is empty."
     head = ("QUERY", "BATCH", "STATE", "ROWS", "WRITTEN", "OPEN", "TO DO")

@@ -1,4 +1,4 @@
-"""Checks which brokers support transactions that other processes end.
+"""Checks which brokers support exactly-once: transactions that other processes end.
 
 The committing process also aborts abandoned transactions by producer id and epoch. With transaction version 1 the epoch does not
 change, so only verification (KIP-890, part 1) fences a task that is still writing: before a leader stores the first record of a
@@ -9,6 +9,10 @@ ApiVersions has version ranges, not releases. Leaders verify since 3.6, where Ad
 but exactly-once requires EndTxn v4 of 3.8 (KAFKA-16314). In 3.6 and 3.7 a coordinator can leave a transaction in PrepareCommit or
 PrepareAbort (KAFKA-16352), leaders can fail to verify in a rolling upgrade (KAFKA-16992), and the upgrade notes of 3.6 advise
 switching verification off (KAFKA-15653).
+
+Fencing the task with InitProducerId instead would need no verification, but the list of open transactions may be outdated: it
+would abort the next transaction of an id in use. Before 3.0 nothing proves how a transaction has ended, because there is no
+DescribeTransactions. So the limit is the same for streams, batch jobs and `publish`.
 """
 
 from __future__ import annotations
@@ -17,25 +21,35 @@ from typing import Final
 
 from spark_kafka_sink.client.api_versions import NodeApiVersions
 from spark_kafka_sink.errors import UnsupportedVersionError
-from spark_kafka_sink.protocol.transactions import END_TXN
+from spark_kafka_sink.protocol.api import ApiKey
 
-_END_TXN_OF_3_8: Final = 4
+_NEEDED: Final = (
+    (ApiKey.END_TXN, 4),
+    (ApiKey.DESCRIBE_TRANSACTIONS, 0),  # proves how a transaction has ended
+    (ApiKey.FIND_COORDINATOR, 4),  # finds the coordinators of many transactions at once
+    (ApiKey.LIST_OFFSETS, 5),  # a new leader says that it does not know the end of the commit log yet (KIP-207)
+)
+"""The version that exactly-once requires of an API. Services may have some of them and not others."""
 
 
 def too_old(broker: NodeApiVersions) -> UnsupportedVersionError | None:
     """Returns why a broker does not support exactly-once; None if it does."""
-    versions = broker.ranges.get(END_TXN.key)
-    if versions is not None and versions[1] >= _END_TXN_OF_3_8:
-        return None
-    said = (
-        "it does not support EndTxn" if versions is None else f"it supports EndTxn only up to v{versions[1]}, but v4 is required"
-    )
-    return UnsupportedVersionError(
-        f"exactly-once requires Kafka 3.8 or newer on every broker, but {broker.label} is older: {said}. Upgrade the"
-        " brokers, or set delivery.guarantee=at-least-once",
-        api=END_TXN.name,
-        broker=broker.label,
-    )
+    for key, version in _NEEDED:
+        newest = broker.newest(key)
+        if newest < version:
+            name = key.kafka_name
+            said = (
+                f"supports {name} only up to v{newest}, but v{version} is required" if newest >= 0 else f"does not support {name}"
+            )
+            if key is ApiKey.END_TXN:  # otherwise it is new enough, and a service leaves an API out
+                said = f"has the APIs of Kafka {broker.release}: it {said}"
+            return UnsupportedVersionError(
+                f"exactly-once requires Kafka 3.8 or newer on every broker, but {broker.label} {said}. Upgrade the brokers, or"
+                " set delivery.guarantee=at-least-once",
+                api=key.name,
+                broker=broker.label,
+            )
+    return None
 
 
 def switched_off(label: str) -> UnsupportedVersionError:

@@ -15,7 +15,6 @@ from spark_kafka_sink.client.connection_probe import NOT_REACHED, HostPort, Prob
 from spark_kafka_sink.client.connection_states import bootstrap_nodes
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import AuthenticationError, KafkaSinkError
-from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.api_versions import API_VERSIONS, ApiVersionsResponse
 from spark_kafka_sink.security.acls import ANONYMOUS, principal_of
 from spark_kafka_sink.security_config import security_warnings
@@ -24,20 +23,6 @@ from spark_kafka_sink.spark.checks.report import CheckLine, failed, failed_by, o
 
 _SOON_EXPIRED_DAYS: Final = 14
 _DAY_S: Final = 86_400
-
-# The first release whose brokers offer this version of an API, newest first.
-_RELEASES: Final = (
-    ("4.1 or newer", ApiKey.PRODUCE, 13),
-    ("4.0", ApiKey.METADATA, 13),
-    ("3.9", ApiKey.FETCH, 17),
-    ("3.8", ApiKey.END_TXN, 4),
-    ("3.7", ApiKey.PRODUCE, 10),
-    ("3.6", ApiKey.ADD_PARTITIONS_TO_TXN, 4),
-    ("3.5", ApiKey.FETCH, 15),
-    ("3.1 to 3.4", ApiKey.FETCH, 13),
-    ("3.0", ApiKey.LIST_TRANSACTIONS, 0),
-    ("2.8", ApiKey.DESCRIBE_CLUSTER, 0),
-)
 
 _NOT_ADVERTISED: Final = (
     "clients write to the address that a broker advertises, not to bootstrap.servers: make {address} reachable from here, or"
@@ -113,16 +98,8 @@ def _not_reached(node: Node, error: KafkaSinkError) -> CheckLine:
 
 def _release(versions: list[NodeApiVersions]) -> str:
     """Returns the releases of Kafka whose protocol the brokers speak."""
-    found = dict.fromkeys(_release_of(each) for each in versions)
+    found = dict.fromkeys(each.release for each in versions)
     return f"protocol of Kafka {' and '.join(found)}"
-
-
-def _release_of(versions: NodeApiVersions) -> str:
-    for name, key, version in _RELEASES:
-        offered = versions.ranges.get(key)
-        if offered is not None and offered[1] >= version:
-            return name
-    return "older than 2.8"
 
 
 # TLS

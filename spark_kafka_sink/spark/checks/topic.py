@@ -63,6 +63,7 @@ def check_topic(context: CheckContext) -> Iterator[CheckLine]:
     yield from _sizes(context, context.configs)
     yield from _timestamps(context, context.configs)
     yield from _compaction(context, context.configs)
+    yield from _message_format(name, context.configs)
 
 
 # A missing topic
@@ -218,6 +219,13 @@ def _compaction(context: CheckContext, configs: Mapping[str, str]) -> Iterator[C
     else:
         text = "the topic is compacted (cleanup.policy), and the DataFrame has no column key"
         yield failed("compaction", text, "add a column key; brokers reject rows without a key")
+
+
+def _message_format(topic: str, configs: Mapping[str, str]) -> Iterator[CheckLine]:
+    version = configs.get("message.format.version", "")  # a config of topics before Kafka 4.0, such as "0.10.2-IV0"
+    if version.startswith(("0.8", "0.9", "0.10")):
+        text = f"topic {topic!r} has message.format.version={version}, which has no producer ids and no headers"
+        yield failed("topic", text, "remove message.format.version from the topic's configs; brokers reject idempotent producers")
 
 
 # Rights

@@ -18,7 +18,7 @@ from spark_kafka_sink.client.topics import (
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import AuthorizationError, KafkaSinkError, OptionError, UnsupportedVersionError
 from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
-from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
+from spark_kafka_sink.exactly_once.transaction_client import TransactionClient, is_unlisted
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
@@ -55,6 +55,7 @@ def check_transactions(context: CheckContext) -> Iterator[CheckLine]:
         return
     yield _timeout(context)
     yield _transactional_ids(context, client, exactly_once.transactional_id_prefix)
+    yield from _listing(context, client, exactly_once.transactional_id_prefix)
     yield from _commit_log(context, exactly_once.commit_log)
 
 
@@ -83,6 +84,15 @@ def _transactional_ids(context: CheckContext, client: TransactionClient, prefix:
     except OptionError:  # the time-out is refused, so the rights are there
         pass
     return ok("rights", f"allowed on transactional ids {prefix}.*: Describe, Write")
+
+
+def _listing(context: CheckContext, client: TransactionClient, prefix: str) -> Iterator[CheckLine]:
+    """Yields a line if brokers do not list open transactions, which exactly-once works without."""
+    try:
+        client.list_open(f"{prefix}.", context.soon())
+    except KafkaSinkError as error:
+        if is_unlisted(error):
+            yield ok(_NAME, "the brokers do not list open transactions", error.message)
 
 
 def _commit_log(context: CheckContext, settings: CommitLogSettings) -> Iterator[CheckLine]:

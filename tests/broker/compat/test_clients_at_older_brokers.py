@@ -18,7 +18,7 @@ from tests.kafka import java
 VALUES = [str(index) for index in range(20)]
 
 
-@pytest.fixture(params=["2.8", "3.0", "3.3", "3.7", "3.9", "4.0"])
+@pytest.fixture(params=["2.1", "2.8", "3.0", "3.3", "3.7", "3.9", "4.0"])
 def servers(request: pytest.FixtureRequest) -> Iterator[str]:
     with EmbeddedBroker(like=request.param) as broker:
         broker.create_topic("topic", 2)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from spark_kafka_sink.broker import EmbeddedBroker
+from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.spark.check import check
 from spark_kafka_sink.spark.checks.report import Status
 from tests.spark.checks.reading import EXACTLY_ONCE, line, lines, settings
@@ -17,6 +19,17 @@ def test_brokers_that_are_too_old_for_exactly_once_are_a_cross() -> None:
     assert not wanted.ok
     assert other.ok, other
     assert "do not support it" in line(other, "exactly-once").text
+
+
+def test_brokers_that_list_no_transactions_are_a_hint() -> None:
+    with EmbeddedBroker() as made:
+        made.create_topic("events")
+        made.faults.fail(ApiKey.LIST_TRANSACTIONS, ErrorCode.UNSUPPORTED_VERSION, times=None)
+        report = check(settings(made, **EXACTLY_ONCE))
+    assert report.ok, report
+    hint = lines(report, "exactly-once")[1]
+    assert hint.text == "the brokers do not list open transactions"
+    assert "those that lost tasks left open end when they time out" in hint.to_do
 
 
 def test_a_time_out_over_the_brokers_limit_is_a_cross(broker: EmbeddedBroker) -> None:

@@ -1,0 +1,77 @@
+"""The commands on each version of Kafka, and what brokers that are too old for exactly-once are told to be."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner, Result
+
+from spark_kafka_sink import Producer
+from spark_kafka_sink.cli.main import main
+from spark_kafka_sink.errors import UnsupportedVersionError
+from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
+from tests.exactly_once.opened import client_of, soon
+from tests.kafka.cluster import KafkaCluster
+from tests.kafka.version_fixtures import only_versions
+from tests.kafka.versions import OLDEST
+from tests.kafka.witness import read_topic
+
+# What `check` calls them: 3.1 to 3.4 have the same APIs.
+NAMES = {OLDEST: "2.1", "2.8": "2.8", "3.3": "3.1 to 3.4", "3.7": "3.7"}
+WITHOUT_DESCRIPTIONS = (OLDEST, "2.8")
+
+
+def run(cluster: KafkaCluster, *arguments: str) -> Result:
+    return CliRunner().invoke(main, [*arguments, "--bootstrap-servers", cluster.bootstrap_servers])
+
+
+@pytest.mark.whole("tests/cli/ runs the commands on the default version")
+def test_topics_are_created_listed_described_and_read(kafka_version: str, versioned_kafka: KafkaCluster, topic: str) -> None:
+    name = f"{topic}-commands"
+    created = run(versioned_kafka, "topics", "create", name, "--partitions", "2", "--replication-factor", "1", "--json")
+    assert json.loads(created.stdout) == {"topic": name, "created": True, "partitions": 2}
+    with Producer({"bootstrap.servers": versioned_kafka.bootstrap_servers}) as producer:
+        for number in range(3):
+            producer.send(name, f"row {number}".encode(), partition=number % 2)
+
+    assert name in run(versioned_kafka, "topics", "list").stdout
+    described = json.loads(run(versioned_kafka, "topics", "describe", name, "--json").stdout)
+    assert [each["next_offset"] for each in described["partitions"]] == [2, 1]
+    read = run(versioned_kafka, "topics", "tail", name)
+    assert sorted(line.rpartition("  ")[2] for line in read.stdout.splitlines()) == ["row 0", "row 1", "row 2"]
+
+
+@pytest.mark.whole("tests/cli/ runs the commands on the default version")
+def test_open_transactions_are_listed_or_the_broker_is_said_to_be_too_old(
+    kafka_version: str, versioned_kafka: KafkaCluster
+) -> None:
+    listed = run(versioned_kafka, "transactions", "list")
+    if kafka_version in WITHOUT_DESCRIPTIONS:
+        assert listed.exit_code == 1
+        assert "requires Kafka 3.0 or newer" in listed.stderr
+        assert f"has the APIs of Kafka {NAMES[kafka_version]}: it does not serve" in listed.stderr
+    else:
+        assert (listed.exit_code, listed.stdout[:24]) == (0, "No transactions are open")
+
+
+@only_versions(*NAMES)
+def test_exactly_once_is_refused_by_a_name_for_the_release(kafka_version: str, versioned_kafka: KafkaCluster) -> None:
+    with client_of(versioned_kafka) as client, pytest.raises(UnsupportedVersionError) as raised:
+        TransactionClient(client).check_brokers(soon())
+    assert f"has the APIs of Kafka {NAMES[kafka_version]}: it supports EndTxn only up to v" in raised.value.message
+    assert "set delivery.guarantee=at-least-once" in raised.value.message
+
+
+@only_versions(OLDEST, in_make_test=True)
+def test_the_oldest_brokers_store_rows_once_and_need_both_counts_of_a_new_topic(
+    versioned_kafka: KafkaCluster, topic: str
+) -> None:
+    refused = run(versioned_kafka, "topics", "create", f"{topic}-without-counts")
+    assert refused.exit_code == 1
+    assert "brokers before Kafka 2.4 have no defaults: set --partitions and --replication-factor" in refused.stderr
+
+    with Producer({"bootstrap.servers": versioned_kafka.bootstrap_servers, "compression.type": "zstd"}) as producer:
+        for number in range(1_000):
+            producer.send(topic, str(number).encode(), partition=0)
+    assert [each.value for each in read_topic(versioned_kafka.direct_servers, topic)] == [b"%d" % n for n in range(1_000)]

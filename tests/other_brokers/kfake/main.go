@@ -1,0 +1,22 @@
+// kfake: franz-go's stand-in for Kafka as a process. It prints the addresses of its brokers and ends with its standard input.
+package main
+
+import (
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+)
+
+func main() {
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(3))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer cluster.Close()
+	fmt.Println(strings.Join(cluster.ListenAddrs(), ","))
+	io.Copy(io.Discard, os.Stdin)
+}
