@@ -293,6 +293,20 @@ def test_a_batch_job_that_could_not_be_committed_ends_before_its_tasks_begin(
             sks.publish(never, options={**target.options, **added})
 
 
+@pytest.mark.parametrize("through", ["format", "foreach_batch"])
+def test_a_stream_that_could_not_be_committed_ends_before_the_tasks_of_its_first_batch_begin(
+    spark: SparkSession, target: Target, kafka: Kafka, new_topic: NewTopic, tmp_path: Path, through: str
+) -> None:
+    never = stream(spark, tmp_path, range(3)).selectExpr("raise_error('a task has begun') AS value")
+    given = {**target.options, "commit.log.topic": new_topic(2, on=kafka, config={"cleanup.policy": "delete"})}
+    writers = {
+        "format": never.writeStream.format("kafka_sink").options(**given),
+        "foreach_batch": never.writeStream.foreachBatch(sks.foreach_batch(given)),
+    }
+    with pytest.raises(StreamingQueryException, match=r"cleanup\.policy=delete"):
+        run(writers[through], tmp_path)
+
+
 def test_of_a_job_that_cannot_begin_nothing_is_to_be_aborted(spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:
     nowhere = {"kafka.bootstrap.servers": "127.0.0.1:1", "delivery.guarantee": "exactly-once", "topic": "any"}
     with pytest.raises(sks.KafkaSinkError, match="column value is required"):
