@@ -1,7 +1,7 @@
-"""A driver is paused in its commit, and its successor commits meanwhile: it reads the log again before it says what became of it.
+"""A driver is paused in its commit, and its successor commits meanwhile: it reads the log again before it gives up.
 
-In processes of Spark's: tests/faults/exactly_once/test_two_drivers.py. In every order of events: model/, "read again before giving
-up"."""
+In processes of Spark's: tests/faults/exactly_once/test_two_drivers.py. In every order of events: model/, by the rule "read again
+before giving up"."""
 
 from __future__ import annotations
 
