@@ -25,6 +25,7 @@ def query(query: Query) -> Query:
     return Query(query.kafka, query.client, query.topic, new_id("commits"))
 
 
+@pytest.mark.fault("spark", "the commit log's topic is deleted between batches")
 def test_a_log_that_is_deleted_between_two_batches_is_told_in_30_seconds(query: Query) -> None:
     committer = query.committer()
     committer.commit(MicroBatch(query.id, 0), query.write("a"))
@@ -44,6 +45,7 @@ def test_a_log_that_is_deleted_between_two_batches_is_told_in_30_seconds(query: 
     query.expect("a", "b", "c")
 
 
+@pytest.mark.fault("spark", "the commit log's topic is deleted between batches")
 def test_when_it_is_deleted_in_the_middle_of_a_commit_nobody_says_that_the_rows_are_invisible(
     query: Query, cut: Callable[[str | None], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,6 +80,7 @@ def until_forgotten(kafka: Reached, transactional_id: str) -> None:
     wait_until(lambda: state_of(kafka, transactional_id) is None, f"{transactional_id} is forgotten")
 
 
+@pytest.mark.fault("transaction", "the coordinator has forgotten the id (INVALID_PRODUCER_ID_MAPPING)")
 def test_a_transaction_of_an_id_that_was_forgotten_is_aborted_and_the_next_has_its_rows_once(
     forgetful: EmbeddedBroker | KafkaCluster,
 ) -> None:
@@ -104,6 +105,7 @@ def test_a_transaction_of_an_id_that_was_forgotten_is_aborted_and_the_next_has_i
     until_ended(forgetful, topic)
 
 
+@pytest.mark.fault("sequence", "INVALID_PRODUCER_ID_MAPPING after a time-out")
 @pytest.mark.parametrize("stored", [True, False])
 def test_a_batch_that_timed_out_and_then_meets_it_fails_and_what_comes_late_is_not_stored_too(
     cluster: RecordingBroker, stored: bool

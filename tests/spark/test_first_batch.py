@@ -81,6 +81,7 @@ def test_a_log_that_is_right_is_made_and_then_asked_about_no_more(kafka: Kafka, 
     assert f"{topic}-commits" not in kafka.metadata().topics
 
 
+@pytest.mark.fault("spark", "an unusable commit log, before the first batch's tasks")
 @pytest.mark.parametrize("tells_query", [True, False])
 def test_a_topic_that_cannot_be_the_log_is_an_error(kafka: Kafka, new_topic: NewTopic, tmp_path: Path, tells_query: bool) -> None:
     topic, few = new_topic(), new_topic(1, config={"cleanup.policy": "compact"})
@@ -92,6 +93,7 @@ def test_a_topic_that_cannot_be_the_log_is_an_error(kafka: Kafka, new_topic: New
         plan(kafka, topic, few, checkpoint)
 
 
+@pytest.mark.fault("spark", "an unusable commit log, before the first batch's tasks")
 def test_a_topic_with_nothing_but_other_records_is_no_log(kafka: Kafka, new_topic: NewTopic) -> None:
     topic, log = new_topic(), new_topic(2, config={"cleanup.policy": "compact"})
     put(kafka, log, 0, b"user-7", b"{}")
@@ -99,6 +101,7 @@ def test_a_topic_with_nothing_but_other_records_is_no_log(kafka: Kafka, new_topi
         plan(kafka, topic, log)
 
 
+@pytest.mark.fault("spark", "an unusable commit log, before the first batch's tasks")
 @pytest.mark.parametrize("is_own", [True, False])
 def test_records_that_cannot_be_read_stop_the_query_that_they_belong_to(
     kafka: Kafka, new_topic: NewTopic, tmp_path: Path, is_own: bool
@@ -124,6 +127,7 @@ DENIED = [
 ]
 
 
+@pytest.mark.fault("spark", "an unusable commit log, before the first batch's tasks")
 @pytest.mark.parametrize(("kind", "operation", "match"), DENIED, ids=[f"{kind.name}-{each.name}" for kind, each, _ in DENIED])
 def test_a_missing_right_is_an_error_for_streams_and_jobs(
     kafka_with_acls: KafkaWithAcls, kind: ResourceType, operation: AclOperation, match: str
@@ -150,6 +154,7 @@ def broker() -> Iterator[EmbeddedKafka]:
         yield made
 
 
+@pytest.mark.fault("transaction", "FindCoordinator or InitProducerId is refused: the error names delivery.guarantee")
 @pytest.mark.embedded
 @pytest.mark.parametrize(
     "code", [ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_REQUEST, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED]
@@ -167,6 +172,7 @@ def test_a_cluster_that_refuses_transactions_is_an_error_that_names_the_guarante
     assert caught.value.facts["error"] == code.name
 
 
+@pytest.mark.fault("transaction", "FindCoordinator or InitProducerId is refused: the error names delivery.guarantee")
 @pytest.mark.embedded
 def test_so_is_one_that_closes_the_connection(broker: EmbeddedKafka) -> None:
     broker.create_topic(topic := new_id("events"), 1, 1, {})

@@ -141,6 +141,14 @@ def raised_by(*calls: Callable[[], object]) -> KafkaSinkError | None:
     return None
 
 
+@pytest.mark.fault("error codes", "120 TRANSACTION_ABORTABLE")
+@pytest.mark.fault("error codes", "14, 15, 16, 51 from a coordinator: retried, or found again")
+@pytest.mark.fault("error codes", "59 UNKNOWN_PRODUCER_ID: a new epoch; a transaction can only be aborted")
+@pytest.mark.fault(
+    "error codes", "49 INVALID_PRODUCER_ID_MAPPING: abortable with another epoch; in a roll-forward it proves nothing"
+)
+@pytest.mark.fault("error codes", "48 INVALID_TXN_STATE: abortable on Produce, fatal on coordinators' APIs")
+@pytest.mark.fault("error codes", "47 INVALID_PRODUCER_EPOCH: abortable on Produce, fenced on coordinators' APIs")
 @pytest.mark.parametrize(("transaction_version", "api", "then", "code"), ROWS, indirect=["transaction_version"])
 def test_a_row(broker: EmbeddedBroker, api: ApiKey, then: Then, code: int) -> None:
     topic = f"row-{os.getpid()}-{next(_numbers)}"
