@@ -59,6 +59,7 @@ NO_SECOND_TRY: Final = (
     "tests/faults/test_soak.py",
     "tests/faults/test_splitting.py",
     "tests/faults/test_transaction_batches.py",
+    "tests/faults/test_transactions_on_kafka.py",
     "tests/kafka_versions/test_exactly_once.py",
     "tests/producer/accumulator/",
     "tests/producer/sender/",

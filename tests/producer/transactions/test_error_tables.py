@@ -251,6 +251,18 @@ def test_what_was_not_tried_because_of_another_topic_is_not_what_counts(
         until_committed(broker, innocent, [b"1"])
 
 
+@pytest.mark.fault("transaction", "FindCoordinator or InitProducerId is refused: the error names delivery.guarantee")
+@pytest.mark.parametrize("transaction_version", [2], ids=["tv2"], indirect=True)
+@pytest.mark.parametrize("api", [A.FIND_COORDINATOR, A.INIT_PRODUCER_ID])
+def test_a_cluster_that_serves_no_transactions_is_an_error_that_says_what_to_set(broker: EmbeddedBroker, api: ApiKey) -> None:
+    with under_id(broker.bootstrap_servers, "refused", initialized=False) as producer:
+        broker.faults.fail(api, E.UNSUPPORTED_VERSION)
+        refused = raised_by(producer.init_transactions)
+    assert type(refused) is TransactionError
+    assert "UNSUPPORTED_VERSION; this cluster does not serve transactions to this client; in Spark, set" in str(refused)
+    assert "delivery.guarantee=at-least-once" in str(refused)
+
+
 def test_brokers_without_transactions_are_named_as_the_cause(broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     # To this client these brokers are as those of before Kafka 0.11, or a stand-in that lacks it.
     monkeypatch.setattr(requests, "INIT_PRODUCER_ID", INIT_PRODUCER_ID.limited_to(90, 90))
