@@ -5,13 +5,17 @@ before giving up"."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
 
-from spark_kafka_sink.errors import BatchAbortedError, CommitStoppedError
+from spark_kafka_sink.errors import BatchAbortedError, CommitStoppedError, CommitTimeoutError
 from spark_kafka_sink.exactly_once import failpoints
-from tests.exactly_once.queries import Query
+from spark_kafka_sink.exactly_once.committer import Committer
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
+from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
+from tests.exactly_once.queries import PREFIX, Query
 
 
 def while_paused(monkeypatch: pytest.MonkeyPatch, where: str, meanwhile: Callable[[], object]) -> None:
@@ -50,6 +54,24 @@ def test_a_batch_that_its_successor_has_committed_is_no_error(
     while_paused(monkeypatch, where, lambda: any_query.run(0, "a", "b"))
     report = any_query.commit(0, own)
     assert (report.rows, report.own) == (0, False)
+    any_query.expect("a", "b")
+    assert any_query.open_ids() == []
+
+
+@pytest.mark.slow
+def test_one_that_was_paused_for_longer_than_a_commit_may_take_does_not_say_that_the_batch_is_lost(
+    any_query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paused = Committer(any_query.log(), TransactionClient(any_query.client), PREFIX, timeout_s=2)
+
+    def successor() -> None:
+        any_query.run(0, "a", "b")
+        time.sleep(2)
+
+    own = any_query.write("a", "b")
+    while_paused(monkeypatch, "log.after", successor)
+    with pytest.raises(CommitTimeoutError, match=r"None of this run's rows is visible.* unless another driver has committed it"):
+        paused.commit(MicroBatch(any_query.id, 0), own)
     any_query.expect("a", "b")
     assert any_query.open_ids() == []
 
