@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from spark_kafka_sink.client.cluster_client import ClusterClient
-from spark_kafka_sink.errors import OptionError, UnsupportedVersionError
+from spark_kafka_sink.errors import DeadlineError, OptionError, UnsupportedVersionError
 from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
 from spark_kafka_sink.exactly_once.commit_log_topic import CommitLogDeletedError, check_may_write, ensure_topic
 from spark_kafka_sink.exactly_once.commit_record import (
@@ -69,11 +69,16 @@ class CommitLog:
     def check(self, ids: TransactionalIds, deadline: float) -> None:
         """Checks that a query's records can be written and read. This claims them, as a commit does.
 
-        Raises CommitRecordError if another process wrote the query's last record and this one cannot read it.
+        Raises CommitRecordError if this process cannot read the query's last record. A dead driver's transaction may hold the
+        reader back. For a job that is an error; a stream goes on, because its commits wait longer.
         """
-        self.ensure(deadline)
-        check_may_write(self._client, self._settings, deadline)
-        self.claim(ids, deadline)
+        self._check_use(ids, deadline)
+        try:
+            self._read(self.partition_of(ids.query_id), deadline).last(ids.query_id)
+        except DeadlineError as error:
+            if is_job(ids.query_id):
+                raise
+            _warn_of_wait(error)
 
     def check_for_any(self, ids: TransactionalIds, deadline: float) -> None:
         """Checks what can be checked before the query's id is known. ids: of a query that does not exist.
@@ -81,14 +86,21 @@ class CommitLog:
         Raises CommitRecordError if the topic has only records that are no commit log's. Others are only logged, because they may
         concern other queries.
         """
+        self._check_use(ids, deadline)
+        try:
+            logged = self.last_records(deadline)
+        except DeadlineError as error:
+            _warn_of_wait(error)
+            return
+        for unreadable in logged.unreadable:
+            if not logged.records:
+                raise unreadable
+            logger.warning("queries whose records are here cannot be committed: %s", unreadable.message)
+
+    def _check_use(self, ids: TransactionalIds, deadline: float) -> None:
         self.ensure(deadline)
         check_may_write(self._client, self._settings, deadline)
         self._initialized(ids, deadline)
-        logged = self.last_records(deadline)
-        for error in logged.unreadable:
-            if not logged.records:
-                raise error
-            logger.warning("queries whose records are here cannot be committed: %s", error.message)
 
     def claim(self, ids: TransactionalIds, deadline: float) -> Claim:
         """Fences the previous writer of this query's records, and reads the last record.
@@ -145,6 +157,10 @@ class CommitLog:
             self._is_ensured = False  # the next claim creates it
             raise
         return partition
+
+
+def _warn_of_wait(error: DeadlineError) -> None:
+    logger.warning("the commit log could not be read before the first batch; its commit tries again: %s", error.message)
 
 
 class Claim:

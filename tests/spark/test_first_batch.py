@@ -18,12 +18,14 @@ from spark_kafka_sink.errors import AuthorizationError, DeadlineError, KafkaSink
 from spark_kafka_sink.exactly_once.commit_log import partition_of
 from spark_kafka_sink.exactly_once.commit_record import CommitRecordError, encode_key
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
+from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.records.small_batch import NewRecord
 from spark_kafka_sink.spark.commits import check_job
 from spark_kafka_sink.spark.data_source import KafkaSinkDataSource
 from spark_kafka_sink.spark.options import sink_options
-from tests.exactly_once.opened import new_id
+from tests.exactly_once.opened import client_of, new_id, soon, writer
 from tests.kafka.acls import KafkaWithAcls
 from tests.kafka.embedded import EmbeddedKafka
 from tests.kafka.fixtures import NewTopic
@@ -116,6 +118,21 @@ def test_records_that_cannot_be_read_stop_the_query_that_they_belong_to(
             plan(kafka, topic, log, checkpoint)
     else:
         plan(kafka, topic, log, checkpoint)
+
+
+@pytest.mark.parametrize("tells_query", [True, False])
+def test_a_dead_drivers_transaction_in_the_log_keeps_no_stream_from_beginning(
+    kafka: Kafka, new_topic: NewTopic, tmp_path: Path, tells_query: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It ends within 40 s, and commits wait for longer."""
+    topic, log, own = new_topic(), new_topic(2, config={"cleanup.policy": "compact"}), str(uuid.uuid4())
+    with client_of(kafka) as client:
+        dead = writer(client, log, new_id(), partition=partition_of(own, 2))
+        dead.append([NewRecord(encode_key(str(uuid.uuid4()), 0), b"{}", 0)], soon())
+        checkpoint = checkpoint_of(own, tmp_path) if tells_query else None
+        plan(kafka, topic, log, checkpoint, kafka__max__block__ms="3000")
+        TransactionClient(client).end([dead.handle()], False, soon())
+    assert "an open transaction blocks readers" in caplog.text
 
 
 DENIED = [
