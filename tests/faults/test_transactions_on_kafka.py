@@ -140,6 +140,7 @@ def test_the_broker_that_coordinates_is_killed_before_the_end(kafka3: Brokers, n
     until_read(kafka3, topic, [1, 2] if commits else [2])
 
 
+@pytest.mark.whole("ten seconds each; exactly_once/test_transaction_client.py has what the coordinator does")
 @pytest.mark.fault("transaction", "the transaction timeout has passed")
 def test_a_transaction_that_took_too_long_is_not_committed(transaction_kafka: Kafka, new_topic: NewTopic) -> None:
     topic, own = new_topic(on=transaction_kafka), identity()

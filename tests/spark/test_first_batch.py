@@ -120,6 +120,7 @@ def test_records_that_cannot_be_read_stop_the_query_that_they_belong_to(
         plan(kafka, topic, log, checkpoint)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tells_query", [True, False])
 def test_a_dead_drivers_transaction_in_the_log_keeps_no_stream_from_beginning(
     kafka: Kafka, new_topic: NewTopic, tmp_path: Path, tells_query: bool, caplog: pytest.LogCaptureFixture
@@ -191,6 +192,7 @@ def test_a_cluster_that_refuses_transactions_is_an_error_that_names_the_guarante
 
 @pytest.mark.fault("transaction", "FindCoordinator or InitProducerId is refused: the error names delivery.guarantee")
 @pytest.mark.embedded
+@pytest.mark.slow
 def test_so_is_one_that_closes_the_connection(broker: EmbeddedKafka) -> None:
     broker.create_topic(topic := new_id("events"), 1, 1, {})
     broker.broker.faults.cut_before(ApiKey.FIND_COORDINATOR, times=None)

@@ -20,6 +20,7 @@ from tests.spark.session import ROOT
 
 
 @pytest.mark.fault("spark", "a task raises mid-write and is retried")
+@pytest.mark.whole("a Spark of its own; test_kills.py kills workers in the middle of their rows")
 @pytest.mark.spark
 @pytest.mark.timeout(300)
 def test_no_row_is_lost_and_under_exactly_once_each_is_there_once(kafka: Kafka, new_topic: NewTopic, tmp_path: Path) -> None:
