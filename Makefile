@@ -134,6 +134,7 @@ demo: java setup
 
 docs: setup
 	$(VENV)/bin/python -m docs $(if $(CHECK),--check)
+	$(VENV)/bin/python -m tests.fault_table $(if $(CHECK),--check)
 	$(VENV)/bin/python -m sphinx -E -W --keep-going -q -b html -d build/doctrees docs build/site
 	@echo "build/site/index.html"
 

@@ -138,7 +138,8 @@ def commit_timeout(
 ) -> CommitTimeoutError:
     known = visibility.value.format(abort=_command("abort", batch, options))
     if visibility in (RowVisibility.ABORTED, RowVisibility.OPEN):
-        to_do = _again(batch) if batch.is_job else f"{_again(batch)}, which writes the batch again"
+        written = "" if batch.is_job else ", which writes the batch again, unless another driver has committed it"
+        to_do = f"{_again(batch)}{written}"
     elif batch.is_job:
         to_do = (
             f"run `{_command('recover', batch, options)}` within {COMPLETE_FOR_MS // 3_600_000} hours, which ends it and"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import zlib
 from collections.abc import Iterable, Mapping
@@ -9,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from spark_kafka_sink.client.cluster_client import ClusterClient
-from spark_kafka_sink.errors import OptionError, UnsupportedVersionError
+from spark_kafka_sink.errors import DeadlineError, OptionError, UnsupportedVersionError
 from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
-from spark_kafka_sink.exactly_once.commit_log_topic import ensure_topic
+from spark_kafka_sink.exactly_once.commit_log_topic import CommitLogDeletedError, check_may_write, ensure_topic
 from spark_kafka_sink.exactly_once.commit_record import (
     CHUNK_BYTES,
     CommitRecord,
@@ -32,6 +33,8 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.records.record_reader import Record
 from spark_kafka_sink.records.small_batch import NewRecord
 from spark_kafka_sink.security.acls import COMMIT_LOG
+
+logger = logging.getLogger(__name__)
 
 
 def partition_of(query_id: str, partitions: int) -> int:
@@ -63,6 +66,42 @@ class CommitLog:
             ensure_topic(self._client, self._settings, deadline)
             self._is_ensured = True
 
+    def check(self, ids: TransactionalIds, deadline: float) -> None:
+        """Checks that a query's records can be written and read. This claims them, as a commit does.
+
+        Raises CommitRecordError if this process cannot read the query's last record. A dead driver's transaction may hold the
+        reader back. For a job that is an error; a stream goes on, because its commits wait longer.
+        """
+        self._check_use(ids, deadline)
+        try:
+            self._read(self.partition_of(ids.query_id), deadline).last(ids.query_id)
+        except DeadlineError as error:
+            if is_job(ids.query_id):
+                raise
+            _warn_of_wait(error)
+
+    def check_for_any(self, ids: TransactionalIds, deadline: float) -> None:
+        """Checks what can be checked before the query's id is known. ids: of a query that does not exist.
+
+        Raises CommitRecordError if the topic has only records that are no commit log's. Others are only logged, because they may
+        concern other queries.
+        """
+        self._check_use(ids, deadline)
+        try:
+            logged = self.last_records(deadline)
+        except DeadlineError as error:
+            _warn_of_wait(error)
+            return
+        for unreadable in logged.unreadable:
+            if not logged.records:
+                raise unreadable
+            logger.warning("queries whose records are here cannot be committed: %s", unreadable.message)
+
+    def _check_use(self, ids: TransactionalIds, deadline: float) -> None:
+        self.ensure(deadline)
+        check_may_write(self._client, self._settings, deadline)
+        self._initialized(ids, deadline)
+
     def claim(self, ids: TransactionalIds, deadline: float) -> Claim:
         """Fences the previous writer of this query's records, and reads the last record.
 
@@ -70,20 +109,24 @@ class CommitLog:
         committed up to the high watermark of that moment.
         """
         self.ensure(deadline)
+        producer_id, epoch, version = self._initialized(ids, deadline)
+        number = self.partition_of(ids.query_id)
+        partition = self._read(number, deadline)
+        writer = LogWriter(self._client, ids.commit_log, producer_id, epoch, version, (self._settings.topic, number))
+        return Claim(ids.query_id, partition, writer, self._chunk_bytes)
+
+    def _initialized(self, ids: TransactionalIds, deadline: float) -> tuple[int, int, int]:
+        """Returns producer id, epoch and transaction version of the next writer of this query's records."""
+        timeout_ms = self._settings.transaction_timeout_ms
         try:
             version = self._transactions.transaction_version(deadline)
-            timeout_ms = self._settings.transaction_timeout_ms
-            producer_id, epoch = self._transactions.init_producer_id(ids.commit_log, timeout_ms, deadline)
+            return *self._transactions.init_producer_id(ids.commit_log, timeout_ms, deadline), version
         except OptionError as error:
             text = f"the brokers' transaction.max.timeout.ms is below {timeout_ms:,} ms, which the commit log needs: raise it"
             raise OptionError(text, **error.facts) from error
         except UnsupportedVersionError as error:
             text = f"exactly-once requires Kafka 3.8 or newer: {error.message}"
             raise UnsupportedVersionError(text, **error.facts) from error
-        number = self.partition_of(ids.query_id)
-        partition = self._read(number, deadline)
-        writer = LogWriter(self._client, ids.commit_log, producer_id, epoch, version, (self._settings.topic, number))
-        return Claim(ids.query_id, partition, writer, self._chunk_bytes)
 
     def forget_job(self, ids: TransactionalIds, record: CommitRecord, deadline: float) -> bool:
         """Removes a record if it is still the last one of its job; returns whether it was.
@@ -108,8 +151,16 @@ class CommitLog:
         if number not in self._partitions:
             self._partitions[number] = _Partition(self._client, self._settings.topic, number, is_strict=True)
         partition = self._partitions[number]
-        partition.reader.read_to_end(deadline)
+        try:
+            partition.reader.read_to_end(deadline)
+        except CommitLogDeletedError:
+            self._is_ensured = False  # the next claim creates it
+            raise
         return partition
+
+
+def _warn_of_wait(error: DeadlineError) -> None:
+    logger.warning("the commit log could not be read before the first batch; its commit tries again: %s", error.message)
 
 
 class Claim:

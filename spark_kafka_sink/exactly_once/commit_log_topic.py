@@ -1,23 +1,29 @@
-"""The topic of the commit log: creates it at first use, and checks that it is suitable."""
+"""The topic of the commit log: creates it at first use, checks that it is suitable, and notices that it was deleted."""
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
 from typing import Final
 
 from spark_kafka_sink.client.backoff import ResponseWaiter
 from spark_kafka_sink.client.cluster_client import ClusterClient
-from spark_kafka_sink.client.topics import TOPIC, ask_for_configs, ask_to_create, new_topic
+from spark_kafka_sink.client.topics import TOPIC, ask_for_configs, ask_to_create, new_topic, topics_metadata
 from spark_kafka_sink.counts import counted
-from spark_kafka_sink.errors import KafkaSinkError, OptionError
+from spark_kafka_sink.errors import BrokerError, DeadlineError, KafkaSinkError, OptionError
 from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
 from spark_kafka_sink.exactly_once.coordinator_rounds import BACKOFF
 from spark_kafka_sink.peer_text import quoted
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.configs import DESCRIBE_CONFIGS
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
-from spark_kafka_sink.protocol.metadata import METADATA, MetadataRequest, MetadataRequestTopic
+from spark_kafka_sink.protocol.metadata import (
+    METADATA,
+    NO_AUTHORIZED_OPERATIONS,
+    MetadataRequest,
+    MetadataRequestTopic,
+)
 from spark_kafka_sink.protocol.topics import CREATE_TOPICS, CreatableTopicResult
 from spark_kafka_sink.security.acls import COMMIT_LOG, RESOURCE_OF
 
@@ -27,6 +33,9 @@ _CLEANUP_POLICY: Final = "cleanup.policy"
 _MIN_ISR: Final = "min.insync.replicas"
 _DEFAULT_REPLICATION: Final = 3
 _TRANSACTIONS: Final = "__transaction_state"
+_MAY_WRITE: Final = 1 << 4  # AclOperation.WRITE, in the bits of a topic's authorized operations
+DELETED_AFTER_S: Final = 10.0
+"""How long brokers must know no such topic. They learn of a new topic one after the other, within milliseconds."""
 
 _CONFIGS: Final[Mapping[str, str]] = {
     _CLEANUP_POLICY: "compact",
@@ -70,6 +79,50 @@ def ensure_topic(client: ClusterClient, settings: CommitLogSettings, deadline: f
                 )
         # Otherwise it is just being created: brokers learn of it one after the other.
         waiting.again()
+
+
+def check_may_write(client: ClusterClient, settings: CommitLogSettings, deadline: float) -> None:
+    """Raises AuthorizationError if the brokers say that the client may not write to the topic.
+
+    Creating and reading it shows the other rights. Brokers before Kafka 2.3 do not say which rights a client has.
+    """
+    (found,) = topics_metadata(client, [settings.topic], deadline).topics
+    allowed = found.topic_authorized_operations
+    if found.error_code or allowed == NO_AUTHORIZED_OPERATIONS or allowed & _MAY_WRITE:
+        return
+    text = f"the commit log, topic {settings.topic}: the client may not write to it"
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    raise client.rights.error(text, ApiKey.PRODUCE, code, settings.topic, grants=COMMIT_LOG, topic=settings.topic)
+
+
+class CommitLogDeletedError(BrokerError):
+    """The topic of the commit log does not exist any more."""
+
+    code = "COMMIT_LOG_DELETED"
+
+
+def leader_of(client: ClusterClient, topic: str, partition: int, deadline: float) -> int:
+    """Returns the node id of the leader, as `ClusterClient.leader` does.
+
+    Raises CommitLogDeletedError once brokers have known no such topic for some seconds: waiting until the deadline would tell
+    nobody why.
+    """
+    try:
+        return client.leader(topic, partition, min(deadline, time.monotonic() + DELETED_AFTER_S))
+    except DeadlineError:
+        if time.monotonic() >= deadline:
+            raise
+    _, code = client.topic(topic, deadline)
+    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        name = error_facts(code).name
+        raise CommitLogDeletedError(
+            f"the commit log, topic {topic}, was deleted: brokers have answered {name} for {DELETED_AFTER_S:.0f} s. Start the"
+            " query again: the sink creates the topic, and the first commit says which commit.log.start continues the query",
+            topic=topic,
+            error_code=int(code),
+            error=name,
+        )
+    return client.leader(topic, partition, deadline)
 
 
 def _create(client: ClusterClient, settings: CommitLogSettings, waiting: ResponseWaiter, deadline: float) -> None:

@@ -13,6 +13,7 @@ from spark_kafka_sink.errors import CommitError, DeadlineError, KafkaSinkError
 from spark_kafka_sink.exactly_once import failpoints, resolving
 from spark_kafka_sink.exactly_once.commit_errors import RowVisibility, batch_aborted, commit_stopped, commit_timeout, rows_of
 from spark_kafka_sink.exactly_once.commit_log import CommitLog, old_jobs
+from spark_kafka_sink.exactly_once.commit_log_topic import CommitLogDeletedError
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction, State
 from spark_kafka_sink.exactly_once.execution import BestEffort, CommitCall, Execution, retry_on_claim_lost
 from spark_kafka_sink.exactly_once.log_writer import ClaimLostError
@@ -20,7 +21,7 @@ from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.resolving import Refusal, Refused
 from spark_kafka_sink.exactly_once.rules import Done, GiveUp, Stop, View, decide, key
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
-from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
+from spark_kafka_sink.exactly_once.transactional_ids import NO_QUERY, TransactionalIds
 
 logger = logging.getLogger(__name__)
 
@@ -84,17 +85,24 @@ class Committer:
         self._prepared: deque[tuple[str, int]] = deque(maxlen=_REMEMBERED)
         self._is_checked = False
 
-    def check(self, job: MicroBatch, timeout_s: float) -> None:
-        """Checks, before the tasks of a job write, that the commit log can be claimed and read for it.
+    def check(self, batch: MicroBatch, timeout_s: float) -> None:
+        """Checks, before the tasks of a job or of a query's first batch write, that the commit log can be claimed for it, read
+        and written to.
 
         Raises the error that prevents this, and UnsupportedVersionError for a broker that is too old. One job in sixteen also
         removes the records of old jobs.
         """
         deadline = time.monotonic() + timeout_s
         self._check_brokers(deadline)
-        self._log.claim(TransactionalIds(self._prefix, job.query_id), deadline)
-        if job.query_id.endswith(_SWEEPING):
+        self._log.check(TransactionalIds(self._prefix, batch.query_id), deadline)
+        if batch.is_job and batch.query_id.endswith(_SWEEPING):
             self._forget_old_jobs(deadline)
+
+    def check_for_any(self, timeout_s: float) -> None:
+        """Checks what does not depend on the query's id, before its first tasks write. Raises as `check` does."""
+        deadline = time.monotonic() + timeout_s
+        self._check_brokers(deadline)
+        self._log.check_for_any(TransactionalIds(self._prefix, NO_QUERY), deadline)
 
     def _check_brokers(self, deadline: float) -> None:
         """Checks the brokers once; tasks also check each broker that they write to."""
@@ -136,7 +144,8 @@ class Committer:
             raise commit_timeout(batch, own, self._timeout_s, error, visibility, self._options) from error
         except KafkaSinkError as error:
             if not isinstance(error, CommitError):
-                error.add_note(_what_is_known(batch, own, is_invisible=self._is_invisible(batch, own, call)))
+                is_invisible, is_deleted = self._is_invisible(batch, own, call), isinstance(error, CommitLogDeletedError)
+                error.add_note(_what_is_known(batch, own, is_invisible=is_invisible, is_deleted=is_deleted))
             raise
         failpoints.reach("commit.end", batch.number)
         visible_s = call.visible - call.prepared if call.visible and call.prepared else 0.0
@@ -221,7 +230,13 @@ class Committer:
         return is_all
 
 
-def _what_is_known(batch: MicroBatch, own: OwnTransactions, *, is_invisible: bool) -> str:
+def _what_is_known(batch: MicroBatch, own: OwnTransactions, *, is_invisible: bool, is_deleted: bool) -> str:
+    """Returns what is known about the rows of a commit that failed. is_deleted: whether the commit log was."""
     if is_invisible:
         return f"{batch}: {rows_of(own, ' of this run is', ' of this run are')} not committed."
+    if is_deleted:
+        return (
+            f"{batch}: {rows_of(own)} of this run, or some of them, may be visible, and a new commit log does not say so: look"
+            f" into the topic before you set commit.log.start={batch.number}, which writes them again."
+        )
     return f"{batch}: {rows_of(own)} of this run, or some of them, may be committed; the next commit of the batch finds out."

@@ -11,6 +11,7 @@ from spark_kafka_sink.client.backoff import ResponseWaiter
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.client.cluster_requests import Answer, ClusterRequest
 from spark_kafka_sink.errors import DisconnectedError
+from spark_kafka_sink.exactly_once.commit_log_topic import leader_of
 from spark_kafka_sink.exactly_once.coordinator_rounds import BACKOFF
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
@@ -87,7 +88,7 @@ class LogReader:
         self._waiting = ResponseWaiter(deadline, BACKOFF)
         self._end, self._is_confirmed = None, False
         while not self._is_at_end():
-            node_id = self._client.leader(self._topic, self._partition, deadline)
+            node_id = leader_of(self._client, self._topic, self._partition, deadline)
             topic_id = self._client.known().topic_id(self._topic)
             if topic_id != self._topic_id:
                 self._topic_id = topic_id
@@ -103,7 +104,7 @@ class LogReader:
         self._waiting = ResponseWaiter(deadline, BACKOFF)
         position = self.position
         while position < end:
-            node_id = self._client.leader(self._topic, self._partition, deadline)
+            node_id = leader_of(self._client, self._topic, self._partition, deadline)
             (answer,) = self._client.try_many([self._fetch(node_id, position, _READ_UNCOMMITTED, 0)], deadline)
             said = self._fetched(answer)
             if said is None or not self._is_fine(said.error_code, FETCH.key):

@@ -9,6 +9,7 @@ from spark_kafka_sink.client.backoff import ResponseWaiter
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.client.cluster_requests import ClusterRequest
 from spark_kafka_sink.errors import AuthorizationError, BrokerError, DisconnectedError, PeerError
+from spark_kafka_sink.exactly_once.commit_log_topic import leader_of
 from spark_kafka_sink.exactly_once.coordinator_rounds import BACKOFF, CoordinatorRequest, CoordinatorRounds, Reply
 from spark_kafka_sink.exactly_once.proof import Outcome
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
@@ -166,7 +167,7 @@ class LogWriter:
         request = ProduceRequest(transactional_id=self._id, acks=-1, timeout_ms=10_000, topic_data=[data])
         waiting = ResponseWaiter(deadline, BACKOFF)
         while True:
-            node_id = self._client.leader(self._topic, self._partition, deadline)
+            node_id = leader_of(self._client, self._topic, self._partition, deadline)
             (answer,) = self._client.try_many([ClusterRequest(node_id, api, request)], deadline)
             if isinstance(answer, DisconnectedError):
                 waiting.note(f"Produce to {self._where}", answer.message)

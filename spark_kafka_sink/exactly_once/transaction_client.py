@@ -16,7 +16,7 @@ from spark_kafka_sink.errors import DisconnectedError, KafkaSinkError, OptionErr
 from spark_kafka_sink.exactly_once import failpoints
 from spark_kafka_sink.exactly_once.coordinator_rounds import BACKOFF, CoordinatorRequest, CoordinatorRounds, Reply
 from spark_kafka_sink.exactly_once.proof import Outcome, Proof, TransactionDescription, outcome_of_end, proof_of
-from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
+from spark_kafka_sink.exactly_once.transactional_ids import NO_QUERY, TransactionalIds
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle, partition_ranges
 from spark_kafka_sink.producer.transactions.transaction_manager import FEATURE
 from spark_kafka_sink.producer.transactions.verification import switched_off, too_old
@@ -47,7 +47,6 @@ from spark_kafka_sink.protocol.transactions import (
 from spark_kafka_sink.security.acls import RESOURCE_OF
 
 ONGOING: Final = "Ongoing"
-_NO_QUERY: Final = "00000000-0000-0000-0000-000000000000"
 _DESCRIBED_AT_ONCE: Final = 1000
 
 # With v5 a coordinator treats a transaction as version 2. v4 came with Kafka 3.8 and is v3 with one more error code.
@@ -157,7 +156,7 @@ class TransactionClient:
         """
         # Kafka silently omits ids that the client may not describe. Finding a coordinator requires the same right.
         # The error's ACL is about the whole prefix, not this id alone.
-        self._client.coordinators([example or f"{prefix}{_NO_QUERY}.log"], deadline)
+        self._client.coordinators([example or f"{prefix}{NO_QUERY}.log"], deadline)
         waiting = ResponseWaiter(deadline, BACKOFF)
         while True:
             with waiting.told_as_well():

@@ -10,6 +10,9 @@ from typing import Final
 
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord
 
+NO_QUERY: Final = "00000000-0000-0000-0000-000000000000"
+"""An id that no query has, to ask for rights on the ids of all queries."""
+
 _LOG: Final = "log"
 MAX_QUERIES: Final = 64
 """Number of queries and jobs that a worker remembers. A forgotten one gets a new token, so no id is ever used twice."""

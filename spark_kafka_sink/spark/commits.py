@@ -7,20 +7,31 @@ stay there, and a commit sends its own requests only.
 from __future__ import annotations
 
 import atexit
+import json
 import logging
 import os
 import time
+import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
 
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.counts import counted
-from spark_kafka_sink.errors import CommitTimeoutError, KafkaSinkError, OptionError, UsageError
+from spark_kafka_sink.errors import (
+    BrokerError,
+    CommitTimeoutError,
+    DeadlineError,
+    KafkaSinkError,
+    OptionError,
+    UnsupportedVersionError,
+    UsageError,
+)
 from spark_kafka_sink.exactly_once.commit_errors import RowVisibility
 from spark_kafka_sink.exactly_once.commit_log import CommitLog
 from spark_kafka_sink.exactly_once.committer import Committer, OwnTransactions
@@ -29,7 +40,7 @@ from spark_kafka_sink.exactly_once.resolving import Refusal, Refused
 from spark_kafka_sink.exactly_once.rules import commit_timeout_ms
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.producer.report import DeliveryReport
-from spark_kafka_sink.spark.guarantee import COMMIT_LOG_START, ExactlyOnce
+from spark_kafka_sink.spark.guarantee import COMMIT_LOG_START, GUARANTEE, WITHOUT_TRANSACTIONS, ExactlyOnce
 from spark_kafka_sink.spark.messages import Messages, reports_of, shares_of
 from spark_kafka_sink.spark.options import SinkOptions
 
@@ -152,8 +163,57 @@ def check_job(options: SinkOptions, job: MicroBatch) -> None:
     if options.exactly_once.start is not None:
         text = f"option {COMMIT_LOG_START}: is for streaming queries; remove it, because a batch job has no earlier batches"
         raise OptionError(text, option=COMMIT_LOG_START)
-    with committers.of(options, job) as committer:
-        committer.check(job, options.producer.max_block_ms / 1000)
+    check_batch(options, job)
+
+
+def check_batch(options: SinkOptions, batch: MicroBatch) -> None:
+    """Checks in the driver, before tasks write, that a job or a query's first batch can be committed.
+
+    Raises the error of a commit log that cannot be used, and of brokers that do not serve transactions.
+    """
+    with committers.of(options, batch) as committer, _naming_the_guarantee():
+        committer.check(batch, options.producer.max_block_ms / 1000)
+
+
+def check_query(options: SinkOptions) -> None:
+    """Checks as `check_batch` does while Spark plans the first batch of a stream, and does not tell which query that is.
+
+    The checkpoint names the query. Only Spark reads all kinds of file systems, so elsewhere than on this machine's disk what
+    depends on the id is left to the commit.
+    """
+    assert options.exactly_once is not None
+    query_id = _query_of(options.exactly_once.checkpoint)
+    if query_id is not None:
+        check_batch(options, MicroBatch(query_id, 0))
+        return
+    with committers.of(options, MicroBatch.of_new_job()) as committer, _naming_the_guarantee():
+        committer.check_for_any(options.producer.max_block_ms / 1000)
+
+
+def _query_of(checkpoint: str) -> str | None:
+    """Returns the id in Spark's file `metadata` of a checkpoint (StreamMetadata); None if it cannot be read."""
+    if not checkpoint:
+        return None
+    try:
+        found = json.loads((Path(checkpoint) / "metadata").read_text(encoding="utf-8"))["id"]
+        return str(uuid.UUID(found))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+@contextmanager
+def _naming_the_guarantee() -> Iterator[None]:
+    """Adds the option to change to errors of brokers without transactions, or without the right to them.
+
+    Some services answer UNSUPPORTED_VERSION or another code, others close the connection at each such request.
+    """
+    try:
+        yield
+    except (UnsupportedVersionError, BrokerError, DeadlineError) as error:
+        concerns = isinstance(error, UnsupportedVersionError | DeadlineError) or "transactional_id" in error.facts
+        if concerns and GUARANTEE not in error.message:
+            raise type(error)(f"{error.message}. {WITHOUT_TRANSACTIONS}", **error.facts) from error
+        raise
 
 
 def commit_micro_batch(options: SinkOptions, batch_id: int, messages: Messages) -> list[DeliveryReport]:

@@ -98,6 +98,8 @@ class KafkaSinkDataSource(DataSource):
 def _check_reachable(options: SinkOptions, *, is_stream: bool) -> None:
     """Checks Kafka while Spark plans a write, and creates the topic if `topic.create.*` is set.
 
+    Under exactly-once, a stream's first batch also checks the commit log, as each batch job does (`KafkaSinkWriter.check`).
+
     For a stream it does so only until it has succeeded once. Spark plans each micro-batch of a stream, often in a new process. A
     running stream must survive an outage of Kafka, so a file in Spark's folder for temporary files records that the topic was
     reached once in this application.
@@ -106,7 +108,8 @@ def _check_reachable(options: SinkOptions, *, is_stream: bool) -> None:
     folder = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
     if not folder:
         return
-    named = repr((options.producer.bootstrap_servers, options.topic, options.creation))
+    commit_log = options.exactly_once if is_stream else None  # with the checkpoint: each query has its own records there
+    named = repr((options.producer.bootstrap_servers, options.topic, options.creation, commit_log))
     mark = Path(folder) / f"kafka-sink-reached-{sha256(named.encode()).hexdigest()[:16]}"
     if is_stream and mark.exists():
         return
@@ -122,6 +125,10 @@ def _check_reachable(options: SinkOptions, *, is_stream: bool) -> None:
         return
     try:
         check_reachable(options)
+        if commit_log is not None:
+            from spark_kafka_sink.spark.commits import check_query
+
+            check_query(options)
         asking.replace(mark)
     finally:
         asking.unlink(missing_ok=True)

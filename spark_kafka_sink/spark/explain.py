@@ -169,6 +169,7 @@ def _kinds(base: type[KafkaSinkError]) -> Iterator[type[KafkaSinkError]]:
 @cache
 def _kinds_by_code() -> Mapping[str, type[KafkaSinkError]]:
     # The modules outside of errors.py that define an error with a new code.
+    import_module("spark_kafka_sink.exactly_once.commit_log_topic")
     import_module("spark_kafka_sink.exactly_once.commit_record")
     import_module("spark_kafka_sink.exactly_once.log_writer")
     found: dict[str, type[KafkaSinkError]] = {}

@@ -26,6 +26,11 @@ CHECKPOINT_LOCATION = "checkpointlocation"  # set by DataStreamWriter; Spark pas
 # that is down for longer loses its prepared transactions.
 TRANSACTION_TIMEOUT_MS = 15 * 60 * 1000
 
+WITHOUT_TRANSACTIONS = (
+    f"If this cluster does not serve transactions to this client, set {GUARANTEE}=at-least-once: no row is lost, and a task or"
+    " micro-batch that runs again writes its rows again"
+)
+
 
 class Guarantee(StrEnum):
     """Delivery guarantee of each row.

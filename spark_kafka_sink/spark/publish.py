@@ -21,7 +21,7 @@ from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.installation import SameVersion, check_extra
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers
-from spark_kafka_sink.spark.commits import abort_job, check_job, commit_shares
+from spark_kafka_sink.spark.commits import abort_job, check_batch, check_job, commit_shares
 from spark_kafka_sink.spark.display import html_table, progress_bar, summary, table
 from spark_kafka_sink.spark.explain import linked, plug_in_error, sink_error
 from spark_kafka_sink.spark.first_contact import check_reachable
@@ -201,6 +201,8 @@ def publish_dataframe(
     columns = _columns(df, options)
     if not is_reachable:
         check_reachable(options)
+        if batch is not None:
+            check_batch(options, batch)
     return _run(*_planned(df, columns, options, metrics, batch, resolve), metrics)
 
 

@@ -83,6 +83,8 @@ REFUSED = {
 }
 
 
+@pytest.mark.fault("hostile bytes", "HTTP or a TLS alert instead of Kafka")
+@pytest.mark.fault("hostile bytes", "frame size negative, zero or over the limit")
 @pytest.mark.parametrize("data", REFUSED.values(), ids=REFUSED.keys())
 def test_it_closes_its_own_connection_with_a_line_in_the_log(data: bytes, caplog: pytest.LogCaptureFixture) -> None:
     # A broker of its own: of many such connections only the first have a line each.
@@ -110,6 +112,7 @@ def test_bytes_behind_a_message_are_passed_over_as_kafka_does(broker: EmbeddedBr
         assert client.receive_response(ApiKey.API_VERSIONS, 3)[0] == 9
 
 
+@pytest.mark.fault("hostile bytes", "unknown API key or version")
 @pytest.mark.parametrize("version", [5, 99, 2**15 - 1, -1])
 def test_only_api_versions_answers_an_unknown_version(broker: EmbeddedBroker, version: int) -> None:
     with Client(port(broker)) as client:
@@ -123,6 +126,7 @@ def test_only_api_versions_answers_an_unknown_version(broker: EmbeddedBroker, ve
         assert client.api_versions().error_code == 0
 
 
+@pytest.mark.fault("hostile bytes", "truncated frame")
 @pytest.mark.parametrize("sent", range(1, len(api_versions_frame())))
 def test_a_frame_cut_anywhere_ends_with_its_connection(broker: EmbeddedBroker, sent: int) -> None:
     with bystander(broker), Client(port(broker)) as hostile:
@@ -131,6 +135,7 @@ def test_a_frame_cut_anywhere_ends_with_its_connection(broker: EmbeddedBroker, s
         assert hostile.is_closed_by_broker()
 
 
+@pytest.mark.fault("hostile bytes", "one byte at a time")
 def test_a_frame_that_comes_a_byte_at_a_time_is_answered_and_keeps_nobody_waiting(broker: EmbeddedBroker) -> None:
     with bystander(broker) as other, Client(port(broker)) as slow:
         for byte in api_versions_frame(8):
@@ -178,6 +183,7 @@ def test_a_storm_of_connections_that_say_nothing_is_served_like_any(broker: Embe
     eventually(lambda: connections(broker) == 0)
 
 
+@pytest.mark.fault("hostile bytes", "negative or huge lengths of arrays and varints")
 @pytest.mark.parametrize("number", HOSTILE, ids=lambda number: number.hex())
 def test_a_hostile_number_anywhere_in_a_request_closes_it_or_is_answered(broker: EmbeddedBroker, number: bytes) -> None:
     with bystander(broker):

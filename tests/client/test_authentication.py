@@ -134,6 +134,7 @@ def test_nothing_to_log_in_with_is_final(broker: EmbeddedBroker, mechanism: Mech
 # What is wrong
 
 
+@pytest.mark.fault("security", "wrong password: fatal, no storm of retries")
 def test_a_wrong_password_is_final_after_one_attempt_and_tried_again_only_when_somebody_asks(
     broker: EmbeddedBroker, mechanism: Mechanism, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -204,6 +204,7 @@ def test_a_broker_that_comes_back_is_asked_again(kafka3: Brokers) -> None:
         assert client.ask(3, DESCRIBE_CLUSTER, CLUSTER, soon()).error_code == 0
 
 
+@pytest.mark.fault("connection", "an idle connection is closed")
 def test_connections_that_were_cut_between_two_requests_are_made_again(proxied_kafka: ProxiedKafka) -> None:
     with client_of(proxied_kafka.proxy.address) as client:
         client.ask_any(DESCRIBE_CLUSTER, CLUSTER, soon())

@@ -212,6 +212,7 @@ def test_after_a_connection_was_lost_the_name_is_resolved_again_and_the_lost_add
     assert connecting(states) == "kafka-1:9092"
 
 
+@pytest.mark.fault("connection", "a broker changes host and port")
 def test_a_host_that_moved_while_it_was_connected_is_found_at_its_new_address() -> None:
     found = ["10.0.0.1", "10.0.0.2"]
     states = new_states(resolver=lambda host, port: [Address(socket.AF_INET, (host, port)) for host in found])

@@ -206,6 +206,7 @@ def test_an_answer_serves_only_what_was_requested_before_it_was_asked_for() -> N
     assert of.time_to_next_update_ms(START + BACKOFF) == MAX_AGE
 
 
+@pytest.mark.fault("metadata", "stale leader epoch")
 def test_a_leader_that_a_broker_behind_names_is_not_taken() -> None:
     of = metadata()
     answer(of, topic("orders", (2, 6)))
@@ -220,6 +221,7 @@ def test_a_topic_that_was_made_anew_starts_with_its_own_epochs() -> None:
     assert (of.fetch().leader_epoch("orders", 0), of.fetch().partition_count("orders")) == (0, 1)
 
 
+@pytest.mark.fault("metadata", "stale topic id")
 @pytest.mark.parametrize("deletion_seen", [True, False])
 def test_a_topic_that_was_deleted_does_not_come_back_from_a_broker_that_has_not_heard_of_it(deletion_seen: bool) -> None:
     of = metadata()

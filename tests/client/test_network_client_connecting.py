@@ -18,6 +18,7 @@ from tests.network.black_hole import black_hole
 SETUP_TIMEOUT_MOST_MS = 12_000  # 10 s and a fifth
 
 
+@pytest.mark.fault("connection", "refused")
 def test_a_refused_connection_is_tried_again_after_its_back_off(broker: EmbeddedBroker) -> None:
     with Rig(broker) as rig:
         broker.faults.unreachable(1)
@@ -32,6 +33,7 @@ def test_a_refused_connection_is_tried_again_after_its_back_off(broker: Embedded
         assert not rig.client.is_unavailable(1)
 
 
+@pytest.mark.fault("connection", "the first address of a name is dead")
 def test_a_host_whose_first_address_is_dead_is_reached_at_its_second(broker: EmbeddedBroker) -> None:
     resolved: list[tuple[str, int]] = []
 
@@ -69,6 +71,7 @@ def nowhere() -> Iterator[Resolver]:
         yield lambda *_: [Address(socket.AF_INET, (host, port))]
 
 
+@pytest.mark.fault("connection", "black hole, bounded by the setup timeout")
 def test_a_black_hole_is_given_up_after_the_setup_timeout_which_grows(broker: EmbeddedBroker, nowhere: Resolver) -> None:
     with Rig(broker, resolver=nowhere) as rig:
         rig.ready()

@@ -112,6 +112,7 @@ def test_idle_connections_may_be_closed_at_once(broker: EmbeddedBroker) -> None:
         assert connection.is_closed
 
 
+@pytest.mark.fault("hostile bytes", "wrong correlation id")
 def test_an_answer_to_no_request_poisons_the_connection(broker: EmbeddedBroker) -> None:
     with Rig(broker) as rig:
         connection = rig.connected()
@@ -153,6 +154,7 @@ def test_a_request_can_have_a_timeout_of_its_own_and_a_poll_waits_no_longer_than
         assert errors(rig.poll()) == {DisconnectedError}
 
 
+@pytest.mark.fault("connection", "an idle connection is closed")
 def test_an_idle_connection_is_closed_without_blame_and_can_be_made_again_at_once(broker: EmbeddedBroker) -> None:
     with Rig(broker, settings={"connections.max.idle.ms": 1_000}) as rig:
         connection = rig.connected()

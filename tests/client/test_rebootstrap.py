@@ -8,6 +8,8 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
+import pytest
+
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.errors import DisconnectedError
 from spark_kafka_sink.protocol.api import ApiKey
@@ -125,6 +127,7 @@ def test_where_bootstrap_servers_are_asked_again_no_reason_speaks_of_them(broker
 # metadata.recovery.rebootstrap.trigger.ms
 
 
+@pytest.mark.fault("metadata", "every bootstrap or known broker replaced")
 def test_after_the_trigger_time_without_metadata_everything_begins_again(broker: EmbeddedBroker) -> None:
     rig, connection = begun(broker)
     with rig:
@@ -203,6 +206,7 @@ def test_with_strategy_none_the_trigger_time_means_nothing(broker: EmbeddedBroke
 # REBOOTSTRAP_REQUIRED
 
 
+@pytest.mark.fault("metadata", "every bootstrap or known broker replaced")
 def test_a_broker_that_says_rebootstrap_required_is_obeyed_at_once(broker: EmbeddedBroker) -> None:
     rig, connection = begun(broker)
     with rig:

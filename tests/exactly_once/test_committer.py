@@ -44,6 +44,7 @@ def test_batches_follow_each_other_with_and_without_rows(query: Query) -> None:
     query.expect("a", "b", "c")
 
 
+@pytest.mark.fault("spark", "commit() called twice")
 def test_committed_twice_it_is_once(query: Query) -> None:
     own = query.write("a", "b")
     query.commit(0, own)

@@ -60,6 +60,7 @@ def test_a_lost_connection_loses_and_doubles_nothing(
     assert query.open_ids() == []
 
 
+@pytest.mark.fault("error codes", "14, 15, 16, 51 from a coordinator: retried, or found again")
 @pytest.mark.parametrize("error", PASSING)
 @pytest.mark.parametrize("applied", [False, True])
 def test_a_passing_error_of_the_end_is_asked_about_again(
@@ -99,6 +100,9 @@ def forgotten(transactional_id: str, since: list[str]) -> Change:
     return change
 
 
+@pytest.mark.fault(
+    "error codes", "49 INVALID_PRODUCER_ID_MAPPING: abortable with another epoch; in a roll-forward it proves nothing"
+)
 def test_an_answer_that_proves_nothing_is_no_reason_to_stop_where_the_coordinator_knows_what_was_done(
     broker: EmbeddedKafka, query: Query
 ) -> None:

@@ -75,7 +75,7 @@ def test_where_the_commit_log_cannot_be_read_in_time_nothing_stays_open(broker: 
         said = too_late(query, own)
     assert "2 rows could not be committed within 1 s" in said
     assert "None of this run's rows is visible, and its transactions are aborted." in said
-    assert said.endswith("To continue: start the query again, which writes the batch again")
+    assert said.endswith("start the query again, which writes the batch again, unless another driver has committed it")
     assert query.open_ids() == []
     query.run(0, "a", "b")
     query.expect("a", "b")

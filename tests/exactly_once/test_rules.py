@@ -134,6 +134,7 @@ def test_it_gives_up_when_one_of_its_own_is_not_open_any_more(said: TransactionD
     assert decide(view.with_read(last)) == GiveUp(OWN_HANDLES, (OWN_HANDLES[1],))
 
 
+@pytest.mark.fault("spark", "a paused driver whose successor has committed reads the log before BATCH_ABORTED")
 def test_it_does_not_give_up_a_batch_that_another_driver_has_committed_meanwhile() -> None:
     view = read(record(State.COMPLETE, BATCH - 1)).with_look({}, (), BEGUN_MS)
     assert decide(view.with_read(record(State.COMPLETE))) == Done(OWN_HANDLES)

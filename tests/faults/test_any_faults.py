@@ -82,6 +82,7 @@ class Mischief:
             self._cluster.faults.alter(ApiKey.PRODUCE, unhinted, broker=broker)
 
 
+@pytest.mark.fault("sequence", "any faults in any order")
 @pytest.mark.parametrize("seed", range(12))
 def test_acked_is_stored_once_and_in_order_whatever_happens(seed: int) -> None:
     with RecordingBroker(2) as cluster:

@@ -45,6 +45,9 @@ def at(*timestamps: int) -> RecordColumns:
     return RecordColumns(len(timestamps), timestamp=np.array(timestamps, np.int64))
 
 
+@pytest.mark.fault("record", "null header, header without a key")
+@pytest.mark.fault("record", "partition negative or out of range")
+@pytest.mark.fault("record", "bad timestamp")
 @pytest.mark.parametrize(
     ("columns", "text"),
     [
@@ -69,6 +72,7 @@ def test_a_record_that_cannot_be_is_named_and_nothing_of_its_append_is_sent(
     assert cluster.values() == [7]
 
 
+@pytest.mark.fault("record", "null topic, illegal name")
 @pytest.mark.parametrize(
     ("topic", "text"),
     [
@@ -149,11 +153,13 @@ def test_what_an_interceptor_makes_of_columns_is_checked_too(cluster: RecordingB
         assert producer.metrics()["producer-metrics"]["record-send-total"] == 0
 
 
+@pytest.mark.fault("record", "bad timestamp")
 def test_a_row_without_a_timestamp_among_others_is_not_one_before_1970(cluster: RecordingBroker) -> None:
     with producer_on(cluster.bootstrap_servers) as producer:
         assert send(producer, at(5, NO_TIMESTAMP, 0)) == 3
 
 
+@pytest.mark.fault("record", "no UTF-8")
 def test_a_single_record_whose_header_key_is_no_text_harms_no_other(cluster: RecordingBroker) -> None:
     with producer_on(cluster.bootstrap_servers, linger_ms=100_000) as producer:
         good = producer.send("t", b"1", headers=[("\u00fc", None)])
@@ -171,6 +177,7 @@ def test_every_legal_name_is_a_topic(cluster: RecordingBroker, topic: str) -> No
         assert send(producer, numbers([1]), topic) == 1
 
 
+@pytest.mark.fault("memory", "a record over buffer.memory or max.request.size")
 def test_a_record_over_max_request_size_is_refused_before_anything_is_buffered(cluster: RecordingBroker) -> None:
     with producer_on(cluster.bootstrap_servers, max_request_size=1000) as producer, producer.scope() as scope:
         with pytest.raises(RecordTooLargeError, match=r"topic t: row 1 of 3 takes 1\d{3} bytes, more than .*1000"):
@@ -181,6 +188,7 @@ def test_a_record_over_max_request_size_is_refused_before_anything_is_buffered(c
     assert cluster.values() == [5]
 
 
+@pytest.mark.fault("record", "no UTF-8")
 def test_text_that_is_no_utf8_arrives_byte_for_byte(kafka: Kafka, new_topic: NewTopic) -> None:
     """Keys and values are bytes to Kafka; what kind of text they are is the consumers' affair."""
     topic = new_topic(1)

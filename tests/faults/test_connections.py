@@ -29,6 +29,7 @@ def struck(proxy: TcpProxy, times: int) -> Callable[[], bool]:
     return lambda: proxy.cuts >= times
 
 
+@pytest.mark.fault("connection", "reset before the answer to a Produce request")
 def test_answers_that_are_lost_after_the_batch_was_stored_make_no_duplicate(
     proxied_kafka: ProxiedKafka, new_topic: NewTopic
 ) -> None:
@@ -46,6 +47,7 @@ def test_answers_that_are_lost_after_the_batch_was_stored_make_no_duplicate(
         assert_each_once_in_order(stored(proxied_kafka.cluster, topic, partition), stream.sent)
 
 
+@pytest.mark.fault("connection", "reset before the answer to a Produce request")
 def test_requests_that_are_cut_short_are_sent_again(proxied_kafka: ProxiedKafka, new_topic: NewTopic) -> None:
     topic, proxy = new_topic(1, on=proxied_kafka.cluster), proxied_kafka.proxy
     before = proxy.cuts
@@ -58,6 +60,7 @@ def test_requests_that_are_cut_short_are_sent_again(proxied_kafka: ProxiedKafka,
     assert_each_once_in_order(stored(proxied_kafka.cluster, topic), stream.sent)
 
 
+@pytest.mark.fault("connection", "reset before the answer to a Produce request")
 def test_every_connection_cut_again_and_again(proxied_kafka: ProxiedKafka, new_topic: NewTopic) -> None:
     topic, proxy = new_topic(2, on=proxied_kafka.cluster), proxied_kafka.proxy
     producer = producer_on(proxied_kafka.cluster.bootstrap_servers, batch_size=500)
@@ -69,6 +72,7 @@ def test_every_connection_cut_again_and_again(proxied_kafka: ProxiedKafka, new_t
         assert_each_once_in_order(stored(proxied_kafka.cluster, topic, partition), stream.sent)
 
 
+@pytest.mark.fault("connection", "a slow, rate-limited link")
 def test_a_slow_line_keeps_order(proxied_kafka: ProxiedKafka, new_topic: NewTopic) -> None:
     """50 ms each way and 400 kB/s: five requests are under way and more wait."""
     topic, proxy = new_topic(1, on=proxied_kafka.cluster), proxied_kafka.proxy
@@ -82,6 +86,7 @@ def test_a_slow_line_keeps_order(proxied_kafka: ProxiedKafka, new_topic: NewTopi
     assert_each_once_in_order(stored(proxied_kafka.cluster, topic), 6000)
 
 
+@pytest.mark.fault("connection", "silence of a broker")
 def test_silence_after_the_batch_was_sent_ends_at_the_request_timeout_and_is_retried(
     proxied_kafka: ProxiedKafka, new_topic: NewTopic
 ) -> None:
@@ -99,6 +104,7 @@ def test_silence_after_the_batch_was_sent_ends_at_the_request_timeout_and_is_ret
     assert stored(proxied_kafka.cluster, topic) == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.fault("connection", "silence of a broker")
 def test_silence_for_good_ends_at_delivery_timeout_with_the_last_error(proxied_kafka: ProxiedKafka, new_topic: NewTopic) -> None:
     topic, proxy = new_topic(1, on=proxied_kafka.cluster), proxied_kafka.proxy
     settings = {"request_timeout_ms": 800, "delivery_timeout_ms": 3000}
@@ -123,6 +129,7 @@ def test_silence_for_good_ends_at_delivery_timeout_with_the_last_error(proxied_k
     assert sorted(set(found)) == found, "twice or out of order"
 
 
+@pytest.mark.fault("connection", "black hole, bounded by the setup timeout")
 def test_an_address_that_swallows_everything_ends_at_max_block_ms() -> None:
     with black_hole() as (host, port):
         begun = time.monotonic()
@@ -133,6 +140,7 @@ def test_an_address_that_swallows_everything_ends_at_max_block_ms() -> None:
         assert 1 <= time.monotonic() - begun < 15
 
 
+@pytest.mark.fault("connection", "black hole, bounded by the setup timeout")
 def test_a_dead_first_bootstrap_server_costs_only_its_setup_timeout(proxied_kafka: ProxiedKafka, new_topic: NewTopic) -> None:
     topic = new_topic(1, on=proxied_kafka.cluster)
     with black_hole() as (host, port):
@@ -143,6 +151,7 @@ def test_a_dead_first_bootstrap_server_costs_only_its_setup_timeout(proxied_kafk
     assert stored(proxied_kafka.cluster, topic) == [0]
 
 
+@pytest.mark.fault("connection", "refused")
 def test_brokers_that_are_not_there_yet_are_waited_for(proxied_kafka: ProxiedKafka, new_topic: NewTopic) -> None:
     topic, proxy = new_topic(1, on=proxied_kafka.cluster), proxied_kafka.proxy
     proxy.refuse()
@@ -166,6 +175,7 @@ def test_brokers_that_are_not_there_yet_are_waited_for(proxied_kafka: ProxiedKaf
     assert stored(proxied_kafka.cluster, topic) == [0]
 
 
+@pytest.mark.fault("memory", "a broker is paused: memory stays bounded")
 def test_a_broker_that_stands_still_bounds_memory_and_appends_and_then_gets_everything(
     kafka3: Brokers, new_topic: NewTopic
 ) -> None:

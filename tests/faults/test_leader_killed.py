@@ -16,6 +16,8 @@ pytestmark = pytest.mark.timeout(180)
 PARTITIONS = 2
 
 
+@pytest.mark.fault("sequence", "leader killed with five in flight")
+@pytest.mark.fault("metadata", "NOT_LEADER without it")
 def test_leaders_killed_one_after_another_mid_stream(kafka3: Brokers, new_topic: NewTopic) -> None:
     topic = new_topic(PARTITIONS, on=kafka3)
     # An append makes five batches or more for its partition: that many are in flight.
@@ -57,6 +59,7 @@ def test_offsets_in_the_report_are_where_the_records_are(kafka3: Brokers, new_to
     assert read == [(offset, offset // 200) for offset in range(4000)]
 
 
+@pytest.mark.fault("error codes", "2, 7, 19, 20, 89: retried")
 @pytest.mark.whole("20 s")
 def test_too_few_replicas_hold_records_back_until_they_are_there_again(kafka3: Brokers, new_topic: NewTopic) -> None:
     """With a follower dead nothing may be acked; some of it was stored by the leader nevertheless, and must not be twice."""

@@ -47,6 +47,7 @@ def append_in_thread(producer: Producer, outcome: list[BaseException | None]) ->
     return thread
 
 
+@pytest.mark.fault("memory", "the pool is full for max.block.ms")
 def test_memory_that_stays_out_ends_an_append_at_max_block_ms(cluster: RecordingBroker) -> None:
     held = cluster.faults.hold(ApiKey.PRODUCE, times=None)
     with one_by_one(cluster.bootstrap_servers, buffer_memory=TWO_CHUNKS, max_block_ms=1000) as producer:
@@ -66,6 +67,7 @@ def test_memory_that_stays_out_ends_an_append_at_max_block_ms(cluster: Recording
     assert cluster.values() == [0, 1, 3]
 
 
+@pytest.mark.fault("memory", "failures of every kind give memory back")
 def test_memory_comes_back_once_batches_are_acked_failed_or_discarded(cluster: RecordingBroker) -> None:
     cluster.faults.fail(ApiKey.PRODUCE, ErrorCode.INVALID_RECORD, times=None, when=carries(3, 31, 44))
     with one_by_one(cluster.bootstrap_servers, buffer_memory=TWO_CHUNKS) as producer:
@@ -89,6 +91,7 @@ def test_a_compressed_batch_without_an_answer_holds_its_compressed_bytes_only(cl
     assert cluster.values() == [1]
 
 
+@pytest.mark.fault("memory", "a batch expires in flight while the pool is under pressure (KAFKA-19012)")
 def test_what_expired_in_flight_keeps_its_memory_until_its_request_is_over(cluster: RecordingBroker) -> None:
     """KAFKA-19012: a buffer that was given to another batch went out under the first one's header.
 
@@ -150,6 +153,7 @@ def test_an_append_that_waits_for_memory_says_why_the_producer_failed(cluster: R
     assert figure(producer, "record-error-total") == 10  # each once, whether it was in a batch or not
 
 
+@pytest.mark.fault("memory", "close with blocked senders")
 @pytest.mark.parametrize("timeout_s", [0.0, 0.2])
 def test_close_wakes_whoever_waits_for_memory(cluster: RecordingBroker, timeout_s: float) -> None:
     cluster.faults.hold(ApiKey.PRODUCE, times=None)
@@ -169,6 +173,7 @@ def test_close_wakes_whoever_waits_for_memory(cluster: RecordingBroker, timeout_
         scope.flush(5)
 
 
+@pytest.mark.fault("memory", "a record over buffer.memory or max.request.size")
 def test_a_record_over_the_memory_is_refused_before_anything_is_buffered(cluster: RecordingBroker) -> None:
     with producer_on(cluster.bootstrap_servers, buffer_memory=TWO_CHUNKS) as producer, producer.scope() as scope:
         with pytest.raises(RecordTooLargeError, match=r"topic t: row 1 of 3 takes 4\d{4} bytes, more than .*32768"):

@@ -29,6 +29,7 @@ from tests.kafka.proxy import TcpProxy
 from tests.kafka.witness import read_topic
 
 
+@pytest.mark.fault("metadata", "NOT_LEADER without it")
 def test_a_leader_that_moved_is_found_by_asking(cluster2: RecordingBroker) -> None:
     with one_by_one(cluster2.bootstrap_servers) as producer:
         send(producer, numbers([0]))
@@ -39,6 +40,7 @@ def test_a_leader_that_moved_is_found_by_asking(cluster2: RecordingBroker) -> No
     assert {received.broker for received in cluster2.received} == {1, 2}
 
 
+@pytest.mark.fault("metadata", "NOT_LEADER with the new leader in the answer")
 @pytest.mark.parametrize("in_flight", [1, 5])
 def test_a_leader_named_in_the_refusal_is_used_without_asking_or_waiting(cluster2: RecordingBroker, in_flight: int) -> None:
     """KIP-951. What Metadata would say meanwhile still names the old leader."""
@@ -52,6 +54,7 @@ def test_a_leader_named_in_the_refusal_is_used_without_asking_or_waiting(cluster
     assert cluster2.values() == list(range(1 + in_flight))
 
 
+@pytest.mark.fault("metadata", "stale leader epoch")
 def test_a_leader_of_an_older_epoch_is_not_believed(cluster2: RecordingBroker) -> None:
     with one_by_one(cluster2.bootstrap_servers, metadata_max_age_ms=100) as producer:
         cluster2.move_leader("t", 0, 2)
@@ -61,6 +64,7 @@ def test_a_leader_of_an_older_epoch_is_not_believed(cluster2: RecordingBroker) -
     assert {received.broker for received in cluster2.received} == {2}
 
 
+@pytest.mark.fault("metadata", "stale leader epoch")
 def test_a_hint_of_an_older_epoch_is_not_believed(cluster2: RecordingBroker) -> None:
     for broker in (2, 1):
         cluster2.move_leader("t", 0, broker)
@@ -78,6 +82,7 @@ def without_a_leader(cluster: RecordingBroker) -> Fault:
     return cluster.faults.alter(ApiKey.METADATA, tells_leader(-1, cluster.leader_epoch()), times=None)
 
 
+@pytest.mark.fault("metadata", "partition without a leader")
 def test_a_partition_without_a_leader_waits_for_one(cluster: RecordingBroker) -> None:
     with one_by_one(cluster.bootstrap_servers) as producer, producer.scope() as scope:
         scope.append("t", numbers([0]))
@@ -90,6 +95,7 @@ def test_a_partition_without_a_leader_waits_for_one(cluster: RecordingBroker) ->
     assert cluster.values() == [0, 1, 2, 3]
 
 
+@pytest.mark.fault("metadata", "partition without a leader")
 def test_a_partition_that_gets_no_leader_ends_at_delivery_timeout_and_says_so(cluster: RecordingBroker) -> None:
     with one_by_one(cluster.bootstrap_servers, request_timeout_ms=1500, delivery_timeout_ms=1500) as producer:
         with failing_scope(producer) as scope:
@@ -168,6 +174,7 @@ def make_again(cluster: RecordingBroker, leaders: tuple[int, ...]) -> None:
     on_third_question(cluster, lambda: cluster.topic("t", leaders))
 
 
+@pytest.mark.fault("metadata", "partitions added")
 def test_a_partition_that_was_added_is_found_by_asking(cluster: RecordingBroker) -> None:
     with one_by_one(cluster.bootstrap_servers) as producer:
         send(producer, numbers([0]))
@@ -262,6 +269,7 @@ def test_when_nobody_answers_about_the_partition_the_error_comes_at_max_block_ms
 # Topics and brokers that come and go
 
 
+@pytest.mark.fault("metadata", "topic deleted and made again")
 def test_a_topic_that_was_made_anew_takes_what_comes(cluster: RecordingBroker) -> None:
     with one_by_one(cluster.bootstrap_servers) as producer:
         send(producer, numbers(range(3)))
@@ -275,6 +283,7 @@ def test_a_topic_that_was_made_anew_takes_what_comes(cluster: RecordingBroker) -
     assert sorted(cluster.values()) == [3, 4, 5]
 
 
+@pytest.mark.fault("metadata", "topic unused for long, with batches waiting")
 def test_a_topic_forgotten_for_want_of_use_is_asked_for_again_when_batches_of_it_are_to_be_sent(cluster: RecordingBroker) -> None:
     """As in Java's Sender.sendProducerData: batches that wait do not keep their topic, their send brings it back."""
     settings = {"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 100_000, "metadata.max.age.ms": 20}
@@ -288,6 +297,7 @@ def test_a_topic_forgotten_for_want_of_use_is_asked_for_again_when_batches_of_it
     assert cluster.values() == [0, 1, 2]
 
 
+@pytest.mark.fault("connection", "a broker changes host and port")
 def test_a_broker_that_moves_to_another_address_is_followed(cluster2: RecordingBroker, proxy: TcpProxy) -> None:
     """Broker 2 is behind the proxy, and then is where it listens itself."""
 
@@ -334,6 +344,7 @@ def test_an_append_waits_for_metadata_until_max_block_ms_in_all_and_not_as_long_
 # Real Kafka
 
 
+@pytest.mark.fault("metadata", "partitions added")
 def test_partitions_that_are_added_meanwhile_get_records(kafka: Kafka, new_topic: NewTopic) -> None:
     topic = new_topic(1)
     with producer_on(kafka.bootstrap_servers, metadata_max_age_ms=100, batch_size=500) as producer:
@@ -349,6 +360,7 @@ def test_partitions_that_are_added_meanwhile_get_records(kafka: Kafka, new_topic
     assert read == list(range(sent))
 
 
+@pytest.mark.fault("metadata", "topic deleted and made again")
 def test_a_topic_deleted_and_made_again_mid_way_takes_the_rest_once_and_in_order(kafka: Kafka, new_topic: NewTopic) -> None:
     topic = new_topic(2)
     columns = [numbers(range(start, start + 10), start // 10 % 2) for start in range(0, 400, 10)]

@@ -244,6 +244,7 @@ def test_records_that_may_not_be_retried_fail_with_what_to_do_where_the_topic_is
             scope.flush(10)
 
 
+@pytest.mark.fault("metadata", "topic deleted and made again")
 def test_records_of_partitions_that_a_topic_made_again_does_not_have_fail_and_the_others_are_stored(
     cluster: RecordingBroker,
 ) -> None:

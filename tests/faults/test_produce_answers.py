@@ -52,6 +52,10 @@ def send(cluster: RecordingBroker, values: Iterable[int], **settings: object) ->
         return scope.report()
 
 
+@pytest.mark.fault("error codes", "2, 7, 19, 20, 89: retried")
+@pytest.mark.fault("error codes", "3, 5, 6, 9, 13, 56, 74, 100, 103: retried with fresh metadata")
+@pytest.mark.fault("produce answers", "REQUEST_TIMED_OUT of a batch that was or was not stored")
+@pytest.mark.fault("produce answers", "each code, once and twice")
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("code", RETRIED)
 def test_passing_trouble_is_retried_until_it_has_passed(cluster: RecordingBroker, code: int, times: int) -> None:
@@ -66,6 +70,7 @@ def test_passing_trouble_is_retried_until_it_has_passed(cluster: RecordingBroker
     assert len(cluster.attempts(2)) == 1 + times
 
 
+@pytest.mark.fault("produce answers", "REQUEST_TIMED_OUT of a batch that was or was not stored")
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("code", MAYBE_STORED)
 def test_what_was_stored_although_an_error_came_is_stored_once(cluster: RecordingBroker, code: int, times: int) -> None:
@@ -78,6 +83,9 @@ def test_what_was_stored_although_an_error_came_is_stored_once(cluster: Recordin
     assert (report.partitions["t", 0].first_offset, report.partitions["t", 0].last_offset) == (0, 5)
 
 
+@pytest.mark.fault("error codes", "-1, 8, 17, 18, 21, 29, 32, 42, 43, 76, 87: the batch fails, a transaction can only be aborted")
+@pytest.mark.fault("produce answers", "an unknown code")
+@pytest.mark.fault("produce answers", "each code, once and twice")
 @pytest.mark.parametrize("failing", [[2], [2, 4]])
 @pytest.mark.parametrize("code", FAILED)
 def test_what_no_retry_mends_fails_alone_and_the_rest_is_delivered(
@@ -97,6 +105,8 @@ def test_what_no_retry_mends_fails_alone_and_the_rest_is_delivered(
     assert [len(cluster.attempts(value)) for value in failing] == [1] * len(failing)
 
 
+@pytest.mark.fault("error codes", "31, 35, 53, 90: fatal")
+@pytest.mark.fault("produce answers", "each code, once and twice")
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("code", FATAL)
 def test_what_is_about_the_producer_ends_it(cluster: RecordingBroker, code: int, times: int) -> None:
@@ -115,6 +125,7 @@ def test_what_is_about_the_producer_ends_it(cluster: RecordingBroker, code: int,
     assert cluster.values()[:1] == [0]
 
 
+@pytest.mark.fault("sequence", "the first of five fails for good")
 def test_the_first_of_five_fails_for_good_and_the_others_go_on_in_a_new_epoch(cluster: RecordingBroker) -> None:
     held = cluster.faults.hold(ApiKey.PRODUCE, when=carries(1))
     cluster.faults.fail(ApiKey.PRODUCE, E.MESSAGE_TOO_LARGE, when=carries(1))
@@ -130,6 +141,7 @@ def test_the_first_of_five_fails_for_good_and_the_others_go_on_in_a_new_epoch(cl
     assert [cluster.attempts(value)[-1].numbers for value in (0, 2, 3, 8)] == [(0, 0), (1, 0), (1, 1), (1, 6)]
 
 
+@pytest.mark.fault("sequence", "the first of five fails for good")
 def test_when_the_epochs_are_used_up_the_others_go_on_under_another_producer_id(cluster: RecordingBroker) -> None:
     cluster.faults.alter(ApiKey.INIT_PRODUCER_ID, lambda body, answer: replace(answer, producer_epoch=2**15 - 1))
     held = cluster.faults.hold(ApiKey.PRODUCE, when=carries(1))
@@ -145,6 +157,7 @@ def test_when_the_epochs_are_used_up_the_others_go_on_under_another_producer_id(
     assert [cluster.attempts(value)[-1].numbers for value in (0, 2, 5)] == [(2**15 - 1, 0), (0, 0), (0, 3)]
 
 
+@pytest.mark.fault("produce answers", "a partition missing in the answer")
 @pytest.mark.parametrize("stored", [False, True])
 def test_a_partition_that_the_answer_does_not_name_is_asked_again(cluster: RecordingBroker, stored: bool) -> None:
     if stored:
@@ -155,12 +168,15 @@ def test_a_partition_that_the_answer_does_not_name_is_asked_again(cluster: Recor
     assert cluster.values() == list(range(6))
 
 
+@pytest.mark.fault("produce answers", "a partition twice in the answer")
 def test_an_answer_that_names_a_partition_twice_counts_once(cluster: RecordingBroker) -> None:
     cluster.faults.alter(ApiKey.PRODUCE, of_partitions(lambda said: [said, said]), when=carries(2))
     assert send(cluster, range(6)).records == 6
     assert len(cluster.attempts(2)) == 1
 
 
+@pytest.mark.fault("error codes", "46 DUPLICATE_SEQUENCE_NUMBER: success without an offset")
+@pytest.mark.fault("sequence", "DUPLICATE_SEQUENCE_NUMBER is success")
 @pytest.mark.parametrize("values", [[7], [7, 8]])
 def test_duplicate_sequence_is_success_without_an_offset(cluster: RecordingBroker, values: list[int]) -> None:
     cluster.faults.fail(ApiKey.PRODUCE, E.DUPLICATE_SEQUENCE_NUMBER, applied=True, times=None)
@@ -171,6 +187,10 @@ def test_duplicate_sequence_is_success_without_an_offset(cluster: RecordingBroke
     assert len(cluster.received) == len(values)
 
 
+@pytest.mark.fault(
+    "error codes", "45 OUT_OF_ORDER_SEQUENCE_NUMBER: retried in turn, then a new epoch; a transaction can only be aborted"
+)
+@pytest.mark.fault("sequence", "answers out of order")
 def test_a_refused_batch_behind_a_lost_one_waits_for_its_turn(cluster: RecordingBroker) -> None:
     cluster.faults.fail(ApiKey.PRODUCE, E.NOT_ENOUGH_REPLICAS, times=2, when=carries(1))
     send(cluster, [0])
@@ -179,6 +199,11 @@ def test_a_refused_batch_behind_a_lost_one_waits_for_its_turn(cluster: Recording
     assert {received.batch.producer_epoch for received in cluster.received} == {0}
 
 
+@pytest.mark.fault("error codes", "59 UNKNOWN_PRODUCER_ID: a new epoch; a transaction can only be aborted")
+@pytest.mark.fault(
+    "error codes", "45 OUT_OF_ORDER_SEQUENCE_NUMBER: retried in turn, then a new epoch; a transaction can only be aborted"
+)
+@pytest.mark.fault("sequence", "UNKNOWN_PRODUCER_ID with each kind of log start")
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize(
     ("code", "log_start_offset"),
@@ -215,6 +240,7 @@ def test_a_batch_whose_answers_stay_lost_is_not_left_behind_by_more_than_a_broke
     assert cluster.values() == list(range(40))
 
 
+@pytest.mark.fault("sequence", "UNKNOWN_PRODUCER_ID with each kind of log start")
 def test_unknown_producer_without_a_log_start_is_asked_until_the_broker_knows(cluster: RecordingBroker) -> None:
     send(cluster, [0])
     cluster.faults.answer(ApiKey.PRODUCE, says(E.UNKNOWN_PRODUCER_ID, log_start_offset=-1), times=2)
@@ -222,6 +248,7 @@ def test_unknown_producer_without_a_log_start_is_asked_until_the_broker_knows(cl
     assert [received.numbers for received in cluster.attempts(1)] == [(0, 0)] * 3
 
 
+@pytest.mark.fault("produce answers", "throttling")
 def test_throttling_is_waited_out(cluster: RecordingBroker) -> None:
     cluster.faults.alter(ApiKey.PRODUCE, throttles(300))
     with one_by_one(cluster.bootstrap_servers) as producer, producer.scope() as scope:
@@ -338,6 +365,7 @@ def test_a_batch_that_waits_for_its_retry_expires_and_the_next_goes_on(cluster: 
     assert cluster.values() == [0, 2]
 
 
+@pytest.mark.fault("sequence", "delivery timeout in flight: the numbers are never used again")
 @pytest.mark.parametrize("stored", [True, False])
 def test_a_batch_that_expires_in_flight_leaves_its_numbers_to_nobody(cluster: RecordingBroker, stored: bool) -> None:
     # Told to wait, the producer sends 1 only when half of its time is over, so that it expires before its request does.
@@ -363,6 +391,7 @@ def test_a_batch_that_expires_in_flight_leaves_its_numbers_to_nobody(cluster: Re
     assert cluster.attempts(2)[-1].numbers == ((0, 2) if stored else (1, 0))
 
 
+@pytest.mark.fault("sequence", "delivery timeout in flight: the numbers are never used again")
 def test_after_a_batch_whose_answer_never_came_those_behind_it_are_stored_once(proxy: TcpProxy) -> None:
     """All three are stored, but their answers are lost, and their time is over before they are asked again."""
     with RecordingBroker(advertised={1: ("127.0.0.1", proxy.port)}) as cluster:

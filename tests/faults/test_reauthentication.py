@@ -56,6 +56,7 @@ def test_a_stream_of_records_passes_the_ends_of_many_sessions(session_ms: int, c
     assert not [record for record in caplog.records if record.levelno > logging.INFO]
 
 
+@pytest.mark.fault("security", "re-authentication with requests in flight")
 def test_requests_in_flight_keep_their_order_across_a_renewal() -> None:
     """Five requests wait at the broker all the time."""
     with broker_that_tells_of_sessions_of(2_000, brokers=1) as cluster:

@@ -155,6 +155,7 @@ def move(moving: TcpProxy, old: ProxiedKafka, new: Kafka) -> None:
     moving.cut()
 
 
+@pytest.mark.fault("metadata", "every bootstrap or known broker replaced")
 def test_a_cluster_that_was_replaced_is_found_through_the_bootstrap_servers(
     moving: TcpProxy, proxied_kafka: ProxiedKafka, kafka: Kafka, new_topic: NewTopic
 ) -> None:
@@ -168,6 +169,7 @@ def test_a_cluster_that_was_replaced_is_found_through_the_bootstrap_servers(
     assert values(kafka, topic) == [3, 4, 5, 6, 7, 8]
 
 
+@pytest.mark.fault("metadata", "every bootstrap or known broker replaced")
 def test_with_strategy_none_a_cluster_that_was_replaced_is_not_found(
     moving: TcpProxy, proxied_kafka: ProxiedKafka, kafka: Kafka, new_topic: NewTopic
 ) -> None:

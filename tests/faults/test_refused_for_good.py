@@ -27,6 +27,7 @@ def check_numbers(batches: list[DumpedBatch]) -> None:
             due = batch.last_sequence + 1
 
 
+@pytest.mark.fault("sequence", "the first of five fails for good")
 def test_one_that_is_too_large_fails_alone_with_four_in_flight_behind_it(
     proxied_kafka: ProxiedKafka, new_topic: NewTopic
 ) -> None:
@@ -59,6 +60,7 @@ def test_a_compacted_topic_refuses_what_has_no_key_and_says_so(kafka: Kafka, new
     assert [record.value for record in read_topic(kafka.direct_servers, topic)] == [b"0", b"1", b"2", b"4", b"5", b"6", b"7"]
 
 
+@pytest.mark.fault("memory", "a batch expires in flight while the pool is under pressure (KAFKA-19012)")
 def test_what_expired_while_the_broker_stood_still_is_stored_once_or_never(
     proxied_kafka: ProxiedKafka, new_topic: NewTopic
 ) -> None:

@@ -48,6 +48,7 @@ def named(code: int, *errors: tuple[int, str], message: str | None = None) -> Ca
     return says(code, record_errors=[BatchIndexAndErrorMessage(*each) for each in errors], error_message=message)
 
 
+@pytest.mark.fault("record", "INVALID_RECORD and INVALID_TIMESTAMP with record_errors")
 @pytest.mark.parametrize("settings", [{}, ONE_AT_A_TIME, {"retries": 0, "max_in_flight_requests_per_connection": 1}])
 @pytest.mark.parametrize("codec", ["none", "zstd"])
 def test_only_the_named_records_fail(cluster: RecordingBroker, settings: dict[str, object], codec: str) -> None:
@@ -209,6 +210,7 @@ def test_a_batch_that_expired_in_flight_is_not_sent_again_without_its_bad_record
     assert cluster.values() == [0, 4]
 
 
+@pytest.mark.fault("record", "INVALID_RECORD and INVALID_TIMESTAMP with record_errors")
 @pytest.mark.parametrize("settings", [{}, ONE_AT_A_TIME])
 def test_a_long_stream_with_many_bad_records_loses_only_those(cluster: RecordingBroker, settings: dict[str, object]) -> None:
     bad = set(range(0, 3000, 17))
@@ -265,6 +267,7 @@ def test_with_many_batches_under_way_a_compacted_topic_has_the_rest_once_and_in_
     check_numbers(batches)
 
 
+@pytest.mark.fault("record", "INVALID_RECORD and INVALID_TIMESTAMP with record_errors")
 def test_a_topic_takes_all_whose_timestamps_are_within_its_bounds(kafka: Kafka, new_topic: NewTopic) -> None:
     topic = new_topic(1, config={"message.timestamp.before.max.ms": "3600000"})
     now = time.time_ns() // 1_000_000

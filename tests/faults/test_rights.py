@@ -53,6 +53,7 @@ def lacks(error: BaseException) -> tuple[str, str, str]:
 # A producer
 
 
+@pytest.mark.fault("security", "a missing right")
 def test_a_producer_without_idempotent_write_ends(cluster: RecordingBroker) -> None:
     with one_by_one(cluster.bootstrap_servers) as producer:
         with (
@@ -68,6 +69,7 @@ def test_a_producer_without_idempotent_write_ends(cluster: RecordingBroker) -> N
     assert cluster.received == []
 
 
+@pytest.mark.fault("security", "a missing right")
 @pytest.mark.parametrize(
     ("call", "topic"),
     [

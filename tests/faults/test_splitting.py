@@ -46,6 +46,7 @@ def sent_sizes(cluster: RecordingBroker) -> list[int]:
     return [len(received.values) for received in cluster.received]
 
 
+@pytest.mark.fault("record", "MESSAGE_TOO_LARGE splits, a single record fails alone")
 @pytest.mark.parametrize("settings", [{}, {"enable_idempotence": "false", "max_in_flight_requests_per_connection": 1}])
 def test_what_is_too_large_is_halved_until_it_is_taken(cluster: RecordingBroker, settings: dict[str, object]) -> None:
     cluster.topic(max_message_bytes=1000)
@@ -73,6 +74,7 @@ def test_the_next_batches_of_the_topic_are_no_larger_than_what_it_takes(cluster:
     assert cluster.values() == list(range(120))
 
 
+@pytest.mark.fault("record", "MESSAGE_TOO_LARGE splits, a single record fails alone")
 def test_one_that_is_too_large_alone_fails_alone(cluster: RecordingBroker) -> None:
     cluster.topic(max_message_bytes=1000)
     values = [b"%0*d" % (2000 if number == 13 else 9, number) for number in range(20)]
@@ -83,6 +85,7 @@ def test_one_that_is_too_large_alone_fails_alone(cluster: RecordingBroker) -> No
         wait_until(lambda: cluster.values() == [n for n in range(20) if n != 13], "the others stored")
 
 
+@pytest.mark.fault("error codes", "10 MESSAGE_TOO_LARGE: split without using up a retry")
 def test_retries_need_not_be_left_for_a_split(cluster: RecordingBroker) -> None:
     cluster.topic(max_message_bytes=1000)
     settings: dict[str, object] = {"retries": 0, "max_in_flight_requests_per_connection": 1}
@@ -92,6 +95,7 @@ def test_retries_need_not_be_left_for_a_split(cluster: RecordingBroker) -> None:
     assert cluster.values() == list(range(60))
 
 
+@pytest.mark.fault("sequence", "a split keeps order")
 @pytest.mark.parametrize("large", [{1}, {3}, {5}, {1, 2, 3, 4, 5}])
 def test_of_five_in_flight_those_too_large_are_split_and_the_others_wait_for_them(
     cluster: RecordingBroker, large: set[int]
@@ -208,6 +212,7 @@ def assert_in_sequence(batches: list[DumpedBatch]) -> None:
     assert [batch.base_sequence for batch in batches] == list(ends)[:-1]
 
 
+@pytest.mark.fault("record", "MESSAGE_TOO_LARGE splits, a single record fails alone")
 @pytest.mark.parametrize("codec", ["none", "lz4"])
 def test_real_kafka_takes_five_in_flight_in_parts_split_three_times_and_more(
     proxied_kafka: ProxiedKafka, new_topic: NewTopic, codec: str
@@ -231,6 +236,7 @@ def test_real_kafka_takes_five_in_flight_in_parts_split_three_times_and_more(
     assert_is_all_of(columns, read_topic(cluster.direct_servers, topic))
 
 
+@pytest.mark.fault("sequence", "a split keeps order")
 @pytest.mark.parametrize("large", [0, 2, 4])
 def test_on_real_kafka_those_behind_one_that_is_split_come_after_its_parts(
     proxied_kafka: ProxiedKafka, new_topic: NewTopic, large: int

@@ -100,6 +100,13 @@ def test_what_is_too_large_is_split_within_its_transaction(broker: EmbeddedBroke
     until_read(broker, topic, list(range(31)))
 
 
+@pytest.mark.fault("error codes", "120 TRANSACTION_ABORTABLE")
+@pytest.mark.fault("error codes", "48 INVALID_TXN_STATE: abortable on Produce, fatal on coordinators' APIs")
+@pytest.mark.fault("error codes", "47 INVALID_PRODUCER_EPOCH: abortable on Produce, fenced on coordinators' APIs")
+@pytest.mark.fault(
+    "error codes", "45 OUT_OF_ORDER_SEQUENCE_NUMBER: retried in turn, then a new epoch; a transaction can only be aborted"
+)
+@pytest.mark.fault("error codes", "-1, 8, 17, 18, 21, 29, 32, 42, 43, 76, 87: the batch fails, a transaction can only be aborted")
 @pytest.mark.parametrize(
     "code",
     [
@@ -233,6 +240,7 @@ def test_a_producer_that_closes_for_want_of_use_leaves_open_what_it_prepared(bro
     until_read(broker, topic, [0, 1, 2])
 
 
+@pytest.mark.fault("transaction", "a late EndTxn does not end the next transaction")
 @pytest.mark.parametrize("committed", [True, False])
 def test_an_end_that_was_asked_for_twice_ends_no_later_transaction(broker: EmbeddedBroker, topic: str, committed: bool) -> None:
     """The first request is given up and asked again, and the broker comes to it when the next transaction is open."""

@@ -84,6 +84,7 @@ def until_read(broker: EmbeddedBroker, topic: str, expected: list[int]) -> None:
         assert time.monotonic() < deadline, found
 
 
+@pytest.mark.fault("transaction", "a zombie with the same id is fenced")
 def test_a_zombie_with_the_same_id_is_fenced(broker: EmbeddedBroker, topic: str) -> None:
     with under_id(broker.bootstrap_servers, topic) as zombie:
         zombie.begin()
@@ -99,6 +100,7 @@ def test_a_zombie_with_the_same_id_is_fenced(broker: EmbeddedBroker, topic: str)
     until_read(broker, topic, [2])
 
 
+@pytest.mark.fault("transaction", "a commit that timed out is committed, never aborted")
 def test_a_commit_that_timed_out_is_committed_by_the_next_and_never_aborted(broker: EmbeddedBroker, topic: str) -> None:
     with under_id(broker.bootstrap_servers, topic) as producer:
         producer.begin()
@@ -132,6 +134,7 @@ def test_a_commit_whose_answer_is_lost_is_asked_for_again(broker: EmbeddedBroker
     until_read(broker, topic, [1, 2, 3])
 
 
+@pytest.mark.fault("transaction", "a commit that timed out is committed, never aborted")
 def test_a_producer_that_closes_after_its_commit_timed_out_does_not_abort(broker: EmbeddedBroker, topic: str) -> None:
     producer = under_id(broker.bootstrap_servers, topic)
     producer.begin()
@@ -142,6 +145,7 @@ def test_a_producer_that_closes_after_its_commit_timed_out_does_not_abort(broker
     until_read(broker, topic, [1])
 
 
+@pytest.mark.fault("transaction", "the coordinator moves between steps")
 def test_the_coordinator_moves_between_steps(brokers3: EmbeddedBroker, topic: str) -> None:
     nodes = itertools.cycle(brokers3.broker_ids)
 
@@ -197,6 +201,7 @@ def test_the_leader_is_killed_mid_transaction(brokers3: EmbeddedBroker, topic: s
     until_read(brokers3, topic, list(range(100)))
 
 
+@pytest.mark.fault("transaction", "CONCURRENT_TRANSACTIONS")
 def test_the_markers_of_the_transaction_before_are_waited_for(broker: EmbeddedBroker, topic: str) -> None:
     with under_id(broker.bootstrap_servers, topic) as producer:
         producer.begin()
@@ -210,6 +215,7 @@ def test_the_markers_of_the_transaction_before_are_waited_for(broker: EmbeddedBr
     until_read(broker, topic, [1, 2])
 
 
+@pytest.mark.fault("transaction", "the transaction timeout has passed")
 def test_a_transaction_that_took_too_long_is_not_committed(broker: EmbeddedBroker, topic: str) -> None:
     with under_id(broker.bootstrap_servers, topic, transaction_timeout_ms=1000) as producer:
         producer.begin()
@@ -220,6 +226,7 @@ def test_a_transaction_that_took_too_long_is_not_committed(broker: EmbeddedBroke
     assert read(broker, topic) == []
 
 
+@pytest.mark.fault("transaction", "a late EndTxn does not end the next transaction")
 def test_an_end_that_comes_late_does_not_end_the_next_transaction(broker: EmbeddedBroker, topic: str) -> None:
     """The end of an aborted transaction is held up, and its sender gives up and begins anew under the id."""
     with under_id(broker.bootstrap_servers, topic) as slow:
@@ -246,6 +253,7 @@ def _quietly_abort(producer: Producer) -> None:
         pass
 
 
+@pytest.mark.fault("transaction", "an empty transaction")
 def test_an_empty_transaction_costs_no_request(broker: EmbeddedBroker, topic: str) -> None:
     with under_id(broker.bootstrap_servers, topic) as producer:
         ends = broker.faults.watch(ApiKey.END_TXN)
@@ -260,6 +268,7 @@ def test_an_empty_transaction_costs_no_request(broker: EmbeddedBroker, topic: st
     until_read(broker, topic, [1])
 
 
+@pytest.mark.fault("transaction", "a batch that expired unsent makes the commit fail")
 def test_a_batch_that_expired_unsent_makes_the_commit_fail(broker: EmbeddedBroker, topic: str) -> None:
     with under_id(broker.bootstrap_servers, topic, request_timeout_ms=2000, delivery_timeout_ms=2000) as producer:
         producer.begin()
@@ -308,6 +317,7 @@ def test_a_transaction_does_not_end_while_a_request_of_it_is_on_its_way(brokers3
     until_read(brokers3, topic, [2])
 
 
+@pytest.mark.fault("transaction", "read_committed sees nothing aborted and nothing torn")
 def test_nothing_aborted_and_nothing_torn_is_read(broker: EmbeddedBroker, topic: str) -> None:
     """A transaction is ten records of one number, over three partitions; every third is aborted, with records on every way."""
     producer = under_id(broker.bootstrap_servers, topic, batch_size=100, linger_ms=1)

@@ -70,6 +70,7 @@ CASES: dict[str, Refused] = {
 IN_MAKE_TEST = ("PLAIN-password", "SCRAM-password", "authority", "host", "plain-text-at-TLS", "TLS-at-plain-text")
 
 
+@pytest.mark.fault("security", "untrusted authority, wrong host name, expired certificate")
 @pytest.mark.parametrize("name", whole_but(CASES, IN_MAKE_TEST, "causes of the same kinds"))
 def test_it_is_told_at_once_and_says_why(secure_kafka: SecureKafka, topic: str, name: str) -> None:
     case = CASES[name]

@@ -215,6 +215,7 @@ IMPLIED = "Describe"
 """Kafka takes it to be included in Write, so that it is not missed."""
 
 
+@pytest.mark.fault("security", "a missing right")
 @pytest.mark.whole("what is asked for is tested beside it")
 def test_exactly_once_needs_each_right_of_its_docs(granted: SecureKafka, topic: str) -> None:
     for number, left_out in enumerate(sorted(exactly_once(topic, "log"))):

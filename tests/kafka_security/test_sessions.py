@@ -32,6 +32,7 @@ LOGINS: dict[str, Callable[[SecureKafka], Settings]] = {
 }
 
 
+@pytest.mark.fault("security", "re-authentication with requests in flight")
 @pytest.mark.parametrize("name", whole_but(LOGINS, ["SCRAM-SHA-256"], "sessions of other mechanisms"))
 def test_a_session_is_renewed_on_its_connection_while_records_are_written(
     secure_kafka: SecureKafka, topic: str, name: str

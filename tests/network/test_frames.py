@@ -78,6 +78,7 @@ def test_frames_come_out_whole_however_the_bytes_are_cut(messages: list[bytes], 
     assert not reader.in_frame
 
 
+@pytest.mark.fault("hostile bytes", "one byte at a time")
 def test_a_frame_that_comes_one_byte_at_a_time_is_read() -> None:
     pieces = [bytes([byte]) for byte in framed(b"slowly")]
 
@@ -92,6 +93,7 @@ def test_frames_read_earlier_are_not_written_over_by_later_ones() -> None:
     assert [bytes(frame) for frame in frames] == [b"one", b"two"]
 
 
+@pytest.mark.fault("hostile bytes", "frame size negative, zero or over the limit")
 @pytest.mark.parametrize(
     ("start", "says"),
     [
@@ -125,6 +127,7 @@ def test_a_size_that_cannot_be_is_refused_before_memory_is_taken(start: bytes, s
 ALERT = b"\x15\x03\x03\x00\x02\x02\x28"
 
 
+@pytest.mark.fault("hostile bytes", "HTTP or a TLS alert instead of Kafka")
 def test_a_tls_alert_for_a_first_answer_proves_that_a_broker_speaks_tls() -> None:
     with pytest.raises(AuthenticationError) as refused:
         FrameReader(LIMIT, "broker:9093", of_broker=True).read(Stream(ALERT).recv_into)
@@ -202,6 +205,7 @@ def test_the_limit_can_be_changed_between_frames() -> None:
     assert first + read_all(reader, stream.recv_into, 1) == [b"abc", b"abcdef"]
 
 
+@pytest.mark.fault("hostile bytes", "truncated frame")
 @pytest.mark.parametrize(
     ("bytes_before_the_end", "in_frame", "progress"),
     [

@@ -64,6 +64,7 @@ def test_a_reset_connection_is_lost_also_while_sending(ends: Ends) -> None:
     assert "lost the connection to 127.0.0.1:" in error.message
 
 
+@pytest.mark.fault("hostile bytes", "HTTP or a TLS alert instead of Kafka")
 @pytest.mark.parametrize(
     "hostile", [b"HTTP/1.1 200 OK", b"\x16\x03\x03\0\2", b"\0\0\0\0", b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff"]
 )

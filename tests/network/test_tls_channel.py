@@ -203,6 +203,7 @@ def test_the_handshake_says_what_it_waits_for(setting: Setting) -> None:
 # Refusals
 
 
+@pytest.mark.fault("security", "untrusted authority, wrong host name, expired certificate")
 def test_an_expired_certificate(setting: Setting) -> None:
     setting.serve(setting.certificates.expired)
     message = setting.refusal()
@@ -215,6 +216,7 @@ def test_a_certificate_that_is_not_valid_yet(setting: Setting) -> None:
     assert "is not valid yet; its own certificate is valid from " in setting.refusal()
 
 
+@pytest.mark.fault("security", "untrusted authority, wrong host name, expired certificate")
 @BOTH
 def test_a_certificate_of_an_unknown_authority(setting: Setting, version: ssl.TLSVersion) -> None:
     setting.serve(setting.certificates.of_others)
@@ -236,6 +238,7 @@ def test_names_and_addresses_of_the_certificate_are_accepted(setting: Setting, h
     setting.ends(host=host).shake_hands()
 
 
+@pytest.mark.fault("security", "untrusted authority, wrong host name, expired certificate")
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "example"])
 def test_a_certificate_for_another_host_is_refused_with_the_names_it_has(setting: Setting, host: str) -> None:
     setting.serve(setting.certificates.elsewhere)

@@ -11,21 +11,26 @@ RETRIED = {5, 6, 9, 13, 56, 74, 2, 7, 14, 15, 16, 19, 20, 51, 89}
 FAILED = {-1, 8, 17, 18, 21, 29, 42, 43, 47, 48, 49, 76, 120}
 
 
+@pytest.mark.fault("error codes", "2, 7, 19, 20, 89: retried")
+@pytest.mark.fault("error codes", "3, 5, 6, 9, 13, 56, 74, 100, 103: retried with fresh metadata")
 @pytest.mark.parametrize("code", sorted(RETRIED))
 def test_passing_trouble_is_retried(code: int) -> None:
     assert action_for(code, idempotent=True) is Action.RETRY
 
 
+@pytest.mark.fault("error codes", "3, 5, 6, 9, 13, 56, 74, 100, 103: retried with fresh metadata")
 @pytest.mark.parametrize("code", [3, 100, 103])
 def test_an_unknown_topic_is_retried_too_but_may_come_back_made_anew(code: int) -> None:
     assert action_for(code, idempotent=True) is Action.TOPIC_UNKNOWN
 
 
+@pytest.mark.fault("error codes", "-1, 8, 17, 18, 21, 29, 32, 42, 43, 76, 87: the batch fails, a transaction can only be aborted")
 @pytest.mark.parametrize("code", sorted(FAILED))
 def test_what_no_retry_mends_fails_the_batch(code: int) -> None:
     assert action_for(code, idempotent=True) is Action.FAIL
 
 
+@pytest.mark.fault("error codes", "10 MESSAGE_TOO_LARGE: split without using up a retry")
 @pytest.mark.parametrize("idempotent", [True, False])
 def test_what_is_too_large_is_split(idempotent: bool) -> None:
     assert action_for(10, idempotent=idempotent) is Action.SPLIT
@@ -37,11 +42,13 @@ def test_where_single_records_are_to_blame_the_others_go_on(code: int, idempoten
     assert action_for(code, idempotent=idempotent) is Action.REJECTED
 
 
+@pytest.mark.fault("error codes", "31, 35, 53, 90: fatal")
 @pytest.mark.parametrize("code", [31, 35, 53, 90])
 def test_what_is_about_the_producer_itself_ends_it(code: int) -> None:
     assert action_for(code, idempotent=True) is Action.FATAL
 
 
+@pytest.mark.fault("error codes", "46 DUPLICATE_SEQUENCE_NUMBER: success without an offset")
 @pytest.mark.parametrize("code", [0, 46])
 def test_stored_is_delivered_once_or_again(code: int) -> None:
     assert action_for(code, idempotent=True) is Action.DELIVERED
@@ -53,6 +60,7 @@ def test_sequence_errors_are_for_an_idempotent_producer_only(code: int, action: 
     assert action_for(code, idempotent=False) is Action.FAIL
 
 
+@pytest.mark.fault("produce answers", "an unknown code")
 def test_an_unknown_code_is_not_retried() -> None:
     assert action_for(9999, idempotent=True) is Action.FAIL
 

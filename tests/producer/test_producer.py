@@ -56,6 +56,7 @@ def many_partitions() -> Iterator[str]:
         yield cluster.bootstrap_servers
 
 
+@pytest.mark.fault("record", "null key, value and header value; empty ones")
 @pytest.mark.parametrize("codec", CODECS)
 def test_every_part_of_a_record_arrives_as_it_was_given(kafka: Kafka, new_topic: NewTopic, codec: str) -> None:
     topic = new_topic(3, config={"retention.ms": "-1"})  # the broker may look for old records at any moment
@@ -218,12 +219,14 @@ def test_as_many_rows_as_a_scope_asks_for_are_encoded_at_once(many_partitions: s
     assert rounds.call_count == 1
 
 
+@pytest.mark.fault("metadata", "unknown topic ends at max.block.ms and names what was tried")
 def test_an_unknown_topic_ends_at_max_block_ms_with_what_was_asked(kafka: Kafka) -> None:
     wanted = pytest.raises(MetadataTimeoutError, match=r"topic nowhere: .*UNKNOWN_TOPIC_OR_PARTITION")
     with producer_on(kafka, max_block_ms=500) as producer, producer.scope() as scope, wanted:
         scope.append("nowhere", numbered(1))
 
 
+@pytest.mark.fault("record", "partition negative or out of range")
 def test_a_partition_out_of_range_names_the_row(kafka: Kafka, new_topic: NewTopic) -> None:
     topic = new_topic(2)
     columns = RecordColumns(3, value=pa.array([b"x"] * 3), partition=np.array([0, NO_PARTITION, 2], dtype=np.int32))

@@ -198,6 +198,7 @@ def test_an_error_of_another_wait_is_asked_about_again(metadata: ProducerMetadat
     assert cluster.partition_count("orders") == 1
 
 
+@pytest.mark.fault("metadata", "unknown topic ends at max.block.ms and names what was tried")
 def test_the_deadline_names_the_topic_the_brokers_and_what_each_said(metadata: ProducerMetadata) -> None:
     answer_once = answering(metadata, (topic("orders", error=3),))
 
@@ -236,6 +237,7 @@ def test_the_deadline_says_what_may_help(strategy: str, known: bool, advice: str
         metadata.wait_for_topic("orders", time.monotonic(), no_wakeup)
 
 
+@pytest.mark.fault("metadata", "unknown topic ends at max.block.ms and names what was tried")
 def test_the_deadline_names_who_owes_an_answer(metadata: ProducerMetadata) -> None:
     metadata.failed_attempt("bootstrap server a:1", "connection refused long ago", START)
     with pytest.raises(MetadataTimeoutError, match=r" ms; asked bootstrap server b:2: being connected to\. Check that"):
@@ -274,6 +276,7 @@ def test_wakeup_is_called_without_the_lock(metadata: ProducerMetadata) -> None:
     assert metadata.wait_for_topic("orders", soon(), wakeup).partition_count("orders") == 1
 
 
+@pytest.mark.fault("memory", "close with blocked senders")
 def test_close_wakes_who_waits(metadata: ProducerMetadata) -> None:
     waiting = threading.Semaphore(0)
     with ThreadPoolExecutor(2) as tasks:

@@ -79,6 +79,7 @@ def test_an_append_that_waits_for_metadata_fails_with_the_brokers_words(cluster:
         assert send(producer, numbers([1])) == 1
 
 
+@pytest.mark.fault("security", "wrong password: fatal, no storm of retries")
 def test_a_wrong_password_is_tried_once_for_each_append(cluster: RecordingBroker) -> None:
     with producer_of(cluster, sasl_password="wrong-word") as producer, producer.scope() as scope:
         tried = []

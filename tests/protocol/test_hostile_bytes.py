@@ -91,6 +91,7 @@ def test_bytes_behind_a_message_are_passed_over(golden: Golden) -> None:
     assert decode(golden.api, golden.version, golden.kind, golden.data + b"\0") == alone
 
 
+@pytest.mark.fault("hostile bytes", "negative or huge lengths of arrays and varints")
 @pytest.mark.parametrize("golden", boundary_messages(), ids=str)
 def test_a_hostile_length_anywhere_allocates_nothing_large(golden: Golden) -> None:
     read_any(golden, golden.data)

@@ -104,6 +104,7 @@ def test_data_over_the_limit_is_an_error(codec: Codec) -> None:
     assert decompress(codec, compressed, 1_000_000) == bytes(1_000_000)
 
 
+@pytest.mark.fault("hostile bytes", "decompression bomb")
 @every_compressing
 def test_a_bomb_costs_no_memory(codec: Codec) -> None:
     bomb = compress(codec, level_of(codec), [bytes(64_000_000)])
@@ -127,6 +128,7 @@ def test_data_cut_off_anywhere_is_an_error(codec: Codec) -> None:
             decompress(codec, compressed[:end], 10_000)
 
 
+@pytest.mark.fault("hostile bytes", "corrupt lz4 and other codecs")
 @every_compressing
 @given(
     noise=st.binary(max_size=80), flips=st.lists(st.tuples(st.integers(0, 10**6), st.integers(1, 255)), min_size=1, max_size=3)

@@ -87,6 +87,7 @@ def test_user_and_password_in_the_url_are_for_every_url(stand_in: StandIn) -> No
     assert [asked.path for asked in stand_in.requests] == ["/subjects/s/versions?normalize=false"]
 
 
+@pytest.mark.fault("schema registry", "a registry, proxy or token endpoint that repeats a password")
 @pytest.mark.parametrize("status", [401, 403, 422, 500])
 def test_a_registry_that_repeats_the_password_does_not_show_it(
     status: int, stand_in: StandIn, caplog: pytest.LogCaptureFixture
@@ -189,6 +190,7 @@ def test_client_credentials_become_a_token_that_is_renewed_after_80_percent_of_i
     assert issuer.requests[0].headers["Authorization"] == basic("me", SECRET)
 
 
+@pytest.mark.fault("schema registry", "401, 403, 404, 407, 409, 413, 422")
 def test_a_token_that_was_revoked_is_replaced_once(stand_in: StandIn) -> None:
     with (
         http_server(granted("one"), granted("two"), granted("three")) as issuer,
@@ -326,6 +328,7 @@ def authority(certificates: Certificates, tmp_path: Path) -> dict[str, str]:
     return {"schema.registry.ssl.ca.location": written(tmp_path, "ca.pem", certificates.authority.chain_pem)}
 
 
+@pytest.mark.fault("schema registry", "a wrong certificate, another host's, a proxy that refuses")
 def test_an_authority_of_its_own(certificates: Certificates, authority: dict[str, str], tmp_path: Path) -> None:
     with StandIn(server_context(certificates.server, tmp_path)) as registry:
         with client(registry.url, authority) as ours:
@@ -337,6 +340,7 @@ def test_an_authority_of_its_own(certificates: Certificates, authority: dict[str
     assert len(registry.requests) == 1
 
 
+@pytest.mark.fault("schema registry", "a wrong certificate, another host's, a proxy that refuses")
 def test_a_certificate_of_another_host(certificates: Certificates, authority: dict[str, str], tmp_path: Path) -> None:
     with StandIn(server_context(certificates.elsewhere, tmp_path)) as registry:
         error = refused(registry.url, authority)
@@ -425,6 +429,7 @@ def test_https_goes_through_a_tunnel(certificates: Certificates, authority: dict
     assert logins(registry) == [basic("alice", "secret")]
 
 
+@pytest.mark.fault("schema registry", "a wrong certificate, another host's, a proxy that refuses")
 @pytest.mark.parametrize(
     ("answer", "words"),
     [

@@ -71,6 +71,7 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 LOGIN = "Hunter2-Secret"
 
 
+@pytest.mark.fault("schema registry", "a registry, proxy or token endpoint that repeats a password")
 @pytest.mark.parametrize(
     ("answer", "call"),
     [
@@ -123,6 +124,7 @@ def test_a_conflict_is_an_incompatible_schema_only_where_one_is_registered(stand
             registry.register("s", SCHEMA)
 
 
+@pytest.mark.fault("schema registry", "401, 403, 404, 407, 409, 413, 422")
 @pytest.mark.parametrize(
     ("answer", "words", "code"),
     [
@@ -165,6 +167,7 @@ def test_what_another_try_would_not_change_is_an_error_at_once(
     assert (pauses.slept, len(stand_in.requests)) == ([], 1)
 
 
+@pytest.mark.fault("schema registry", "401, 403, 404, 407, 409, 413, 422")
 @pytest.mark.parametrize(("status", "code"), [(409, 40901), (409, 409), (422, 40901)])
 def test_an_incompatible_schema_is_an_error_of_its_own(status: int, code: int, stand_in: StandIn) -> None:
     stand_in.fail(Answer(status, {"error_code": code, "message": "x" * 5000}))
@@ -176,6 +179,7 @@ def test_an_incompatible_schema_is_an_error_of_its_own(status: int, code: int, s
     assert 2000 < len(error.value.message) < 2200
 
 
+@pytest.mark.fault("schema registry", "redirect loop")
 def test_a_loop_of_redirections_is_left_at_once(stand_in: StandIn) -> None:
     def again(asked: Asked) -> Answer:
         return Answer(307, b"", {"Location": asked.path})
@@ -189,6 +193,7 @@ def test_a_loop_of_redirections_is_left_at_once(stand_in: StandIn) -> None:
 # Answers that may pass
 
 
+@pytest.mark.fault("schema registry", "408, 429 with Retry-After, 500, 502, 503, 504")
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
 def test_what_may_pass_is_tried_again(status: int, stand_in: StandIn) -> None:
     pauses = Pauses()
@@ -212,6 +217,7 @@ def test_retries_end_with_the_last_reason(stand_in: StandIn) -> None:
     assert not isinstance(error, DeadlineError)
 
 
+@pytest.mark.fault("schema registry", "408, 429 with Retry-After, 500, 502, 503, 504")
 @pytest.mark.parametrize(
     ("value", "pause_s"),
     [
@@ -279,6 +285,7 @@ def test_calls_that_share_a_deadline_end_together(stand_in: StandIn) -> None:
             limited.latest("s")
 
 
+@pytest.mark.fault("schema registry", "down, slow, silent, a host that does not exist")
 def test_a_registry_that_says_nothing_times_out() -> None:
     def silent(connection: socket.socket) -> None:
         while connection.recv(65536):
@@ -294,6 +301,7 @@ def test_a_registry_that_says_nothing_times_out() -> None:
     assert time.monotonic() - began < 20
 
 
+@pytest.mark.fault("schema registry", "down, slow, silent, a host that does not exist")
 @pytest.mark.parametrize("first", [b"HTTP/1.1 200 OK\r\nX: ", b"HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n"])
 def test_a_slow_registry_cannot_stretch_the_time_limit(first: bytes) -> None:
     def drip(connection: socket.socket) -> None:
@@ -309,6 +317,7 @@ def test_a_slow_registry_cannot_stretch_the_time_limit(first: bytes) -> None:
     assert isinstance(error, RegistryTimeoutError)
 
 
+@pytest.mark.fault("schema registry", "down, slow, silent, a host that does not exist")
 def test_a_call_ends_at_its_own_deadline(stand_in: StandIn) -> None:
     pauses = Pauses()
     stand_in.fail(*[Answer(503)] * 99)
@@ -334,6 +343,7 @@ def answering(data: bytes) -> Callable[[socket.socket], None]:
     return serve
 
 
+@pytest.mark.fault("schema registry", "HTML, truncated JSON, wrong types, a huge answer, no HTTP")
 @pytest.mark.parametrize(
     ("data", "words"),
     [
@@ -364,6 +374,7 @@ def test_a_large_schema_is_read(stand_in: StandIn) -> None:
     assert latest.schema.text == text
 
 
+@pytest.mark.fault("schema registry", "down, slow, silent, a host that does not exist")
 def test_a_registry_that_is_down_is_asked_again() -> None:
     pauses = Pauses()
     (port,) = free_ports(1)
@@ -378,6 +389,7 @@ def test_a_registry_that_is_down_is_asked_again() -> None:
     assert not isinstance(error, DeadlineError)
 
 
+@pytest.mark.fault("schema registry", "down, slow, silent, a host that does not exist")
 def test_a_host_that_does_not_exist() -> None:
     error = refused("http://no-such-host.invalid", options={"schema.registry.max.retries": "0"})
 
@@ -387,6 +399,7 @@ def test_a_host_that_does_not_exist() -> None:
 # Several URLs
 
 
+@pytest.mark.fault("schema registry", "several URLs, the first one dead")
 def test_the_next_url_is_tried_at_once_and_kept(stand_in: StandIn) -> None:
     pauses = Pauses()
     (port,) = free_ports(1)
@@ -424,6 +437,7 @@ def test_an_answer_of_one_url_is_final(stand_in: StandIn) -> None:
     assert stand_in.requests == []
 
 
+@pytest.mark.fault("schema registry", "several URLs, the first one dead")
 def test_an_error_names_every_url_with_its_reason(stand_in: StandIn) -> None:
     (port,) = free_ports(1)
     stand_in.fail(*[Answer(502, HTML, AS_HTML)] * 2)

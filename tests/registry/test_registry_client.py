@@ -85,6 +85,7 @@ def test_what_is_registered_is_found(stand_in: StandIn) -> None:
         assert (found.schema, found.schema_id, found.guid) == (ORDER, made.schema_id, made.guid)
 
 
+@pytest.mark.fault("schema registry", "deleted subject, version or schema; unknown id")
 def test_what_does_not_exist_is_none_or_an_error_that_names_it(stand_in: StandIn) -> None:
     with client(stand_in) as registry:
         assert registry.latest("orders-value") is None
@@ -103,6 +104,7 @@ def test_what_does_not_exist_is_none_or_an_error_that_names_it(stand_in: StandIn
     assert (no_id.value.facts["status"], no_id.value.facts["url"]) == (404, stand_in.url)
 
 
+@pytest.mark.fault("schema registry", "deleted subject, version or schema; unknown id")
 def test_a_deleted_schema_is_found_only_if_it_is_asked_for(stand_in: StandIn) -> None:
     with client(stand_in) as registry, SchemaRegistryClient({"url": stand_in.url}) as theirs:
         made = registry.register("orders-value", ORDER)
@@ -154,6 +156,7 @@ def test_a_registry_that_checks_one_version_only(status: int, stand_in: StandIn)
     ]
 
 
+@pytest.mark.fault("schema registry", "rules that would encrypt")
 @pytest.mark.parametrize(
     ("rule_set", "rules"),
     [
@@ -180,6 +183,7 @@ def test_active_rules_are_seen_in_each_answer(rule_set: Any, rules: tuple[str, .
         assert registry.latest("s") == registry.version("s", 1) == registry.look_up("s", ORDER) == registry.register("s", ORDER)
 
 
+@pytest.mark.fault("schema registry", "rules that would encrypt")
 def test_rules_that_another_program_registered_are_seen(stand_in: StandIn) -> None:
     rule_set = {"domainRules": [{**ENCRYPT, "params": {}}]}
     register_raw(stand_in, "people-value", {"schema": ORDER.text, "schemaType": "AVRO", "ruleSet": rule_set})
@@ -264,6 +268,7 @@ def test_a_closed_client_refuses_calls(stand_in: StandIn) -> None:
 LATEST = {"subject": "s", "version": 1, "id": 5, "schema": '"int"'}
 
 
+@pytest.mark.fault("schema registry", "HTML, truncated JSON, wrong types, a huge answer, no HTTP")
 @pytest.mark.parametrize(
     ("body", "words"),
     [
@@ -326,6 +331,7 @@ ANY_JSON = st.recursive(
 ANSWERS = st.dictionaries(NAMES, ANY_JSON, max_size=8) | ANY_JSON | st.binary(max_size=20)
 
 
+@pytest.mark.fault("schema registry", "HTML, truncated JSON, wrong types, a huge answer, no HTTP")
 def test_no_answer_makes_another_error(stand_in: StandIn) -> None:
     with client(stand_in) as registry:
 

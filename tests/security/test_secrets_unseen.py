@@ -24,6 +24,7 @@ def servers() -> Iterator[str]:
         yield broker.bootstrap_servers
 
 
+@pytest.mark.fault("security", "no secret in logs, repr, exceptions, Spark's UI and event log")
 @pytest.mark.parametrize(
     "options",
     [PLANTED, USER_AND_PASSWORD, {**USER_AND_PASSWORD, "sasl.password": f"${{env:{VARIABLE}}}"}],
@@ -40,6 +41,7 @@ def test_a_producer_that_works_shows_none(
     assert MARK not in caplog.text
 
 
+@pytest.mark.fault("security", "no secret in logs, repr, exceptions, Spark's UI and event log")
 @pytest.mark.parametrize("name", FAILING)
 def test_a_producer_that_fails_shows_none(servers: str, name: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):

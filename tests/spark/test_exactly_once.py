@@ -94,6 +94,7 @@ def forget_commit(folder: Path, batch: int) -> None:
         (folder / "checkpoint" / "commits" / name).unlink()
 
 
+@pytest.mark.fault("spark", "a replayed batch with other partitioning")
 def test_each_row_of_a_stream_is_there_once_though_its_last_batch_runs_again(
     spark: SparkSession, target: Target, metrics: sks.DeliveryMetrics, tmp_path: Path
 ) -> None:
@@ -279,6 +280,7 @@ def test_of_a_batch_job_that_fails_nothing_is_visible_and_nothing_is_open(spark:
     target.expect(range(3))
 
 
+@pytest.mark.fault("spark", "an unusable commit log, before the first batch's tasks")
 def test_a_batch_job_that_could_not_be_committed_ends_before_its_tasks_begin(
     spark: SparkSession, target: Target, kafka: Kafka, new_topic: NewTopic
 ) -> None:
@@ -291,6 +293,21 @@ def test_a_batch_job_that_could_not_be_committed_ends_before_its_tasks_begin(
             writer.save()
         with pytest.raises(sks.KafkaSinkError, match=text):
             sks.publish(never, options={**target.options, **added})
+
+
+@pytest.mark.fault("spark", "an unusable commit log, before the first batch's tasks")
+@pytest.mark.parametrize("through", ["format", "foreach_batch"])
+def test_a_stream_that_could_not_be_committed_ends_before_the_tasks_of_its_first_batch_begin(
+    spark: SparkSession, target: Target, kafka: Kafka, new_topic: NewTopic, tmp_path: Path, through: str
+) -> None:
+    never = stream(spark, tmp_path, range(3)).selectExpr("raise_error('a task has begun') AS value")
+    given = {**target.options, "commit.log.topic": new_topic(2, on=kafka, config={"cleanup.policy": "delete"})}
+    writers = {
+        "format": never.writeStream.format("kafka_sink").options(**given),
+        "foreach_batch": never.writeStream.foreachBatch(sks.foreach_batch(given)),
+    }
+    with pytest.raises(StreamingQueryException, match=r"cleanup\.policy=delete"):
+        run(writers[through], tmp_path)
 
 
 def test_of_a_job_that_cannot_begin_nothing_is_to_be_aborted(spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:

@@ -151,6 +151,7 @@ def test_everything_is_looked_at(ran: Ran) -> None:
         assert len(texts[part]) > 100, part
 
 
+@pytest.mark.fault("security", "no secret in logs, repr, exceptions, Spark's UI and event log")
 @OWN_SPARK
 def test_no_secret_is_seen(ran: Ran) -> None:
     seen = {name: text for name, text in ran.texts().items() if MARK in text}

@@ -139,6 +139,7 @@ def test_a_row_that_the_producer_refuses_is_named_as_the_tasks_row(kafka: Kafka,
     assert caught.value.__notes__[0] == "That is row 25 of the task, counted from 0."
 
 
+@pytest.mark.fault("record", "null header, header without a key")
 @pytest.mark.parametrize(("header", "problem"), [(None, "a header is null"), ((None, b""), "a header has a null key")])
 def test_a_bad_header_is_named_as_the_tasks_row(kafka: Kafka, new_topic: NewTopic, header: object, problem: str) -> None:
     topic = new_topic()

@@ -93,6 +93,8 @@ ADVICE: Final[Mapping[int, str]] = {
     E.INVALID_TXN_STATE: "the coordinator has no such open transaction: it was open for longer than"
     " transaction.timeout.ms, or another process"
     " has ended it",
+    E.UNSUPPORTED_VERSION: "this cluster does not serve transactions to this client; in Spark, set"
+    " delivery.guarantee=at-least-once",
     E.UNKNOWN_MEMBER_ID: "the consumer that read these offsets has left its group, or was removed from it",
     E.ILLEGAL_GENERATION: "the consumer group has rebalanced since",
     E.FENCED_INSTANCE_ID: "another consumer uses this group.instance.id now",

@@ -19,7 +19,7 @@ from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import AuthorizationError, KafkaSinkError, OptionError, UnsupportedVersionError
 from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient, is_unlisted
-from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
+from spark_kafka_sink.exactly_once.transactional_ids import NO_QUERY, TransactionalIds
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.security.acls import COMMIT_LOG
@@ -28,7 +28,6 @@ from spark_kafka_sink.spark.checks.report import CheckLine, failed, failed_by, n
 from spark_kafka_sink.spark.checks.topic import DESCRIBE_CONFIGS, READ, WRITE, may_on_topic
 
 _NAME: Final = "exactly-once"
-_NO_QUERY: Final = "00000000-0000-0000-0000-000000000000"
 _INVALID_TIMEOUT_MS: Final = 0
 """Brokers check the client's rights first, and then refuse this time-out, so nothing changes."""
 
@@ -76,7 +75,7 @@ def _timeout(context: CheckContext) -> CheckLine:
 
 
 def _transactional_ids(context: CheckContext, client: TransactionClient, prefix: str) -> CheckLine:
-    example = TransactionalIds(prefix, _NO_QUERY).commit_log
+    example = TransactionalIds(prefix, NO_QUERY).commit_log
     try:
         client.init_producer_id(example, _INVALID_TIMEOUT_MS, context.soon())
     except AuthorizationError as error:

@@ -97,6 +97,7 @@ def test_a_batch_over_the_limit_is_too_large() -> None:
             log.append_as_leader(batch(b"a", b"b", b"cd"), 0)
 
 
+@pytest.mark.fault("hostile bytes", "decompression bomb")
 @pytest.mark.parametrize("codec", [codec for codec in Codec if codec is not Codec.NONE])
 def test_a_bomb_is_refused_before_it_grows(codec: Codec, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spark_kafka_sink.broker.log.log_validator.MAX_DECOMPRESSED", 1_000_000)

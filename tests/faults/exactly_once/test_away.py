@@ -56,6 +56,7 @@ def be_away(driver: Driver, query: Query, brokers: Brokers, since: Failpoint, nt
     brokers.wait_for(lambda: not open_transactions(brokers, query.id), "transactions timed out", 40)
 
 
+@pytest.mark.fault("spark", "downtime over the transaction timeout")
 @pytest.mark.whole("waits for time-outs, as the test after it")
 def test_a_batch_that_was_prepared_and_is_lost_as_a_whole_is_written_again(
     three_brokers: Brokers, moved_rows: MovedRows, driver: Driver
@@ -66,6 +67,7 @@ def test_a_batch_that_was_prepared_and_is_lost_as_a_whole_is_written_again(
     judge(three_brokers, rows, query)
 
 
+@pytest.mark.fault("spark", "downtime over the transaction timeout")
 def test_one_that_is_lost_in_part_stops_the_query_and_the_lost_rows_are_written_again_when_somebody_says_so(
     three_brokers: Brokers, moved_rows: MovedRows, driver: Driver
 ) -> None:

@@ -61,6 +61,7 @@ def test_all_rules_that_can_be_broken_are() -> None:
     assert set(NOTICED) == {"", *broken.RULES} - {NOT_CLAIMED}
 
 
+@pytest.mark.fault("spark", "a rule that is broken in the code")
 @pytest.mark.whole("a driver's start each")
 @pytest.mark.parametrize("rule", NOTICED)
 def test_a_broken_rule_is_noticed(
@@ -80,6 +81,7 @@ def test_a_broken_rule_is_noticed(
         assert siege.made == [kill]
 
 
+@pytest.mark.fault("spark", "a rule that is broken in the code")
 @pytest.mark.whole("a driver's start")
 def test_a_log_that_is_not_claimed_is_noticed(
     rule_file: Path, three_brokers: Brokers, breakable: Fleet, moved_rows: MovedRows

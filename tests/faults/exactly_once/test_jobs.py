@@ -47,6 +47,7 @@ ADVICE: Mapping[Failpoint, Advice] = {
 }
 
 
+@pytest.mark.fault("spark", "the driver of a batch job dies for good")
 @pytest.mark.parametrize("failpoint", whole_but(ADVICE, {"prepared.after"}, "a driver's start each"))
 def test_what_a_dead_job_has_left_is_ended_as_list_says(
     failpoint: Failpoint, three_brokers: Brokers, moved_rows: MovedRows, fleet: Fleet

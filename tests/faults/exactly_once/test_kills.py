@@ -56,11 +56,13 @@ def assert_each_row_once(
 class TestPython:
     """Workers, and the process that commits: Spark runs a task again, and a query is run again in the same driver."""
 
+    @pytest.mark.fault("spark", "SIGKILL of a Python worker or an executor")
     @pytest.mark.embedded
     @in_parts(WORKERS, MORE_WORKERS)
     def test_workers(self, kills: Sequence[Kill], three_brokers: Brokers, fleet: Fleet, moved_rows: MovedRows) -> None:
         assert_each_row_once(three_brokers, fleet, moved_rows, kills)
 
+    @pytest.mark.fault("spark", "the driver or its commit process killed before, during and after the commit")
     @only_real_kafka  # on embedded brokers: `make chaos`
     @in_parts(COMMITTERS, MORE_COMMITTERS)
     def test_who_commits(self, kills: Sequence[Kill], kafka3: Brokers, fleet: Fleet, moved_rows: MovedRows) -> None:
@@ -78,6 +80,7 @@ class TestPython:
 class TestJava:
     """What takes seconds to start again. Each is killed on embedded brokers only: which brokers they are is nothing to it."""
 
+    @pytest.mark.fault("spark", "SIGKILL of a Python worker or an executor")
     @in_parts(
         [Kill(EXECUTOR, failpoint) for failpoint in LATER[::2]],
         [Kill(EXECUTOR, failpoint) for failpoint in (*LATER[1::2], *SOONER)],
@@ -85,6 +88,7 @@ class TestJava:
     def test_executors(self, kills: Sequence[Kill], three_brokers: Brokers, fleet: Fleet, moved_rows: MovedRows) -> None:
         assert_each_row_once(three_brokers, fleet, moved_rows, kills, master=EXECUTORS, shuffled=True)
 
+    @pytest.mark.fault("spark", "the driver or its commit process killed before, during and after the commit")
     @in_parts(
         [Kill(DRIVER, failpoint) for failpoint in SOONER[::2]],
         [*(Kill(DRIVER, failpoint) for failpoint in (*SOONER[1::2], *LATER)), Kill(DRIVER, "end.after", nth=3)],
@@ -92,6 +96,7 @@ class TestJava:
     def test_drivers(self, kills: Sequence[Kill], three_brokers: Brokers, fleet: Fleet, moved_rows: MovedRows) -> None:
         assert_each_row_once(three_brokers, fleet, moved_rows, kills)
 
+    @pytest.mark.fault("spark", "the driver or its commit process killed before, during and after the commit")
     def test_a_commit_that_outlives_its_driver(self, three_brokers: Brokers, fleet: Fleet, moved_rows: MovedRows) -> None:
         """Its process goes on where it stood, and ends the transactions; the next driver finds them committed."""
         rows, query = moved_rows(three_brokers, CALM_BATCHES)
@@ -109,6 +114,7 @@ class TestJava:
 
 
 class TestBrokers:
+    @pytest.mark.fault("spark", "brokers killed")
     @in_parts(
         [Kill(BROKER, failpoint) for failpoint in LATER[::2]], [Kill(BROKER, failpoint) for failpoint in (*LATER[1::2], *SOONER)]
     )
@@ -116,6 +122,7 @@ class TestBrokers:
         """Each time the one that the failpoint depends on: of a partition of rows, of a transaction's end, of the commit log."""
         assert_each_row_once(kafka3, fleet, moved_rows, kills)
 
+    @pytest.mark.fault("spark", "brokers killed")
     @pytest.mark.embedded
     @in_parts([Kill(BROKERS, failpoint) for failpoint in SOONER], [Kill(BROKERS, failpoint) for failpoint in LATER])
     def test_all_brokers_at_once(
@@ -123,6 +130,7 @@ class TestBrokers:
     ) -> None:
         assert_each_row_once(three_brokers, fleet, moved_rows, kills)
 
+    @pytest.mark.fault("spark", "brokers killed")
     @pytest.mark.whole("the first half of a minute is the start of brokers")
     @only_real_kafka
     def test_all_brokers_at_once_on_disk(self, kafka3: Brokers, fleet: Fleet, moved_rows: MovedRows) -> None:

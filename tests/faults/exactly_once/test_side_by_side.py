@@ -38,6 +38,7 @@ def pair(three_brokers: Brokers, tmp_path: Path) -> tuple[Moved, Moved]:
     return first, second
 
 
+@pytest.mark.fault("spark", "several queries with one prefix and one log")
 @pytest.mark.whole("80 s; without Spark two queries share a log in tests/exactly_once/test_commit_log_faults.py")
 @pytest.mark.parametrize("failpoint", ["flush.after", "prepared.after"])
 def test_a_query_that_is_killed_and_restarted_ends_no_transaction_of_another(
@@ -57,6 +58,7 @@ def test_a_query_that_is_killed_and_restarted_ends_no_transaction_of_another(
     judge(three_brokers, rows, query)
 
 
+@pytest.mark.fault("spark", "several queries with one prefix and one log")
 @pytest.mark.whole("as long as the test before it")
 def test_what_a_dead_query_has_prepared_waits_for_it_while_another_is_killed_and_done(
     three_brokers: Brokers, pair: tuple[Moved, Moved], fleet: Fleet

@@ -79,6 +79,7 @@ def copying(brokers: Brokers, moved_rows: MovedRows, speculation: Speculation) -
     speculation.assert_a_copy_ran(query)
 
 
+@pytest.mark.fault("spark", "speculation")
 @pytest.mark.parametrize("until", ["commit.start", "commit.end"])
 def test_the_copy_wins_and_what_it_was_copied_from_writes_on(
     until: Failpoint, three_brokers: Brokers, moved_rows: MovedRows, speculation: Speculation
@@ -89,6 +90,7 @@ def test_the_copy_wins_and_what_it_was_copied_from_writes_on(
         slow.go()
 
 
+@pytest.mark.fault("spark", "speculation")
 def test_the_slow_one_wins_and_its_copy_writes_on(
     three_brokers: Brokers, moved_rows: MovedRows, speculation: Speculation
 ) -> None:
@@ -100,6 +102,7 @@ def test_the_slow_one_wins_and_its_copy_writes_on(
         copy.go()
 
 
+@pytest.mark.fault("spark", "speculation")
 def test_both_tell_the_driver_at_the_same_time(three_brokers: Brokers, moved_rows: MovedRows, speculation: Speculation) -> None:
     with copying(three_brokers, moved_rows, speculation) as (driver, _):
         slow = hold(driver, "message.before", SLOW_IN)

@@ -62,6 +62,7 @@ def assert_all_was_written_by_a_second_attempt(events: Path, query: Query) -> No
     assert any(tasks[stage, 0] == both and tasks[stage, 1] == both for stage, attempt in list(tasks) if attempt), tasks
 
 
+@pytest.mark.fault("spark", "a stage that is run again")
 @pytest.mark.whole("a minute; the kills of executors in make test lose shuffled rows as well")
 def test_the_second_attempt_of_the_stage_wins(
     three_brokers: Brokers, moved_rows: MovedRows, executors: Fleet, events: Path
@@ -76,6 +77,7 @@ def test_the_second_attempt_of_the_stage_wins(
     assert_all_was_written_by_a_second_attempt(events, query)
 
 
+@pytest.mark.fault("spark", "a stage that is run again")
 @pytest.mark.whole("as long as the test before it")
 def test_tasks_of_both_attempts_of_the_stage_end_together(
     three_brokers: Brokers, moved_rows: MovedRows, executors: Fleet, events: Path

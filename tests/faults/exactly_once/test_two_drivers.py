@@ -42,6 +42,7 @@ STOPS: Mapping[Failpoint, str] = {
 }
 
 
+@pytest.mark.fault("spark", "two drivers of one query")
 @pytest.mark.parametrize("failpoint", whole_but(STOPS, {"prepared.before"}, "half a minute each"))
 def test_the_old_driver_stops_when_its_successor_has_done_all(
     failpoint: Failpoint, three_brokers: Brokers, moved_rows: MovedRows, drivers: tuple[Driver, Driver]
@@ -53,6 +54,7 @@ def test_the_old_driver_stops_when_its_successor_has_done_all(
     judge(three_brokers, rows, query)
 
 
+@pytest.mark.fault("spark", "two drivers of one query")
 @pytest.mark.whole("each takes half a minute")
 @pytest.mark.parametrize(("old_at", "new_at"), [("log.after", "prepared.before"), ("prepared.before", "end.before")])
 def test_of_two_drivers_at_one_batch_one_stops(

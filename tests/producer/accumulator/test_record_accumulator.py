@@ -298,6 +298,7 @@ def test_nothing_new_goes_to_a_new_leader_before_the_old_one_has_answered() -> N
     assert partitions(parts.accumulator.drain(1, 2**31)) == [0]
 
 
+@pytest.mark.fault("sequence", "answers out of order")
 def test_retries_go_in_the_order_of_their_numbers_whatever_order_they_come_back_in() -> None:
     parts = make_parts(linger_ms=0, batch_size=100)
     parts.append(parts.tally(), [b"x" * 80] * 3, [0] * 3)

@@ -110,6 +110,7 @@ def test_a_partition_goes_on_once_all_that_was_in_flight_behind_a_failed_batch_i
     assert not parts.accumulator.has_incomplete()
 
 
+@pytest.mark.fault("error codes", "no retry after the delivery timeout or the last attempt")
 @pytest.mark.parametrize(("age_ms", "again"), [(119_999, True), (120_000, False)])
 def test_a_batch_is_sent_again_while_there_is_time(parts: Parts, age_ms: int, again: bool) -> None:
     delivery, scope = delivery_of(parts), parts.tally()
@@ -149,6 +150,7 @@ def test_whether_a_batch_expires_before_or_with_its_last_rejection_the_error_is_
     assert parts.pool.available == parts.pool.total
 
 
+@pytest.mark.fault("error codes", "no retry after the delivery timeout or the last attempt")
 def test_a_batch_without_retries_left_fails_with_its_rejection_however_late() -> None:
     parts = make_parts(retries=1)
     delivery, scope = delivery_of(parts), parts.tally()

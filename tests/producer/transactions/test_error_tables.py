@@ -141,6 +141,14 @@ def raised_by(*calls: Callable[[], object]) -> KafkaSinkError | None:
     return None
 
 
+@pytest.mark.fault("error codes", "120 TRANSACTION_ABORTABLE")
+@pytest.mark.fault("error codes", "14, 15, 16, 51 from a coordinator: retried, or found again")
+@pytest.mark.fault("error codes", "59 UNKNOWN_PRODUCER_ID: a new epoch; a transaction can only be aborted")
+@pytest.mark.fault(
+    "error codes", "49 INVALID_PRODUCER_ID_MAPPING: abortable with another epoch; in a roll-forward it proves nothing"
+)
+@pytest.mark.fault("error codes", "48 INVALID_TXN_STATE: abortable on Produce, fatal on coordinators' APIs")
+@pytest.mark.fault("error codes", "47 INVALID_PRODUCER_EPOCH: abortable on Produce, fenced on coordinators' APIs")
 @pytest.mark.parametrize(("transaction_version", "api", "then", "code"), ROWS, indirect=["transaction_version"])
 def test_a_row(broker: EmbeddedBroker, api: ApiKey, then: Then, code: int) -> None:
     topic = f"row-{os.getpid()}-{next(_numbers)}"
@@ -241,6 +249,18 @@ def test_what_was_not_tried_because_of_another_topic_is_not_what_counts(
     else:
         assert seen is None
         until_committed(broker, innocent, [b"1"])
+
+
+@pytest.mark.fault("transaction", "FindCoordinator or InitProducerId is refused: the error names delivery.guarantee")
+@pytest.mark.parametrize("transaction_version", [2], ids=["tv2"], indirect=True)
+@pytest.mark.parametrize("api", [A.FIND_COORDINATOR, A.INIT_PRODUCER_ID])
+def test_a_cluster_that_serves_no_transactions_is_an_error_that_says_what_to_set(broker: EmbeddedBroker, api: ApiKey) -> None:
+    with under_id(broker.bootstrap_servers, "refused", initialized=False) as producer:
+        broker.faults.fail(api, E.UNSUPPORTED_VERSION)
+        refused = raised_by(producer.init_transactions)
+    assert type(refused) is TransactionError
+    assert "UNSUPPORTED_VERSION; this cluster does not serve transactions to this client; in Spark, set" in str(refused)
+    assert "delivery.guarantee=at-least-once" in str(refused)
 
 
 def test_brokers_without_transactions_are_named_as_the_cause(broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:

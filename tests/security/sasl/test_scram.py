@@ -196,6 +196,7 @@ def refused_first(message: bytes) -> str:
     return refused.value.message
 
 
+@pytest.mark.fault("security", "SCRAM: wrong signature, nonce, too few iterations")
 @pytest.mark.parametrize("iterations", [0, 1, 4095, MAX_ITERATIONS + 1, 10**9, 10**19])
 def test_iterations_out_of_bounds_are_refused_before_they_are_computed(iterations: int) -> None:
     text = refused_first(f"r={NONCE}-server,s={SALT},i={iterations}".encode())
@@ -204,6 +205,7 @@ def test_iterations_out_of_bounds_are_refused_before_they_are_computed(iteration
     assert "'user'" in text
 
 
+@pytest.mark.fault("security", "SCRAM: wrong signature, nonce, too few iterations")
 @pytest.mark.parametrize(
     ("message", "words"),
     [
@@ -244,6 +246,7 @@ def test_an_extension_of_the_server_is_signed_and_passed_over() -> None:
     assert sent(client, f"{FIRST},ext=1".encode()).startswith(b"c=biws,r=client-nonce-server,p=")
 
 
+@pytest.mark.fault("security", "SCRAM: wrong signature, nonce, too few iterations")
 @pytest.mark.parametrize(
     ("message", "words"),
     [

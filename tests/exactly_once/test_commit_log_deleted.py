@@ -1,0 +1,64 @@
+"""Somebody deletes the commit log's topic: the next commit says so in time, and the query can go on with a new one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from spark_kafka_sink.errors import CommitStoppedError
+from spark_kafka_sink.exactly_once import commit_log_topic
+from spark_kafka_sink.exactly_once.commit_log_topic import CommitLogDeletedError
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
+from tests.exactly_once.opened import new_id
+from tests.exactly_once.queries import CutError, Query
+
+pytestmark = pytest.mark.slow
+
+LIMIT_S = 30.0  # of a commit's 225 s and more
+
+
+@pytest.fixture
+def query(query: Query) -> Query:
+    """With a log of its own."""
+    return Query(query.kafka, query.client, query.topic, new_id("commits"))
+
+
+@pytest.mark.fault("spark", "the commit log's topic is deleted between batches")
+def test_a_log_that_is_deleted_between_two_batches_is_told_in_30_seconds(query: Query) -> None:
+    committer = query.committer()
+    committer.commit(MicroBatch(query.id, 0), query.write("a"))
+    query.kafka.delete_topic(query.log_topic)
+    own = query.write("b", "c", batch=1)
+    begun = time.monotonic()
+    with pytest.raises(CommitLogDeletedError, match=f"the commit log, topic {query.log_topic}, was deleted") as caught:
+        committer.commit(MicroBatch(query.id, 1), own)
+    assert time.monotonic() - begun < LIMIT_S
+    assert caught.value.__notes__ == [f"batch 1 of {query.id}: 2 rows of this run are not committed."]
+    assert query.open_ids() == []
+
+    # The next run in the same process has a new log, says how to go on, and does.
+    with pytest.raises(CommitStoppedError, match=r"its log was deleted, set commit\.log\.start=1"):
+        committer.commit(MicroBatch(query.id, 1), query.write("b", "c", batch=1))
+    committer.commit(MicroBatch(query.id, 1), query.write("b", "c", batch=1), start=1)
+    query.expect("a", "b", "c")
+
+
+@pytest.mark.fault("spark", "the commit log's topic is deleted between batches")
+def test_when_it_is_deleted_in_the_middle_of_a_commit_nobody_says_that_the_rows_are_invisible(
+    query: Query, cut: Callable[[str | None], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit_log_topic, "DELETED_AFTER_S", 1.0)
+    committer, own = query.committer(), query.write("a")
+    cut("prepared.after")
+    with pytest.raises(CutError):
+        committer.commit(MicroBatch(query.id, 0), own)
+    cut(None)
+    query.kafka.delete_topic(query.log_topic)
+    with pytest.raises(CommitLogDeletedError) as caught:
+        committer.commit(MicroBatch(query.id, 0), own)
+    (note,) = caught.value.__notes__
+    assert "1 row of this run, or some of them, may be visible" in note
+    assert query.open_ids() == [own[0].handle.transactional_id]  # a person decides
+    query.abort(own)
