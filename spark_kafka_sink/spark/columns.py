@@ -74,9 +74,7 @@ def records_by_topic(
         value=value_of(batch, schema, first_row),
         key=key_of(batch, schema, first_row),
         headers=column_at(batch, schema.headers),
-        timestamp=_not_negative(
-            column_at(batch, schema.timestamp), NO_TIMESTAMP, np.int64, "timestamp", BEFORE_1970, first_row
-        ),
+        timestamp=_not_negative(column_at(batch, schema.timestamp), NO_TIMESTAMP, np.int64, "timestamp", BEFORE_1970, first_row),
         partition=_not_negative(column_at(batch, schema.partition), NO_PARTITION, np.int32, "partition", NEGATIVE, first_row),
         fixed_headers=fixed_headers,
     )

@@ -1,4 +1,4 @@
-"""Options for bad rows: `on.error`, its limits, and `dead.letter.*`. A bad row is one that Kafka cannot take or that a check refuses.
+"""Options for bad rows: `on.error`, its limits, and `dead.letter.*`. A bad row is one that cannot be delivered to its topic.
 
 Each of Spark's processes for a query reads them, so this module imports no client.
 """
@@ -68,8 +68,8 @@ ERROR_OPTIONS: Final[Sequence[SinkOption]] = (
         "a whole number",
         "",
         "The most bad rows that a job or micro-batch may have. With more, it fails with"
-        " [`[TOO_MANY_BAD_ROWS]`](troubleshooting.md#too_many_bad_rows). A task with more fails at once. Without this option there"
-        " is no limit.",
+        " [`[TOO_MANY_BAD_ROWS]`](troubleshooting.md#too_many_bad_rows). A task with more fails at once. Without this option"
+        " there is no limit.",
         _NEW,
     ),
     SinkOption(

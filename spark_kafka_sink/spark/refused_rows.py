@@ -5,7 +5,7 @@ producer, and from brokers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.producer.bad_rows import BadRows
@@ -40,3 +40,7 @@ class RefusedRows:
         count = bad.columns.num_records
         rows = None if bad.rows is None or row_in_task is None else [row_in_task(int(row)) for row in bad.rows]
         return cls(bad.columns, [bad.topic] * count, [bad.error] * count, rows, bad.partition, is_sent=row_in_task is None)
+
+    def in_task(self, first_row: int) -> RefusedRows:
+        """Returns the same rows, of which `rows` are positions in a batch. first_row: the number of its first row in the task."""
+        return replace(self, rows=None if self.rows is None else [first_row + row for row in self.rows])

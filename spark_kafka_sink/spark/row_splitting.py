@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,8 @@ from spark_kafka_sink.records.columns import NO_PARTITION, NO_TIMESTAMP, FixedHe
 from spark_kafka_sink.spark.columns import BEFORE_1970, NEGATIVE, NO_TOPIC, column_at, key_of, milliseconds, topic_texts, value_of
 from spark_kafka_sink.spark.refused_rows import RefusedRows
 from spark_kafka_sink.spark.schema import ColumnGroup, SinkSchema
+
+P = TypeVar("P", int | ColumnGroup, int | ColumnGroup | None)
 
 
 class SplitBatch(NamedTuple):
@@ -75,7 +77,7 @@ def split_batch(
     return SplitBatch(batch.filter(array_of_numbers(~is_bad)), good if rows is None else rows[good], refused)
 
 
-def _as_struct(place: int | ColumnGroup | None) -> int | ColumnGroup | None:  # type: ignore[misc]
+def _as_struct(place: P) -> P:
     return replace(place, as_json=False) if isinstance(place, ColumnGroup) else place
 
 
