@@ -106,7 +106,7 @@ def _check_reachable(options: SinkOptions, *, is_stream: bool) -> None:
     folder = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
     if not folder:
         return
-    named = repr((options.producer.bootstrap_servers, options.topic, options.creation))
+    named = repr((options.producer.bootstrap_servers, options.topic, options.creation, options.errors.topic))
     mark = Path(folder) / f"kafka-sink-reached-{sha256(named.encode()).hexdigest()[:16]}"
     if is_stream and mark.exists():
         return
@@ -178,11 +178,19 @@ class KafkaSinkWriter(SameVersion, DataSourceArrowWriter):
     def commit(self, messages: Messages) -> None:
         self._check_complete(messages)
         if self._options.exactly_once is None:
-            self._feed.committed(reports_of(messages))
+            self._commit_at_least_once(messages)
         else:
             from spark_kafka_sink.spark.commits import commit_job
 
             self._feed.committed(commit_job(self._options, self._job, messages))
+
+    def _commit_at_least_once(self, messages: Messages) -> None:
+        """Reports what the tasks wrote, which is in Kafka already. Raises TooManyBadRowsError."""
+        if self._options.errors.tolerates:
+            from spark_kafka_sink.spark.bad_row_limits import check_limits
+
+            check_limits(self._options.errors, reports_of(messages), is_visible=True)
+        self._feed.committed(reports_of(messages))
 
     def _check_complete(self, messages: Messages) -> None:
         """Refuses to commit what no task wrote.
@@ -221,7 +229,7 @@ class KafkaSinkStreamWriter(KafkaSinkWriter, DataSourceStreamWriter):
     def commit(self, messages: Messages, batchId: int) -> None:  # type: ignore[override]
         self._check_complete(messages)
         if self._options.exactly_once is None:
-            self._feed.committed(reports_of(messages))
+            self._commit_at_least_once(messages)
         else:
             from spark_kafka_sink.spark.commits import commit_micro_batch
 
