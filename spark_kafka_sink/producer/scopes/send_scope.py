@@ -11,7 +11,7 @@ from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.accumulator.tally import Tally
-from spark_kafka_sink.producer.bad_rows import OnBadRows
+from spark_kafka_sink.producer.bad_rows import BadRows, OnBadRows
 from spark_kafka_sink.producer.column_appender import ColumnAppender
 from spark_kafka_sink.producer.identity.identity import Identity
 from spark_kafka_sink.producer.lifecycle import Lifecycle
@@ -38,8 +38,11 @@ class SendScope:
         accumulator: RecordAccumulator,
         identity: Identity,
         metrics: SenderMetrics,
+        *,
+        rejected_limit: int | None = None,
     ) -> None:
-        self.tally = Tally()
+        """rejected_limit: the most bytes of rejected records to keep for `take_rejected`; None: they are failures."""
+        self.tally = Tally(rejected_limit=rejected_limit)
         self._lifecycle = lifecycle
         self._columns = columns
         self._accumulator = accumulator
@@ -111,6 +114,8 @@ class SendScope:
             raise
 
     def _check_may_append(self) -> None:
+        if self.tally.counts_on and not self._lifecycle.must_not_wait:
+            self.flush()  # raises the error, with the counts of all that was appended before
         self.tally.raise_error()
         if self.discarded or self._closed:
             raise UsageError(f"append to a send scope that was {'discarded' if self.discarded else 'closed'}")
@@ -128,7 +133,8 @@ class SendScope:
             timeout_s: maximum wait in seconds; None waits for at most delivery.timeout.ms.
 
         Raises:
-            DeliveryError: A record failed. Raised at the first failure.
+            DeliveryError: A record failed. Raised at the first failure, but after a rejected record only when the outcome of all
+                others is known.
             FlushTimeoutError: The flush timed out.
         """
         if not self.tally.unfinished:
@@ -143,6 +149,13 @@ class SendScope:
             self.tally.wait_for_acks(timeout_s, self._lifecycle.check_alive, self._lifecycle.outages)
         finally:
             self._metrics.flushed(time.monotonic_ns() - begun_ns)
+
+    def take_rejected(self) -> list[BadRows]:
+        """Returns the records that brokers have rejected since the last call, and forgets them.
+
+        After `flush` these are all. Only a scope made with keeps_rejected has any.
+        """
+        return [rows for records in self.tally.take_rejected() for rows in records.bad_rows()]
 
     def raise_error(self) -> None:
         """Raises DeliveryError if records of this scope have failed."""
