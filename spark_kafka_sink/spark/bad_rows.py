@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -98,8 +98,9 @@ class BadRowHandler:
         """Counts rows and writes their letters. Raises TooManyBadRowsError if the task alone has too many."""
         reasons = [reason_of(error, self._serialized.with_schema) for error in refused.errors]
         if not self._first and refused.errors:
-            row = "" if refused.rows is None else f" (row {refused.rows[0]} of the task)"
-            self._first = f"{shortened_text(str(refused.errors[0]))}{row}"
+            text = f"[{refused.errors[0].code}] {refused.message(0)}"
+            row = "" if refused.rows is None or " of the task" in text else f" (row {refused.rows[0]} of the task)"
+            self._first = f"{shortened_text(text)}{row}"
         self._counts.update(reasons)
         most = self._errors.max_rows
         if most is not None and self._counts.total() > most:
@@ -147,15 +148,14 @@ class BadRowHandler:
             logger.warning("%s has %s; the first: %s", where, self.report(DeliveryReport()).bad_rows_text(), self._first)
 
     def _take(self, bad: BadRows) -> None:
-        topic = self._errors.topic
-        letters: Sequence[Letter | None] = [None]
-        if topic is not None and bad.topic == topic:
-            letters = letters_from(bad.columns, self._errors.header_prefix)
-        if letters[0] is None:  # rows of one BadRows are all letters, or none is: they were sent in one append
+        if bad.topic != self._errors.topic:
             self.refuse(RefusedRows.of(bad))
             return
-        for letter in letters:
-            found = None if letter is None else amended(letter, bad.error)
+        for row, letter in enumerate(letters_from(bad.columns, self._errors.header_prefix)):
+            if letter is None:  # the column topic named the dead-letter topic
+                self.refuse(RefusedRows.of(replace(bad, columns=bad.columns.slice(row, 1))))
+                continue
+            found = amended(letter, bad.error)
             if found is None:
                 raise _dead_letter_error(bad.topic, bad.error) from bad.error
             self._add(found)

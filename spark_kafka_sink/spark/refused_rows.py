@@ -4,6 +4,7 @@ producer, and from brokers.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -40,6 +41,14 @@ class RefusedRows:
         count = bad.columns.num_records
         rows = None if bad.rows is None or row_in_task is None else [row_in_task(int(row)) for row in bad.rows]
         return cls(bad.columns, [bad.topic] * count, [bad.error] * count, rows, bad.partition, is_sent=row_in_task is None)
+
+    def message(self, row: int) -> str:
+        """Returns the error's text of one of these rows. It names the row of the task, and not that of an append."""
+        error = self.errors[row]
+        named = error.facts.get("row")
+        if self.rows is None or not isinstance(named, int):
+            return error.message
+        return re.sub(rf"\brow {named}\b( of \d+\b)?", f"row {self.rows[row]} of the task", error.message, count=1)
 
     def in_task(self, first_row: int) -> RefusedRows:
         """Returns the same rows, of which `rows` are positions in a batch. first_row: the number of its first row in the task."""
