@@ -141,8 +141,8 @@ SINK_OPTIONS: Mapping[str, SinkOption] = {
             "a whole number",
             "",
             "Number of partitions that a missing topic is created with. If one of the options `topic.create.*` is set, the driver"
-            " creates the topics of the options `topic` and `dead.letter.topic` before any task starts. An existing topic is never altered; with fewer"
-            " partitions it logs a warning. Without this option the brokers' `num.partitions` applies.",
+            " creates the topics of the options `topic` and `dead.letter.topic` before any task starts. An existing topic is"
+            " never altered; with fewer partitions it logs a warning. Without this option the brokers' `num.partitions` applies.",
             "Spark's sink creates no topics.",
         ),
         SinkOption(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -37,12 +37,11 @@ if TYPE_CHECKING:
     from spark_kafka_sink.spark.bad_rows import BadRowHandler
     from spark_kafka_sink.spark.coalescer import CoalescedRecords
     from spark_kafka_sink.spark.refused_rows import RefusedRows
-    from spark_kafka_sink.spark.row_splitting import SplitBatch
 
     Refuse = Callable[[RefusedRows], None]
 
-SchemaAndBatch = tuple[SinkSchema, "pa.RecordBatch | SplitBatch"]
-"""A batch and its columns. A `SplitBatch` has lost some bad rows already."""
+SchemaAndBatch = tuple[SinkSchema, Any]
+"""Columns, and a RecordBatch or, if a caller has split bad rows off it, a `SplitBatch`."""
 
 # Entries of a task's report. Those of 1,000 take 5 to 7 KB in the task's result, and as much in its accumulator: with 10,000
 # entries, tasks of a large job would exceed spark.driver.maxResultSize (1 GiB) after all their rows are written.
