@@ -245,9 +245,13 @@ def test_a_letter_keeps_what_fits(limit: int) -> None:
 
 
 @given(
-    st.binary(max_size=200), st.none() | st.binary(max_size=200), st.lists(st.tuples(st.binary(max_size=3), st.binary(max_size=9)))
+    st.binary(max_size=200),
+    st.none() | st.binary(max_size=200),
+    st.lists(st.tuples(st.binary(max_size=3), st.binary(max_size=9))),
 )
-def test_the_size_of_a_letter_is_no_less_than_the_producers(key: bytes, value: bytes | None, own: list[tuple[bytes, bytes]]) -> None:
+def test_the_size_of_a_letter_is_no_less_than_the_producers(
+    key: bytes, value: bytes | None, own: list[tuple[bytes, bytes]]
+) -> None:
     names = [(b"n" + name.hex().encode(), data) for name, data in own]
     made = Letter(key, value, tuple(names), {"reason": b"x"}, 5)
     (bound,) = size_upper_bounds(columns_of([made], PREFIX))
