@@ -1,4 +1,4 @@
-"""What a task does with its bad rows (option `on.error`): counts them, writes their dead letters, and keeps to the limits."""
+"""Handles the bad rows of a task (option `on.error`): counts them, writes their dead letters, and keeps to the limits."""
 
 from __future__ import annotations
 

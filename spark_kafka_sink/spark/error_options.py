@@ -27,7 +27,7 @@ CONNECTS_PREFIX: Final = "__connect.errors."
 
 
 class OnError(StrEnum):
-    """What happens to a bad row. fail: its task fails. dead-letter: it goes to another topic. drop: it is left out."""
+    """The fate of a bad row. fail: its task fails. dead-letter: it goes to another topic. drop: it is left out."""
 
     FAIL = "fail"
     DEAD_LETTER = "dead-letter"
@@ -41,8 +41,8 @@ ERROR_OPTIONS: Final[Sequence[SinkOption]] = (
         ON_ERROR,
         ", ".join(f"`{each}`" for each in OnError),
         f"`{OnError.FAIL}`",
-        "What happens to a bad row: one that a serializer refuses, that does not fit its schema, that is too large, that has an"
-        " invalid topic, partition, timestamp or header, or that a broker rejects. `fail`: its task fails. `dead-letter`: the row"
+        "What happens to a bad row. A bad row cannot be serialized, does not fit its schema, is too large or has an invalid topic,"
+        " partition, timestamp or header, or a broker rejects it. `fail`: its task fails. `dead-letter`: the row"
         f" goes to the topic of `{DEAD_LETTER_TOPIC}`, with headers that say why. `drop`: the row is left out. Reports count bad"
         " rows by reason. See [bad rows](bad-rows.md).",
         "Spark's sink has no such option. A bad row fails its job.",
@@ -97,7 +97,7 @@ CONNECTS_NAMES: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class ErrorOptions:
-    """What to do about bad rows.
+    """The settings for bad rows.
 
     topic: the dead-letter topic, if bad rows go to one. header_prefix: of its headers. max_rows, max_fraction: the limits for a
     job or micro-batch; None: no limit.
