@@ -24,7 +24,7 @@ from tests.kafka.kafka import Kafka
 from tests.kafka.witness import Witnessed, read_topic
 from tests.spark.frames import options
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 
 PREFIX = "__connect.errors."
 BASE_MS = 1_700_000_000_000
