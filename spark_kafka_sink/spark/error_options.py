@@ -41,8 +41,8 @@ ERROR_OPTIONS: Final[Sequence[SinkOption]] = (
         ON_ERROR,
         ", ".join(f"`{each}`" for each in OnError),
         f"`{OnError.FAIL}`",
-        "What happens to a bad row. A bad row cannot be serialized, does not fit its schema, is too large or has an invalid topic,"
-        " partition, timestamp or header, or a broker rejects it. `fail`: its task fails. `dead-letter`: the row"
+        "What happens to a bad row. A bad row cannot be serialized, does not fit its schema, is too large or has an invalid"
+        " topic, partition, timestamp or header, or a broker rejects it. `fail`: its task fails. `dead-letter`: the row"
         f" goes to the topic of `{DEAD_LETTER_TOPIC}`, with headers that say why. `drop`: the row is left out. Reports count bad"
         " rows by reason. See [bad rows](bad-rows.md).",
         "Spark's sink has no such option. A bad row fails its job.",
