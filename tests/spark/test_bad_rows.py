@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +29,8 @@ from spark_kafka_sink.errors import (
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.producer.report import DeliveryReport
+from spark_kafka_sink.producer.serializers.schemas.resolved_schema import ResolvedSchema
+from spark_kafka_sink.producer.serializers.schemas.schema_serializer import SchemaSerializer
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.spark import partition_writer
@@ -50,6 +54,8 @@ PREFIX = "__connect.errors."
 SCHEMA = SinkSchema(value=0, key=1, headers=2, topic=3, partition=4, timestamp=5)
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 BASE_MS = 1_700_000_000_000
+KEPT = {"retention.ms": "-1"}  # Kafka would delete rows of 2023 by their timestamps within minutes
+LIMITED = {"message.timestamp.after.max.ms": "3600000", **KEPT}
 
 
 @pytest.fixture(autouse=True)
@@ -132,7 +138,7 @@ def delivered(options: SinkOptions, *batches: Any, batch: MicroBatch | None = No
 def test_every_kind_of_bad_row_goes_to_the_dead_letter_topic_and_the_others_arrive(
     kafka: Kafka, new_topic: NewTopic, caplog: pytest.LogCaptureFixture
 ) -> None:
-    topic, letters = new_topic(2, config={"message.timestamp.after.max.ms": "3600000"}), new_topic()
+    topic, letters = new_topic(2, config=LIMITED), new_topic(config=KEPT)
     rows, bad = one_of_each(topic)
     # Two batches that are combined for one append.
     with caplog.at_level(logging.WARNING, "spark_kafka_sink.spark.bad_rows"):
@@ -163,7 +169,7 @@ def test_every_kind_of_bad_row_goes_to_the_dead_letter_topic_and_the_others_arri
 
 
 def test_dropped_rows_are_counted_and_are_nowhere(kafka: Kafka, new_topic: NewTopic) -> None:
-    topic = new_topic(2, config={"message.timestamp.after.max.ms": "3600000"})
+    topic = new_topic(2, config=LIMITED)
     rows, bad = one_of_each(topic)
     settings = sink_options(options(kafka, on__error="drop", kafka__max__request__size="20000"))
     report = delivered(settings, (SCHEMA, batch_of(rows)))
@@ -172,7 +178,7 @@ def test_dropped_rows_are_counted_and_are_nowhere(kafka: Kafka, new_topic: NewTo
 
 
 def test_a_task_of_only_bad_rows_succeeds(kafka: Kafka, new_topic: NewTopic) -> None:
-    letters = new_topic()
+    letters = new_topic(config=KEPT)
     report = delivered(tolerant(kafka, letters), (SCHEMA, batch_of(Given(number, None) for number in range(2500))))
     assert (report.delivered, report.dead_letters) == (0, 2500)
     assert keys(kafka, letters) == list(range(2500))
@@ -207,7 +213,7 @@ def test_rows_that_a_serializer_refuses_keep_their_values_as_json(kafka: Kafka, 
 
 def test_a_row_that_a_broker_finds_too_large_keeps_its_key(kafka: Kafka, new_topic: NewTopic) -> None:
     """Its letter is as large, and the dead-letter topic has the same limit."""
-    topic, letters = (new_topic(config={"max.message.bytes": "10000"}) for _ in range(2))
+    topic, letters = (new_topic(config={"max.message.bytes": "10000", **KEPT}) for _ in range(2))
     rows = [Given(number, topic, value="x" * (15_000 if number == 1 else 10)) for number in range(3)]
     report = delivered(tolerant(kafka, letters), (SCHEMA, batch_of(rows)))
     assert report.bad_rows == {"MESSAGE_TOO_LARGE": 1}
@@ -217,7 +223,7 @@ def test_a_row_that_a_broker_finds_too_large_keeps_its_key(kafka: Kafka, new_top
 
 
 def test_letters_of_rows_without_a_valid_topic_need_no_other_topic(kafka: Kafka, new_topic: NewTopic) -> None:
-    letters = new_topic(3)
+    letters = new_topic(3, config=KEPT)
     rows = [Given(number % 5, "no topic") for number in range(50)]
     delivered(tolerant(kafka, letters), (SCHEMA, batch_of(rows)))
     partitions: dict[bytes | None, set[int]] = {}
@@ -268,7 +274,7 @@ def test_a_compacted_dead_letter_topic_refuses_letters_without_a_key(kafka: Kafk
 
 
 def test_a_task_with_too_many_bad_rows_fails_at_once(kafka: Kafka, new_topic: NewTopic) -> None:
-    topic, letters = new_topic(), new_topic()
+    topic, letters = new_topic(config=KEPT), new_topic(config=KEPT)
     settings = tolerant(kafka, letters, on__error__max__rows="2")
     seen: list[int] = []
 
@@ -360,7 +366,7 @@ def test_partition_writer_checks_the_dead_letter_topic_on_the_driver() -> None:
 
 
 def test_letters_are_in_the_transaction_of_their_task(kafka: Kafka, new_topic: NewTopic) -> None:
-    topic, letters = new_topic(2, config={"message.timestamp.after.max.ms": "3600000"}), new_topic()
+    topic, letters = new_topic(2, config=LIMITED), new_topic(config=KEPT)
     rows, bad = one_of_each(topic)
     settings = tolerant(kafka, letters, delivery__guarantee="exactly-once")
     shares = []
@@ -377,7 +383,7 @@ def test_letters_are_in_the_transaction_of_their_task(kafka: Kafka, new_topic: N
 
 
 def test_the_checksum_covers_bad_rows_however_they_are_split(kafka: Kafka, new_topic: NewTopic) -> None:
-    topic, letters = new_topic(2, config={"message.timestamp.after.max.ms": "3600000"}), new_topic()
+    topic, letters = new_topic(2, config=LIMITED), new_topic(config=KEPT)
     rows, _ = one_of_each(topic)
     settings = tolerant(kafka, letters, delivery__guarantee="exactly-once")
     whole, parts = [rows], [rows[:2], rows[2:3], rows[3:20], rows[20:]]
@@ -473,3 +479,36 @@ def test_positions_count_from_the_whole_batch_if_rows_were_taken_out_before() ->
     (found,) = records_by_topic(split.batch, SCHEMA, None, first_row=100, rows=split.rows)
     assert [found.row_in_task(row) for row in range(2)] == [105, 109]
     assert replace(split.refused, rows=[1]).in_task(10).rows == [11]
+
+
+def test_rows_that_do_not_fit_their_schema_are_counted_as_such(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic, letters = new_topic(), new_topic()
+    text = json.dumps(
+        {
+            "type": "record",
+            "name": "order",
+            "fields": [
+                {"name": "state", "type": {"type": "enum", "name": "states", "symbols": ["new", "paid"]}},
+                {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}},
+            ],
+        }
+    )
+    serializer = SchemaSerializer(ResolvedSchema("value", "avro", "orders-value", 7, text))
+    prices = [Decimal(row) if row != 2 else Decimal("99999") for row in range(6)]
+    states = ["lost" if row == 1 else None if row == 3 else "paid" for row in range(6)]
+    value = pa.StructArray.from_arrays([pa.array(states), pa.array(prices, pa.decimal128(10, 2))], names=["state", "price"])
+    batch = pa.RecordBatch.from_arrays([value, pa.array([str(row) for row in range(6)])], names=["value", "key"])
+    given = tolerant(kafka, letters, topic=topic)
+    given = replace(given, producer=replace(given.producer, value_serializer=serializer))
+    report = delivered(given, (SinkSchema(value=0, key=1), batch))
+    assert report.bad_rows == {"schema": 3}
+    assert keys(kafka, topic) == [0, 4, 5]
+    found = {int(each.key or b"-1"): each for each in read_topic(kafka.bootstrap_servers, letters)}
+    assert {number: each.value for number, each in found.items()} == {
+        1: b'{"state":"lost","price":1.00}',
+        2: b'{"state":"paid","price":99999.00}',
+        3: b'{"price":3.00}',  # as good rows have it
+    }
+    assert {number: (why(each)["row"], why(each)["stage"], why(each)["value.format"]) for number, each in found.items()} == {
+        number: (str(number), "VALUE_CONVERTER", "json") for number in (1, 2, 3)
+    }

@@ -92,7 +92,9 @@ def why(record: Witnessed) -> dict[str, str]:
 
 @pytest.fixture
 def target(kafka: Kafka, new_topic: NewTopic) -> Iterator[Target]:
-    made = Target(kafka, new_topic(3, config={"message.timestamp.after.max.ms": "3600000"}), new_topic(2))
+    # Kafka would delete rows of 2023 by their timestamps within minutes.
+    kept = {"retention.ms": "-1"}
+    made = Target(kafka, new_topic(3, config={"message.timestamp.after.max.ms": "3600000", **kept}), new_topic(2, config=kept))
     yield made
     assert made.open_ids() == []
 
