@@ -34,6 +34,7 @@ from spark_kafka_sink.spark.dead_letters import (
     shortened_text,
     size_limit,
 )
+from spark_kafka_sink.spark.letter_text import SERIALIZED
 from spark_kafka_sink.spark.options import SinkOptions, looked_at
 from spark_kafka_sink.spark.refused_rows import RefusedRows
 
@@ -76,8 +77,12 @@ class BadRowHandler:
     Their letters go through the scope of the task's records, so under exactly-once they are in the same transaction.
     """
 
-    def __init__(self, scope: SendScope, options: SinkOptions, place: Place) -> None:
+    def __init__(
+        self, scope: SendScope, options: SinkOptions, place: Place, serialized_before: frozenset[str] = frozenset()
+    ) -> None:
+        """serialized_before: the parts, key and value, that the task got as bytes of a serializer."""
         self._scope = scope
+        self._serialized_before = serialized_before
         self._errors = options.errors
         self._place = place
         self._limit = size_limit(options.producer)
@@ -108,6 +113,9 @@ class BadRowHandler:
         topic = self._errors.topic
         if topic is None:
             return
+        if not refused.formats:
+            forms = dict.fromkeys(self._serialized_before, [SERIALIZED] * refused.columns.num_records)
+            refused = replace(refused, formats=forms)
         for letter in letters_of(refused, reasons, self._place, self._errors.header_prefix, self._serialized.parts):
             found = fitted(letter, self._errors.header_prefix, self._limit)
             if found is None:

@@ -96,9 +96,9 @@ def letters_of(
         why = _why(refused, row, reasons[row], place)
         for part, (data, form) in (("key", keys[row]), ("value", values[row])):
             made = refused.formats[part][row] if part in refused.formats else form
-            if data is not None and refused.is_sent and part in serialized:
+            if refused.is_sent and part in serialized:
                 made = SERIALIZED
-            if made != OWN:
+            if made != OWN and data is not None:
                 why[f"{part}.format"] = made.encode()
         if omitted:
             why["headers.omitted"] = b"%d" % omitted

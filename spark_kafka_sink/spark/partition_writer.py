@@ -60,7 +60,7 @@ class PartitionWriter(SameVersion):
         options = replace(self.options, producer=replace(producer, key_serializer=None, value_serializer=None))
         try:
             batches = batches_of_rows(rows, options.topic, serializers, options.record, splits_bad_rows=options.errors.tolerates)
-            report, _ = run_task(batches, options, self.feed)
+            report, _ = run_task(batches, options, self.feed, serialized_before=frozenset(serializers))
             check_limits(options.errors, [report], is_visible=True)  # of this task alone: the driver gets no reports
         finally:
             for serializer in serializers.values():

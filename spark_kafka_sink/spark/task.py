@@ -72,7 +72,12 @@ def task_batch() -> MicroBatch:
 
 
 def run_task(
-    batches: Iterable[SchemaAndBatch], options: SinkOptions, feed: Feed, batch: MicroBatch | None = None
+    batches: Iterable[SchemaAndBatch],
+    options: SinkOptions,
+    feed: Feed,
+    batch: MicroBatch | None = None,
+    *,
+    serialized_before: frozenset[str] = frozenset(),
 ) -> tuple[DeliveryReport, TaskTransaction | None]:
     """Delivers every row and returns the report.
 
@@ -83,6 +88,7 @@ def run_task(
         batch: the batch that the rows belong to, under exactly-once; None under another guarantee. With a batch the rows are
             written in a transaction. The committer owns the transaction when this returns. The task never asks for the outcome
             of an earlier attempt, because only a commit decides. A task that fails has aborted its transaction.
+        serialized_before: the parts, key and value, that a serializer has made already. Dead letters say so.
 
     Raises:
         BatchAbortedError: `batch` is a job that took too long to be committed.
@@ -97,7 +103,7 @@ def run_task(
     if first is not None:  # Many tasks of a small DataFrame have no rows, and need no connection or transaction.
         rows = chain([first], iterator)
         if batch is None:
-            report = _deliver(rows, options)
+            report = _deliver(rows, options, serialized_before)
         else:
             report, transaction = _deliver_in_transaction(rows, options, batch)
     feed.task_done(report)
@@ -107,9 +113,9 @@ def run_task(
     return report, TaskTransaction(batch, transaction)
 
 
-def _deliver(batches: Iterable[SchemaAndBatch], options: SinkOptions) -> DeliveryReport:
+def _deliver(batches: Iterable[SchemaAndBatch], options: SinkOptions, serialized_before: frozenset[str]) -> DeliveryReport:
     with cache.scope(options.producer, keeps_rejected=options.errors.tolerates) as scope:
-        bad_rows = _bad_rows(scope, options)
+        bad_rows = _bad_rows(scope, options, serialized_before)
         try:
             _append_all(scope, _records(batches, options, None if bad_rows is None else bad_rows.refuse), options, bad_rows)
             _flush(scope, bad_rows)
@@ -164,14 +170,15 @@ def _deliver_in_transaction(
         return report, PreparedTransaction(handle, spark_partition(), checksum.value)
 
 
-def _bad_rows(scope: SendScope, options: SinkOptions) -> BadRowHandler | None:
+def _bad_rows(scope: SendScope, options: SinkOptions, serialized_before: frozenset[str] = frozenset()) -> BadRowHandler | None:
     """Returns what handles bad rows; None if they fail the task."""
     if not options.errors.tolerates:
         return None
     from spark_kafka_sink.spark.bad_rows import BadRowHandler
     from spark_kafka_sink.spark.dead_letters import Place
 
-    return BadRowHandler(scope, options, Place(spark_partition(), _local_property(QUERY_ID), _local_property(BATCH_ID)))
+    place = Place(spark_partition(), _local_property(QUERY_ID), _local_property(BATCH_ID))
+    return BadRowHandler(scope, options, place, serialized_before)
 
 
 def _append_all(scope: SendScope, records: Iterable[TopicRecords], options: SinkOptions, bad_rows: BadRowHandler | None) -> None:

@@ -123,7 +123,11 @@ def why(record: Witnessed) -> dict[str, str]:
 
 
 def keys(kafka: Kafka, topic: str, **how: Any) -> list[int]:
-    return sorted(int(each.key or b"-1") for each in read_topic(kafka.bootstrap_servers, topic, **how))
+    return keys_of(kafka.bootstrap_servers, topic, **how)
+
+
+def keys_of(servers: str, topic: str, **how: Any) -> list[int]:
+    return sorted(int(each.key or b"-1") for each in read_topic(servers, topic, **how))
 
 
 def tolerant(kafka: Kafka, letters: str, **more: str) -> SinkOptions:
@@ -248,17 +252,19 @@ def test_a_missing_dead_letter_topic_fails_the_task(kafka: Kafka, new_topic: New
     assert caught.value.facts["topic"] == "letters"
 
 
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
 @pytest.mark.parametrize("code", [ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_RECORD])
-def test_letters_that_a_broker_refuses_fail_the_task(code: ErrorCode) -> None:
+def test_letters_that_a_broker_refuses_fail_the_task(code: ErrorCode, guarantee: str) -> None:
     with EmbeddedBroker() as broker:
         broker.create_topic("events")
         broker.create_topic("letters")
         broker.faults.fail(ApiKey.PRODUCE, code, times=None, topic="letters")
-        settings = sink_options(
-            {"kafka.bootstrap.servers": broker.bootstrap_servers, "on.error": "dead-letter", "dead.letter.topic": "letters"}
-        )
+        given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "delivery.guarantee": guarantee}
+        settings = sink_options(given | {"on.error": "dead-letter", "dead.letter.topic": "letters"})
+        batch = MicroBatch.of_new_job() if guarantee == "exactly-once" else None
         with pytest.raises(DeadLetterError, match=rf"dead-letter topic letters: .*{code.name}") as caught:
-            delivered(settings, (SCHEMA, batch_of([Given(0, "events"), Given(1, None)])))
+            delivered(settings, (SCHEMA, batch_of([Given(0, "events"), Given(1, None)])), batch=batch)
+        assert keys_of(broker.bootstrap_servers, "events", isolation_level="read_committed") == ([] if batch else [0])
     assert caught.value.facts["topic"] == "letters"
 
 
@@ -337,7 +343,10 @@ def test_partition_writer_splits_off_rows_that_a_serializer_refuses(
         6: ("serialization", "6"),
         7: ("partition", "7"),
     }
-    assert found[6].value == b"no number"
+    assert [(found[row].value, why(found[row]).get("value.format")) for row in (6, 7)] == [
+        (b"no number", None),
+        (b"\0\0\0\7", "serialized"),
+    ]
 
 
 def test_partition_writer_keeps_to_limits_per_task(kafka: Kafka, new_topic: NewTopic) -> None:
