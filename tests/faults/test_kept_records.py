@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
 import numpy as np
@@ -17,6 +17,7 @@ from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.producer.scopes.transaction_scope import TransactionScope
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.produce import ProduceRequest
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.faults.numbered_stream import wait_until
 from tests.faults.producing import buffered_bytes, failing_scope, figure, numbers, producer_on
@@ -35,7 +36,7 @@ def kept_numbers(rejected: Collection[BadRows]) -> list[int]:
     return [int(value) for rows in rejected for value in rows.columns.value.to_pylist()]  # type: ignore[union-attr]
 
 
-def has(*bad: int) -> object:
+def has(*bad: int) -> Callable[[ProduceRequest], bool]:
     return lambda body: bool(set(numbers_in(body)) & set(bad))
 
 
@@ -130,17 +131,19 @@ def test_other_failures_fail_the_scope_as_ever(cluster: RecordingBroker) -> None
 def test_more_than_the_buffer_holds_is_not_kept(cluster: RecordingBroker) -> None:
     bad = set(range(100, 200))
     reject(cluster, bad)
-    with producer_on(cluster.bootstrap_servers, buffer_memory=32768, batch_size=1100) as producer:
-        with producer.scope(keeps_rejected=True) as scope:
+    with (
+        producer_on(cluster.bootstrap_servers, buffer_memory=32768, batch_size=1100) as producer,
+        producer.scope(keeps_rejected=True) as scope,
+    ):
+        scope.append("t", numbers(range(100, 200), width=200))
+        scope.flush(10)
+        assert kept_numbers(scope.take_rejected()) == sorted(bad)
+        scope.append("t", numbers(range(100, 200), width=200))
+        scope.flush(10)
+        with pytest.raises(DeliveryError, match="INVALID_RECORD"):
             scope.append("t", numbers(range(100, 200), width=200))
             scope.flush(10)
-            assert kept_numbers(scope.take_rejected()) == sorted(bad)
-            scope.append("t", numbers(range(100, 200), width=200))
-            scope.flush(10)
-            with pytest.raises(DeliveryError, match="INVALID_RECORD"):
-                scope.append("t", numbers(range(100, 200), width=200))
-                scope.flush(10)
-            scope.discard()
+        scope.discard()
 
 
 @pytest.mark.parametrize("bad", [{1}, {3}, {5}, {1, 2, 3, 4, 5}, {2, 5}], ids=str)
@@ -192,19 +195,21 @@ def test_of_five_in_flight_a_transaction_commits_the_others(leader: RecordingBro
     """width: records of each batch. With one, whole batches are left out."""
     rows = range(width, 6 * width)
     rejected = {width * n + (4 if width > 4 else 0) for n in bad}
-    with scoped(leader.bootstrap_servers, batch_size=1100 if width > 1 else 1, linger_ms=20) as producer:
-        with transaction(producer, "x") as scope:
-            scope.append("t", numbers([0]))
-            scope.flush(10)
-            held = leader.faults.hold(ApiKey.PRODUCE)
-            reject(leader, rejected)
-            scope.append("t", numbers(rows, width=WIDTH))
-            wait_until(lambda: figure(producer, "requests-in-flight") == 5, "five in flight")
-            held.remove()
-            scope.flush(20)
-            assert kept_numbers(scope.take_rejected()) == sorted(rejected)
-            scope.append("t", numbers([100]))
-            commit(leader, scope)
+    with (
+        scoped(leader.bootstrap_servers, batch_size=1100 if width > 1 else 1, linger_ms=20) as producer,
+        transaction(producer, "x") as scope,
+    ):
+        scope.append("t", numbers([0]))
+        scope.flush(10)
+        held = leader.faults.hold(ApiKey.PRODUCE)
+        reject(leader, rejected)
+        scope.append("t", numbers(rows, width=WIDTH))
+        wait_until(lambda: figure(producer, "requests-in-flight") == 5, "five in flight")
+        held.remove()
+        scope.flush(20)
+        assert kept_numbers(scope.take_rejected()) == sorted(rejected)
+        scope.append("t", numbers([100]))
+        commit(leader, scope)
     until_read(leader, "t", [0, *(n for n in rows if n not in rejected), 100])
     assert len({received.batch.producer_epoch for received in leader.received}) == 1
 
@@ -227,14 +232,16 @@ def test_a_long_transaction_with_many_rejected_records_has_all_others_in_order(l
     bad = set(range(0, 1000, 7))
     reject(leader, bad)
     kept: list[int] = []
-    with scoped(leader.bootstrap_servers, batch_size=1100, retry_backoff_ms=1, retry_backoff_max_ms=1) as producer:
-        with transaction(producer, "long") as scope:
-            for start in range(0, 1000, 100):
-                kept += kept_numbers(scope.take_rejected())
-                scope.append("t", numbers(range(start, start + 100), width=WIDTH))
-            scope.flush(60)
+    with (
+        scoped(leader.bootstrap_servers, batch_size=1100, retry_backoff_ms=1, retry_backoff_max_ms=1) as producer,
+        transaction(producer, "long") as scope,
+    ):
+        for start in range(0, 1000, 100):
             kept += kept_numbers(scope.take_rejected())
-            commit(leader, scope)
+            scope.append("t", numbers(range(start, start + 100), width=WIDTH))
+        scope.flush(60)
+        kept += kept_numbers(scope.take_rejected())
+        commit(leader, scope)
     assert sorted(kept) == sorted(bad)
     until_read(leader, "t", [n for n in range(1000) if n not in bad])
 

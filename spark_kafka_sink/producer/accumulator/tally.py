@@ -176,7 +176,10 @@ class Tally:
         return self._rejected_limit is not None and self._rejected_size + records.size <= self._rejected_limit
 
     def records_rejected(self, records: RejectedRecords, *, batches: int) -> None:
-        """Keeps rejected records, with which so many batches are finished."""
+        """Keeps rejected records.
+
+        batches: the number of batches that are finished with them.
+        """
         with self._changed:
             self._rejected.append(records)
             self._rejected_size += records.size
