@@ -264,28 +264,30 @@ class Delivery:
         """
         errors = rejected(batch, answer) or {0: _error(batch, answer, None)}  # a single record needs no name
         kept = self._kept(batch, errors)
-        if kept is not None:
+        if isinstance(kept, RejectedRecords):
             self._leave_out(batch, errors, kept)
             return
         if len(errors) == batch.record_count:
             if batch.result is not None:
                 batch.result.without(errors, batch.record_count)
-            self._drop(batch, self._failure(batch, answer, batch.record_count), rejected=True)
+            self._drop(batch, self._failure(batch, answer, batch.record_count, kept), rejected=True)
             return
-        tally, error = batch.tally, self._failure(batch, answer, len(errors))
+        tally, error = batch.tally, self._failure(batch, answer, len(errors), kept)
         self._rebuild(batch, errors)
         logger.error("%s: %d of %d records failed: %s", batch.queue, len(errors), batch.record_count, error)
         if tally is not None:
             tally.records_failed(len(errors), error)
         self._identity.failed(error)
 
-    def _kept(self, batch: SealedBatch, errors: Mapping[int, BrokerError]) -> RejectedRecords | None:
-        """Returns the rejected records if their scope keeps them and everything else goes on without them."""
+    def _kept(self, batch: SealedBatch, errors: Mapping[int, BrokerError]) -> RejectedRecords | str:
+        """Returns the rejected records if their scope keeps them and everything else goes on without them, or why not."""
         tally = batch.tally
-        if tally is None or not tally.keeps_rejected or not self._identity.may_leave_out(batch):
-            return None
+        if tally is None or not tally.keeps_rejected:
+            return ""
+        if not self._identity.may_leave_out(batch):
+            return "; the transaction cannot go on without them, because an earlier attempt was not answered"
         records = rejected_records(batch, errors)
-        return records if tally.may_keep(records) else None
+        return records if tally.may_keep(records) else "; more rejected records wait to be taken than buffer.memory holds"
 
     def _leave_out(self, batch: SealedBatch, errors: Mapping[int, BrokerError], kept: RejectedRecords) -> None:
         """Hands rejected records to their scope. The others are sent again."""
