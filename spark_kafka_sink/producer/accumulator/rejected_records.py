@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -19,29 +20,33 @@ from spark_kafka_sink.records.arrow_arrays import array_of_bytes
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.record_reader import Headers, read_fields
 
+# An error with its text and facts, in bytes.
+ERROR_SIZE: Final = 1000
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RejectedRecords:
     """Rejected records of one batch. The sender's thread makes them, the task's decodes them.
 
-    fields: the bytes of each record from its key's length on. timestamps: ms since the epoch. errors: one for each record.
+    fields: the bytes of each record from its key's length on. timestamps: ms since the epoch. errors: one for each record, which
+        records with the same reason share. size: bytes of memory, roughly.
     """
 
     topic: str
     partition: int
-    fields: Sequence[bytes]
+    fields: pa.Array
     timestamps: NDArray[np.int64]
     errors: Sequence[KafkaSinkError]
     size: int
 
     def bad_rows(self) -> list[BadRows]:
-        """Returns the records as columns, with one element for each run of records that have the same error text."""
+        """Returns the records as columns, with one element for each run of records that have the same reason."""
         found, start = list[BadRows](), 0
-        for _, same in groupby(self.errors, lambda error: error.message):
-            errors = list(same)
-            stop = start + len(errors)
-            columns = _columns(self.fields[start:stop], self.timestamps[start:stop])
-            found.append(BadRows(self.topic, columns, errors[0], None, self.partition))
+        for _, same in groupby(self.errors, id):
+            error, *others = same
+            stop = start + 1 + len(others)
+            columns = _columns(self.fields[start:stop].to_pylist(), self.timestamps[start:stop])
+            found.append(BadRows(self.topic, columns, error, None, self.partition))
             start = stop
         return found
 
@@ -50,10 +55,12 @@ def rejected_records(batch: SealedBatch, errors: Mapping[int, KafkaSinkError]) -
     """Returns a copy of the batch's records that have errors, by ascending index."""
     records = records_of(batch)
     rows = np.array(list(errors), np.intp)
-    fields = records.fields.take(pa.array(2 * rows + 1)).to_pylist()
+    fields = records.fields.take(pa.array(2 * rows + 1))
     timestamps = records.timestamp_deltas[rows] + batch.first_timestamp
-    size = sum(map(len, fields))
-    return RejectedRecords(batch.queue.topic, batch.queue.partition, fields, timestamps, list(errors.values()), size)
+    by_text: dict[str, KafkaSinkError] = {}
+    shared = [by_text.setdefault(error.message, error) for error in errors.values()]
+    size = fields.nbytes + timestamps.nbytes + ERROR_SIZE * len(by_text)
+    return RejectedRecords(batch.queue.topic, batch.queue.partition, fields, timestamps, shared, size)
 
 
 def _columns(fields: Sequence[bytes], timestamps: NDArray[np.int64]) -> RecordColumns:

@@ -6,9 +6,6 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-import numpy as np
-from numpy.typing import NDArray
-
 from spark_kafka_sink.client.backoff import ExponentialBackoff
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.counts import counted
@@ -24,6 +21,14 @@ from spark_kafka_sink.producer.identity.identity import Identity
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.producer_metadata import CREATE_IT
 from spark_kafka_sink.producer.report import LATENCY_BUCKETS, DeliveryReport, latency_bucket
+from spark_kafka_sink.producer.sender.rejections import (
+    NO_REASON,
+    keeps_rejected,
+    others,
+    record_error,
+    rejected,
+    without_names,
+)
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.produce import PartitionProduceResponse
@@ -33,7 +38,6 @@ logger = logging.getLogger(__name__)
 
 BatchAnswer = tuple[SealedBatch, PartitionProduceResponse]
 
-_NO_REASON = "the broker gave no reason"
 # A number, because members of an enumeration are slower to compare.
 _STORED = int(ErrorCode.NONE)
 _AGAIN = (Action.RETRY, Action.LATER, Action.TOPIC_UNKNOWN, Action.OUT_OF_ORDER, Action.PRODUCER_LOST)
@@ -91,9 +95,9 @@ class Delivery:
         if action is Action.SPLIT and batch.record_count == 1:
             return Action.REJECTED
         if action is Action.REJECTED and not rejected(batch, answer):
-            return _without_names(batch)
-        if answer.error_code == ErrorCode.RECORD_LIST_TOO_LARGE and _keeps_rejected(batch):
-            return _without_names(batch)
+            return without_names(batch)
+        if answer.error_code == ErrorCode.RECORD_LIST_TOO_LARGE and keeps_rejected(batch):
+            return without_names(batch)
         return action
 
     def expire(self, now_ms: int) -> None:
@@ -262,30 +266,32 @@ class Delivery:
         The batch was not stored. As in `_split`, earlier attempts are assumed not to be stored either. A scope that keeps
         rejected records gets them; only if they cannot be left out of its transaction, or if it has too many, does it fail.
         """
-        errors = rejected(batch, answer) or {0: _error(batch, answer, None)}  # a single record needs no name
+        errors = rejected(batch, answer) or {0: record_error(batch, answer, None)}  # a single record needs no name
         kept = self._kept(batch, errors)
-        if kept is not None:
+        if isinstance(kept, RejectedRecords):
             self._leave_out(batch, errors, kept)
             return
         if len(errors) == batch.record_count:
             if batch.result is not None:
                 batch.result.without(errors, batch.record_count)
-            self._drop(batch, self._failure(batch, answer, batch.record_count), rejected=True)
+            self._drop(batch, self._failure(batch, answer, batch.record_count, kept), rejected=True)
             return
-        tally, error = batch.tally, self._failure(batch, answer, len(errors))
+        tally, error = batch.tally, self._failure(batch, answer, len(errors), kept)
         self._rebuild(batch, errors)
         logger.error("%s: %d of %d records failed: %s", batch.queue, len(errors), batch.record_count, error)
         if tally is not None:
             tally.records_failed(len(errors), error)
         self._identity.failed(error)
 
-    def _kept(self, batch: SealedBatch, errors: Mapping[int, BrokerError]) -> RejectedRecords | None:
-        """Returns the rejected records if their scope keeps them and everything else goes on without them."""
+    def _kept(self, batch: SealedBatch, errors: Mapping[int, BrokerError]) -> RejectedRecords | str:
+        """Returns the rejected records if their scope keeps them and everything else goes on without them, or why not."""
         tally = batch.tally
-        if tally is None or not tally.keeps_rejected or not self._identity.may_leave_out(batch):
-            return None
+        if tally is None or not tally.keeps_rejected:
+            return ""
+        if not self._identity.may_leave_out(batch):
+            return "; the transaction cannot go on without them, because an earlier attempt was not answered"
         records = rejected_records(batch, errors)
-        return records if tally.may_keep(records) else None
+        return records if tally.may_keep(records) else "; more rejected records wait to be taken than buffer.memory holds"
 
     def _leave_out(self, batch: SealedBatch, errors: Mapping[int, BrokerError], kept: RejectedRecords) -> None:
         """Hands rejected records to their scope. The others are sent again."""
@@ -352,7 +358,7 @@ class Delivery:
         """Returns the error of `count` records of a batch; `more` is appended to the text."""
         queue, code = batch.queue, answer.error_code
         refused = [
-            f"record {e.batch_index}: {quoted(e.batch_index_error_message or _NO_REASON)}" for e in answer.record_errors[:3]
+            f"record {e.batch_index}: {quoted(e.batch_index_error_message or NO_REASON)}" for e in answer.record_errors[:3]
         ]
         rejects = f"{count} of " if count < batch.record_count else ""
         rejects += counted(batch.record_count, "record")
@@ -375,7 +381,7 @@ class Delivery:
     def producer_error(self, answer: PartitionProduceResponse) -> BrokerError:
         """Returns why the producer cannot continue, from a response that says so."""
         name = error_facts(answer.error_code).name
-        text = f"the producer cannot continue: {name}: {quoted(answer.error_message or _NO_REASON)}"
+        text = f"the producer cannot continue: {name}: {quoted(answer.error_message or NO_REASON)}"
         return self._rights().error(text, ApiKey.PRODUCE, answer.error_code)
 
     def _not_described(self, batch: Batch) -> BrokerError:
@@ -446,38 +452,3 @@ def _report_acked(acks: Sequence[tuple[SealedBatch, int]], now_ms: int, report: 
     report.bytes += all_bytes
     report.compressed_bytes += compressed_bytes
     report.batches += len(acks)
-
-
-def _keeps_rejected(batch: SealedBatch) -> bool:
-    tally = batch.tally
-    return tally is not None and tally.keeps_rejected
-
-
-def _without_names(batch: SealedBatch) -> Action:
-    """Returns the action for a batch with rejected records that the response does not name."""
-    if batch.record_count == 1:
-        return Action.REJECTED
-    return Action.HALVE if _keeps_rejected(batch) else Action.FAIL
-
-
-def rejected(batch: SealedBatch, answer: PartitionProduceResponse) -> Mapping[int, BrokerError]:
-    """Returns the batch's records that the response rejects, by ascending index with their errors. Indexes outside the batch are
-    ignored.
-    """
-    said = {named.batch_index: named.batch_index_error_message for named in answer.record_errors}
-    rows = sorted(row for row in said if 0 <= row < batch.record_count)
-    return {row: _error(batch, answer, said[row]) for row in rows}
-
-
-def others(batch: SealedBatch, rows: Mapping[int, BrokerError]) -> NDArray[np.intp]:
-    """Returns the indexes of the batch's other records."""
-    return np.setdiff1d(np.arange(batch.record_count), list(rows), assume_unique=True)
-
-
-def _error(batch: SealedBatch, answer: PartitionProduceResponse, message: str | None) -> BrokerError:
-    queue, code = batch.queue, answer.error_code
-    name = error_facts(code).name
-    why = quoted(message or answer.error_message or _NO_REASON)
-    text = f"topic {queue.topic} partition {queue.partition}: the broker rejected the record: {name}: {why}"
-    advice = f"; {ADVICE[code]}" if code in ADVICE else ""
-    return BrokerError(text + advice, topic=queue.topic, partition=queue.partition, error_code=code, error=name)
