@@ -73,7 +73,7 @@ class TestPython:
     def test_dead_letters(self, kafka3: Brokers, fleet: Fleet, tmp_path: Path, moved_rows: MovedRows) -> None:
         """They are in the transactions of their tasks, so each bad row is there once, too."""
         kills = [Kill(PYTHON, failpoint) for failpoint in ("produce.after", "flush.after", "message.before", "prepared.after")]
-        kills += [COMMITTED_IN_PART, Kill(PYTHON, "end.after"), Kill(PYTHON, "complete.after")]
+        kills += [Kill(PYTHON, "end.after"), COMMITTED_IN_PART, Kill(PYTHON, "complete.after")]
         letters = kafka3.create_topic(f"letters-{tmp_path.parent.name}", 2)
         rows, moved = moved_rows(kafka3, len(kills) + CALM_BATCHES, **{"on.error": "dead-letter", "dead.letter.topic": letters})
         moved = replace(moved, bad_every=7)
