@@ -140,7 +140,7 @@ class BadRowHandler:
         """
         while True:
             self._send()
-            with self._about_letters():
+            with self.naming_letters():
                 self._scope.flush()
             if not self.take_rejected():
                 return
@@ -179,12 +179,12 @@ class BadRowHandler:
             return
         assert self._errors.topic is not None
         letters, self._letters, self._letters_bytes = self._letters, [], 0
-        with self._about_letters():
+        with self.naming_letters():
             self._scope.append_serialized(self._errors.topic, columns_of(letters, self._errors.header_prefix))
 
     @contextmanager
-    def _about_letters(self) -> Iterator[None]:
-        """Raises DeadLetterError in place of an error about the dead-letter topic."""
+    def naming_letters(self) -> Iterator[None]:
+        """Raises DeadLetterError in place of an error about the dead-letter topic, which any call of the scope may raise."""
         try:
             yield
         except KafkaSinkError as error:

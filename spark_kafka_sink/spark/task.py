@@ -199,7 +199,8 @@ def _append_good(scope: SendScope, rows: CoalescedRecords, bad_rows: BadRowHandl
     from spark_kafka_sink.spark.refused_rows import RefusedRows
 
     found: list[BadRows] = []
-    scope.append(rows.topic, rows.columns(), found.append)
+    with bad_rows.naming_letters():
+        scope.append(rows.topic, rows.columns(), found.append)
     for bad in found:
         bad_rows.refuse(RefusedRows.of(bad, rows.row_in_task))
     bad_rows.take_rejected()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
@@ -240,7 +241,7 @@ def test_letters_of_rows_without_a_valid_topic_need_no_other_topic(kafka: Kafka,
 # The dead-letter topic fails
 
 
-def test_a_missing_dead_letter_topic_fails_the_task(kafka: Kafka, new_topic: NewTopic) -> None:
+def test_a_forbidden_dead_letter_topic_fails_the_task() -> None:
     with EmbeddedBroker() as broker:
         broker.create_topic("events")
         broker.faults.fail(ApiKey.METADATA, ErrorCode.TOPIC_AUTHORIZATION_FAILED, times=None, topic="letters")
@@ -266,6 +267,29 @@ def test_letters_that_a_broker_refuses_fail_the_task(code: ErrorCode, guarantee:
             delivered(settings, (SCHEMA, batch_of([Given(0, "events"), Given(1, None)])), batch=batch)
         assert keys_of(broker.bootstrap_servers, "events", isolation_level="read_committed") == ([] if batch else [0])
     assert caught.value.facts["topic"] == "letters"
+
+
+def test_letters_that_fail_while_rows_follow_are_named() -> None:
+    """Any later append learns of it first."""
+    with EmbeddedBroker() as broker:
+        broker.create_topic("events")
+        broker.create_topic("letters")
+        fault = broker.faults.fail(ApiKey.PRODUCE, ErrorCode.TOPIC_AUTHORIZATION_FAILED, times=None, topic="letters")
+        given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "kafka.linger.ms": "0"}
+        settings = sink_options(given | {"on.error": "dead-letter", "dead.letter.topic": "letters"})
+        sent: list[int] = []
+
+        def batches() -> Iterator[Any]:
+            yield SCHEMA, batch_of(Given(number, None) for number in range(1000))  # as many as are sent at once
+            fault.wait()
+            deadline = time.monotonic() + 60
+            while time.monotonic() < deadline:
+                sent.append(1)
+                yield SCHEMA, batch_of([Given(0, "events")])
+
+        with pytest.raises(DeadLetterError, match=r"dead-letter topic letters: .*TOPIC_AUTHORIZATION_FAILED"):
+            run_task(batches(), settings, Feed())
+        assert sent
 
 
 def test_a_compacted_dead_letter_topic_refuses_letters_without_a_key(kafka: Kafka, new_topic: NewTopic) -> None:
