@@ -29,7 +29,16 @@ SECTIONS: Mapping[str, Sequence[str]] = {
         "Explanation",
     ),
     "Checking settings": ("check", "CheckReport", "CheckLine"),
-    "The producer": ("Producer", "SendScope", "RecordColumns", "RecordFuture", "RecordMetadata", "PartitionInfo", "Node"),
+    "The producer": (
+        "Producer",
+        "SendScope",
+        "RecordColumns",
+        "BadRows",
+        "RecordFuture",
+        "RecordMetadata",
+        "PartitionInfo",
+        "Node",
+    ),
     "Transactions": ("ConsumerGroupMetadata", "OffsetAndMetadata"),
     "Plug-ins": (
         "Serializer",
@@ -73,7 +82,17 @@ INSIDE: Mapping[str, Sequence[str]] = {
     "SendScope": ("discarded", "is_transaction"),
 }
 # Programs get these from other calls, and do not construct them.
-GIVEN = ("Cluster", "DeliveryMetrics", "Explanation", "Fault", "FaultInjection", "PartitionReports", "RecordFuture", "SendScope")
+GIVEN = (
+    "BadRows",
+    "Cluster",
+    "DeliveryMetrics",
+    "Explanation",
+    "Fault",
+    "FaultInjection",
+    "PartitionReports",
+    "RecordFuture",
+    "SendScope",
+)
 # docs/options.md and docs/broker.md describe their fields.
 FIELDS_ARE_OPTIONS = ("BrokerConfig", "ProducerConfig")
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from spark_kafka_sink.client.cluster import Cluster, Node
     from spark_kafka_sink.config import ProducerConfig, producer_config
     from spark_kafka_sink.errors import KafkaSinkError
+    from spark_kafka_sink.producer.bad_rows import BadRows
     from spark_kafka_sink.producer.interceptors import ColumnsMetadata, ProducerInterceptor
     from spark_kafka_sink.producer.partition_reports import PartitionReport, PartitionReports
     from spark_kafka_sink.producer.partitioners.partitioner import Partitioner
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AvroSerializer",
+    "BadRows",
     "CheckLine",
     "CheckReport",
     "Cluster",
@@ -90,6 +92,7 @@ __all__ = [
 
 _HOME = {
     "AvroSerializer": "producer.serializers.schemas.registry_serializer",
+    "BadRows": "producer.bad_rows",
     "CheckLine": "spark.checks.report",
     "CheckReport": "spark.checks.report",
     "Cluster": "client.cluster",

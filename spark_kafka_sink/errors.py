@@ -274,3 +274,18 @@ class CommitTimeoutError(CommitError, DeadlineError):
     """
 
     code = "COMMIT_TIMEOUT"
+
+
+class TooManyBadRowsError(KafkaSinkError):
+    """More rows were bad than on.error.max.rows or on.error.max.fraction allow.
+
+    `facts` has option, bad_rows (int), reasons (a count by reason), and rows (int) if all tasks were done.
+    """
+
+    code = "TOO_MANY_BAD_ROWS"
+
+
+class DeadLetterError(KafkaSinkError):
+    """A bad row could not be written to the dead-letter topic. `facts` has topic, and error if a broker rejected it."""
+
+    code = "DEAD_LETTER"

@@ -49,6 +49,7 @@ class CommitReport:
         committed, aborted: Number of transactions that were committed and aborted.
         visible_ms: Time from writing the prepared record to the end of the last transaction, in ms; 0 if the record existed.
         commit_ms: Duration of commit(), in ms.
+        is_first: Whether this commit completed the batch; False if an earlier one did.
     """
 
     rows: int
@@ -57,6 +58,7 @@ class CommitReport:
     aborted: int
     visible_ms: int
     commit_ms: int
+    is_first: bool = True
 
 
 class Committer:
@@ -150,7 +152,8 @@ class Committer:
         failpoints.reach("commit.end", batch.number)
         visible_s = call.visible - call.prepared if call.visible and call.prepared else 0.0
         commit_ms = round((time.monotonic() - begun) * 1000)
-        return CommitReport(call.rows, is_own, call.committed, call.aborted, round(visible_s * 1000), commit_ms)
+        is_first = call.visible is not None
+        return CommitReport(call.rows, is_own, call.committed, call.aborted, round(visible_s * 1000), commit_ms, is_first)
 
     def _attempt(self, batch: MicroBatch, own: OwnTransactions, start: int | None, call: CommitCall) -> bool:
         """Commits once. Returns whether the visible rows are those of `own`."""
@@ -200,6 +203,15 @@ class Committer:
 
     def _execution(self, batch: MicroBatch, view: View, call: CommitCall) -> Execution:
         return Execution(self._log, self._transactions, TransactionalIds(self._prefix, batch.query_id), view, call)
+
+    def abandon(self, batch: MicroBatch, own: OwnTransactions) -> None:
+        """Aborts transactions that no commit was asked for, because the driver refuses the batch before that. Never raises.
+
+        The same refusal comes first in every commit of these transactions, so no record in the log lists them. Otherwise they
+        would block readers until they time out.
+        """
+        execution = self._execution(batch, View(batch.number, own), self._call(batch))
+        execution.abort(execution.view.own_handles)
 
     def abort_job(self, job: MicroBatch, own: OwnTransactions) -> Refused | bool:
         """Aborts the transactions of a batch job that failed, and those of its lost tasks.

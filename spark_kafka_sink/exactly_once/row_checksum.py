@@ -1,7 +1,13 @@
-"""A checksum of a task's rows: equal rows in equal order give the same value, however they are split into Arrow batches."""
+"""A checksum of a task's rows: equal rows in equal order give the same value, however they are split into Arrow batches.
+
+It covers every row of the task, good or bad, as Spark passed it. Whether the producer or a broker refuses a row depends on things
+that may change between two attempts, such as a limit of the topic. So the checksum does not cover which rows became dead letters,
+nor the letters' texts: each row is in one transaction in either case, as a record or as a letter.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,10 +15,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from crc32c import crc32c
 
-from spark_kafka_sink.records.arrow_arrays import byte_lengths, filled_numbers, holds_bytes, offsets_of, scalar_of_bytes, validity
+from spark_kafka_sink.records.arrow_arrays import (
+    array_of_bytes,
+    byte_lengths,
+    filled_numbers,
+    holds_bytes,
+    offsets_of,
+    scalar_of_bytes,
+    validity,
+)
 from spark_kafka_sink.records.columns import RecordColumns
 
 _NULL = -1
+_REFUSED = "refused rows"  # no topic has this name, because of the space
 
 
 class RowChecksum:
@@ -35,6 +50,12 @@ class RowChecksum:
         for name, numbers in (("timestamp", columns.timestamp), ("partition", columns.partition)):
             if numbers is not None:
                 self._bytes((topic, name), np.ascontiguousarray(numbers))
+
+    def add_refused(self, topics: Sequence[str | None], columns: RecordColumns) -> None:
+        """Adds rows that the task's own checks refuse. These depend on the row alone, so an equal task refuses equal rows."""
+        texts = [None if topic is None else topic.encode(errors="backslashreplace") for topic in topics]
+        self._byte_column((_REFUSED, "topic"), array_of_bytes(texts))
+        self.add(_REFUSED, columns)
 
     @property
     def value(self) -> int:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
+
+import numpy as np
 
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaSinkError, UsageError
-from spark_kafka_sink.producer.accumulator.appender import ROWS_PER_PARTITION, Appender, CompletionFactory
+from spark_kafka_sink.producer.accumulator.append_plan import Sizes
+from spark_kafka_sink.producer.accumulator.appender import MAX_BYTES, ROWS_PER_PARTITION, Appender, CompletionFactory
 from spark_kafka_sink.producer.accumulator.tally import Tally
+from spark_kafka_sink.producer.bad_rows import BadRow, BadRows, OnBadRows, concerns_one_row, forget_frames, good_pieces
 from spark_kafka_sink.producer.column_checks import check_columns, check_shapes, check_topic
 from spark_kafka_sink.producer.interceptors import ColumnsInterception, ProducerInterceptors
 from spark_kafka_sink.producer.lifecycle import NO_WAIT, Lifecycle, in_callback
@@ -17,7 +21,7 @@ from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.partitioners.partitioner import ClosablePartitioner, Partitions
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
 from spark_kafka_sink.producer.serializers.serialization import Serialization
-from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns
+from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns, concatenated
 
 OnPartitioned = Callable[[Partitions], None]
 """Callback that receives the partitions of an append's rows before any row is appended."""
@@ -34,6 +38,15 @@ class UserClasses(NamedTuple):
         self.interceptors.close()
         self.serialization.close()
         self.partitioner.close()
+
+
+class _Partitioned(NamedTuple):
+    """Serialized and checked rows with their sizes and partitions."""
+
+    columns: RecordColumns
+    sizes: Sizes
+    partitions: Partitions
+    partition_count: int
 
 
 class ColumnAppender:
@@ -56,10 +69,11 @@ class ColumnAppender:
         self._metrics = metrics
         self._rows_per_append: dict[str, int] = {}  # for topics that were appended to
 
-    def append(self, tally: Tally, topic: str, columns: RecordColumns) -> None:
+    def append(self, tally: Tally, topic: str, columns: RecordColumns, on_bad_rows: OnBadRows | None = None) -> None:
         """Appends columns; see SendScope.append."""
         check_topic(topic)
         check_shapes(topic, columns)
+        given = columns
         interception: ColumnsInterception | None = None
         completion_for: CompletionFactory | None = None
         if self._interceptors:
@@ -71,16 +85,91 @@ class ColumnAppender:
                 check_shapes(topic, columns)
             self._lifecycle.check_usable()
             try:
-                columns = self._serialization.columns(topic, columns)
-                self._append(tally, topic, columns, completion_for=completion_for)
+                serialized = self._serialization.columns(topic, columns)
+                self._append(tally, topic, serialized, completion_for=completion_for)
+                return
             except KafkaSinkError as error:
-                self._metrics.append_refused(topic, columns.num_records - error.facts.get("buffered", 0), error)
-                raise
+                if on_bad_rows is None or not concerns_one_row(error):
+                    self._metrics.append_refused(topic, columns.num_records - error.facts.get("buffered", 0), error)
+                    raise
+                first_error = error
+            self._append_good_rows(tally, topic, given, columns, first_error, on_bad_rows, interception)
         except BaseException as error:
             if interception is not None:
                 interception.failed(error)
             if isinstance(error, UsageError):  # only after its facts have been read
                 self._lifecycle.raise_true_cause(error)
+            raise
+
+    def _append_good_rows(
+        self,
+        tally: Tally,
+        topic: str,
+        given: RecordColumns,
+        columns: RecordColumns,
+        first_error: KafkaSinkError,
+        on_bad_rows: OnBadRows,
+        interception: ColumnsInterception | None,
+    ) -> None:
+        """Passes bad rows to `on_bad_rows`, then appends the others.
+
+        given: the columns before the interceptors. first_error: what the whole columns raised.
+        """
+        left = columns.num_records
+        buffered = 0
+        try:
+            good: list[_Partitioned] = []
+            for piece in self._pieces(tally, topic, columns, first_error):
+                if not isinstance(piece, BadRow):
+                    good.append(piece)
+                    continue
+                left -= 1
+                self._metrics.append_refused(topic, 1, piece.error)
+                if interception is not None:
+                    interception.refused(piece.error)
+                on_bad_rows(_as_given(topic, given, columns, piece))
+                forget_frames(piece.error)
+            completion_for = None if interception is None else interception.completion_for
+            deadline = NO_WAIT if in_callback() else None
+            for part in _joined(good):
+                self._appender.append(tally, topic, *part, deadline=deadline, completion_for=completion_for)
+                buffered += part.columns.num_records
+        except KafkaSinkError as error:
+            if buffered:
+                error.facts["buffered"] = buffered + error.facts.get("buffered", 0)
+            self._metrics.append_refused(topic, left - error.facts.get("buffered", 0), error)
+            raise
+
+    def _pieces(
+        self, tally: Tally, topic: str, columns: RecordColumns, first_error: KafkaSinkError
+    ) -> Iterator[_Partitioned | BadRow]:
+        """Yields good rows, serialized and partitioned, and the bad rows between them."""
+        # Once for all pieces: each partition that does not exist would otherwise cost a request for metadata.
+        deadline = NO_WAIT if in_callback() else time.monotonic() + self._max_block_s
+        largest = NO_PARTITION if columns.partition is None else int(columns.partition.max())
+        cluster = self._metadata.wait_on(topic, largest, deadline, self._lifecycle.wake_sender)
+        count = cluster.partition_count(topic)
+        assert count is not None
+        self._rows_per_append[topic] = ROWS_PER_PARTITION * count
+
+        def attempt(start: int, stop: int) -> _Partitioned:
+            piece = self._serialization.columns(topic, columns.slice(start, stop - start))
+            check_columns(topic, piece)
+            sizes = self._appender.sizes(tally, topic, piece)
+            return _Partitioned(piece, sizes, self._partitioner.partition(topic, piece, sizes, cluster), count)
+
+        for found in good_pieces(columns.num_records, attempt, first_error):
+            yield found if isinstance(found, BadRow) else found.result
+
+    def append_bytes(self, tally: Tally, topic: str, columns: RecordColumns) -> None:
+        """Appends columns of bytes past interceptors and serializers; see SendScope.append_serialized."""
+        check_topic(topic)
+        check_shapes(topic, columns)
+        self._lifecycle.check_usable()
+        try:
+            self.append_serialized(tally, topic, columns)
+        except KafkaSinkError as error:
+            self._metrics.append_refused(topic, columns.num_records - error.facts.get("buffered", 0), error)
             raise
 
     def append_serialized(
@@ -135,3 +224,25 @@ class ColumnAppender:
         """
         rows = self._rows_per_append.get(topic)  # called for each Arrow batch
         return ROWS_PER_PARTITION * (self._metadata.fetch().partition_count(topic) or 0) if rows is None else rows
+
+
+def _as_given(topic: str, given: RecordColumns, columns: RecordColumns, bad: BadRow) -> BadRows:
+    if given.num_records != columns.num_records:  # the interceptors added or removed rows
+        return BadRows(topic, columns.slice(bad.row, 1), bad.error, None)
+    return BadRows(topic, given.slice(bad.row, 1), bad.error, np.array([bad.row], np.intp))
+
+
+def _joined(parts: Sequence[_Partitioned]) -> Iterator[_Partitioned]:
+    """Joins neighbours with the same columns, because each append has a fixed cost, up to the bytes that are encoded at once."""
+    start = 0
+    while start < len(parts):
+        first = parts[start]
+        stop, size = start + 1, int(first.sizes.sum())
+        while stop < len(parts) and first.columns.is_like(parts[stop].columns):
+            size += int(parts[stop].sizes.sum())
+            if size > MAX_BYTES:
+                break
+            stop += 1
+        columns, sizes, partitions, _ = zip(*parts[start:stop], strict=True)
+        yield _Partitioned(concatenated(columns), np.concatenate(sizes), np.concatenate(partitions), first.partition_count)
+        start = stop

@@ -83,7 +83,7 @@ def check_columns(topic: str, columns: RecordColumns) -> None:
             raise _bad_column(topic, name, f"is {column.type}, must be binary or string: cast it, or set {name}.serializer")
     if columns.timestamp is not None and columns.timestamp.min(initial=0) < NO_TIMESTAMP:
         row = int(np.argmax(columns.timestamp < NO_TIMESTAMP))
-        raise _bad_row(topic, columns, row, f"timestamp is {columns.timestamp[row]}, must not be negative")
+        raise _bad_row(topic, columns, row, f"timestamp is {columns.timestamp[row]}, must not be negative", "timestamp")
     if columns.headers is not None:
         _check_headers(topic, columns, columns.headers)
 
@@ -96,13 +96,13 @@ def _check_headers(topic: str, columns: RecordColumns, headers: pa.Array) -> Non
     if elements.null_count or keys.null_count:
         element = pc.or_(elements.is_null(), keys.is_null()).index(True).as_py()
         problem = "a header has a null key" if elements[element].is_valid else "a header is null"
-        raise _bad_row(topic, columns, _row_of(headers, element), problem)
+        raise _bad_row(topic, columns, _row_of(headers, element), problem, "headers")
     try:
         # Takes 10 ns per key. Consumers handle such keys differently, and some stop at them (confluent-kafka).
         keys.validate(full=True)
     except pa.ArrowInvalid:
         element = next(i for i, key in enumerate(keys.cast(pa.large_binary()).to_pylist()) if not is_text(key))
-        raise _bad_row(topic, columns, _row_of(headers, element), "a header key is not valid UTF-8") from None
+        raise _bad_row(topic, columns, _row_of(headers, element), "a header key is not valid UTF-8", "headers") from None
 
 
 def _holds_headers(kind: pa.DataType) -> bool:
@@ -129,8 +129,8 @@ def is_text(data: bytes | str) -> bool:
     return True
 
 
-def _bad_row(topic: str, columns: RecordColumns, row: int, problem: str) -> RecordError:
-    return RecordError(f"topic {topic}: row {row} of {columns.num_records}: {problem}", topic=topic, row=row)
+def _bad_row(topic: str, columns: RecordColumns, row: int, problem: str, column: str) -> RecordError:
+    return RecordError(f"topic {topic}: row {row} of {columns.num_records}: {problem}", topic=topic, row=row, column=column)
 
 
 def _bad_column(topic: str, column: str, problem: str) -> SchemaError:

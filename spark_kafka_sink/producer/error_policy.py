@@ -19,11 +19,13 @@ class Action(Enum):
     """The treatment of the batch."""
 
     DELIVERED = auto()
-    RETRY = auto()  # the same bytes with the same numbers
+    RETRY = auto()  # the same bytes with the same numbers, for it may have been stored
+    LATER = auto()  # not stored: the same, too
     TOPIC_UNKNOWN = auto()  # the same, but the topic may be recreated before the retry
     OUT_OF_ORDER = auto()  # not stored: retry in order; renumber if the broker lost count
     PRODUCER_LOST = auto()  # not stored, the broker forgot this producer: renumber
-    SPLIT = auto()  # not stored: split without using up a retry; a single record fails
+    SPLIT = auto()  # not stored: split without using up a retry; a single record is rejected
+    HALVE = auto()  # not stored because of records that the broker does not name: split to find them
     REJECTED = auto()  # not stored because of the named records: those fail, the others continue; if none is named, all fail
     FAIL = auto()  # this batch fails, others continue in a new epoch; a transaction can only be aborted
     FATAL = auto()  # the producer cannot continue
@@ -45,9 +47,12 @@ _ACTIONS: dict[Action, tuple[ErrorCode, ...]] = {
         # Transient broker errors
         ErrorCode.CORRUPT_MESSAGE,
         ErrorCode.REQUEST_TIMED_OUT,  # the batch may have been stored
-        ErrorCode.NOT_ENOUGH_REPLICAS,
         ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,  # the batch was stored
         ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    ),
+    Action.LATER: (
+        ErrorCode.NOT_ENOUGH_REPLICAS,  # Partition.appendRecordsToLeader checks before it appends
+        # The leader asks the coordinator before it appends (AddPartitionsToTxnManager).
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,

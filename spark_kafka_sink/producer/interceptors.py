@@ -203,6 +203,11 @@ class ColumnsInterception:
         self._left -= len(rows)
         return ColumnsThunk(self._interceptors, len(rows))
 
+    def refused(self, error: KafkaSinkError) -> None:
+        """Reports one row as failed, without which the append goes on."""
+        self._left -= 1
+        self._interceptors.on_acknowledgement_columns(ColumnsMetadata(self._topic, NO_PARTITION, NO_OFFSET, 1), error)
+
     def failed(self, error: BaseException) -> None:
         """Reports the rows that are in no batch as failed."""
         if self._left:

@@ -151,14 +151,26 @@ class Producer:
         """Whether the producer accepts no more records: it was closed, failed, timed out idle, or belongs to another process."""
         return self.failed is not None or not self._lifecycle.is_usable
 
-    def scope(self) -> SendScope:
+    def scope(self, *, keeps_rejected: bool = False) -> SendScope:
         """Returns a share of this producer for columns of records, with its own errors and counts. Use it as a context manager.
+
+        Args:
+            keeps_rejected: whether a record that a broker rejects is kept for `SendScope.take_rejected` instead of failing the
+                scope: one that is invalid, has an invalid timestamp or is too large. Other failures fail the scope as ever. At
+                most buffer.memory bytes of them are kept until they are taken; one more fails the scope.
 
         Raises:
             UsageError: The producer is closed.
         """
         self._lifecycle.scope_opened()
-        return SendScope(self._lifecycle, self._columns, self._accumulator, self._identity, self._metrics)
+        return SendScope(
+            self._lifecycle,
+            self._columns,
+            self._accumulator,
+            self._identity,
+            self._metrics,
+            rejected_limit=self.config.buffer_memory if keeps_rejected else None,
+        )
 
     def init_transactions(self, timeout: float | None = None) -> None:
         """Gets a producer id for transactional.id. Call it once, before any other transaction call.
@@ -227,7 +239,7 @@ class Producer:
         with self._metrics.timing("txn-abort"):
             self._transactional().abort(timeout)
 
-    def transaction(self, transactional_id: str) -> TransactionScope:
+    def transaction(self, transactional_id: str, *, keeps_rejected: bool = False) -> TransactionScope:
         """Begins a transaction with its own id for columns of records. Use it as a context manager.
 
         Requires a producer made with transactional=True, which has one transaction at a time. The scope's `prepare()` leaves the
@@ -236,6 +248,8 @@ class Producer:
 
         Args:
             transactional_id: id of this transaction.
+            keeps_rejected: as in `scope`. The transaction goes on without the rejected records, unless an earlier attempt to send
+                them, or records behind them, was not answered: then it can only be aborted.
 
         Raises:
             TransactionTimeoutError: The coordinator did not respond within max.block.ms.
@@ -252,7 +266,15 @@ class Producer:
             with self._metrics.timing("txn-init"):
                 transactions.open(transactional_id)
             identity = transactions.identity
-            return TransactionScope(self._lifecycle, self._columns, self._accumulator, identity, self._metrics, transactions)
+            return TransactionScope(
+                self._lifecycle,
+                self._columns,
+                self._accumulator,
+                identity,
+                self._metrics,
+                transactions,
+                rejected_limit=self.config.buffer_memory if keeps_rejected else None,
+            )
         except BaseException:
             self._lifecycle.scope_closed()
             raise

@@ -51,7 +51,7 @@ class DeliveryReport:
     """Counts of acknowledged records, and of requests, retries and errors on the way.
 
     Attributes:
-        records: acknowledged records.
+        records: acknowledged records, including dead letters.
         bytes: size of those records, encoded but before compression.
         compressed_bytes: size of the record batches as sent, with headers; each batch counts once.
         batches: acknowledged batches.
@@ -67,6 +67,10 @@ class DeliveryReport:
         transactions_aborted: transactions that they aborted.
         prepare_to_visible_ms: time from when a commit was certain until its last transaction was committed, summed over commits.
         commit_ms: total commit time in the driver, summed over commits.
+        bad_rows: rows that the sink did not deliver to their topics, by reason (option on.error). Rows that a broker rejected
+            have Kafka's error name.
+        dead_letters: those of them that are in the dead-letter topic. The others were dropped.
+        bad_row_example: the error of one of them; empty if there are none.
     """
 
     records: int = 0
@@ -83,6 +87,19 @@ class DeliveryReport:
     transactions_aborted: int = 0
     prepare_to_visible_ms: int = 0
     commit_ms: int = 0
+    bad_rows: dict[str, int] = field(default_factory=dict)
+    dead_letters: int = 0
+    bad_row_example: str = ""
+
+    @property
+    def delivered(self) -> int:
+        """Rows that are in their own topics: acknowledged records without dead letters."""
+        return self.records - self.dead_letters
+
+    @property
+    def dropped(self) -> int:
+        """Bad rows that are in no topic. `delivered`, `dead_letters` and `dropped` add up to the rows of the DataFrame."""
+        return sum(self.bad_rows.values()) - self.dead_letters
 
     def __repr__(self) -> str:
         parts = [
@@ -97,7 +114,16 @@ class DeliveryReport:
             parts.append(f"{counted(self.commits, 'commit')} ({ended})")
         if self.errors:
             parts.append("errors: " + ", ".join(f"{name} {count:,}" for name, count in sorted(self.errors.items())))
+        if self.bad_rows:
+            parts.append(self.bad_rows_text())
         return f"<DeliveryReport {', '.join(parts)}>"
+
+    def bad_rows_text(self) -> str:
+        """Returns the bad rows in words: "3 bad rows (serialization 2, too-large 1), 3 dead letters"."""
+        reasons = ", ".join(f"{name} {count:,}" for name, count in sorted(self.bad_rows.items()))
+        ends = [counted(self.dead_letters, "dead letter")] if self.dead_letters else []
+        ends += [f"{self.dropped:,} dropped"] if self.dropped else []
+        return f"{counted(sum(self.bad_rows.values()), 'bad row')} ({reasons}), {' and '.join(ends)}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         values = {each.name: getattr(self, each.name) for each in fields(self)}
@@ -122,6 +148,11 @@ class DeliveryReport:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name, count in other.errors.items():
             self.errors[name] = self.errors.get(name, 0) + count
+        for name, count in other.bad_rows.items():
+            self.bad_rows[name] = self.bad_rows.get(name, 0) + count
+        self.dead_letters += other.dead_letters
+        # The same one in whatever order reports are added.
+        self.bad_row_example = min(filter(None, (self.bad_row_example, other.bad_row_example)), default="")
         self.partitions.add(other.partitions)
         for topic, counts in other.ack_latency.items():
             mine = self.ack_latency.setdefault(topic, [0] * LATENCY_BUCKETS)

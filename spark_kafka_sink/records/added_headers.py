@@ -14,7 +14,7 @@ from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbe
 from spark_kafka_sink.records.columns import FixedHeaders
 from spark_kafka_sink.records.encoder import header_counts
 
-_LIST_OF_HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+LIST_OF_HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
 def with_headers(headers: pa.Array | None, added: FixedHeaders, rows: NDArray[np.bool_]) -> pa.Array:
@@ -26,7 +26,7 @@ def with_headers(headers: pa.Array | None, added: FixedHeaders, rows: NDArray[np
         rows: shape (num_records,); True where they are added.
     """
     if headers is None:
-        headers = pa.nulls(len(rows), _LIST_OF_HEADERS)
+        headers = pa.nulls(len(rows), LIST_OF_HEADERS)
     kind, own = headers.type, headers.flatten()
     pair = kind.value_type
     new = pa.StructArray.from_arrays(

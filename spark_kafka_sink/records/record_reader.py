@@ -46,6 +46,14 @@ def read_record(
     return record, end
 
 
+def read_fields(data: bytes) -> tuple[bytes | None, bytes | None, Headers]:
+    """Returns the key, the value and the headers of a record, given its bytes from the key's length on."""
+    key, position = _bytes(data, 0)
+    value, position = _bytes(data, position)
+    headers, _ = _headers(data, position)
+    return key, value, headers
+
+
 def _read_body(
     data: bytes, position: int, base_offset: int, first_timestamp: int, log_append_time: int | None
 ) -> tuple[Record, int]:

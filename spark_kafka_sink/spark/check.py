@@ -14,6 +14,7 @@ from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.errors import KafkaSinkError, OptionError, UsageError
 from spark_kafka_sink.spark.checks.brokers import check_brokers, check_login, check_tls
 from spark_kafka_sink.spark.checks.context import CheckContext, SkippedError, Step, client_for
+from spark_kafka_sink.spark.checks.dead_letters import DEAD_LETTERS, check_dead_letters
 from spark_kafka_sink.spark.checks.registry import REGISTRY, check_registry
 from spark_kafka_sink.spark.checks.report import OPTIONS, CheckLine, CheckReport, failed, failed_by, not_checked, ok
 from spark_kafka_sink.spark.checks.topic import check_rights, check_topic
@@ -36,6 +37,7 @@ _STEPS: Final[Mapping[str, Step]] = {
     "login": check_login,
     "topic": check_topic,
     "rights": check_rights,
+    DEAD_LETTERS: check_dead_letters,
     "exactly-once": check_transactions,
     REGISTRY: check_registry,
 }
@@ -139,6 +141,8 @@ class _Run:
             self._step(_COLUMNS, partial(check_columns, self._df, options, schemas))
             self._step(_PYTHON, partial(check_python, self._df))
         context.schema = schemas[0] if schemas else None
+        if options.errors.topic is None:
+            self._lines[DEAD_LETTERS] = []
         if options.schemas is None:
             self._lines[REGISTRY] = []  # it is not used, so there is nothing to say about it
         elif self._df is not None:

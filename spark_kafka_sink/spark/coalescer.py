@@ -47,8 +47,12 @@ class CoalescedRecords:
         """Adds a note with the row of the task, because the producer counts the rows of one append only."""
         row = error.facts.get("row")
         if row is not None:
-            part = bisect_right(self.starts, row) - 1
-            error.add_note(f"That is row {self.parts[part].row_in_task(row - self.starts[part])} of the task, counted from 0.")
+            error.add_note(f"That is row {self.row_in_task(row)} of the task, counted from 0.")
+
+    def row_in_task(self, row: int) -> int:
+        """Returns the number of a row in the task, from 0. row: its position in `columns()`."""
+        part = bisect_right(self.starts, row) - 1
+        return self.parts[part].row_in_task(row - self.starts[part])
 
 
 class ArrowBatchCoalescer:

@@ -21,6 +21,10 @@ from spark_kafka_sink.spark.schema import ColumnGroup, SinkSchema
 
 MICROSECONDS_PER_MS = 1000
 
+BEFORE_1970 = "before 1970, and Kafka timestamps start in 1970"
+NEGATIVE = "negative"
+NO_TOPIC = "is null, and the option topic is not set (set the option topic or filter the rows)"
+
 _FALSE = array_of_numbers(np.zeros(1, np.bool_))[0]
 
 
@@ -50,14 +54,16 @@ def records_by_topic(
     *,
     first_row: int = 0,
     fixed_headers: FixedHeaders = (),
+    rows: NDArray[np.intp] | None = None,
 ) -> Iterator[TopicRecords]:
     """Yields the batch's records topic by topic, in order within each topic. `topic` overrides the batch's topic column.
 
     Args:
         first_row: the number of the batch's first row in the task, for error messages; the task's rows are counted from 0.
         fixed_headers: headers that every record gets after its own.
+        rows: the position of each row in Spark's batch, if bad rows were taken out of that. None: this is Spark's batch.
 
-    Raises:
+    Raises before it yields:
         RecordError: a topic is null or not valid, or a partition or timestamp is negative. The producer checks headers.
         SerializationError: a row of the columns in a `ColumnGroup` cannot be written as JSON.
     """
@@ -65,36 +71,35 @@ def records_by_topic(
         return
     columns = RecordColumns(
         num_records=batch.num_rows,
-        value=_value(batch, schema, first_row),
-        key=_part(batch, schema.key, "key", first_row),
-        headers=_column(batch, schema.headers),
-        timestamp=_not_negative(
-            _column(batch, schema.timestamp),
-            NO_TIMESTAMP,
-            np.int64,
-            "timestamp",
-            "before 1970, and Kafka timestamps start in 1970",
-            first_row,
-        ),
-        partition=_not_negative(_column(batch, schema.partition), NO_PARTITION, np.int32, "partition", "negative", first_row),
+        value=value_of(batch, schema, first_row),
+        key=key_of(batch, schema, first_row),
+        headers=column_at(batch, schema.headers),
+        timestamp=_not_negative(column_at(batch, schema.timestamp), NO_TIMESTAMP, np.int64, "timestamp", BEFORE_1970, first_row),
+        partition=_not_negative(column_at(batch, schema.partition), NO_PARTITION, np.int32, "partition", NEGATIVE, first_row),
         fixed_headers=fixed_headers,
     )
     is_most = 2 * columns.nbytes >= batch.nbytes
     if topic is None:
-        yield from _split(columns, _column(batch, schema.topic), first_row, is_most=is_most)
+        yield from _split(columns, column_at(batch, schema.topic), first_row, rows, is_most=is_most)
     else:
-        yield TopicRecords(topic, columns, None, first_row, is_most)
+        yield TopicRecords(topic, columns, rows, first_row, is_most)
 
 
-def _column(batch: pa.RecordBatch, index: int | None) -> pa.Array | None:
+def column_at(batch: pa.RecordBatch, index: int | None) -> pa.Array | None:
     """Returns the column at `index`, or None if it does not exist or is void (null in every row)."""
     if index is None or pa.types.is_null(batch.column(index).type):
         return None
     return batch.column(index)
 
 
-def _value(batch: pa.RecordBatch, schema: SinkSchema, first_row: int) -> pa.Array | None:
-    deleted = _column(batch, schema.tombstone)
+def key_of(batch: pa.RecordBatch, schema: SinkSchema, first_row: int = 0) -> pa.Array | None:
+    """Returns the keys. Raises SerializationError for a row of JSON, as `records_by_topic`."""
+    return _part(batch, schema.key, "key", first_row)
+
+
+def value_of(batch: pa.RecordBatch, schema: SinkSchema, first_row: int = 0) -> pa.Array | None:
+    """Returns the values, with tombstones. Raises as `key_of`."""
+    deleted = column_at(batch, schema.tombstone)
     if deleted is None:
         return _part(batch, schema.value, "value", first_row)
     # This comes before JSON, because a deleted row may hold values that JSON cannot. Null counts as false, as in SQL's IF.
@@ -107,7 +112,7 @@ def _part(
     """Returns the key or value column. to_null: true for rows that become null."""
     if isinstance(place, ColumnGroup):
         return _group(batch, place, part, first_row, to_null)
-    column = _column(batch, place)
+    column = column_at(batch, place)
     return column if column is None or to_null is None else pc.if_else(to_null, _null_of(column), column)
 
 
@@ -139,20 +144,24 @@ def _not_negative(
         if negative.any():
             row = int(negative.argmax())
             raise _bad_row(name, f"{values[row]} is {problem}", first_row + row)
-    # NO_TIMESTAMP does not change: -1 // 1000 is -1.
-    return values // MICROSECONDS_PER_MS if pa.types.is_timestamp(column.type) else values
+    return milliseconds(values, column.type)
 
 
-def _split(columns: RecordColumns, topics: pa.Array | None, first_row: int, *, is_most: bool) -> Iterator[TopicRecords]:
+def milliseconds(values: NDArray[Any], kind: pa.DataType) -> NDArray[Any]:
+    """Returns ms since the epoch, rounded down, of a column's numbers. NO_TIMESTAMP does not change: -1 // 1000 is -1."""
+    return values // MICROSECONDS_PER_MS if pa.types.is_timestamp(kind) else values
+
+
+def _split(
+    columns: RecordColumns, topics: pa.Array | None, first_row: int, rows: NDArray[np.intp] | None, *, is_most: bool
+) -> Iterator[TopicRecords]:
     if topics is None or topics.null_count:
         row = 0 if topics is None else topics.is_null().index(True).as_py()
-        raise _bad_row(
-            "topic", "is null, and the option topic is not set (set the option topic or filter the rows)", first_row + row
-        )
+        raise _bad_row("topic", NO_TOPIC, first_row + row)
     encoded = topics.dictionary_encode()
     names = _topic_names(encoded, first_row)
     if len(names) == 1:
-        yield TopicRecords(names[0], columns, None, first_row, is_most)
+        yield TopicRecords(names[0], columns, rows, first_row, is_most)
         return
     # Small integers: numpy sorts them by radix.
     codes = numbers(encoded.indices, np.int32).astype(np.min_scalar_type(len(names)))
@@ -160,17 +169,23 @@ def _split(columns: RecordColumns, topics: pa.Array | None, first_row: int, *, i
     ends = np.cumsum(np.bincount(codes, minlength=len(names))).tolist()
     sorted_columns = _take(columns, order)
     for name, start, end in zip(names, [0, *ends], ends, strict=False):
-        yield TopicRecords(name, sorted_columns.slice(start, end - start), order[start:end], first_row)
+        places = order[start:end] if rows is None else rows[order[start:end]]
+        yield TopicRecords(name, sorted_columns.slice(start, end - start), places, first_row)
 
 
 def _topic_names(encoded: pa.DictionaryArray, first_row: int) -> list[str]:
     """Returns each topic once. An error names the first row with an invalid topic."""
-    # Read as bytes, because Spark's CAST(binary AS STRING) accepts bytes that are not UTF-8.
-    names = [name.decode(errors="backslashreplace") for name in encoded.dictionary.cast(pa.large_binary()).to_pylist()]
+    names: list[str] = topic_texts(encoded.dictionary)  # type: ignore[assignment]  # no null is in a dictionary
     for code, name in enumerate(names):
         if (problem := topic_problem(name)) is not None:
             raise _bad_row("topic", problem, first_row + int(np.argmax(numbers(encoded.indices, np.int32) == code)))
     return names
+
+
+def topic_texts(topics: pa.Array) -> list[str | None]:
+    """Returns a column of topics as text. Spark's CAST(binary AS STRING) accepts bytes that are not UTF-8."""
+    names = topics.cast(pa.large_binary()).to_pylist()
+    return [None if name is None else name.decode(errors="backslashreplace") for name in names]
 
 
 def _take(columns: RecordColumns, order: NDArray[np.intp]) -> RecordColumns:

@@ -29,6 +29,7 @@ from spark_kafka_sink.errors import (
     DeadlineError,
     KafkaSinkError,
     OptionError,
+    TooManyBadRowsError,
     UnsupportedVersionError,
     UsageError,
 )
@@ -40,6 +41,7 @@ from spark_kafka_sink.exactly_once.resolving import Refusal, Refused
 from spark_kafka_sink.exactly_once.rules import commit_timeout_ms
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.producer.report import DeliveryReport
+from spark_kafka_sink.spark.bad_row_limits import check_limits
 from spark_kafka_sink.spark.guarantee import COMMIT_LOG_START, GUARANTEE, WITHOUT_TRANSACTIONS, ExactlyOnce
 from spark_kafka_sink.spark.messages import Messages, reports_of, shares_of
 from spark_kafka_sink.spark.options import SinkOptions
@@ -252,17 +254,27 @@ class Committed(NamedTuple):
 def commit_shares(
     options: SinkOptions, batch: MicroBatch, shares: Iterable[TaskTransaction], reports: list[DeliveryReport]
 ) -> Committed:
-    """Commits the shares of a batch. Raises like `Committer.commit`, and UsageError for shares of another release."""
+    """Commits the shares of a batch.
+
+    Raises like `Committer.commit`. Raises UsageError for shares of another release, and TooManyBadRowsError, after the shares
+    are aborted.
+    """
     assert options.exactly_once is not None
     own = _transactions(shares)
     _check_release(batch, own)
+    try:
+        check_limits(options.errors, reports, is_visible=False)
+    except TooManyBadRowsError:
+        with committers.of(options, batch) as committer:
+            committer.abandon(batch, own)
+        raise
     checkpoint = options.exactly_once.checkpoint
     if checkpoint and options.topic:
         # A query with another topic is another query, even if both have the same path as their checkpoint on different machines.
         checkpoint = f"{checkpoint} (topic {options.topic})"
     with committers.of(options, batch) as committer:
         commit = committer.commit(replace(batch, checkpoint=checkpoint), own, options.exactly_once.start)
-    if not commit.rows:  # rows that an earlier commit made visible were counted with it
+    if not commit.is_first:  # rows that an earlier commit made visible were counted with it
         visible = []
     else:  # of an earlier attempt's rows only the number is known
         visible = reports if commit.own else [DeliveryReport(records=commit.rows)]

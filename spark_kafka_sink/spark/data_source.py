@@ -109,7 +109,7 @@ def _check_reachable(options: SinkOptions, *, is_stream: bool) -> None:
     if not folder:
         return
     commit_log = options.exactly_once if is_stream else None  # with the checkpoint: each query has its own records there
-    named = repr((options.producer.bootstrap_servers, options.topic, options.creation, commit_log))
+    named = repr((options.producer.bootstrap_servers, options.topic, options.creation, options.errors.topic, commit_log))
     mark = Path(folder) / f"kafka-sink-reached-{sha256(named.encode()).hexdigest()[:16]}"
     if is_stream and mark.exists():
         return
@@ -185,11 +185,19 @@ class KafkaSinkWriter(SameVersion, DataSourceArrowWriter):
     def commit(self, messages: Messages) -> None:
         self._check_complete(messages)
         if self._options.exactly_once is None:
-            self._feed.committed(reports_of(messages))
+            self._commit_at_least_once(messages)
         else:
             from spark_kafka_sink.spark.commits import commit_job
 
             self._feed.committed(commit_job(self._options, self._job, messages))
+
+    def _commit_at_least_once(self, messages: Messages) -> None:
+        """Reports what the tasks wrote, which is in Kafka already. Raises TooManyBadRowsError."""
+        if self._options.errors.tolerates:
+            from spark_kafka_sink.spark.bad_row_limits import check_limits
+
+            check_limits(self._options.errors, reports_of(messages), is_visible=True)
+        self._feed.committed(reports_of(messages))
 
     def _check_complete(self, messages: Messages) -> None:
         """Refuses to commit what no task wrote.
@@ -228,7 +236,7 @@ class KafkaSinkStreamWriter(KafkaSinkWriter, DataSourceStreamWriter):
     def commit(self, messages: Messages, batchId: int) -> None:  # type: ignore[override]
         self._check_complete(messages)
         if self._options.exactly_once is None:
-            self._feed.committed(reports_of(messages))
+            self._commit_at_least_once(messages)
         else:
             from spark_kafka_sink.spark.commits import commit_micro_batch
 

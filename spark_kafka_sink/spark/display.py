@@ -45,7 +45,8 @@ def summary(report: DeliveryReport) -> str:
     if report.commits:
         ended = f"{counted(report.transactions_committed, 'transaction')} committed, {report.transactions_aborted:,} aborted"
         commits = f"; {ended} in {counted(report.commits, 'commit')} of {report.commit_ms / report.commits:,.0f} ms on average"
-    return ", ".join(parts) + commits + errors_text(report, "; errors: ")
+    bad_rows = f"; {report.bad_rows_text()}" if report.bad_rows else ""
+    return ", ".join(parts) + commits + bad_rows + errors_text(report, "; errors: ")
 
 
 def errors_text(report: DeliveryReport, before: str = "") -> str:

@@ -20,6 +20,7 @@ from spark_kafka_sink.producer.producer_metadata import CREATE_IT, FATAL_TOPIC_E
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.metadata import METADATA, MetadataRequest, MetadataRequestTopic
+from spark_kafka_sink.spark.error_options import DEAD_LETTER_TOPIC
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.topic_creation import CREATE_PARTITIONS, TopicCreation, as_option_error
 
@@ -30,7 +31,7 @@ _SHARE: Final = 6  # part of max.block.ms: 10 s of its default of 60 s, and more
 
 
 def check_reachable(options: SinkOptions) -> None:
-    """Returns once a broker has answered, and the topic exists if the option `topic` names one.
+    """Returns once a broker has answered, and the topics exist that the options `topic` and `dead.letter.topic` name.
 
     The options `topic.create.*` create a missing topic, and so do brokers with auto.create.topics.enable. A topic without leaders
     exists, and tasks wait for its leaders.
@@ -43,29 +44,49 @@ def check_reachable(options: SinkOptions) -> None:
     if options.creation is not None:
         create_missing_topic(options)
         return
-    config, topic = options.producer, options.topic
-    limit_ms = _limit_ms(config)
-    deadline = time.monotonic() + limit_ms / 1000
-    with ClusterClient(config) as client:
+    deadline = time.monotonic() + _limit_ms(options.producer) / 1000
+    with ClusterClient(options.producer) as client:
         try:
-            code = 0 if topic is None else _topic_code(client, topic, deadline)
-            if topic is None:
+            topics = _topics(options)
+            for topic in topics:
+                _check_exists(client, topic, options, deadline)
+            if not topics:
                 client.brokers(deadline)
         except DeadlineError as error:
+            if isinstance(error, MetadataTimeoutError):
+                raise
             raise _unreachable(options, error) from None
-        if topic is None or not code:
-            return
-        name = error_facts(code).name
-        if code in FATAL_TOPIC_ERRORS:
-            text = ": ".join(filter(None, [f"topic {topic}", name, FATAL_TOPIC_ERRORS[code]]))
-            raise client.rights.error(text, ApiKey.METADATA, code, topic, topic=topic)
+
+
+def check_dead_letters(options: SinkOptions) -> None:
+    """Returns once the dead-letter topic exists, if there is one. Raises as `check_reachable`."""
+    if options.errors.topic is not None and options.creation is None:
+        check_reachable(options)
+
+
+def _topics(options: SinkOptions) -> list[str]:
+    return [topic for topic in (options.topic, options.errors.topic) if topic is not None]
+
+
+def _check_exists(client: ClusterClient, topic: str, options: SinkOptions, deadline: float) -> None:
+    code = _topic_code(client, topic, deadline)
+    if not code:
+        return
+    name, what = error_facts(code).name, _what(topic, options)
+    if code in FATAL_TOPIC_ERRORS:
+        text = ": ".join(filter(None, [what, name, FATAL_TOPIC_ERRORS[code]]))
+        raise client.rights.error(text, ApiKey.METADATA, code, topic, topic=topic)
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        servers = ",".join(config.bootstrap_servers)
+        servers = ",".join(options.producer.bootstrap_servers)
+        limit_s = _limit_ms(options.producer) / 1000
         raise MetadataTimeoutError(
-            f"topic {topic}: the topic does not exist on {servers} ({name} for {limit_ms / 1000:g} s); {CREATE_IT}",
-            topic=topic,
-            error=name,
+            f"{what}: the topic does not exist on {servers} ({name} for {limit_s:g} s); {CREATE_IT}", topic=topic, error=name
         )
+
+
+def _what(topic: str, options: SinkOptions) -> str:
+    """Returns the words for a topic in errors."""
+    return f"topic {topic} (option {DEAD_LETTER_TOPIC})" if topic == options.errors.topic else f"topic {topic}"
 
 
 def _topic_code(client: ClusterClient, topic: str, deadline: float) -> int:
@@ -87,7 +108,7 @@ def _topic_code(client: ClusterClient, topic: str, deadline: float) -> int:
 
 
 def create_missing_topic(options: SinkOptions) -> None:
-    """Creates the topic if `topic.create.*` is set and the topic does not exist. An existing topic is never altered.
+    """Creates the topic and the dead-letter topic if `topic.create.*` is set and they do not exist. No topic is altered.
 
     Raises:
         OptionError: the brokers reject a setting.
@@ -95,11 +116,12 @@ def create_missing_topic(options: SinkOptions) -> None:
         MetadataTimeoutError: no broker answered within 10 s by default.
         DeadlineError: the topic was not created within max.block.ms.
     """
-    creation, topic = options.creation, options.topic
-    if creation is None or topic is None:
+    creation = options.creation
+    if creation is None:
         return
     with ClusterClient(options.producer) as client:
-        _create(client, topic, creation, options)
+        for topic in _topics(options):
+            _create(client, topic, creation, options)
 
 
 def _create(client: ClusterClient, topic: str, creation: TopicCreation, options: SinkOptions) -> None:

@@ -65,13 +65,13 @@ def total(reports: Iterable[DeliveryReport]) -> DeliveryReport:
     return merged
 
 
-_COUNTS = ("records", "bytes", "compressed_bytes", "batches", "requests", "retries", *COMMIT_COUNTS)
+_COUNTS = ("records", "bytes", "compressed_bytes", "batches", "requests", "retries", *COMMIT_COUNTS, "dead_letters")
 
 
 def report_to_bytes(report: DeliveryReport) -> bytes:
     """Returns a line of JSON, followed by the packed latencies and the packed reports of topic-partitions."""
     latencies = latencies_to_bytes(report.ack_latency)
-    values: dict[str, Any] = {name: getattr(report, name) for name in (*_COUNTS, "errors")}
+    values: dict[str, Any] = {name: getattr(report, name) for name in (*_COUNTS, "errors", "bad_rows", "bad_row_example")}
     line = json.dumps(values | {"latencies": len(latencies)}, separators=(",", ":")).encode()
     return line + b"\n" + latencies + report.partitions.to_bytes()
 
@@ -84,6 +84,8 @@ def report_from_bytes(data: bytes) -> DeliveryReport:
     return DeliveryReport(
         **{name: int(values[name]) for name in _COUNTS},
         errors={str(name): int(count) for name, count in values["errors"].items()},
+        bad_rows={str(name): int(count) for name, count in values["bad_rows"].items()},
+        bad_row_example=str(values["bad_row_example"]),
         partitions=PartitionReports.from_bytes(packed[size:]),
         ack_latency=latencies_from_bytes(packed[:size]),
     )

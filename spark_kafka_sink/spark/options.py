@@ -21,6 +21,7 @@ from spark_kafka_sink.producer.serializers.serializer import Serializer, is_defa
 from spark_kafka_sink.registry.registry_options import REGISTRY_OPTIONS
 from spark_kafka_sink.schema_options import OF_ONE_PART, is_schema_option, refuse_unsupported, schema_option_names
 from spark_kafka_sink.security_config import SECURITY_NAMES, UNSECURED, is_security_option, security_warnings
+from spark_kafka_sink.spark.error_options import ERROR_OPTIONS, FAIL, ErrorOptions, connects_name, error_options
 from spark_kafka_sink.spark.guarantee import (
     COMMIT_LOG_PARTITIONS,
     COMMIT_LOG_REPLICATION,
@@ -141,8 +142,8 @@ SINK_OPTIONS: Mapping[str, SinkOption] = {
             "a whole number",
             "",
             "Number of partitions that a missing topic is created with. If one of the options `topic.create.*` is set, the driver"
-            " creates the topic of the option `topic` before any task starts. An existing topic is never altered; with fewer"
-            " partitions it logs a warning. Without this option the brokers' `num.partitions` applies.",
+            " creates the topics of the options `topic` and `dead.letter.topic` before any task starts. An existing topic is"
+            " never altered; with fewer partitions it logs a warning. Without this option the brokers' `num.partitions` applies.",
             "Spark's sink creates no topics.",
         ),
         SinkOption(
@@ -166,6 +167,7 @@ SINK_OPTIONS: Mapping[str, SinkOption] = {
             "Spark's sink ignores this option and writes the column, too.",
         ),
         *RECORD_OPTIONS,
+        *ERROR_OPTIONS,
         *SCHEMA_SINK_OPTIONS,
     )
 }
@@ -255,7 +257,7 @@ class SinkOptions:
     producer: its producer's settings. topic: the topic of every row; None: the topic column has it. exactly_once: None under
     another guarantee. creation: how the driver creates a missing topic; None: it does not. record: the choice of columns, and
     the fixed headers. schemas: how schemas of keys and values are found; None: they have none, or the driver has found them and
-    the producer's serializers have them.
+    the producer's serializers have them. errors: what to do about bad rows.
     """
 
     producer: ProducerConfig
@@ -265,6 +267,7 @@ class SinkOptions:
     creation: TopicCreation | None = None
     record: RecordOptions = NAMED_COLUMNS
     schemas: SchemaSettings | None = None
+    errors: ErrorOptions = FAIL
 
     @property
     def formats(self) -> frozenset[str]:
@@ -311,12 +314,13 @@ def sink_options(options: Mapping[str, object], *, warns_of_security: bool = Tru
     topic = None if topic is None else topic_name(TOPIC, topic)
     creation = topic_creation(by_name, topic)
     record = record_options(by_name)
+    errors = error_options(by_name, topic, None if exactly_once is None else exactly_once.commit_log.topic)
     schemas = schema_settings(by_name, kafka)
     producer = _producer_config(kafka, guarantee)
     if warns_of_security:
         for text in security_warnings(producer.security):
             warn_once(text)
-    return SinkOptions(producer, topic, guarantee, exactly_once, creation, record, schemas)
+    return SinkOptions(producer, topic, guarantee, exactly_once, creation, record, schemas, errors)
 
 
 def _lower_cased(options: Mapping[str, object]) -> dict[str, object]:
@@ -344,7 +348,12 @@ def _check_sink_option(name: str) -> None:
         *REGISTRY_OPTIONS,
         *(KAFKA_PREFIX + option for option in (*OPTIONS, *SECURITY_NAMES)),
     ]
-    raise OptionError(f"unknown option {name}{replacement(name, KAFKA_PREFIX) or nearest(name, known)}", option=name)
+    raise OptionError(f"unknown option {name}{_instead_of(name) or nearest(name, known)}", option=name)
+
+
+def _instead_of(name: str) -> str:
+    """Returns what to use in place of an option of librdkafka or Kafka Connect, or an empty string for another option."""
+    return replacement(name, KAFKA_PREFIX) or connects_name(name)
 
 
 def _producer_config(kafka: Mapping[str, object], guarantee: Guarantee) -> ProducerConfig:
@@ -430,7 +439,7 @@ def _refuse_or_warn(name: str) -> None:
         raise OptionError(f"option {option}: {reason}", option=option)
     if name not in HARMLESS:
         known = (KAFKA_PREFIX + other for other in (*OPTIONS, *SECURITY_NAMES, *HARMLESS, *REFUSED))
-        hint = replacement(name, KAFKA_PREFIX) or nearest(option, known)
+        hint = _instead_of(name) or nearest(option, known)
         raise OptionError(f"unknown option {option}{hint}", option=option)
     warn_once(f"option {option} is ignored: {HARMLESS[name]}")
 

@@ -17,19 +17,25 @@ from pyspark.sql import Row
 
 from spark_kafka_sink.errors import OptionError, SchemaError, SerializationError
 from spark_kafka_sink.installation import SameVersion
+from spark_kafka_sink.producer.bad_rows import forget_frames
 from spark_kafka_sink.producer.serializers.json_serializer import JsonSerializer
 from spark_kafka_sink.producer.serializers.serialization import serialized_value
 from spark_kafka_sink.producer.serializers.serializer import Serializer
-from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers, bitmap
-from spark_kafka_sink.records.columns import FixedHeaders
+from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers, bitmap, filled_numbers
+from spark_kafka_sink.records.columns import NO_PARTITION, NO_TIMESTAMP, FixedHeaders, RecordColumns
+from spark_kafka_sink.spark.bad_row_limits import check_limits
 from spark_kafka_sink.spark.column_types import RECORD_COLUMNS
-from spark_kafka_sink.spark.first_contact import create_missing_topic
+from spark_kafka_sink.spark.columns import topic_texts
+from spark_kafka_sink.spark.first_contact import check_dead_letters, create_missing_topic
+from spark_kafka_sink.spark.letter_text import part_of_value
 from spark_kafka_sink.spark.metrics import DeliveryMetrics, Feed
 from spark_kafka_sink.spark.options import SinkOptions, serializers_by_column, sink_options
 from spark_kafka_sink.spark.python_workers import active_context, warn_of_other_python
 from spark_kafka_sink.spark.record_options import NAMED_COLUMNS, TOMBSTONE_COLUMN, RecordOptions
+from spark_kafka_sink.spark.refused_rows import RefusedRows
+from spark_kafka_sink.spark.row_splitting import SplitBatch
 from spark_kafka_sink.spark.schema import FoundColumns, SinkSchema, columns_of_record
-from spark_kafka_sink.spark.task import run_task
+from spark_kafka_sink.spark.task import SchemaAndBatch, run_task
 
 # Spark's own number of rows per Arrow batch, and few enough bytes that rows and columns fit in memory side by side.
 CHUNK_ROWS = 10_000
@@ -53,7 +59,9 @@ class PartitionWriter(SameVersion):
         # Rows are serialized when they become columns, so the producer must not serialize them again.
         options = replace(self.options, producer=replace(producer, key_serializer=None, value_serializer=None))
         try:
-            run_task(batches_of_rows(rows, options.topic, serializers, options.record), options, self.feed)
+            batches = batches_of_rows(rows, options.topic, serializers, options.record, splits_bad_rows=options.errors.tolerates)
+            report, _ = run_task(batches, options, self.feed, serialized_before=frozenset(serializers))
+            check_limits(options.errors, [report], is_visible=True)  # of this task alone: the driver gets no reports
         finally:
             for serializer in serializers.values():
                 serializer.close()
@@ -88,6 +96,7 @@ def partition_writer(options: Mapping[str, object], metrics: DeliveryMetrics | N
         )
     warn_of_other_python(active_context())
     create_missing_topic(checked)
+    check_dead_letters(checked)
     return PartitionWriter(checked, metrics.feed if metrics else Feed())
 
 
@@ -96,7 +105,9 @@ def batches_of_rows(
     topic_option: str | None,
     serializers: Mapping[str, Serializer] = MappingProxyType({}),
     record: RecordOptions = NAMED_COLUMNS,
-) -> Iterator[tuple[SinkSchema, pa.RecordBatch]]:
+    *,
+    splits_bad_rows: bool = False,
+) -> Iterator[SchemaAndBatch]:
     """Yields Arrow batches of at most CHUNK_ROWS rows and about CHUNK_BYTES of text and bytes.
 
     A Row holds Python values: str, bytes or bytearray; int; datetime, or int of ms since the epoch; a list of (key, value) for
@@ -104,23 +115,29 @@ def batches_of_rows(
 
     Args:
         serializers: those of key and value that options set. The batches hold their bytes.
+        splits_bad_rows: whether a row that a serializer refuses is split off its batch. Otherwise it is an error.
 
     Raises:
         SchemaError: a row has no field names, a column is missing, or a value has another type.
-        SerializationError: a serializer does not accept a value.
+        SerializationError: a serializer does not accept a value, and bad rows are not split off.
     """
     first_row = 0
     for fields, chunk in _chunks(rows):
         found = columns_of_record(fields, topic_option, f"; the rows have {', '.join(fields)}", record)
         columns = _columns(chunk, fields, found, serializers)
-        context = _Context(topic_option, columns, record.headers, first_row)
+        refused: dict[int, SerializationError] | None = {} if splits_bad_rows else None
+        context = _Context(topic_option, columns, record.headers, first_row, refused)
         names = [name for name in _CONVERTERS if name in columns]
         arrays = []
         for name in names:
             serializer = serializers.get(name, _JSON if name in found.listed else None)
             arrays.append(_array(name, columns[name]) if serializer is None else _serialized(name, serializer, context))
         first_row += len(chunk)
-        yield SinkSchema(**{name: place for place, name in enumerate(names)}), pa.RecordBatch.from_arrays(arrays, names=names)
+        batch = pa.RecordBatch.from_arrays(arrays, names=names)
+        yield (
+            SinkSchema(**{name: place for place, name in enumerate(names)}),
+            _without(batch, refused, context) if refused else batch,
+        )
 
 
 def _columns(
@@ -179,12 +196,17 @@ def _array(name: str, values: Values) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class _Context:
-    """Arguments of serializers for a chunk of rows. columns: the values of each column. first_row: its first row in the task."""
+    """Arguments of serializers for a chunk of rows.
+
+    columns: the values of each column. first_row: its first row in the task. refused: gets the rows that a serializer refuses,
+    with their errors; None: they raise.
+    """
 
     topic_option: str | None
     columns: Mapping[str, Values]
     fixed_headers: FixedHeaders
     first_row: int
+    refused: dict[int, SerializationError] | None
 
 
 def _serialized(name: str, serializer: Serializer, context: _Context) -> pa.Array:
@@ -198,8 +220,39 @@ def _serialized(name: str, serializer: Serializer, context: _Context) -> pa.Arra
         try:
             found.append(serialized_value(serializer, name, topic or "", value, seen or ()))
         except SerializationError as error:
-            raise SerializationError(f"row {context.first_row + row} of the task: {error.message}", **error.facts) from error
+            if context.refused is None:
+                raise SerializationError(f"row {context.first_row + row} of the task: {error.message}", **error.facts) from error
+            forget_frames(error)  # they hold the chunk
+            context.refused.setdefault(row, error)
+            found.append(None)
     return _bytes(found)
+
+
+def _without(batch: pa.RecordBatch, errors: Mapping[int, SerializationError], context: _Context) -> SplitBatch:
+    """Returns the batch without the rows that a serializer refused. These have the values of their Rows, as text if need be."""
+    is_bad = np.zeros(batch.num_rows, np.bool_)
+    is_bad[list(errors)] = True
+    rows = np.flatnonzero(is_bad).tolist()
+    columns = context.columns
+    parts = {name: [part_of_value(columns[name][row]) for row in rows] for name in ("key", "value") if name in columns}
+    given = {name: batch.column(name).filter(array_of_numbers(is_bad)) for name in batch.schema.names}
+    timestamps, partitions = given.get("timestamp"), given.get("partition")
+    refused = RefusedRows(
+        RecordColumns(
+            num_records=len(rows),
+            value=array_of_bytes([data for data, _ in parts["value"]]),
+            key=array_of_bytes([data for data, _ in parts["key"]]) if "key" in parts else None,
+            headers=given.get("headers"),
+            timestamp=None if timestamps is None else filled_numbers(timestamps, np.int64, NO_TIMESTAMP),
+            partition=None if partitions is None else filled_numbers(partitions, np.int32, NO_PARTITION),
+            fixed_headers=context.fixed_headers,
+        ),
+        [context.topic_option] * len(rows) if context.topic_option is not None else topic_texts(given["topic"]),
+        [errors[row] for row in rows],
+        rows,
+        formats={name: [form for _, form in found] for name, found in parts.items()},
+    )
+    return SplitBatch(batch.filter(array_of_numbers(~is_bad)), np.flatnonzero(~is_bad), refused)
 
 
 # Values of the expected types become columns without `pa.array`, which imports pandas (records/arrow_arrays.py). Arrow converts

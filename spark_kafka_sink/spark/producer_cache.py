@@ -47,13 +47,16 @@ class ProducerCache:
         self._lock = threading.Lock()
         self._producers: dict[ProducerKey, Producer] = {}
 
-    def scope(self, config: ProducerConfig) -> SendScope:
-        """Returns a send scope of the settings' producer, and creates the producer if there is no usable one."""
-        return self._opened(config, False, lambda producer: producer.scope())
+    def scope(self, config: ProducerConfig, *, keeps_rejected: bool = False) -> SendScope:
+        """Returns a send scope of the settings' producer, and creates the producer if there is no usable one.
 
-    def transaction(self, config: ProducerConfig, transactional_id: str) -> TransactionScope:
+        keeps_rejected: as in `Producer.scope`.
+        """
+        return self._opened(config, False, lambda producer: producer.scope(keeps_rejected=keeps_rejected))
+
+    def transaction(self, config: ProducerConfig, transactional_id: str, *, keeps_rejected: bool = False) -> TransactionScope:
         """Returns a transaction of the settings' transactional producer, which runs one at a time."""
-        return self._opened(config, True, lambda producer: producer.transaction(transactional_id))
+        return self._opened(config, True, lambda producer: producer.transaction(transactional_id, keeps_rejected=keeps_rejected))
 
     def _opened(self, config: ProducerConfig, transactional: bool, opening: Callable[[Producer], S]) -> S:
         key = ProducerKey.of(config, transactional)

@@ -21,6 +21,7 @@ from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.installation import SameVersion, check_extra
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers
+from spark_kafka_sink.spark.bad_row_limits import check_limits
 from spark_kafka_sink.spark.commits import abort_job, check_batch, check_job, commit_shares
 from spark_kafka_sink.spark.display import html_table, progress_bar, summary, table
 from spark_kafka_sink.spark.explain import linked, plug_in_error, sink_error
@@ -250,7 +251,9 @@ def _run(df: DataFrame, task: ArrowTask, metrics: DeliveryMetrics | None) -> lis
     rows = df.mapInArrow(run, _RESULT_DDL).collect()
     reports = sorted((TaskReport(row[0], report_from_bytes(bytes(row[1]))) for row in rows), key=lambda one: one.spark_partition)
     committed = [one.report for one in reports]
-    if task.batch is not None:
+    if task.batch is None:
+        check_limits(task.options.errors, committed, is_visible=True)
+    else:
         shares = [share_from_json(row[2], task.batch) for row in rows]
         visible = commit_shares(task.options, task.batch, shares, committed)
         reports, committed = (reports if visible.own else []), visible.reports

@@ -5,11 +5,13 @@ Under exactly-once the task writes in a transaction, which it leaves open for th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyspark import TaskContext
 
 from spark_kafka_sink.counts import counted
@@ -30,9 +32,16 @@ from spark_kafka_sink.spark.python_workers import log_in_sparks_process
 from spark_kafka_sink.spark.schema import SinkSchema
 
 if TYPE_CHECKING:
+    from spark_kafka_sink.producer.bad_rows import BadRows
     from spark_kafka_sink.producer.scopes.send_scope import SendScope
+    from spark_kafka_sink.spark.bad_rows import BadRowHandler
+    from spark_kafka_sink.spark.coalescer import CoalescedRecords
+    from spark_kafka_sink.spark.refused_rows import RefusedRows
 
-SchemaAndBatch = tuple[SinkSchema, pa.RecordBatch]
+    Refuse = Callable[[RefusedRows], None]
+
+SchemaAndBatch = tuple[SinkSchema, Any]
+"""Columns, and a RecordBatch or, if a caller has split bad rows off it, a `SplitBatch`."""
 
 # Entries of a task's report. Those of 1,000 take 5 to 7 KB in the task's result, and as much in its accumulator: with 10,000
 # entries, tasks of a large job would exceed spark.driver.maxResultSize (1 GiB) after all their rows are written.
@@ -49,18 +58,26 @@ def spark_partition() -> int:
     return -1 if context is None else context.partitionId()
 
 
+def _local_property(name: str) -> str | None:
+    context = TaskContext.get()
+    return context.getLocalProperty(name) if context else None
+
+
 def task_batch() -> MicroBatch:
     """Returns the micro-batch of this task, from its local properties. Raises UsageError outside of a micro-batch."""
-    context = TaskContext.get()
-    query_id = context.getLocalProperty(QUERY_ID) if context else None
-    batch = context.getLocalProperty(BATCH_ID) if context else None
+    query_id, batch = _local_property(QUERY_ID), _local_property(BATCH_ID)
     if query_id is None or batch is None:
         raise UsageError("delivery.guarantee=exactly-once: this Spark task has no query id and batch id in its local properties")
     return MicroBatch(query_id, int(batch))
 
 
 def run_task(
-    batches: Iterable[SchemaAndBatch], options: SinkOptions, feed: Feed, batch: MicroBatch | None = None
+    batches: Iterable[SchemaAndBatch],
+    options: SinkOptions,
+    feed: Feed,
+    batch: MicroBatch | None = None,
+    *,
+    serialized_before: frozenset[str] = frozenset(),
 ) -> tuple[DeliveryReport, TaskTransaction | None]:
     """Delivers every row and returns the report.
 
@@ -71,6 +88,7 @@ def run_task(
         batch: the batch that the rows belong to, under exactly-once; None under another guarantee. With a batch the rows are
             written in a transaction. The committer owns the transaction when this returns. The task never asks for the outcome
             of an earlier attempt, because only a commit decides. A task that fails has aborted its transaction.
+        serialized_before: the parts, key and value, that a serializer has made already. Dead letters say so.
 
     Raises:
         BatchAbortedError: `batch` is a job that took too long to be committed.
@@ -85,7 +103,7 @@ def run_task(
     if first is not None:  # Many tasks of a small DataFrame have no rows, and need no connection or transaction.
         rows = chain([first], iterator)
         if batch is None:
-            report = _deliver(rows, options)
+            report = _deliver(rows, options, serialized_before)
         else:
             report, transaction = _deliver_in_transaction(rows, options, batch)
     feed.task_done(report)
@@ -95,11 +113,12 @@ def run_task(
     return report, TaskTransaction(batch, transaction)
 
 
-def _deliver(batches: Iterable[SchemaAndBatch], options: SinkOptions) -> DeliveryReport:
-    with cache.scope(options.producer) as scope:
+def _deliver(batches: Iterable[SchemaAndBatch], options: SinkOptions, serialized_before: frozenset[str]) -> DeliveryReport:
+    with cache.scope(options.producer, keeps_rejected=options.errors.tolerates) as scope:
+        bad_rows = _bad_rows(scope, options, serialized_before)
         try:
-            _append_all(scope, _records(batches, options), options)
-            scope.flush()
+            _append_all(scope, _records(batches, options, None if bad_rows is None else bad_rows.refuse), options, bad_rows)
+            _flush(scope, bad_rows)
         except Exception as error:
             report, context = scope.report(), TaskContext.get()
             task = "" if context is None else f" of Spark partition {context.partitionId()}, attempt {context.attemptNumber()}"
@@ -108,7 +127,7 @@ def _deliver(batches: Iterable[SchemaAndBatch], options: SinkOptions) -> Deliver
                 f" writes them again.{errors_text(report, ' Rejected batches by error: ')}"
             )
             raise
-        return scope.report().summed(MOST_PARTITIONS)
+        return _report(scope, bad_rows)
 
 
 def _deliver_in_transaction(
@@ -117,24 +136,33 @@ def _deliver_in_transaction(
     assert options.exactly_once is not None
     ids = TransactionalIds(options.exactly_once.transactional_id_prefix, batch.query_id)
     checksum = RowChecksum()
+    transactional_id = slots.take(ids, batch.number)
+    with cache.transaction(options.producer, transactional_id, keeps_rejected=options.errors.tolerates) as scope:
+        bad_rows = _bad_rows(scope, options)
 
-    def checksummed() -> Iterator[TopicRecords]:
-        for records in _records(_stepping(batches, batch), options):
-            checksum.add(records.topic, records.columns)
-            yield records
+        def refuse(refused: RefusedRows) -> None:
+            assert bad_rows is not None
+            checksum.add_refused(refused.topics, refused.columns)
+            bad_rows.refuse(refused)
 
-    with cache.transaction(options.producer, slots.take(ids, batch.number)) as scope:
+        def checksummed() -> Iterator[TopicRecords]:
+            for records in _records(_stepping(batches, batch), options, None if bad_rows is None else refuse):
+                checksum.add(records.topic, records.columns)
+                yield records
+
         try:
             reach("produce.before", batch.number)
-            _append_all(scope, checksummed(), options)
+            _append_all(scope, checksummed(), options, bad_rows)
             reach("flush.before", batch.number)
+            if bad_rows is not None:
+                bad_rows.settle()
             handle = scope.prepare()
             reach("flush.after", batch.number)
         except Exception as error:
             rejected = errors_text(scope.report(), " Rejected batches by error: ")
             error.add_note(f"The task's transaction is aborted: consumers that read committed see none of its rows.{rejected}")
             raise
-        report = scope.report().summed(MOST_PARTITIONS)
+        report = _report(scope, bad_rows)
         if handle is None:
             return report, None
         if scope.first_sent is not None:
@@ -142,22 +170,94 @@ def _deliver_in_transaction(
         return report, PreparedTransaction(handle, spark_partition(), checksum.value)
 
 
-def _append_all(scope: SendScope, records: Iterable[TopicRecords], options: SinkOptions) -> None:
+def _bad_rows(scope: SendScope, options: SinkOptions, serialized_before: frozenset[str] = frozenset()) -> BadRowHandler | None:
+    """Returns what handles bad rows; None if they fail the task."""
+    if not options.errors.tolerates:
+        return None
+    from spark_kafka_sink.spark.bad_rows import BadRowHandler
+    from spark_kafka_sink.spark.dead_letters import Place
+
+    place = Place(spark_partition(), _local_property(QUERY_ID), _local_property(BATCH_ID))
+    return BadRowHandler(scope, options, place, serialized_before)
+
+
+def _append_all(scope: SendScope, records: Iterable[TopicRecords], options: SinkOptions, bad_rows: BadRowHandler | None) -> None:
     for rows in ArrowBatchCoalescer(scope.rows_per_append, options.producer.linger_ms).coalesced(records):
-        try:
-            scope.append(rows.topic, rows.columns())
-        except (RecordError, SerializationError) as error:
-            rows.add_row_of_task(error)
-            raise
+        if bad_rows is None:
+            try:
+                scope.append(rows.topic, rows.columns())
+            except (RecordError, SerializationError) as error:
+                rows.add_row_of_task(error)
+                raise
+        else:
+            _append_good(scope, rows, bad_rows)
         del rows  # frees the memory before the next rows come
 
 
-def _records(batches: Iterable[SchemaAndBatch], options: SinkOptions) -> Iterator[TopicRecords]:
-    """Yields the rows of all batches, topic by topic within each batch."""
+def _append_good(scope: SendScope, rows: CoalescedRecords, bad_rows: BadRowHandler) -> None:
+    """Appends the rows that the producer takes. The others are handled after the append, because their letters are appended."""
+    from spark_kafka_sink.spark.refused_rows import RefusedRows
+
+    found: list[BadRows] = []
+    with bad_rows.naming_letters():
+        scope.append(rows.topic, rows.columns(), found.append)
+    for bad in found:
+        bad_rows.refuse(RefusedRows.of(bad, rows.row_in_task))
+    bad_rows.take_rejected()
+
+
+def _flush(scope: SendScope, bad_rows: BadRowHandler | None) -> None:
+    if bad_rows is None:
+        scope.flush()
+    else:
+        bad_rows.settle()
+
+
+def _report(scope: SendScope, bad_rows: BadRowHandler | None) -> DeliveryReport:
+    report = scope.report().summed(MOST_PARTITIONS)
+    if bad_rows is None:
+        return report
+    bad_rows.log()
+    return bad_rows.report(report)
+
+
+def _records(batches: Iterable[SchemaAndBatch], options: SinkOptions, refuse: Refuse | None = None) -> Iterator[TopicRecords]:
+    """Yields the rows of all batches, topic by topic within each batch.
+
+    refuse: is called with bad rows, which are then left out; None: they raise.
+    """
     first_row = 0
     for schema, batch in batches:
-        yield from records_by_topic(batch, schema, options.topic, first_row=first_row, fixed_headers=options.record.headers)
-        first_row += batch.num_rows
+        if isinstance(batch, pa.RecordBatch):
+            yield from _records_of(schema, batch, options, first_row, refuse)
+            first_row += batch.num_rows
+            continue
+        assert refuse is not None
+        refuse(batch.refused.in_task(first_row))
+        yield from _records_of(schema, batch.batch, options, first_row, refuse, batch.rows)
+        first_row += batch.batch.num_rows + batch.refused.columns.num_records
+
+
+def _records_of(
+    schema: SinkSchema,
+    batch: pa.RecordBatch,
+    options: SinkOptions,
+    first_row: int,
+    refuse: Refuse | None,
+    rows: NDArray[np.intp] | None = None,
+) -> Iterator[TopicRecords]:
+    fixed = options.record.headers
+    try:
+        yield from records_by_topic(batch, schema, options.topic, first_row=first_row, fixed_headers=fixed, rows=rows)
+        return
+    except (RecordError, SerializationError):  # raised before anything was yielded
+        if refuse is None:
+            raise
+    from spark_kafka_sink.spark.row_splitting import split_batch
+
+    split = split_batch(batch, schema, options.topic, first_row=first_row, fixed_headers=fixed, rows=rows)
+    refuse(split.refused)
+    yield from records_by_topic(split.batch, schema, options.topic, first_row=first_row, fixed_headers=fixed, rows=split.rows)
 
 
 def _in_time(batches: Iterable[SchemaAndBatch], options: SinkOptions, batch: MicroBatch) -> Iterator[SchemaAndBatch]:

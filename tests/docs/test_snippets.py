@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import itertools
 import logging
 import re
@@ -27,7 +28,7 @@ from tests.registry.stand_in import StandIn
 from tests.tiers import whole_but
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 RUN = {page: [block for block in python_blocks(page) if block.reason is None] for page in PAGES}
@@ -128,7 +129,7 @@ def test_the_columns_that_an_interceptor_changes_keep_their_fixed_headers(progra
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("page", whole_but(WITH_SPARK, WITHOUT_STREAMS, "Spark takes about 10 s to start a stream"))
 def test_the_blocks_of_a_page_run_with_spark(
-    page: str, program: MakeProgram, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    page: str, program: MakeProgram, broker: EmbeddedBroker, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     share(spark, monkeypatch)
     running = program(
@@ -136,6 +137,7 @@ def test_the_blocks_of_a_page_run_with_spark(
         df=lambda: spark.range(20).selectExpr("id", "cast(id as string) as key", "cast(id as string) as value"),
         stream=lambda: spark.readStream.format("rate").load().selectExpr("cast(value as string) as value"),
         metrics=lambda: spark_kafka_sink.register(spark),
+        letters=lambda: read_with_headers(spark, broker, "events-dead-letters"),
     )
     for block in RUN[page]:
         try:
@@ -145,6 +147,17 @@ def test_the_blocks_of_a_page_run_with_spark(
         finally:
             for query in spark.streams.active:
                 query.stop()
+
+
+def read_with_headers(spark: SparkSession, broker: EmbeddedBroker, topic: str) -> DataFrame:
+    """Returns a topic as Spark's own source does with includeHeaders."""
+    rows = [
+        (each.key, each.value, list(each.headers), datetime.datetime.fromtimestamp((each.timestamp or 0) / 1000, datetime.UTC))
+        for each in read_topic(broker.bootstrap_servers, topic)
+    ]
+    return spark.createDataFrame(
+        rows, "key binary, value binary, headers array<struct<key: string, value: binary>>, timestamp timestamp"
+    )
 
 
 def share(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:

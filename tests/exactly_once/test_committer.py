@@ -105,6 +105,22 @@ def test_who_loses_the_log_to_somebody_who_then_does_nothing_begins_again(
     any_query.expect("a", "b")
 
 
+def test_a_batch_that_the_driver_refuses_leaves_nothing_open_and_may_be_written_again(query: Query) -> None:
+    """Such as one with too many bad rows: no commit was asked for."""
+    query.run(0, "a")
+    query.committer().abandon(MicroBatch(query.id, 1), query.write("b", "c", batch=1))
+    assert query.open_ids() == []
+    query.expect("a")
+    query.run(1, "b")
+    query.expect("a", "b")
+
+
+def test_a_commit_knows_whether_it_completed_the_batch(query: Query) -> None:
+    """Also of a batch without transactions, whose rows may all have been dropped."""
+    assert [query.run(0).is_first, query.run(0).is_first] == [True, False]
+    assert [query.run(1, "a").is_first, query.run(1, "a").is_first] == [True, False]
+
+
 def test_what_lost_tasks_left_open_is_aborted_once_the_batch_is_complete(query: Query) -> None:
     query.write("lost")
     report = query.run(0, "a")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from spark_kafka_sink import Producer
+from spark_kafka_sink import Producer, RecordColumns
 from spark_kafka_sink.errors import ProducerFencedError
 from tests.kafka.cluster import KafkaCluster
 from tests.kafka.dump_log import dump_log
@@ -70,3 +71,21 @@ def test_the_second_producer_with_an_id_fences_the_first(kafka_version: str, ver
             with pytest.raises(ProducerFencedError):
                 first.commit()
     versioned_kafka.wait_for(lambda: visible(versioned_kafka, topic) == [b"of the second"], "the second's commit", 30)
+
+
+def test_a_transaction_goes_on_without_the_records_that_its_topic_rejects(versioned_kafka: KafkaCluster, topic: str) -> None:
+    compacted = versioned_kafka.create_topic(f"{topic}-compacted", 1, config={"cleanup.policy": "compact"})
+    values = [b"%d" % n for n in range(1000)]
+    keys = pa.array([None if n % 30 == 7 else b"k%d" % n for n in range(1000)])
+    settings = {"bootstrap.servers": versioned_kafka.bootstrap_servers, "batch.size": 300, "transactional.id": topic}
+    with Producer({**settings, "retry.backoff.ms": 5, "retry.backoff.max.ms": 20}) as producer:
+        producer.init_transactions()
+        producer.begin()
+        with producer.scope(keeps_rejected=True) as scope:
+            scope.append(compacted, RecordColumns(1000, value=pa.array(values), key=keys))
+            scope.flush(60)
+            rejected = [value for rows in scope.take_rejected() for value in rows.columns.value.to_pylist()]  # type: ignore[union-attr]
+        producer.commit()
+    assert sorted(map(int, rejected)) == list(range(7, 1000, 30))
+    good = [value for n, value in enumerate(values) if n % 30 != 7]
+    versioned_kafka.wait_for(lambda: visible(versioned_kafka, compacted) == good, "the good records", 30)

@@ -7,7 +7,8 @@ import pytest
 from spark_kafka_sink.producer.error_policy import ADVICE, Action, action_for
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 
-RETRIED = {5, 6, 9, 13, 56, 74, 2, 7, 14, 15, 16, 19, 20, 51, 89}
+RETRIED = {5, 6, 9, 13, 56, 74, 2, 7, 20, 89}
+NOT_STORED = {14, 15, 16, 19, 51}
 FAILED = {-1, 8, 17, 18, 21, 29, 42, 43, 47, 48, 49, 76, 120}
 
 
@@ -16,6 +17,11 @@ FAILED = {-1, 8, 17, 18, 21, 29, 42, 43, 47, 48, 49, 76, 120}
 @pytest.mark.parametrize("code", sorted(RETRIED))
 def test_passing_trouble_is_retried(code: int) -> None:
     assert action_for(code, idempotent=True) is Action.RETRY
+
+
+@pytest.mark.parametrize("code", sorted(NOT_STORED))
+def test_what_a_broker_refuses_before_it_appends_is_retried_and_certainly_not_stored(code: int) -> None:
+    assert action_for(code, idempotent=True) is Action.LATER
 
 
 @pytest.mark.fault("error codes", "3, 5, 6, 9, 13, 56, 74, 100, 103: retried with fresh metadata")
@@ -68,7 +74,7 @@ def test_an_unknown_code_is_not_retried() -> None:
 def test_whatever_java_calls_retriable_is_retried() -> None:
     for code in ErrorCode:
         if error_facts(code).retriable:
-            assert action_for(code, idempotent=True) in (Action.RETRY, Action.TOPIC_UNKNOWN), code.name
+            assert action_for(code, idempotent=True) in (Action.RETRY, Action.LATER, Action.TOPIC_UNKNOWN), code.name
 
 
 def test_advice_is_for_codes_that_fail() -> None:

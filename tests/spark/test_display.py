@@ -12,6 +12,7 @@ from spark_kafka_sink.producer.partition_reports import PartitionReport, Partiti
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.spark import display
 from spark_kafka_sink.spark.display import MAX_PARTITIONS, html_table, progress_bar, summary, table
+from spark_kafka_sink.spark.messages import total
 
 
 def report(partitions: int, topic: str = "t") -> DeliveryReport:
@@ -120,3 +121,20 @@ def test_without_tqdm_nothing_is_drawn(monkeypatch: pytest.MonkeyPatch, capsys: 
         bar.n = bar.total = 1
         bar.refresh()
     assert capsys.readouterr() == ("", "")
+
+
+def test_bad_rows_are_shown_by_reason_with_what_became_of_them() -> None:
+    report = DeliveryReport(records=5, bad_rows={"too-large": 1, "header": 2}, dead_letters=2)
+    text = "3 bad rows (header 2, too-large 1), 2 dead letters and 1 dropped"
+    assert text in summary(report)
+    assert text in repr(report)
+    assert (report.delivered, report.dropped) == (3, 1)
+    assert "bad row" not in summary(DeliveryReport(records=5))
+
+
+def test_the_sum_of_reports_has_all_bad_rows_and_one_example_in_any_order() -> None:
+    some = DeliveryReport(bad_rows={"header": 1}, dead_letters=1, bad_row_example="b")
+    more = DeliveryReport(bad_rows={"header": 2, "topic": 1}, bad_row_example="a")
+    for reports in ((some, more, DeliveryReport()), (DeliveryReport(), more, some)):
+        found = total(reports)
+        assert (found.bad_rows, found.dead_letters, found.bad_row_example) == ({"header": 3, "topic": 1}, 1, "a")

@@ -140,3 +140,31 @@ def test_where_nothing_can_be_remembered_a_stream_does_not_ask(
 def test_nobody_asks_outside_of_the_processes_in_which_spark_plans(monkeypatch: pytest.MonkeyPatch, nowhere: str) -> None:
     monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
     source(nowhere).writer(SCHEMA, False)
+
+
+def with_letters(broker: EmbeddedBroker, letters: str, topic: str | None = "events", **more: str) -> SinkOptions:
+    options = {"on.error": "dead-letter", "dead.letter.topic": letters, **more}
+    return sink_options(given(broker.bootstrap_servers, topic) | options)
+
+
+@pytest.mark.parametrize("topic", ["events", None])
+def test_a_missing_dead_letter_topic_is_told_with_its_option(broker: EmbeddedBroker, topic: str | None) -> None:
+    with pytest.raises(
+        MetadataTimeoutError, match=r"topic lost \(option dead\.letter\.topic\): the topic does not exist"
+    ) as caught:
+        check_reachable(with_letters(broker, "lost", topic))
+    assert caught.value.facts["topic"] == "lost"
+
+
+def test_a_dead_letter_topic_that_exists_is_no_error(broker: EmbeddedBroker) -> None:
+    broker.create_topic("letters", 1)
+    check_reachable(with_letters(broker, "letters"))
+    check_reachable(with_letters(broker, "letters", None))
+
+
+def test_a_missing_dead_letter_topic_is_created_like_the_topic(broker: EmbeddedBroker) -> None:
+    options = with_letters(
+        broker, "made-letters", "made-events", **{"topic.create.partitions": "3", "kafka.max.block.ms": "20000"}
+    )
+    check_reachable(options)
+    assert {len(broker.cluster.image.topics[name].partitions) for name in ("made-letters", "made-events")} == {3}

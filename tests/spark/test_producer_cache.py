@@ -109,10 +109,10 @@ def test_a_producer_that_closes_between_look_up_and_use_is_replaced(
     open_and_close(cache, config)
     scope = Producer.scope
 
-    def close_first(producer: Producer) -> SendScope:
+    def close_first(producer: Producer, *, keeps_rejected: bool) -> SendScope:
         if producer is made[0]:
             producer.close(1)
-        return scope(producer)
+        return scope(producer, keeps_rejected=keeps_rejected)
 
     monkeypatch.setattr(Producer, "scope", close_first)
     open_and_close(cache, config)

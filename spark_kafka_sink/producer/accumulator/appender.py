@@ -90,8 +90,7 @@ class Appender:
             row = int(np.argmax(sizes + HEADER_SIZE > self._max_record_size))
             raise RecordTooLargeError(
                 f"topic {topic}: row {row} of {columns.num_records} takes {int(sizes[row]) + HEADER_SIZE} bytes, more"
-                f" than max.request.size or buffer.memory allow ({self._max_record_size}); none of these rows was"
-                " buffered",
+                f" than max.request.size or buffer.memory allow ({self._max_record_size})",
                 topic=topic,
                 row=row,
             )

@@ -22,7 +22,7 @@ def split(batch: SealedBatch, limit: int, pool: BufferPool) -> list[SealedBatch]
     limit: maximum bytes of records per new batch, before compression, except for a single larger record; less than the batch has.
     Records count at their current size: after another first timestamp one may take a few bytes more.
     """
-    records = _records(batch)
+    records = records_of(batch)
     return _rebuilt(batch, records, runs(records.sizes, limit), pool)
 
 
@@ -32,7 +32,7 @@ def rebuild(batch: SealedBatch, parts: Sequence[Rows], pool: BufferPool) -> list
     The parts are ascending row numbers from 0, at least one each. They keep the batch's queue, tally and age. The batch keeps its
     own memory: free it when the parts have replaced it.
     """
-    return _rebuilt(batch, _records(batch), parts, pool)
+    return _rebuilt(batch, records_of(batch), parts, pool)
 
 
 def runs(sizes: NDArray[np.int64], limit: int) -> list[Rows]:
@@ -46,7 +46,8 @@ def runs(sizes: NDArray[np.int64], limit: int) -> list[Rows]:
     return found
 
 
-def _records(batch: SealedBatch) -> WrittenRecords:
+def records_of(batch: SealedBatch) -> WrittenRecords:
+    """Returns the batch's records, split but not decoded."""
     return written_records(decompress(batch.codec, b"".join(batch.payload), batch.raw_size), batch.record_count)
 
 

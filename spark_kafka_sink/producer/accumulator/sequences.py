@@ -18,6 +18,7 @@ MAX_EPOCH = 2**15 - 1
 # alone costs one round trip, so well before that the broker's memory is no longer relied on.
 FORGOTTEN_MS = 60_000
 NO_SEQUENCE = -1
+_NO_NUMBER = 2**63
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +68,14 @@ class PartitionSequences:
         "acked_through",
         "assigned",
         "gap",
+        "gap_from",
         "in_flight",
         "known",
         "last_created_ms",
         "lost_count",
         "next_record",
         "producer",
+        "unsure_through",
     )
 
     def __init__(self, producer: ProducerIdAndEpoch) -> None:
@@ -85,6 +88,9 @@ class PartitionSequences:
         self.in_flight: list[NumberedBatch] = []  # sent at least once and not finished, in the order of their numbers
         self.gap = False  # a sent batch is gone: the broker may wait for numbers that will never come
         self.lost_count = False  # the broker rejected the very batch it should expect: only a new epoch helps
+        self.gap_from = _NO_NUMBER  # the first number that nothing has, because records were rejected
+        # Behind the last number of an attempt whose outcome was not known: a copy of it may still arrive, or be stored.
+        self.unsure_through = 0
 
     def may_send_new(self) -> bool:
         """Returns whether a new batch may be sent: not behind a gap or, as the queue ensures, ahead of a retry.
@@ -135,6 +141,10 @@ class PartitionSequences:
             self.gap = True
             self.lost_count = self.lost_count or batch.first_record == self.acked_through
 
+    def unsure(self, batch: NumberedBatch) -> None:
+        """Handles an attempt without an answer, or with one that does not say whether the batch was stored."""
+        self.unsure_through = max(self.unsure_through, batch.first_record + batch.record_count)
+
     def topic_unknown(self) -> None:
         """Handles UNKNOWN_TOPIC_OR_PARTITION and the like: the topic may be recreated, without memory of producers."""
         self.known = False
@@ -168,6 +178,49 @@ class PartitionSequences:
             self.next_record = first_record
         elif end != first_record:
             self.gap = self.lost_count = True
+            self.gap_from = min(self.gap_from, first_record)
+
+    # Rejected records of a transaction, which has one epoch: the numbers of records that were not stored are used again
+
+    def may_leave_out(self, batch: NumberedBatch) -> bool:
+        """Returns whether numbers from this batch on may be used again. The broker has just said that it did not store it.
+
+        A copy of an attempt that was not answered may arrive later. The broker would store it in the place of others that have
+        its numbers now, which would then count as stored.
+        """
+        return self.unsure_through <= batch.first_record
+
+    def left_out(self, batch: NumberedBatch) -> None:
+        """Handles a batch whose records were all rejected: the next one takes its numbers, or later ones do in `close_up`."""
+        if batch.first_record + batch.record_count == self.next_record:
+            self.next_record = batch.first_record
+            self.assigned -= 1
+        else:
+            self.gap = True
+            self.gap_from = min(self.gap_from, batch.first_record)
+        self._forget(batch)
+
+    @property
+    def waits_for_answers(self) -> bool:
+        """Whether a batch in flight is not known not to be stored."""
+        return any(batch.on_wire or not batch.known_not_stored for batch in self.in_flight)
+
+    def close_up(self) -> bool:
+        """Closes the gap within the epoch: batches in flight, none of which is stored, get the numbers that the broker expects.
+
+        Call it once nothing `waits_for_answers`. Returns False if a number from there on may be in use.
+        """
+        if self.unsure_through > self.acked_through:
+            return False
+        self.next_record = self.acked_through
+        if self.in_flight:
+            self.assigned = self.in_flight[0].ordinal
+        for batch in self.in_flight:
+            self._number(batch)
+        self.gap, self.gap_from, self.lost_count = False, _NO_NUMBER, False
+        return True
+
+    # Gaps of an idempotent producer, which begins a new epoch
 
     def resolve(self, current: ProducerIdAndEpoch) -> bool:
         """Closes the gap once every batch in flight is known not to be stored. `current` is the producer's own id and epoch.
@@ -177,14 +230,14 @@ class PartitionSequences:
         """
         if not self.gap:
             return True
-        if any(batch.on_wire or not batch.known_not_stored for batch in self.in_flight):
+        if self.waits_for_answers:
             return False
         expected = self.in_flight[0].first_record if self.in_flight else self.next_record
         if self.lost_count or expected != self.acked_through:
             if self.needs_producer_id(current):
                 return False
             self._start_again(current)
-        self.gap = self.lost_count = False
+        self.gap, self.gap_from, self.lost_count = False, _NO_NUMBER, False
         return True
 
     def needs_producer_id(self, current: ProducerIdAndEpoch) -> bool:
@@ -195,7 +248,7 @@ class PartitionSequences:
             self.producer = current
         else:
             self.producer = ProducerIdAndEpoch(self.producer.producer_id, self.producer.epoch + 1)
-        self.next_record = self.acked_through = self.assigned = 0
+        self.next_record = self.acked_through = self.assigned = self.unsure_through = 0
         self.known = False
         for batch in self.in_flight:
             self._number(batch)

@@ -6,11 +6,15 @@ import time
 from collections.abc import Callable
 from copy import deepcopy
 from threading import TIMEOUT_MAX, Condition, Lock
+from typing import TYPE_CHECKING
 
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import DeliveryError, FlushTimeoutError, KafkaSinkError
 from spark_kafka_sink.producer.lifecycle import wait_until
 from spark_kafka_sink.producer.report import DeliveryReport
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.producer.accumulator.rejected_records import RejectedRecords
 
 
 class Tally:
@@ -20,14 +24,22 @@ class Tally:
     `_changed` guards the counts and the first error.
     """
 
-    def __init__(self, *, keeps_error: bool = True) -> None:
-        """`keeps_error`: whether a failed batch fails the flush and each later append; otherwise only its own records learn of
-        it.
+    def __init__(self, *, keeps_error: bool = True, rejected_limit: int | None = None) -> None:
+        """Makes a tally without records.
+
+        Args:
+            keeps_error: whether a failed batch fails the flush and each later append; otherwise only its own records learn of it.
+            rejected_limit: the most bytes of records that brokers rejected to keep until they are taken. None: they fail the
+                flush as other failures do.
         """
         self._keeps_error = keeps_error
+        self._rejected_limit = rejected_limit
+        self._rejected: list[RejectedRecords] = []
+        self._rejected_size = 0
         self._changed = Condition(Lock())
         self._report = DeliveryReport()
         self._error: KafkaSinkError | None = None
+        self._only_rejected = True  # all errors are of rejected records, so that the others continue
         self._failed_records = 0
         self._unfinished = 0
         self.appending = Lock()
@@ -56,28 +68,50 @@ class Tally:
         if self._error is None:  # without the lock: each append asks twice
             return
         with self._changed:
-            error, failed, acked = self._error, self._failed_records, self._report.records
-        if error is not None:
-            raise DeliveryError(
-                f"{counted(failed, 'record')} failed, {counted(acked, 'was', 'were')} acknowledged: {error}",
-                failed=failed,
-                acked=acked,
-            ) from error
+            raise self._delivery_error(self._error)
+
+    @property
+    def counts_on(self) -> bool:
+        """Whether records were rejected, and others are unfinished of which it is worth knowing the outcome."""
+        return self._error is not None and self._only_rejected and self._unfinished > 0
+
+    def _delivery_error(self, error: KafkaSinkError) -> DeliveryError:
+        """Returns the error with the counts. Requires the lock."""
+        failed, acked = self._failed_records, self._report.records
+        found = DeliveryError(
+            f"{counted(failed, 'record')} failed, {counted(acked, 'was', 'were')} acknowledged: {error}",
+            failed=failed,
+            acked=acked,
+        )
+        found.__cause__ = error
+        return found
+
+    def take_rejected(self) -> list[RejectedRecords]:
+        """Returns the records that brokers rejected since the last call, and forgets them."""
+        with self._changed:
+            taken, self._rejected, self._rejected_size = self._rejected, [], 0
+            return taken
 
     def wait_for_acks(
         self, timeout_s: float | None, check_alive: Callable[[], None], outages: Callable[[], str] = lambda: ""
     ) -> None:
         """Returns when no batch is unfinished. Raises DeliveryError at the first failure, or FlushTimeoutError.
 
-        `outages` returns why brokers are not connected.
+        Behind rejected records it waits for the others, so that the error counts them. `outages` returns why brokers are not
+        connected.
         """
 
-        def late(waited_s: float) -> FlushTimeoutError:
+        def late(waited_s: float) -> KafkaSinkError:
+            if self._error is not None:
+                return self._delivery_error(self._error)
             why = outages()
             batches = counted(self._unfinished, "batch was", "batches were")
             return FlushTimeoutError(f"flush: {batches} not acknowledged within {timeout_s} s{why and f'; {why}'}")
 
-        self.wait_until(lambda: not self._unfinished or self._error is not None, timeout_s, late, check_alive)
+        def done() -> bool:
+            return not self._unfinished or (self._error is not None and not self._only_rejected)
+
+        self.wait_until(done, timeout_s, late, check_alive)
         self.raise_error()
 
     def wait_until(
@@ -121,18 +155,41 @@ class Tally:
             self._unfinished -= batches
             self._changed.notify_all()
 
-    def batch_failed(self, record_count: int, error: KafkaSinkError) -> None:
+    def batch_failed(self, record_count: int, error: KafkaSinkError, *, rejected: bool = False) -> None:
+        """Records that a batch failed. rejected: because of each of its records, so that other batches continue."""
         with self._changed:
             self._unfinished -= 1
-            self._fail(record_count, error)
+            self._fail(record_count, error, rejected=rejected)
 
     def records_failed(self, count: int, error: KafkaSinkError) -> None:
-        """Records that `count` records of a batch failed with `error`; its other records continue."""
+        """Records that `count` records of a batch were rejected with `error`; its other records continue."""
         with self._changed:
-            self._fail(count, error)
+            self._fail(count, error, rejected=True)
 
-    def _fail(self, count: int, error: KafkaSinkError) -> None:
+    @property
+    def keeps_rejected(self) -> bool:
+        """Whether rejected records are kept for the task instead of failing the flush."""
+        return self._rejected_limit is not None
+
+    def may_keep(self, records: RejectedRecords) -> bool:
+        """Returns whether there is room for more rejected records."""
+        return self._rejected_limit is not None and self._rejected_size + records.size <= self._rejected_limit
+
+    def records_rejected(self, records: RejectedRecords, *, batches: int) -> None:
+        """Keeps rejected records.
+
+        batches: the number of batches that are finished with them.
+        """
+        with self._changed:
+            self._rejected.append(records)
+            self._rejected_size += records.size
+            self._failed_records += len(records.errors)
+            self._unfinished -= batches
+            self._changed.notify_all()
+
+    def _fail(self, count: int, error: KafkaSinkError, *, rejected: bool) -> None:
         self._failed_records += count
+        self._only_rejected = self._only_rejected and rejected
         if self._error is None and self._keeps_error:
             self._error = error
         self._changed.notify_all()

@@ -103,7 +103,7 @@ class IdempotentIdentity(NumberedIdentity):
             self._quiet_until_ms = None
             return None
         name = error_facts(body.error_code).name
-        if action_for(body.error_code, idempotent=True) is Action.RETRY:
+        if action_for(body.error_code, idempotent=True) in (Action.RETRY, Action.LATER):
             self._ask_again(response, name, now_ms)
             return None
         is_denied = body.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED

@@ -85,6 +85,14 @@ class Identity:
         for part in parts:
             part.number(NO_PRODUCER, 0)
 
+    def may_leave_out(self, batch: SealedBatch) -> bool:
+        """Returns whether records of a batch can be left out, which the broker has just rejected, and all others delivered."""
+        return True
+
+    def left_out(self, batch: SealedBatch) -> None:
+        """Called when all records of a batch were rejected and are left out. If only some were, `replaced` is called."""
+        self.dropped(batch)
+
     def dropped(self, batch: SealedBatch) -> None:
         """Called when a sent batch failed for good."""
 
@@ -174,7 +182,10 @@ class NumberedIdentity(Identity):
         if sequences is None:
             return
         match action:
+            case Action.RETRY:
+                sequences.unsure(batch)
             case Action.TOPIC_UNKNOWN:
+                sequences.unsure(batch)
                 sequences.topic_unknown()
             case Action.OUT_OF_ORDER:
                 sequences.out_of_order(batch)

@@ -11,6 +11,7 @@ from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.accumulator.tally import Tally
+from spark_kafka_sink.producer.bad_rows import BadRows, OnBadRows
 from spark_kafka_sink.producer.column_appender import ColumnAppender
 from spark_kafka_sink.producer.identity.identity import Identity
 from spark_kafka_sink.producer.lifecycle import Lifecycle
@@ -37,8 +38,11 @@ class SendScope:
         accumulator: RecordAccumulator,
         identity: Identity,
         metrics: SenderMetrics,
+        *,
+        rejected_limit: int | None = None,
     ) -> None:
-        self.tally = Tally()
+        """rejected_limit: the most bytes of rejected records to keep for `take_rejected`; None: they are failures."""
+        self.tally = Tally(rejected_limit=rejected_limit)
         self._lifecycle = lifecycle
         self._columns = columns
         self._accumulator = accumulator
@@ -56,38 +60,67 @@ class SendScope:
         state = "closed" if self._closed else "open"
         return f"<{type(self).__name__} {counts}, {counted(self.tally.unfinished, 'batch', 'batches')} unfinished, {state}>"
 
-    def append(self, topic: str, columns: RecordColumns) -> None:
+    def append(self, topic: str, columns: RecordColumns, on_bad_rows: OnBadRows | None = None) -> None:
         """Appends records of one topic. They are copied, so the columns may be released.
 
         Waits at most max.block.ms for the topic's metadata, and as long again for memory.
 
         In a transaction, an error of a row, the topic or memory means that the transaction can only be aborted. So does any error
-        raised after some rows were buffered.
+        raised after some rows were buffered. Rows that were passed to `on_bad_rows` are no errors.
 
         Args:
             topic: name of the topic.
             columns: keys, values and other columns of the records.
+            on_bad_rows: called in this thread, in order, with each row that cannot be sent: a serializer refused it, it is too
+                large, or its headers, timestamp or partition are invalid. All other rows are appended, in order. Its exceptions
+                reach the caller. The errors that it gets lose their tracebacks when it returns. With None the first bad row is an
+                error, and no row is sent.
 
         Raises:
             SchemaError: A column has the wrong type or length. Nothing is sent.
-            RecordError: A row is invalid. Nothing is sent.
-            SerializationError: A serializer rejected a row. Nothing is sent.
+            RecordError: A row is invalid, or the topic is. Nothing is sent.
+            SerializationError: A serializer rejected a row or the columns. Nothing is sent.
             MetadataTimeoutError: Timed out waiting for the topic's metadata.
             BrokerError: The brokers will never return the topic.
             BufferExhaustedError: Timed out waiting for memory. Some rows may have been buffered.
             DeliveryError: Earlier records of this scope have failed.
             UsageError: The scope or the producer is closed.
         """
+        self._check_may_append()
+        try:
+            self._columns.append(self.tally, topic, columns, on_bad_rows)
+        except BaseException as error:
+            self._identity.append_failed(error)
+            raise
+
+    def append_serialized(self, topic: str, columns: RecordColumns) -> None:
+        """Appends records of one topic whose keys and values are bytes already, past interceptors and serializers.
+
+        Use it for rows that could not be sent as they are, such as those that `append` passed to `on_bad_rows`. Otherwise like
+        `append` without `on_bad_rows`.
+
+        Args:
+            topic: name of the topic.
+            columns: records with binary or string keys and values.
+
+        Raises:
+            KafkaSinkError: As in `append`.
+        """
+        self._check_may_append()
+        try:
+            self._columns.append_bytes(self.tally, topic, columns)
+        except BaseException as error:
+            self._identity.append_failed(error)
+            raise
+
+    def _check_may_append(self) -> None:
+        if self.tally.counts_on and not self._lifecycle.must_not_wait:
+            self.flush()  # raises the error, with the counts of all that was appended before
         self.tally.raise_error()
         if self.discarded or self._closed:
             raise UsageError(f"append to a send scope that was {'discarded' if self.discarded else 'closed'}")
         self._lifecycle.check_process()
         self._identity.check_may_send(in_own_scope=self.is_transaction)
-        try:
-            self._columns.append(self.tally, topic, columns)
-        except BaseException as error:
-            self._identity.append_failed(error)
-            raise
 
     def rows_per_append(self, topic: str) -> int:
         """Returns the number of rows per append above which the per-row cost is low: 40 per partition; 0 for an unknown topic."""
@@ -100,7 +133,8 @@ class SendScope:
             timeout_s: maximum wait in seconds; None waits for at most delivery.timeout.ms.
 
         Raises:
-            DeliveryError: A record failed. Raised at the first failure.
+            DeliveryError: A record failed. Raised at the first failure, but after a rejected record only when the outcome of all
+                others is known.
             FlushTimeoutError: The flush timed out.
         """
         if not self.tally.unfinished:
@@ -115,6 +149,13 @@ class SendScope:
             self.tally.wait_for_acks(timeout_s, self._lifecycle.check_alive, self._lifecycle.outages)
         finally:
             self._metrics.flushed(time.monotonic_ns() - begun_ns)
+
+    def take_rejected(self) -> list[BadRows]:
+        """Returns the records that brokers have rejected since the last call, and forgets them.
+
+        After `flush` these are all. Only a scope made with keeps_rejected has any.
+        """
+        return [rows for records in self.tally.take_rejected() for rows in records.bad_rows()]
 
     def raise_error(self) -> None:
         """Raises DeliveryError if records of this scope have failed."""

@@ -32,9 +32,11 @@ class TransactionScope(SendScope):
         identity: TransactionalIdentity,
         metrics: SenderMetrics,
         transactions: TransactionCalls,
+        *,
+        rejected_limit: int | None = None,
     ) -> None:
-        """`transactions` has just opened this transaction."""
-        super().__init__(lifecycle, columns, accumulator, identity, metrics)
+        """`transactions` has just opened this transaction. rejected_limit: as in SendScope."""
+        super().__init__(lifecycle, columns, accumulator, identity, metrics, rejected_limit=rejected_limit)
         self._transactions = transactions
         self._manager = identity.latest
         self._prepared = False
@@ -46,7 +48,7 @@ class TransactionScope(SendScope):
             timeout_s: maximum wait of the flush, in seconds; None waits for at most delivery.timeout.ms.
 
         Returns:
-            The handle, or None if nothing was appended and so no transaction is open.
+            The handle, or None if no transaction is open: nothing was appended, or brokers rejected every record.
 
         Raises:
             DeliveryError, FlushTimeoutError: As in `flush`.
@@ -58,6 +60,10 @@ class TransactionScope(SendScope):
         self.flush(timeout_s)
         report = self.report()
         manager = self._manager
+        if not report.records and manager.first_sent is not None:
+            manager.check_may_send()
+            self._transactions.abort_quietly()
+            return None
         manager.prepare()
         self._prepared = True
         if not report.records:

@@ -6,9 +6,6 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-import numpy as np
-from numpy.typing import NDArray
-
 from spark_kafka_sink.client.backoff import ExponentialBackoff
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.counts import counted
@@ -17,12 +14,21 @@ from spark_kafka_sink.peer_text import quoted
 from spark_kafka_sink.producer.accumulator.batch_splitting import rebuild, split
 from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, PartitionQueue, SealedBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import Batch, RecordAccumulator
+from spark_kafka_sink.producer.accumulator.rejected_records import RejectedRecords, rejected_records
 from spark_kafka_sink.producer.accumulator.tally import Tally
 from spark_kafka_sink.producer.error_policy import ADVICE, SOON_MS, WITHOUT_IDEMPOTENCE, Action, action_for
 from spark_kafka_sink.producer.identity.identity import Identity
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.producer_metadata import CREATE_IT
 from spark_kafka_sink.producer.report import LATENCY_BUCKETS, DeliveryReport, latency_bucket
+from spark_kafka_sink.producer.sender.rejections import (
+    NO_REASON,
+    keeps_rejected,
+    others,
+    record_error,
+    rejected,
+    without_names,
+)
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.produce import PartitionProduceResponse
@@ -32,10 +38,9 @@ logger = logging.getLogger(__name__)
 
 BatchAnswer = tuple[SealedBatch, PartitionProduceResponse]
 
-_NO_REASON = "the broker gave no reason"
 # A number, because members of an enumeration are slower to compare.
 _STORED = int(ErrorCode.NONE)
-_AGAIN = (Action.RETRY, Action.TOPIC_UNKNOWN, Action.OUT_OF_ORDER, Action.PRODUCER_LOST)
+_AGAIN = (Action.RETRY, Action.LATER, Action.TOPIC_UNKNOWN, Action.OUT_OF_ORDER, Action.PRODUCER_LOST)
 
 
 class Delivery:
@@ -88,9 +93,11 @@ class Delivery:
         if action is Action.PRODUCER_LOST and answer.log_start_offset < 0:
             return Action.RETRY  # the partition has just moved: retry until the broker knows (TransactionManager.canRetry)
         if action is Action.SPLIT and batch.record_count == 1:
-            return Action.FAIL
+            return Action.REJECTED
         if action is Action.REJECTED and not rejected(batch, answer):
-            return Action.FAIL
+            return without_names(batch)
+        if answer.error_code == ErrorCode.RECORD_LIST_TOO_LARGE and keeps_rejected(batch):
+            return without_names(batch)
         return action
 
     def expire(self, now_ms: int) -> None:
@@ -203,7 +210,10 @@ class Delivery:
         if tally is not None:
             tally.batch_not_acked(name, again=again)
         if action is Action.SPLIT:
-            self._split(batch)
+            self._split(batch, self._accumulator.too_large(batch))
+            return
+        if action is Action.HALVE:
+            self._split(batch, batch.raw_size // 2)
             return
         if action is Action.REJECTED:
             self._reject(batch, answer)
@@ -227,14 +237,15 @@ class Delivery:
             back_off_ms = self._backoff.backoff_ms(batch.attempts - 1)
         self._accumulator.reenqueue(batch, now_ms + back_off_ms)
 
-    def _split(self, batch: SealedBatch) -> None:
-        """Splits a batch that was too large (Java's Sender.completeBatch and RecordAccumulator.splitAndReenqueue).
+    def _split(self, batch: SealedBatch, limit: int) -> None:
+        """Splits a batch that was too large, or that has records to find (Java's Sender.completeBatch and
+        RecordAccumulator.splitAndReenqueue). limit: bytes of records per part.
 
         The parts keep its age and start with no attempts. Like Java, this assumes that earlier attempts were not stored either.
         If one was, its response was lost, and the topic's max.message.bytes was lowered before the retry, the records are stored
         twice.
         """
-        parts = split(batch, self._accumulator.too_large(batch), self._pool)
+        parts = split(batch, limit, self._pool)
         if batch.result is not None:
             results = batch.result.split([part.record_count for part in parts])
             for part, result in zip(parts, results, strict=True):
@@ -242,30 +253,71 @@ class Delivery:
         self._replace(batch, parts)
         self._metrics.batch_split()
         logger.info(
-            "%s: a batch of %d records was too large and is sent again as %d batches", batch.queue, batch.record_count, len(parts)
+            "%s: a batch of %d records was rejected (%s) and is sent again as %d batches",
+            batch.queue,
+            batch.record_count,
+            batch.last_error,
+            len(parts),
         )
 
     def _reject(self, batch: SealedBatch, answer: PartitionProduceResponse) -> None:
         """Fails the records that the response names and sends the others again as a new batch, without attempts but with its age.
 
-        The batch was not stored. As in `_split`, earlier attempts are assumed not to be stored either.
+        The batch was not stored. As in `_split`, earlier attempts are assumed not to be stored either. A scope that keeps
+        rejected records gets them; only if they cannot be left out of its transaction, or if it has too many, does it fail.
         """
-        errors = rejected(batch, answer)
+        errors = rejected(batch, answer) or {0: record_error(batch, answer, None)}  # a single record needs no name
+        kept = self._kept(batch, errors)
+        if isinstance(kept, RejectedRecords):
+            self._leave_out(batch, errors, kept)
+            return
         if len(errors) == batch.record_count:
             if batch.result is not None:
                 batch.result.without(errors, batch.record_count)
-            self._drop(batch, self._failure(batch, answer, batch.record_count))
+            self._drop(batch, self._failure(batch, answer, batch.record_count, kept), rejected=True)
             return
-        (rest,) = rebuild(batch, [others(batch, errors)], self._pool)
-        if batch.result is not None:
-            rest.result = batch.result.without(errors, batch.record_count)
-        tally, error = batch.tally, self._failure(batch, answer, len(errors))
-        self._replace(batch, [rest])
-        self._metrics.failed(batch.queue.topic, len(errors))
+        tally, error = batch.tally, self._failure(batch, answer, len(errors), kept)
+        self._rebuild(batch, errors)
         logger.error("%s: %d of %d records failed: %s", batch.queue, len(errors), batch.record_count, error)
         if tally is not None:
             tally.records_failed(len(errors), error)
         self._identity.failed(error)
+
+    def _kept(self, batch: SealedBatch, errors: Mapping[int, BrokerError]) -> RejectedRecords | str:
+        """Returns the rejected records if their scope keeps them and everything else goes on without them, or why not."""
+        tally = batch.tally
+        if tally is None or not tally.keeps_rejected:
+            return ""
+        if not self._identity.may_leave_out(batch):
+            return "; the transaction cannot go on without them, because an earlier attempt was not answered"
+        records = rejected_records(batch, errors)
+        return records if tally.may_keep(records) else "; more rejected records wait to be taken than buffer.memory holds"
+
+    def _leave_out(self, batch: SealedBatch, errors: Mapping[int, BrokerError], kept: RejectedRecords) -> None:
+        """Hands rejected records to their scope. The others are sent again."""
+        tally = batch.tally
+        is_whole = len(errors) == batch.record_count
+        if is_whole:
+            self._identity.left_out(batch)
+            self._metrics.failed(batch.queue.topic, batch.record_count)
+            if batch.result is not None:
+                batch.result.without(errors, batch.record_count)
+            batch.done = True
+        else:
+            self._rebuild(batch, errors)
+        if tally is not None:
+            tally.records_rejected(kept, batches=int(is_whole))
+        if is_whole:
+            self._accumulator.remove(batch)
+            batch.free(self._pool)
+
+    def _rebuild(self, batch: SealedBatch, errors: Mapping[int, BrokerError]) -> None:
+        """Replaces a batch with one that has the records without errors."""
+        (rest,) = rebuild(batch, [others(batch, errors)], self._pool)
+        if batch.result is not None:
+            rest.result = batch.result.without(errors, batch.record_count)
+        self._replace(batch, [rest])
+        self._metrics.failed(batch.queue.topic, len(errors))
 
     def _replace(self, batch: SealedBatch, parts: Sequence[SealedBatch]) -> None:
         """Replaces a batch with others that have its records."""
@@ -284,14 +336,14 @@ class Delivery:
             self._identity.dropped(batch)
         batch.free(self._pool)
 
-    def _drop(self, batch: SealedBatch, error: KafkaSinkError) -> None:
+    def _drop(self, batch: SealedBatch, error: KafkaSinkError, *, rejected: bool = False) -> None:
         self._identity.dropped(batch)
-        self._report_failure(batch, error)
+        self._report_failure(batch, error, rejected=rejected)
         batch.done = True
         self._accumulator.remove(batch)
         batch.free(self._pool)
 
-    def _report_failure(self, batch: Batch, error: KafkaSinkError, *, tell: bool = True) -> None:
+    def _report_failure(self, batch: Batch, error: KafkaSinkError, *, tell: bool = True, rejected: bool = False) -> None:
         # Counted first, as in Java's Sender.failBatch: a program that learns of the failure may read the metrics at once.
         self._metrics.failed(batch.queue.topic, batch.record_count)
         if tell:
@@ -300,13 +352,13 @@ class Delivery:
         self._identity.failed(error)  # first: the notified thread finds a transaction that can only be aborted
         tally = batch.tally
         if tally is not None:
-            tally.batch_failed(batch.record_count, error)
+            tally.batch_failed(batch.record_count, error, rejected=rejected)
 
     def _failure(self, batch: SealedBatch, answer: PartitionProduceResponse, count: int, more: str = "") -> BrokerError:
         """Returns the error of `count` records of a batch; `more` is appended to the text."""
         queue, code = batch.queue, answer.error_code
         refused = [
-            f"record {e.batch_index}: {quoted(e.batch_index_error_message or _NO_REASON)}" for e in answer.record_errors[:3]
+            f"record {e.batch_index}: {quoted(e.batch_index_error_message or NO_REASON)}" for e in answer.record_errors[:3]
         ]
         rejects = f"{count} of " if count < batch.record_count else ""
         rejects += counted(batch.record_count, "record")
@@ -329,7 +381,7 @@ class Delivery:
     def producer_error(self, answer: PartitionProduceResponse) -> BrokerError:
         """Returns why the producer cannot continue, from a response that says so."""
         name = error_facts(answer.error_code).name
-        text = f"the producer cannot continue: {name}: {quoted(answer.error_message or _NO_REASON)}"
+        text = f"the producer cannot continue: {name}: {quoted(answer.error_message or NO_REASON)}"
         return self._rights().error(text, ApiKey.PRODUCE, answer.error_code)
 
     def _not_described(self, batch: Batch) -> BrokerError:
@@ -400,26 +452,3 @@ def _report_acked(acks: Sequence[tuple[SealedBatch, int]], now_ms: int, report: 
     report.bytes += all_bytes
     report.compressed_bytes += compressed_bytes
     report.batches += len(acks)
-
-
-def rejected(batch: SealedBatch, answer: PartitionProduceResponse) -> Mapping[int, BrokerError]:
-    """Returns the batch's records that the response rejects, by ascending index with their errors. Indexes outside the batch are
-    ignored.
-    """
-    said = {named.batch_index: named.batch_index_error_message for named in answer.record_errors}
-    rows = sorted(row for row in said if 0 <= row < batch.record_count)
-    return {row: _error(batch, answer, said[row]) for row in rows}
-
-
-def others(batch: SealedBatch, rows: Mapping[int, BrokerError]) -> NDArray[np.intp]:
-    """Returns the indexes of the batch's other records."""
-    return np.setdiff1d(np.arange(batch.record_count), list(rows), assume_unique=True)
-
-
-def _error(batch: SealedBatch, answer: PartitionProduceResponse, message: str | None) -> BrokerError:
-    queue, code = batch.queue, answer.error_code
-    name = error_facts(code).name
-    why = quoted(message or answer.error_message or _NO_REASON)
-    text = f"topic {queue.topic} partition {queue.partition}: the broker rejected the record: {name}: {why}"
-    advice = f"; {ADVICE[code]}" if code in ADVICE else ""
-    return BrokerError(text + advice, topic=queue.topic, partition=queue.partition, error_code=code, error=name)

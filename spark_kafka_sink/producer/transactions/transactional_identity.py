@@ -32,6 +32,8 @@ from spark_kafka_sink.protocol.produce import PartitionProduceResponse
 
 # The last version of Produce with which the producer itself adds partitions to the transaction (KIP-890).
 MAX_PRODUCE_VERSION_1 = 11
+# The batch may have been stored, or may be yet.
+_UNSURE = (Action.RETRY, Action.TOPIC_UNKNOWN)
 # Errors of an append that has buffered nothing.
 _WRONG_CALL = (SchemaError, SerializationError, UsageError)
 
@@ -53,7 +55,9 @@ class TransactionalIdentity(NumberedIdentity):
         self._timeout_ms = config.transaction_timeout_ms
         self._close_timeout_ms = config.max_block_ms
         self._finalized_feature = client.finalized_feature
+        self._accumulator = accumulator
         self._coordinators = TransactionCoordinatorClient(config, client, metadata, accumulator)
+        self._gaps: set[PartitionQueue] = set()  # behind rejected records
         # Without a transactional.id this manager is never initialized; opening a transaction replaces it.
         self.latest = self._manager = self._made(self._id or "", single=False)
 
@@ -102,13 +106,47 @@ class TransactionalIdentity(NumberedIdentity):
     # Outcome of batches
 
     def decide(self, action: Action, batch: SealedBatch, answer: PartitionProduceResponse) -> Action:
-        """A transaction has one epoch: an error that another epoch would cure fails the batch and so aborts the transaction."""
+        """A transaction has one epoch: an error that another epoch would cure fails the batch and so aborts the transaction.
+
+        Batches behind rejected records are out of order, and are numbered again. That ends when it is not known of one of them
+        whether it was stored: under its next numbers it might be stored twice.
+        """
         sequences = batch.queue.sequences
         if action is Action.PRODUCER_LOST and answer.log_start_offset >= 0:
             return Action.FAIL
-        if action is Action.OUT_OF_ORDER and sequences is not None and sequences.is_first(batch):
+        if sequences is None:
+            return action
+        if action is Action.OUT_OF_ORDER and sequences.is_first(batch) and not sequences.gap:
+            return Action.FAIL
+        if action in _UNSURE and batch.first_record >= sequences.gap_from:
             return Action.FAIL
         return action
+
+    def may_leave_out(self, batch: SealedBatch) -> bool:
+        return batch.queue.sequences is None or batch.queue.sequences.may_leave_out(batch)
+
+    def left_out(self, batch: SealedBatch) -> None:
+        if batch.queue.sequences is not None:
+            batch.queue.sequences.left_out(batch)
+
+    def settled(self, queue: PartitionQueue) -> None:
+        if queue.sequences is not None and queue.sequences.gap:
+            self._gaps.add(queue)
+
+    def resolve_gaps(self) -> None:
+        """Numbers batches behind rejected records again, once none of them is in flight.
+
+        If the transaction has failed its gaps stay: nothing more is sent.
+        """
+        for queue in list(self._gaps):
+            sequences = queue.sequences
+            if sequences is not None and sequences.gap and self.unsent_error() is None:
+                if sequences.waits_for_answers:
+                    continue
+                if not sequences.close_up():
+                    self._manager.failed(_not_numbered_again(queue))
+            self._gaps.discard(queue)
+            self._accumulator.answered(queue)
 
     def given_up(self, batch: SealedBatch) -> None:
         self._manager.dropped()
@@ -189,3 +227,11 @@ class TransactionalIdentity(NumberedIdentity):
     def fail(self, error: KafkaSinkError) -> None:
         for manager in {self._manager, self.latest}:
             manager.fatal(error)
+
+
+def _not_numbered_again(queue: PartitionQueue) -> TransactionError:
+    text = (
+        f"topic {queue.topic} partition {queue.partition}: records behind a rejected one cannot be sent in the same transaction,"
+        " because the outcome of an earlier attempt is not known"
+    )
+    return TransactionError(text, topic=queue.topic, partition=queue.partition)

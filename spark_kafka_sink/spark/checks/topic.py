@@ -46,7 +46,7 @@ def check_topic(context: CheckContext) -> Iterator[CheckLine]:
         return
     (found,) = topics_metadata(context.client, [name], context.soon(), context.node_id).topics
     if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        yield _missing(context, name)
+        yield missing(context, name)
         return
     if found.error_code:
         yield failed_by("topic", metadata_error(context.client, name, found.error_code))
@@ -69,13 +69,14 @@ def check_topic(context: CheckContext) -> Iterator[CheckLine]:
 # A missing topic
 
 
-def _missing(context: CheckContext, name: str) -> CheckLine:
+def missing(context: CheckContext, name: str, option: str = "topic") -> CheckLine:
+    """Returns the line about a topic that does not exist. option: the option that names it."""
     creation = context.options.creation
     if creation is not None:
         return _to_be_created(context, name, creation)
     servers = ",".join(context.options.producer.bootstrap_servers)
     command = f"spark-kafka-sink topics create {name} --bootstrap-servers {servers}"
-    to_do = f"correct the option topic, create it with `{command}`, or set topic.create.partitions"
+    to_do = f"correct the option {option}, create it with `{command}`, or set topic.create.partitions"
     visible = [each.name or "" for each in topics_metadata(context.client, None, context.soon(), context.node_id).topics]
     missing = f"topic {name!r} does not exist{nearest(name, visible)}"
     unknown = f"{missing}; whether the brokers create it with the first record is not known"

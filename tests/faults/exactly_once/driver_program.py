@@ -18,7 +18,8 @@ class Query:
     """The rows below `source`, `files` files in a micro-batch, through the sink with `options`, from `checkpoint` on.
 
     tasks: how many write a micro-batch; 0: one for each file. shuffled: they are the second stage, and may have to run the first
-    one again. keys: see NumberedRows. job: all rows at once, by a batch job, which has no checkpoint.
+    one again. keys: see NumberedRows. job: all rows at once, by a batch job, which has no checkpoint. bad_every: multiples of
+    this number are bad rows, which the task refuses or the producer, by turns; 0: none is.
     """
 
     source: Path
@@ -29,6 +30,7 @@ class Query:
     tasks: int = 0
     shuffled: bool = False
     job: bool = False
+    bad_every: int = 0
 
     @property
     def topic(self) -> str:
@@ -74,7 +76,11 @@ def write(spark: Any, query: Query) -> None:
 
 def rows(reader: Any, query: Query) -> Any:
     lines = reader.format("text").option("maxFilesPerTrigger", str(query.files)).load(str(query.source))
-    numbers = lines.selectExpr(f"cast(cast(value as bigint) % {query.keys} as string) as key", "value")
+    columns = [f"cast(cast(value as bigint) % {query.keys} as string) as key", "value"]
+    if query.bad_every:
+        bad = f"if(value % {2 * query.bad_every} = 0, -5, 9999)"
+        columns.append(f"cast(if(value % {query.bad_every} = 0, {bad}, null) as int) as partition")
+    numbers = lines.selectExpr(*columns)
     if query.shuffled:
         return numbers.repartition(query.tasks or query.files, "key")
     return numbers.coalesce(query.tasks) if query.tasks else numbers

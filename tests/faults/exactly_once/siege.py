@@ -207,7 +207,17 @@ class Siege:
 def judge(brokers: Brokers, rows: NumberedRows, query: Query) -> None:
     """AssertionError unless every row is in the topic once, those of a key in order, and nothing of the query is open."""
     assert_nothing_open(brokers, query.id, query.topic)
-    rows.check(read_topic(brokers.direct_servers, query.topic, isolation_level="read_committed"))
+    found = read_topic(brokers.direct_servers, query.topic, isolation_level="read_committed")
+    if not query.bad_every:
+        rows.check(found)
+        return
+    letters = read_topic(brokers.direct_servers, query.options["dead.letter.topic"], isolation_level="read_committed")
+    assert {int(each.value or b"-1") for each in letters} == set(range(0, rows.total, query.bad_every))
+    # A letter stands where its row would: letters have no order among the rows.
+    good = {int(each.value or b"-1"): place for place, each in enumerate(found)}
+    rows.check(sorted([*found, *letters], key=lambda each: int(each.value or b"-1")))
+    rows_of_key = [[number for number in good if number % rows.keys == key] for key in range(rows.keys)]
+    assert all(numbers == sorted(numbers) for numbers in rows_of_key)
 
 
 def is_of_the_commit(kill: Kill) -> bool:

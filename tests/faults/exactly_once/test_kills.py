@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from tests.faults.exactly_once.conftest import MovedRows
 from tests.faults.exactly_once.driver import EXECUTORS, LOCAL
 from tests.faults.exactly_once.fleet import Fleet
 from tests.faults.exactly_once.kills import (
+    COMMITTED_IN_PART,
     COMMITTERS,
     COMMITTERS_OF_VERSION_1,
     LATER,
@@ -31,7 +33,7 @@ from tests.kafka.fixtures import only_real_kafka
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.timeout(900)]
 
-EXECUTOR, DRIVER, BROKER, BROKERS = Victim.EXECUTOR, Victim.DRIVER, Victim.BROKER, Victim.BROKERS
+PYTHON, EXECUTOR, DRIVER, BROKER, BROKERS = Victim.PYTHON, Victim.EXECUTOR, Victim.DRIVER, Victim.BROKER, Victim.BROKERS
 CALM_BATCHES = 3  # before the first kill, after the last
 
 
@@ -67,6 +69,20 @@ class TestPython:
     @in_parts(COMMITTERS, MORE_COMMITTERS)
     def test_who_commits(self, kills: Sequence[Kill], kafka3: Brokers, fleet: Fleet, moved_rows: MovedRows) -> None:
         assert_each_row_once(kafka3, fleet, moved_rows, kills)
+
+    @pytest.mark.whole("letters in transactions are tested in tests/spark/test_bad_rows.py; each kill takes 4 to 16 s")
+    @only_real_kafka
+    def test_dead_letters(self, kafka3: Brokers, fleet: Fleet, tmp_path: Path, moved_rows: MovedRows) -> None:
+        """They are in the transactions of their tasks, so each bad row is there once, too."""
+        kills = [Kill(PYTHON, failpoint) for failpoint in ("produce.after", "flush.after", "message.before", "prepared.after")]
+        kills += [Kill(PYTHON, "end.after"), COMMITTED_IN_PART, Kill(PYTHON, "complete.after")]
+        letters = kafka3.create_topic(f"letters-{tmp_path.parent.name}", 2)
+        rows, moved = moved_rows(kafka3, len(kills) + CALM_BATCHES, **{"on.error": "dead-letter", "dead.letter.topic": letters})
+        moved = replace(moved, bad_every=7)
+        with Siege(kafka3, [moved, replace(moved, tasks=3)], fleet, LOCAL) as siege:
+            siege.run(kills)
+            siege.judge(rows)
+        assert siege.made == kills
 
     @only_real_kafka  # commits on embedded brokers with version 1: tests/exactly_once/
     @in_parts(COMMITTERS_OF_VERSION_1, MORE_OF_VERSION_1)

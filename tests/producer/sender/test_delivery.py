@@ -76,8 +76,8 @@ def test_a_failure_is_told_after_the_acks_of_its_answer_are_counted(parts: Parts
     acked_when_told: list[int] = []
     batch_failed = scope.batch_failed
 
-    def told(record_count: int, error: KafkaSinkError) -> None:
-        batch_failed(record_count, error)
+    def told(record_count: int, error: KafkaSinkError, *, rejected: bool) -> None:
+        batch_failed(record_count, error, rejected=rejected)
         acked_when_told.append(scope.report().records)
         with pytest.raises(DeliveryError, match=r"1 record failed, 3 were acknowledged: .*INVALID_RECORD"):
             scope.raise_error()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from spark_kafka_sink.client.connections import Body
 from spark_kafka_sink.client.metadata import Metadata
@@ -75,8 +76,15 @@ class SimulatedClient:
         self.locked_out_by: set[int] = set()  # brokers that reject the login
         self.rejections: dict[int, Rejection] = {}
         self.on_wakeup: Callable[[], None] = lambda: None
+        self.coordinator: Callable[[Any], Message] | None = None  # of transactions, which are then of version 2
 
     # What the sender asks for
+
+    def finalized_feature(self, name: str) -> int:
+        return 0 if self.coordinator is None else 2
+
+    def is_unavailable(self, node: int) -> bool:
+        return node not in self.cluster.up
 
     def ready(self, node: int, now_ms: int) -> bool:
         if self.metadata.time_to_next_update_ms(now_ms) <= 0 or now_ms < self.not_before_ms[node]:
@@ -167,7 +175,9 @@ class SimulatedClient:
         self.serve_late(node, len(self.late))
         own = iter(fates)
         for request in [request for request in self.in_flight[node] if request.answer is None][:count]:
-            if isinstance(request.body, InitProducerIdRequest):
+            if self.coordinator is not None and not isinstance(request.body, PreparedRequest):
+                request.answer = self.coordinator(request.body(4) if callable(request.body) else request.body)
+            elif isinstance(request.body, InitProducerIdRequest):
                 request.answer = self._producer_id(next(own, "as Kafka"))
             else:
                 request.answer = self.cluster.produce(node, request.data(), own)

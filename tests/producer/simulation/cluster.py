@@ -147,6 +147,7 @@ class SimulatedCluster:
         self.hints = True  # refusals name the new leader (KIP-951)
         self.first_epoch = 0
         self.unlucky: dict[int, int] = {}  # records that so many more answers do not name
+        self.current: tuple[int, int] | None = None  # the identity that may write, where all writes are of transactions
         self._strict, self._max_batch, self._rejects = strict, max_batch, rejects
         self._producer_ids = itertools.count(4000)
 
@@ -244,6 +245,8 @@ class SimulatedCluster:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if self.leaders[partition] != node:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if self.current not in (None, (batch.producer_id, batch.producer_epoch)):
+            return ErrorCode.INVALID_PRODUCER_EPOCH
         if batch.size > self._max_batch:
             return ErrorCode.MESSAGE_TOO_LARGE
         known = batch.producer_id == NO_PRODUCER or batch.producer_id in self.logs[partition].stored.producers

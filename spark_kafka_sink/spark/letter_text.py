@@ -1,0 +1,121 @@
+"""The bytes of keys and values in dead letters: the row's own, or a text of what is not bytes. Nothing here raises.
+
+It handles bad rows only, so it may look at each of them in Python.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from typing import Any, Final
+
+import pyarrow as pa
+
+from spark_kafka_sink.producer.serializers.bad_row import BadRowError
+from spark_kafka_sink.producer.serializers.json_columns import json_texts, why_not_json
+from spark_kafka_sink.records.arrow_arrays import byte_column, holds_bytes
+
+OWN: Final = ""
+"""The bytes are the row's own, as the column has them."""
+JSON: Final = "json"
+TEXT: Final = "text"
+"""The value has no JSON, such as NaN or text that is not UTF-8. The text resembles JSON."""
+SERIALIZED: Final = "serialized"
+"""The bytes are those that the serializer made."""
+OMITTED: Final = "omitted"
+"""The value was left out, because the letter would be too large."""
+
+QUOTE: Final = '"'
+
+Part = tuple[bytes | None, str]
+"""Bytes, and how they were made: one of the names above."""
+
+
+def parts_of(column: pa.Array | None, rows: int) -> list[Part]:
+    """Returns the bytes of each row of a key or value column."""
+    if column is None:
+        return [(None, OWN)] * rows
+    if holds_bytes(column.type):
+        return [(data, OWN) for data in byte_column(column).to_pylist()]
+    found = _json(column)
+    if found is not None:
+        return found
+    return [(_json(column.slice(row, 1)) or [_lenient(column, row)])[0] for row in range(rows)]
+
+
+def part_of_value(value: object) -> Part:
+    """Returns the bytes of a key or value of a Row."""
+    if value is None or isinstance(value, bytes):
+        return value, OWN
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value), OWN
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace"), OWN
+    as_dict = getattr(value, "asDict", None)  # a Row
+    try:
+        plain = as_dict(recursive=True) if callable(as_dict) else value
+        return json.dumps(plain, ensure_ascii=False, allow_nan=False).encode(), JSON
+    except Exception:  # a class of the program may raise anything
+        return _repr(value), TEXT
+
+
+def _repr(value: object) -> bytes:
+    try:
+        return repr(value).encode(errors="backslashreplace")
+    except Exception:
+        return f"a {type(value).__name__} without a text".encode()
+
+
+def _json(column: pa.Array) -> list[Part] | None:
+    """Returns the JSON that good rows would have, or None if some row or the type has none."""
+    if why_not_json(column.type) is not None:
+        return None
+    try:
+        texts = byte_column(json_texts(column)).to_pylist()
+    except (BadRowError, pa.ArrowException, ValueError):
+        return None
+    return [(text, OWN if text is None else JSON) for text in texts]
+
+
+def _lenient(column: pa.Array, row: int) -> Part:
+    value = column[row]
+    if not value.is_valid:
+        return None, OWN
+    try:
+        text = _text(value)
+    except Exception:  # of a type that nobody has thought of
+        text = f"a {column.type} without a text"
+    return text.encode(errors="backslashreplace"), TEXT
+
+
+def _text(value: pa.Scalar) -> str:
+    """Returns a text like JSON of any scalar."""
+    if not value.is_valid:
+        return "null"
+    kind = value.type
+    if pa.types.is_struct(kind):
+        fields = (f"{_quoted(field.name)}:{_text(value[place])}" for place, field in enumerate(kind))
+        return "{" + ",".join(fields) + "}"
+    if pa.types.is_map(kind):
+        pairs = ((_text(entry[0]), _text(entry[1])) for entry in value.values)  # a key may be there twice
+        return "{" + ",".join(f"{key if key[0] == QUOTE else _quoted(key)}:{text}" for key, text in pairs) + "}"
+    if isinstance(value, pa.ListScalar | pa.LargeListScalar | pa.FixedSizeListScalar):
+        return "[" + ",".join(map(_text, value.values)) + "]"
+    if holds_bytes(kind):
+        data = value.as_buffer().to_pybytes()
+        is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+        return _quoted(data.decode(errors="backslashreplace") if is_text else base64.b64encode(data).decode())
+    return _number_or_text(value.as_py())
+
+
+def _number_or_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and not math.isfinite(value):
+        return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
+    return json.dumps(value) if isinstance(value, int | float) else _quoted(str(value))
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,346 @@
+"""Records that a broker rejects, where their scope keeps them: it gets them as they were sent, and everything else is stored."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from spark_kafka_sink.errors import BrokerError, DeliveryError, TransactionAbortableError
+from spark_kafka_sink.producer.bad_rows import BadRows
+from spark_kafka_sink.producer.producer import Producer
+from spark_kafka_sink.producer.scopes.send_scope import SendScope
+from spark_kafka_sink.producer.scopes.transaction_scope import TransactionScope
+from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.produce import ProduceRequest
+from spark_kafka_sink.records.columns import RecordColumns
+from tests.faults.numbered_stream import wait_until
+from tests.faults.producing import buffered_bytes, failing_scope, figure, numbers, producer_on
+from tests.faults.recording_broker import RecordingBroker, numbers_in, says
+from tests.faults.test_rejected_records import WIDTH, named, reject
+from tests.kafka.fixtures import NewTopic, ProxiedKafka
+from tests.kafka.kafka import Kafka
+from tests.kafka.witness import read_topic
+from tests.producer.transactions.transacting import deadline, scoped, somebody_else, state_of, until_read
+
+E = ErrorCode
+ORDERED = pytest.mark.parametrize("settings", [{}, {"enable_idempotence": "false", "max_in_flight_requests_per_connection": 1}])
+
+
+def kept_numbers(rejected: Collection[BadRows]) -> list[int]:
+    return [int(value) for rows in rejected for value in rows.columns.value.to_pylist()]  # type: ignore[union-attr]
+
+
+def has(*bad: int) -> Callable[[ProduceRequest], bool]:
+    return lambda body: bool(set(numbers_in(body)) & set(bad))
+
+
+# Without a transaction
+
+
+@ORDERED
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+def test_what_is_rejected_comes_back_as_it_was_sent_and_fails_nothing(
+    cluster: RecordingBroker, settings: dict[str, object], codec: str
+) -> None:
+    reject(cluster, {3, 4, 9})
+    pair = pa.struct([("key", pa.string()), ("value", pa.binary())])
+    headers = [[("a", b"%d" % n), ("b", None)] if n % 2 else [] for n in range(10)]
+    columns = RecordColumns(
+        10,
+        value=pa.array([b"%d" % n for n in range(10)]),
+        key=pa.array([None if n == 4 else b"k%d" % n for n in range(10)]),
+        headers=pa.array([[{"key": k, "value": v} for k, v in row] for row in headers], pa.list_(pair)),
+        timestamp=np.arange(1000, 1010),
+        fixed_headers=(("fixed", b"x"),),
+    )
+    with producer_on(cluster.bootstrap_servers, compression_type=codec, **settings) as producer:
+        with producer.scope(keeps_rejected=True) as scope:
+            scope.append("t", columns)
+            scope.flush(10)
+            found = scope.take_rejected()
+            assert scope.take_rejected() == []
+            report = scope.report()
+        wait_until(lambda: buffered_bytes(producer) == 0, "all memory", 10)
+        assert figure(producer, "record-error-total") == 3
+    assert cluster.values() == [0, 1, 2, 5, 6, 7, 8]
+    assert (report.records, report.errors) == (7, {"INVALID_RECORD": 1})
+    assert [(rows.topic, rows.partition, rows.rows, rows.columns.num_records) for rows in found] == [("t", 0, None, 1)] * 3
+    assert [rows.columns.key.to_pylist() for rows in found if rows.columns.key is not None] == [[b"k3"], [None], [b"k9"]]
+    assert [rows.columns.timestamp.tolist() for rows in found if rows.columns.timestamp is not None] == [[1003], [1004], [1009]]
+    kept_headers = [rows.columns.headers.to_pylist()[0] for rows in found if rows.columns.headers is not None]
+    assert [[(pair["key"], pair["value"]) for pair in row] for row in kept_headers] == [
+        [*headers[n], ("fixed", b"x")] for n in (3, 4, 9)
+    ]
+    for rows, number in zip(found, (3, 4, 9), strict=True):
+        assert isinstance(rows.error, BrokerError)
+        assert f"INVALID_RECORD: {number} is bad" in rows.error.message
+
+
+def test_neighbours_with_the_same_reason_come_back_together(cluster: RecordingBroker) -> None:
+    cluster.faults.answer(ApiKey.PRODUCE, named(E.INVALID_RECORD, (1, "no key"), (2, "no key"), (4, "no key")))
+    with producer_on(cluster.bootstrap_servers) as producer, producer.scope(keeps_rejected=True) as scope:
+        scope.append("t", numbers(range(6)))
+        scope.flush(10)
+        (found,) = scope.take_rejected()
+    assert kept_numbers([found]) == [1, 2, 4]
+    assert found.columns.headers is None
+
+
+@ORDERED
+@pytest.mark.parametrize("code", [E.INVALID_RECORD, E.INVALID_TIMESTAMP, E.RECORD_LIST_TOO_LARGE])
+@pytest.mark.parametrize("bad", [{0}, {5, 6}, set(range(20)), {19}], ids=str)
+def test_where_no_record_is_named_halves_are_sent_until_only_the_bad_ones_are_left(
+    cluster: RecordingBroker, settings: dict[str, object], code: ErrorCode, bad: set[int]
+) -> None:
+    """Brokers before 2.4 name none."""
+    cluster.faults.answer(ApiKey.PRODUCE, says(code), times=None, when=has(*bad))
+    with producer_on(cluster.bootstrap_servers, **settings) as producer, producer.scope(keeps_rejected=True) as scope:
+        scope.append("t", numbers(range(20)))
+        scope.flush(20)
+        assert kept_numbers(scope.take_rejected()) == sorted(bad)
+    assert cluster.values() == [n for n in range(20) if n not in bad]
+
+
+def test_a_record_that_is_too_large_for_its_topic_comes_back_and_the_others_go_on(cluster: RecordingBroker) -> None:
+    cluster.topic(max_message_bytes=1000)
+    values = [b"%0*d" % (2000 if n == 7 else 90, n) for n in range(20)]
+    with producer_on(cluster.bootstrap_servers) as producer, producer.scope(keeps_rejected=True) as scope:
+        scope.append("t", RecordColumns(20, value=pa.array(values)))
+        scope.flush(20)
+        (found,) = scope.take_rejected()
+    assert kept_numbers([found]) == [7]
+    assert "MESSAGE_TOO_LARGE" in found.error.message
+    assert cluster.values() == [n for n in range(20) if n != 7]
+
+
+def test_other_failures_fail_the_scope_as_ever(cluster: RecordingBroker) -> None:
+    cluster.faults.answer(ApiKey.PRODUCE, says(E.TOPIC_AUTHORIZATION_FAILED))
+    with producer_on(cluster.bootstrap_servers) as producer, producer.scope(keeps_rejected=True) as scope:
+        scope.append("t", numbers([1]))
+        with pytest.raises(DeliveryError, match="TOPIC_AUTHORIZATION_FAILED"):
+            scope.flush(10)
+        scope.discard()
+
+
+def test_more_than_the_buffer_holds_is_not_kept(cluster: RecordingBroker) -> None:
+    bad = set(range(100, 200))
+    reject(cluster, bad)
+    with (
+        producer_on(cluster.bootstrap_servers, buffer_memory=1 << 18, batch_size=1100) as producer,
+        producer.scope(keeps_rejected=True) as scope,
+    ):
+        scope.append("t", numbers(range(100, 200), width=200))
+        scope.flush(10)
+        assert kept_numbers(scope.take_rejected()) == sorted(bad)
+        scope.append("t", numbers(range(100, 200), width=200))
+        scope.flush(10)
+        scope.append("t", numbers(range(100, 200), width=200))
+        scope.flush(10)
+        with pytest.raises(DeliveryError, match=r"INVALID_RECORD.* than buffer\.memory holds"):
+            scope.append("t", numbers(range(100, 200), width=200))
+            scope.flush(10)
+        scope.discard()
+
+
+@pytest.mark.parametrize("bad", [{1}, {3}, {5}, {1, 2, 3, 4, 5}, {2, 5}], ids=str)
+def test_a_flush_counts_what_became_of_the_records_behind_a_rejected_one(cluster: RecordingBroker, bad: set[int]) -> None:
+    reject(cluster, {10 * n + 4 for n in bad})
+    with producer_on(cluster.bootstrap_servers, batch_size=1100) as producer, failing_scope(producer) as scope:
+        scope.append("t", numbers(range(10, 60), width=WIDTH))
+        with pytest.raises(DeliveryError) as raised:
+            scope.flush(10)
+        assert raised.value.facts == {"failed": len(bad), "acked": 50 - len(bad)}
+
+
+def test_an_append_behind_a_rejected_record_says_how_many_were_acked(cluster: RecordingBroker) -> None:
+    reject(cluster, {3})
+    with producer_on(cluster.bootstrap_servers) as producer, failing_scope(producer) as scope:
+        scope.append("t", numbers(range(10)))
+        wait_until(lambda: scope.tally.failed_records == 1, "the failure", 10)
+        with pytest.raises(DeliveryError, match=r"1 record failed, 9 were acknowledged"):
+            scope.append("t", numbers([11]))
+
+
+# In a transaction
+
+
+@pytest.fixture
+def leader() -> Iterator[RecordingBroker]:
+    """As `cluster`. Numbers of rejected records are used again, so they may stand for others."""
+    with RecordingBroker() as made:
+        made.topic()
+        yield made
+
+
+@contextmanager
+def transaction(producer: Producer, name: str) -> Iterator[TransactionScope]:
+    with producer.transaction(name, keeps_rejected=True) as scope:
+        yield scope
+
+
+def commit(on: RecordingBroker | Kafka, scope: TransactionScope) -> None:
+    handle = scope.prepare(20)
+    assert handle is not None
+    with somebody_else(on) as other:
+        other.end([handle], True, deadline())
+
+
+@pytest.mark.parametrize("width", [10, 1])
+@pytest.mark.parametrize("bad", [{1}, {3}, {5}, {1, 2, 3, 4, 5}, {2, 5}, {4, 5}], ids=str)
+def test_of_five_in_flight_a_transaction_commits_the_others(leader: RecordingBroker, bad: set[int], width: int) -> None:
+    """width: records of each batch. With one, whole batches are left out."""
+    rows = range(width, 6 * width)
+    rejected = {width * n + (4 if width > 4 else 0) for n in bad}
+    with (
+        scoped(leader.bootstrap_servers, batch_size=1100 if width > 1 else 1, linger_ms=20) as producer,
+        transaction(producer, "x") as scope,
+    ):
+        scope.append("t", numbers([0]))
+        scope.flush(10)
+        held = leader.faults.hold(ApiKey.PRODUCE)
+        reject(leader, rejected)
+        scope.append("t", numbers(rows, width=WIDTH))
+        wait_until(lambda: figure(producer, "requests-in-flight") == 5, "five in flight")
+        held.remove()
+        scope.flush(20)
+        assert kept_numbers(scope.take_rejected()) == sorted(rejected)
+        scope.append("t", numbers([100]))
+        commit(leader, scope)
+    until_read(leader, "t", [0, *(n for n in rows if n not in rejected), 100])
+    assert len({received.batch.producer_epoch for received in leader.received}) == 1
+
+
+def test_a_transaction_of_which_everything_is_rejected_leaves_nothing_open(leader: RecordingBroker) -> None:
+    reject(leader, {0, 1, 2})
+    with scoped(leader.bootstrap_servers) as producer:
+        with transaction(producer, "all-rejected") as scope:
+            scope.append("t", numbers(range(3)))
+            assert scope.prepare(10) is None
+            assert kept_numbers(scope.take_rejected()) == [0, 1, 2]
+        assert state_of(leader, "all-rejected") in ("CompleteAbort", "PrepareAbort", "Empty")
+        with transaction(producer, "all-rejected") as scope:
+            scope.append("t", numbers([5]))
+            commit(leader, scope)
+    until_read(leader, "t", [5])
+
+
+def test_a_long_transaction_with_many_rejected_records_has_all_others_in_order(leader: RecordingBroker) -> None:
+    bad = set(range(0, 1000, 7))
+    reject(leader, bad)
+    kept: list[int] = []
+    with (
+        scoped(leader.bootstrap_servers, batch_size=1100, retry_backoff_ms=1, retry_backoff_max_ms=1) as producer,
+        transaction(producer, "long") as scope,
+    ):
+        for start in range(0, 1000, 100):
+            kept += kept_numbers(scope.take_rejected())
+            scope.append("t", numbers(range(start, start + 100), width=WIDTH))
+        scope.flush(60)
+        kept += kept_numbers(scope.take_rejected())
+        commit(leader, scope)
+    assert sorted(kept) == sorted(bad)
+    until_read(leader, "t", [n for n in range(1000) if n not in bad])
+
+
+def test_where_no_record_is_named_a_transaction_sends_halves(leader: RecordingBroker) -> None:
+    leader.faults.answer(ApiKey.PRODUCE, says(E.INVALID_RECORD), times=None, when=has(5, 33))
+    with scoped(leader.bootstrap_servers, batch_size=1100) as producer, transaction(producer, "halves") as scope:
+        scope.append("t", numbers(range(60), width=WIDTH))
+        scope.flush(20)
+        assert sorted(kept_numbers(scope.take_rejected())) == [5, 33]
+        commit(leader, scope)
+    until_read(leader, "t", [n for n in range(60) if n not in (5, 33)])
+
+
+def test_without_keeping_them_a_rejected_record_ends_its_transaction(leader: RecordingBroker) -> None:
+    reject(leader, {1})
+    with scoped(leader.bootstrap_servers) as producer, producer.transaction("not kept") as scope:
+        scope.append("t", numbers(range(3)))
+        with pytest.raises(DeliveryError, match="INVALID_RECORD"):
+            scope.flush(10)
+        with pytest.raises((DeliveryError, TransactionAbortableError)):
+            scope.prepare(10)
+
+
+def test_an_attempt_without_an_answer_before_the_rejection_ends_the_transaction(leader: RecordingBroker) -> None:
+    """A copy of it could arrive later, under numbers that other records have by then."""
+    with scoped(leader.bootstrap_servers) as producer, transaction(producer, "unanswered") as scope:
+        scope.append("t", numbers([0]))
+        scope.flush(10)
+        leader.faults.answer(ApiKey.PRODUCE, says(E.REQUEST_TIMED_OUT))
+        reject(leader, {1})
+        scope.append("t", numbers([1, 2]))
+        with pytest.raises(DeliveryError, match=r"INVALID_RECORD.* an earlier attempt was not answered"):
+            scope.flush(10)
+
+
+# Real Kafka
+
+
+def null_keys(rows: Collection[int], every: int) -> RecordColumns:
+    values = [b"%d" % n for n in rows]
+    return RecordColumns(
+        len(values), value=pa.array(values), key=pa.array([None if n % every == 0 else b"k%d" % n for n in rows])
+    )
+
+
+def test_with_five_batches_in_flight_readers_of_a_transaction_see_the_good_rows_once_and_in_order(
+    proxied_kafka: ProxiedKafka, new_topic: NewTopic
+) -> None:
+    cluster = proxied_kafka.cluster
+    topic = new_topic(2, on=cluster, config={"cleanup.policy": "compact"})
+    kept: list[int] = []
+    with scoped(cluster.bootstrap_servers, batch_size=300) as producer:
+        for turn in range(2):
+            with transaction(producer, f"{topic}-{turn}") as scope:
+                proxied_kafka.proxy.delay(0.02)  # so that there are five under way when one of them is refused
+                for start in range(0, 300, 100):
+                    columns = null_keys(range(turn * 300 + start, turn * 300 + start + 100), 40)
+                    partition = np.arange(100, dtype=np.int32) % 2
+                    scope.append(topic, RecordColumns(100, columns.value, columns.key, partition=partition))
+                scope.flush(60)
+                kept += kept_numbers(scope.take_rejected())
+                proxied_kafka.proxy.delay(0)
+                commit(cluster, scope)
+    assert sorted(kept) == list(range(0, 600, 40))
+    good = [n for n in range(600) if n % 40]
+    until_read(cluster, topic, [*(n for n in good if n % 2 == 0), *(n for n in good if n % 2)])
+
+
+def test_each_reason_of_a_real_topic_comes_back_from_a_transaction(transaction_kafka: Kafka, new_topic: NewTopic) -> None:
+    hour_ms = 3_600_000
+    config = {"cleanup.policy": "compact", "message.timestamp.before.max.ms": str(hour_ms), "max.message.bytes": "2000"}
+    topic = new_topic(1, on=transaction_kafka, config=config)
+    now = time.time_ns() // 1_000_000
+    stamps = np.array([now - 2 * hour_ms if n == 3 else now for n in range(30)], np.int64)
+    values = [b"%0*d" % (4000 if n == 7 else 100, n) for n in range(30)]
+    keys = [None if n in (11, 12) else b"k%d" % n for n in range(30)]
+    with scoped(transaction_kafka.bootstrap_servers) as producer, transaction(producer, topic) as scope:
+        scope.append(topic, RecordColumns(30, value=pa.array(values), key=pa.array(keys, pa.binary()), timestamp=stamps))
+        scope.flush(30)
+        found = scope.take_rejected()
+        commit(transaction_kafka, scope)
+    reasons = {number: str(rows.error.facts["error"]) for rows in found for number in kept_numbers([rows])}
+    assert reasons.keys() == {3, 7, 11, 12}
+    assert (reasons[3], reasons[7], reasons[11]) == ("INVALID_TIMESTAMP", "MESSAGE_TOO_LARGE", "INVALID_RECORD")
+    until_read(transaction_kafka, topic, [n for n in range(30) if n not in reasons])
+
+
+def test_a_real_topic_has_all_others_without_a_transaction_too(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic(1, config={"cleanup.policy": "compact"})
+    with producer_on(kafka.bootstrap_servers, batch_size=300) as producer, producer.scope(keeps_rejected=True) as scope:
+        scope.append(topic, null_keys(range(1000), 9))
+        scope.flush(30)
+        assert kept(scope) == list(range(0, 1000, 9))
+    read = [int(record.value or b"") for record in read_topic(kafka.direct_servers, topic)]
+    assert read == [n for n in range(1000) if n % 9]
+
+
+def kept(scope: SendScope) -> list[int]:
+    return sorted(kept_numbers(scope.take_rejected()))

@@ -1,0 +1,280 @@
+"""Bad rows through Spark: they cost a row and not a job. Under exactly-once their letters are there once."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+import spark_kafka_sink as sks
+from spark_kafka_sink.errors import MetadataTimeoutError, TooManyBadRowsError
+from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
+from tests.exactly_once.opened import client_of, soon
+from tests.kafka.fixtures import NewTopic
+from tests.kafka.kafka import Kafka
+from tests.kafka.witness import Witnessed, read_topic
+from tests.spark.frames import options
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+
+PREFIX = "__connect.errors."
+BASE_MS = 1_700_000_000_000
+
+# By the last digit of the row's number: what is wrong with it.
+REASONS = {
+    1: "topic",
+    2: "topic",
+    3: "partition",
+    4: "partition",
+    5: "timestamp",
+    6: "header",
+    7: "too-large",
+    8: "INVALID_TIMESTAMP",
+}
+
+
+class Target:
+    """A topic, a dead-letter topic, and the options to write to them."""
+
+    def __init__(self, kafka: Kafka, topic: str, letters: str) -> None:
+        self.servers, self.topic, self.letters = kafka.bootstrap_servers, topic, letters
+        self.options = options(
+            kafka,
+            on__error="dead-letter",
+            dead__letter__topic=letters,
+            kafka__max__request__size="20000",
+            transactional__id__prefix=topic,
+            delivery__guarantee="exactly-once",
+        )
+
+    @property
+    def at_least_once(self) -> dict[str, str]:
+        return {name: value for name, value in self.options.items() if not name.startswith(("delivery", "transactional"))}
+
+    def expect(self, good: Sequence[int], bad: Sequence[int]) -> None:
+        """These are committed. EndTxn answers before its markers are there."""
+        deadline = time.monotonic() + 20
+        while (found := (self._keys(self.topic), self._keys(self.letters))) != (good, bad) and time.monotonic() < deadline:
+            pass
+        assert found == (list(good), list(bad))
+
+    def letters_by_number(self) -> dict[int, Witnessed]:
+        return {number_of(each): each for each in self._read(self.letters)}
+
+    def open_ids(self) -> list[str]:
+        with client_of(self.servers) as client:
+            return TransactionClient(client).list_open(self.topic, soon())
+
+    def _keys(self, topic: str) -> list[int]:
+        return sorted(map(number_of, self._read(topic)))
+
+    def _read(self, topic: str) -> list[Witnessed]:
+        return read_topic(self.servers, topic, isolation_level="read_committed")
+
+
+def number_of(record: Witnessed) -> int:
+    return int(record.key or b"-1")
+
+
+def why(record: Witnessed) -> dict[str, str]:
+    found = {name.removeprefix(PREFIX): value for name, value in record.headers if name.startswith(PREFIX)}
+    return {name: (value or b"").decode() for name, value in found.items()}
+
+
+@pytest.fixture
+def target(kafka: Kafka, new_topic: NewTopic) -> Iterator[Target]:
+    # Kafka would delete rows of 2023 by their timestamps within minutes.
+    kept = {"retention.ms": "-1"}
+    made = Target(kafka, new_topic(3, config={"message.timestamp.after.max.ms": "3600000", **kept}), new_topic(2, config=kept))
+    yield made
+    assert made.open_ids() == []
+
+
+def rows(df: DataFrame, topic: str) -> DataFrame:
+    """Rows of every column, of which eight in ten are bad. df: has a column id."""
+    kind = F.col("id") % 10
+    return df.select(
+        F.col("id").cast("string").alias("key"),
+        F.when(kind == 7, F.expr("repeat('x', 30000)")).otherwise(F.lit("v")).alias("value"),
+        F.when(kind == 1, F.lit(None)).when(kind == 2, F.lit("no topic")).otherwise(F.lit(topic)).alias("topic"),
+        F.when(kind == 3, F.lit(-2)).when(kind == 4, F.lit(77)).otherwise(F.lit(None)).cast("int").alias("partition"),
+        F.expr(f"timestamp_millis(CASE id % 10 WHEN 5 THEN -5 WHEN 8 THEN {BASE_MS * 3} ELSE {BASE_MS} END)").alias("timestamp"),
+        F.expr("IF(id % 10 = 6, array(named_struct('key', CAST(NULL AS STRING), 'value', binary('x'))), NULL)").alias("headers"),
+    )
+
+
+def split(numbers: range) -> tuple[list[int], list[int]]:
+    """Good and bad numbers."""
+    return [each for each in numbers if each % 10 not in REASONS], [each for each in numbers if each % 10 in REASONS]
+
+
+def stream(spark: SparkSession, folder: Path, target: Target, *files: range) -> DataFrame:
+    """Rows of numbers, a file a micro-batch."""
+    (folder / "input").mkdir(exist_ok=True)
+    for number, numbers in enumerate(files):
+        path = folder / "input" / f"{number:02}.json"
+        path.write_text("".join(f'{{"id": {each}}}\n' for each in numbers))
+        os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))  # Spark takes the oldest first
+    given = spark.readStream.schema("id long").option("maxFilesPerTrigger", 1).json(str(folder / "input"))
+    return rows(given.repartition(2), target.topic)
+
+
+def run(writer: DataStreamWriter, folder: Path) -> Any:
+    query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
+    try:
+        query.awaitTermination()
+    finally:
+        query.stop()
+    return query
+
+
+def test_a_stream_writes_letters_exactly_once_though_its_last_batch_runs_again(
+    spark: SparkSession, target: Target, metrics: sks.DeliveryMetrics, tmp_path: Path
+) -> None:
+    df = stream(spark, tmp_path, target, range(20), range(20, 50))
+    query = run(df.writeStream.format("kafka_sink").options(**target.options), tmp_path)
+    good, bad = split(range(50))
+    target.expect(good, bad)
+    # As if the driver had died before Spark noted that the batch was committed.
+    for name in ("1", ".1.crc"):
+        (tmp_path / "checkpoint" / "commits" / name).unlink()
+    run(df.writeStream.format("kafka_sink").options(**target.options), tmp_path)
+    target.expect(good, bad)
+    assert metrics.committed is not None
+    report = metrics.committed
+    assert (report.delivered, report.dead_letters, report.dropped) == (len(good), len(bad), 0)
+    assert report.bad_rows == {reason: 5 * list(REASONS.values()).count(reason) for reason in REASONS.values()}
+    found = target.letters_by_number()
+    assert {number: why(each)["reason"] for number, each in found.items()} == {each: REASONS[each % 10] for each in bad}
+    assert {why(each)["query.id"] for each in found.values()} == {query.id}
+    assert {(number < 20, why(each)["batch.id"]) for number, each in found.items()} == {(True, "0"), (False, "1")}
+    assert {why(each)["spark.partition"] for each in found.values()} == {"0", "1"}
+
+
+def test_a_batch_write_delivers_the_good_rows_and_letters_of_the_others(
+    spark: SparkSession, target: Target, metrics: sks.DeliveryMetrics
+) -> None:
+    df = rows(spark.range(0, 100, 1, 2), target.topic)
+    df.write.format("kafka_sink").options(**target.at_least_once).mode("append").save()
+    good, bad = split(range(100))
+    target.expect(good, bad)
+    for report in (metrics.live, metrics.committed):
+        assert report is not None
+        assert (report.delivered, report.dead_letters, report.dropped) == (len(good), len(bad), 0)
+        assert report.delivered + report.dead_letters + report.dropped == 100
+    assert "query.id" not in why(next(iter(target.letters_by_number().values())))
+
+
+def test_publish_reports_bad_rows(spark: SparkSession, target: Target) -> None:
+    report = sks.publish(rows(spark.range(0, 20, 1, 2), target.topic), options=target.options)
+    good, bad = split(range(20))
+    target.expect(good, bad)
+    assert report.total.dead_letters == len(bad)
+    assert "16 bad rows (INVALID_TIMESTAMP 2, header 2, " in repr(report)
+    assert "16 dead letters" in report._repr_html_()
+
+
+def test_foreach_batch_writes_letters(spark: SparkSession, target: Target, tmp_path: Path) -> None:
+    df = stream(spark, tmp_path, target, range(10), range(10, 20))
+    run(df.writeStream.foreachBatch(sks.foreach_batch(target.options)), tmp_path)
+    target.expect(*split(range(20)))
+    assert {why(each)["batch.id"] for each in target.letters_by_number().values()} == {"0", "1"}
+
+
+def test_dropped_rows_count_as_committed_though_a_batch_has_no_others(
+    spark: SparkSession, target: Target, metrics: sks.DeliveryMetrics, tmp_path: Path
+) -> None:
+    given = {name: value for name, value in target.options.items() if name != "dead.letter.topic"} | {"on.error": "drop"}
+    df = stream(spark, tmp_path, target, range(10), range(11, 15)).coalesce(1)
+    run(df.writeStream.format("kafka_sink").options(**given), tmp_path)
+    target.expect([0, 9], [])
+    assert metrics.committed is not None
+    assert (metrics.committed.delivered, metrics.committed.dropped) == (2, 12)
+
+
+# Limits
+
+
+def test_a_micro_batch_with_too_many_bad_rows_is_not_visible_and_goes_on_with_a_higher_limit(
+    spark: SparkSession, target: Target, tmp_path: Path
+) -> None:
+    """Each task is within the limit, and the micro-batch is not."""
+    df = stream(spark, tmp_path, target, range(10), range(10, 40))
+    strict = target.options | {"on.error.max.rows": "20"}
+    with pytest.raises(StreamingQueryException, match=r"\[TOO_MANY_BAD_ROWS\] 24 rows of 30 are bad \(INVALID_TIMESTAMP 3, "):
+        run(df.writeStream.format("kafka_sink").options(**strict), tmp_path)
+    target.expect(*split(range(10)))
+    assert target.open_ids() == []
+    run(df.writeStream.format("kafka_sink").options(**target.options), tmp_path)
+    target.expect(*split(range(40)))
+
+
+@pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
+def test_a_job_with_too_many_bad_rows_fails(spark: SparkSession, target: Target, guarantee: str) -> None:
+    given = target.options if guarantee == "exactly-once" else target.at_least_once
+    df = rows(spark.range(0, 20, 1, 2), target.topic)
+    with pytest.raises(PySparkException) as caught:
+        df.write.format("kafka_sink").options(**given, **{"on.error.max.fraction": "0.5"}).mode("append").save()
+    found = sks.explain(caught.value)
+    assert found.code == "TOO_MANY_BAD_ROWS"
+    assert "16 rows of 20 are bad" in found.message
+    assert "more than on.error.max.fraction=0.5 allows" in found.message
+    target.expect(*(([], []) if guarantee == "exactly-once" else split(range(20))))
+
+
+@pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
+def test_publish_raises_the_error_of_a_limit(spark: SparkSession, target: Target, guarantee: str) -> None:
+    given = target.options if guarantee == "exactly-once" else target.at_least_once
+    with pytest.raises(TooManyBadRowsError, match="16 rows of 20 are bad"):
+        sks.publish(rows(spark.range(0, 20, 1, 2), target.topic), options=given | {"on.error.max.rows": "15"})
+    target.expect(*(([], []) if guarantee == "exactly-once" else split(range(20))))
+
+
+# The dead-letter topic
+
+
+@pytest.mark.embedded
+def test_a_missing_dead_letter_topic_is_found_before_any_task(spark: SparkSession, target: Target, tmp_path: Path) -> None:
+    from spark_kafka_sink.broker import BrokerConfig, EmbeddedBroker
+
+    with EmbeddedBroker(config=BrokerConfig(auto_create_topics_enable=False)) as broker:
+        broker.create_topic("events")
+        given = {
+            "kafka.bootstrap.servers": broker.bootstrap_servers,
+            "kafka.max.block.ms": "500",
+            "topic": "events",
+            "on.error": "dead-letter",
+            "dead.letter.topic": "letters",
+        }
+        df = spark.range(3).selectExpr("string(id) AS value")
+        with pytest.raises(MetadataTimeoutError, match=r"topic letters \(option dead\.letter\.topic\): the topic does not exist"):
+            sks.publish(df, options=given)
+        with pytest.raises(PySparkException, match=r"topic letters \(option dead\.letter\.topic\): the topic does not exist"):
+            df.write.format("kafka_sink").options(**given).mode("append").save()
+        assert read_topic(broker.bootstrap_servers, "events") == []
+        created = given | {"topic.create.partitions": "1", "kafka.max.block.ms": "10000"}
+        df = spark.range(3).selectExpr("string(id) AS value", "int(id) AS partition")
+        sks.publish(df, options=created)
+        assert len(read_topic(broker.bootstrap_servers, "letters")) == 2
+
+
+def test_letters_are_read_back_and_written_again(spark: SparkSession, target: Target) -> None:
+    """As docs/bad-rows.md shows, here without Spark's own source."""
+    df = spark.range(4).selectExpr("string(id) AS key", "IF(id = 2, double('NaN'), double(id)) AS amount")
+    given = target.at_least_once | {"topic": target.topic, "value.columns": "amount"}
+    sks.publish(df, options=given)
+    (letter,) = target.letters_by_number().values()
+    assert why(letter)["value.format"] == "text"
+    mended = {"amount": float(json.loads((letter.value or b"").replace(b"NaN", b"0"))["amount"])}
+    again = spark.createDataFrame([((letter.key or b"").decode(), mended["amount"])], "key string, amount double")
+    assert sks.publish(again, options=given).total.delivered == 1
+    target.expect([0, 1, 2, 3], [2])
