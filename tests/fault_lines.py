@@ -111,6 +111,8 @@ AREAS: Final[Mapping[str, Area]] = {
             "partition negative or out of range",
             "null header, header without a key",
             "no UTF-8",
+            "bad rows of every kind, with on.error",
+            "a dead-letter topic that is missing, forbidden, compacted or too narrow",
         ),
     ),
     "hostile bytes": Area(
@@ -145,6 +147,7 @@ AREAS: Final[Mapping[str, Area]] = {
             "a task raises mid-write and is retried",
             "speculation",
             "a stage that is run again",
+            "SIGKILL of processes that write dead letters",
             "SIGKILL of a Python worker or an executor",
             "brokers killed",
             "the driver or its commit process killed before, during and after the commit",

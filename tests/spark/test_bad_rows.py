@@ -140,6 +140,7 @@ def delivered(options: SinkOptions, *batches: Any, batch: MicroBatch | None = No
     return run_task(batches, options, Feed(), batch)[0]
 
 
+@pytest.mark.fault("record", "bad rows of every kind, with on.error")
 def test_every_kind_of_bad_row_goes_to_the_dead_letter_topic_and_the_others_arrive(
     kafka: Kafka, new_topic: NewTopic, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -173,6 +174,7 @@ def test_every_kind_of_bad_row_goes_to_the_dead_letter_topic_and_the_others_arri
     }
 
 
+@pytest.mark.fault("record", "bad rows of every kind, with on.error")
 def test_dropped_rows_are_counted_and_are_nowhere(kafka: Kafka, new_topic: NewTopic) -> None:
     topic = new_topic(2, config=LIMITED)
     rows, bad = one_of_each(topic)
@@ -216,6 +218,7 @@ def test_rows_that_a_serializer_refuses_keep_their_values_as_json(kafka: Kafka, 
     assert keys(kafka, topic) == [0, 2]
 
 
+@pytest.mark.fault("record", "a dead-letter topic that is missing, forbidden, compacted or too narrow")
 def test_a_row_that_a_broker_finds_too_large_keeps_its_key(kafka: Kafka, new_topic: NewTopic) -> None:
     """Its letter is as large, and the dead-letter topic has the same limit."""
     topic, letters = (new_topic(config={"max.message.bytes": "10000", **KEPT}) for _ in range(2))
@@ -241,6 +244,7 @@ def test_letters_of_rows_without_a_valid_topic_need_no_other_topic(kafka: Kafka,
 # The dead-letter topic fails
 
 
+@pytest.mark.fault("record", "a dead-letter topic that is missing, forbidden, compacted or too narrow")
 def test_a_forbidden_dead_letter_topic_fails_the_task() -> None:
     with EmbeddedBroker() as broker:
         broker.create_topic("events")
@@ -292,6 +296,7 @@ def test_letters_that_fail_while_rows_follow_are_named() -> None:
         assert sent
 
 
+@pytest.mark.fault("record", "a dead-letter topic that is missing, forbidden, compacted or too narrow")
 def test_a_compacted_dead_letter_topic_refuses_letters_without_a_key(kafka: Kafka, new_topic: NewTopic) -> None:
     topic, letters = new_topic(), new_topic(config={"cleanup.policy": "compact"})
     batch = pa.RecordBatch.from_arrays([pa.array(["a", "b"]), pa.array([None, 9], pa.int32())], names=["value", "partition"])

@@ -137,6 +137,7 @@ def run(writer: DataStreamWriter, folder: Path) -> Any:
     return query
 
 
+@pytest.mark.fault("record", "bad rows of every kind, with on.error")
 def test_a_stream_writes_letters_exactly_once_though_its_last_batch_runs_again(
     spark: SparkSession, target: Target, metrics: sks.DeliveryMetrics, tmp_path: Path
 ) -> None:
@@ -160,6 +161,7 @@ def test_a_stream_writes_letters_exactly_once_though_its_last_batch_runs_again(
     assert {why(each)["spark.partition"] for each in found.values()} == {"0", "1"}
 
 
+@pytest.mark.fault("record", "bad rows of every kind, with on.error")
 def test_a_batch_write_delivers_the_good_rows_and_letters_of_the_others(
     spark: SparkSession, target: Target, metrics: sks.DeliveryMetrics
 ) -> None:
@@ -242,6 +244,7 @@ def test_publish_raises_the_error_of_a_limit(spark: SparkSession, target: Target
 # The dead-letter topic
 
 
+@pytest.mark.fault("record", "a dead-letter topic that is missing, forbidden, compacted or too narrow")
 @pytest.mark.embedded
 def test_a_missing_dead_letter_topic_is_found_before_any_task(spark: SparkSession, target: Target, tmp_path: Path) -> None:
     from spark_kafka_sink.broker import BrokerConfig, EmbeddedBroker

@@ -70,6 +70,7 @@ class TestPython:
     def test_who_commits(self, kills: Sequence[Kill], kafka3: Brokers, fleet: Fleet, moved_rows: MovedRows) -> None:
         assert_each_row_once(kafka3, fleet, moved_rows, kills)
 
+    @pytest.mark.fault("spark", "SIGKILL of processes that write dead letters")
     @pytest.mark.whole("letters in transactions are tested in tests/spark/test_bad_rows.py; each kill takes 4 to 16 s")
     @only_real_kafka
     def test_dead_letters(self, kafka3: Brokers, fleet: Fleet, tmp_path: Path, moved_rows: MovedRows) -> None:
