@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from decimal import Context, Decimal, localcontext
 from typing import Any, Final
 
+from spark_kafka_sink.producer.serializers.json_schema.json_references import Validator
 from spark_kafka_sink.verify.record_errors import UndecodableError
 
 _LONGEST_WHOLE: Final = 400
@@ -69,22 +70,14 @@ def validated_json(text: str, named: Mapping[str, str]) -> Callable[[bytes], Any
         text: the JSON Schema.
         named: the schemas that it refers to, by the name of the reference.
     """
-    from jsonschema import Draft202012Validator
-    from jsonschema.validators import validator_for
-    from referencing import Registry, Resource
-    from referencing.jsonschema import DRAFT7
-
-    schema = _comparable(text)
-    resources = [(name, Resource.from_contents(_comparable(one), default_specification=DRAFT7)) for name, one in named.items()]
-    draft = validator_for(schema, default=Draft202012Validator)
-    draft.check_schema(schema)
-    validator = draft(schema, registry=Registry().with_resources(resources))
+    validator = Validator(_comparable(text), [(name, _comparable(one)) for name, one in named.items()])
+    validator.check_schema()
 
     def parsed(data: bytes) -> Any:
         whole: list[str] = []
         value = _strict(data, lambda text: _comparable_number(text, whole))
         with localcontext(_EXACT):
-            error = next(validator.iter_errors(value), None)
+            error = next(validator.errors(value), None)
         if error is not None:
             path = error.json_path.removeprefix("$").lstrip(".")
             raise UndecodableError(f"{path}: {error.message}" if path else error.message)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from spark_kafka_sink.producer.serializers.json_schema.json_document import DIALECTS
 from spark_kafka_sink.verify.json_values import json_value, validated_json
 from spark_kafka_sink.verify.record_errors import UndecodableError
 
@@ -76,3 +77,12 @@ def test_a_value_that_does_not_fit_is_named_by_its_path() -> None:
     parsed = validated_json('{"properties": {"a": {"items": {"maximum": 0.5}}}}', {})
     with pytest.raises(UndecodableError, match=r"^a\[1\]: 0\.75 is greater than the maximum of 0\.5$"):
         parsed(b'{"a": [0.5, 0.75]}')
+
+
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+def test_each_spelling_of_a_draft_that_the_sink_accepts_is_the_draft(dialect: str) -> None:
+    exclusive = True if "draft-04" in dialect else 1
+    parsed = validated_json(json.dumps({"$schema": dialect, "minimum": 1, "exclusiveMinimum": exclusive}), {})
+    assert parsed(b"2") == 2
+    with pytest.raises(UndecodableError):
+        parsed(b"1")

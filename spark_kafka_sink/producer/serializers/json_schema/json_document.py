@@ -14,11 +14,19 @@ from spark_kafka_sink.errors import SchemaError
 _DRAFTS: Final = ("draft-04", "draft-06", "draft-07")
 _OLDER: Final = tuple(f"{draft}/schema" for draft in _DRAFTS)
 _NEWER: Final = ("2019-09", "2020-12")
+_NEWER_PATHS: Final = tuple(f"draft/{version}/schema" for version in _NEWER)
 DIALECTS: Final = frozenset(
-    f"{scheme}://json-schema.org/{path}/schema"
-    for scheme in ("http", "https")
-    for path in (*_DRAFTS, *(f"draft/{version}" for version in _NEWER))
+    f"{scheme}://json-schema.org/{path}" for scheme in ("http", "https") for path in (*_OLDER, *_NEWER_PATHS)
 )
+
+
+def official(schema: Any) -> Any:
+    """Returns a schema whose `$schema` is as the draft has it. The library jsonschema knows no other spelling."""
+    dialect = schema.get("$schema") if isinstance(schema, dict) else None
+    if not isinstance(dialect, str) or dialect.removesuffix("#") not in DIALECTS:
+        return schema
+    path = dialect.removesuffix("#").partition("://")[2]
+    return {**schema, "$schema": f"https://{path}" if path.endswith(_NEWER_PATHS) else f"http://{path}#"}
 
 
 @dataclass(frozen=True, slots=True)

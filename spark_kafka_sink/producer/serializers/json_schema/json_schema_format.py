@@ -11,7 +11,7 @@ import pyarrow as pa
 from spark_kafka_sink.errors import SchemaError
 from spark_kafka_sink.installation import check_extra
 from spark_kafka_sink.producer.serializers.json_schema.json_derive import derive
-from spark_kafka_sink.producer.serializers.json_schema.json_document import Documents
+from spark_kafka_sink.producer.serializers.json_schema.json_document import Documents, official
 from spark_kafka_sink.producer.serializers.json_schema.json_fit import JsonPlan, fit
 from spark_kafka_sink.producer.serializers.json_schema.json_single import MODULE, USED_BY, SingleValues
 from spark_kafka_sink.producer.serializers.json_schema.json_words import differences
@@ -82,6 +82,7 @@ def _check_schema(schema: Any, name: str) -> None:
     from jsonschema.exceptions import SchemaError as InvalidError
     from jsonschema.validators import validator_for
 
+    schema = official(schema)
     try:
         validator_for(schema, default=Draft202012Validator).check_schema(schema)
     except InvalidError as error:

@@ -14,23 +14,15 @@ from typing import TYPE_CHECKING, Any, Final
 from spark_kafka_sink.errors import SchemaError, SerializationError
 from spark_kafka_sink.installation import check_extra
 from spark_kafka_sink.producer.serializers.json_schema.json_formats import is_known, is_supported, supported, text_has_format
+from spark_kafka_sink.producer.serializers.json_schema.json_references import UsedSchema, Validator, pointer
 from spark_kafka_sink.producer.serializers.json_schema.json_words import shown, with_article
 
 if TYPE_CHECKING:
     from jsonschema import FormatChecker
     from jsonschema.exceptions import ValidationError
-    from referencing import Registry
 
 MODULE: Final = "jsonschema"
 USED_BY: Final = "format json-schema"
-
-# Keywords by the form of what they hold.
-_REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
-_SCHEMAS: Final = (
-    *("additionalItems", "additionalProperties", "allOf", "anyOf", "contains", "else", "if", "items", "not", "oneOf"),
-    *("prefixItems", "propertyNames", "then", "unevaluatedItems", "unevaluatedProperties"),
-)
-_NAMED_SCHEMAS: Final = ("dependencies", "dependentSchemas", "patternProperties", "properties")
 
 _NAMES: Final = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
 # Keywords whose limit completes the sentence.
@@ -54,7 +46,7 @@ _PROBLEMS: Final[Mapping[str, str]] = {
 
 
 class SingleValues:
-    """Validates values by one schema. It has no state, so any thread may use it.
+    """Validates values by one schema. Any thread may use it.
 
     Args:
         text: the schema, as JSON text.
@@ -67,23 +59,15 @@ class SingleValues:
 
     def __init__(self, text: str, named: Mapping[str, str]) -> None:
         check_extra(MODULE, USED_BY)
-        from jsonschema import Draft202012Validator
-        from jsonschema.validators import validator_for
-        from referencing import Registry, Resource
-        from referencing.jsonschema import DRAFT7
-
-        schema = json.loads(text)
-        others = [(name, Resource.from_contents(json.loads(one), default_specification=DRAFT7)) for name, one in named.items()]
-        registry: Registry[Any] = Registry().with_resources(others)
-        refused = [f"{name} at {place}" for place, name in _unsupported_formats(schema, registry)]
+        others = [(name, json.loads(one)) for name, one in named.items()]
+        self._validator = Validator(json.loads(text), others, _format_checker())
+        refused = [f"{name} at {place}" for place, name in _unsupported_formats(self._validator.used)]
         if refused:
             raise SchemaError(
                 f"the JSON Schema has formats that are not supported: {', '.join(refused)}."
                 f" Remove them; the formats {', '.join(supported())} and unknown ones are supported",
                 formats=tuple(refused),
             )
-        made = validator_for(schema, default=Draft202012Validator)
-        self._validator = made(schema, registry=registry, format_checker=_format_checker())
 
     def check(self, value: Any) -> None:
         """Raises SerializationError for a value that is not valid, and SchemaError for a `$ref` that leads to nothing."""
@@ -91,7 +75,7 @@ class SingleValues:
         from referencing.exceptions import Unresolvable
 
         try:
-            found = best_match(self._validator.iter_errors(value))
+            found = best_match(self._validator.errors(value))
         except Unresolvable as error:
             raise SchemaError(f"$ref {error.ref!r} of the JSON Schema leads to nothing") from None
         except RecursionError:
@@ -103,7 +87,7 @@ class SingleValues:
         path = path.lstrip(".")
         problem = "it is missing, and the schema requires it" if missing else _problem(found)
         raise SerializationError(
-            f"{path or 'the value'}: {problem} (JSON Schema at #{_pointer(found.absolute_schema_path)})", path=path
+            f"{path or 'the value'}: {problem} (JSON Schema at #{pointer(found.absolute_schema_path)})", path=path
         )
 
 
@@ -116,47 +100,12 @@ def _format_checker() -> FormatChecker:
     return made
 
 
-def _unsupported_formats(root: Any, registry: Registry[Any]) -> Iterator[tuple[str, str]]:
-    """Yields the place and the name of each format that text may have and that cannot be checked. Unused definitions do not
-    count.
-    """
-    from referencing.exceptions import Unresolvable
-    from referencing.jsonschema import DRAFT202012, specification_with
-
-    dialect = root.get("$schema") if isinstance(root, dict) else None
-    specification = DRAFT202012 if dialect is None else specification_with(dialect)
-    waiting: list[tuple[Any, Any, str]] = [(root, registry.resolver_with_root(specification.create_resource(root)), "#")]
-    seen: set[int] = set()
-    while waiting:
-        schema, resolver, place = waiting.pop()
-        if not isinstance(schema, dict) or id(schema) in seen:
-            continue
-        seen.add(id(schema))
-        resolver = resolver.in_subresource(specification.create_resource(schema))
+def _unsupported_formats(schemas: Iterable[UsedSchema]) -> Iterator[tuple[str, str]]:
+    """Yields the place and the name of each format that text may have and that cannot be checked."""
+    for place, schema, _ in schemas:
         name = schema.get("format")
         if isinstance(name, str) and is_known(name) and not is_supported(name) and _may_be_text(schema.get("type", "any")):
             yield place, name
-        for keyword in _REFERENCES:
-            if isinstance(schema.get(keyword), str):
-                try:
-                    found = resolver.lookup(schema[keyword])
-                except Unresolvable:  # the first value that needs it raises an error
-                    continue
-                waiting.append((found.contents, found.resolver, schema[keyword]))
-        for keyword in _SCHEMAS:
-            inner = schema.get(keyword)
-            if isinstance(inner, list):
-                waiting += [(one, resolver, f"{place}/{keyword}/{index}") for index, one in enumerate(inner)]
-            else:
-                waiting.append((inner, resolver, f"{place}/{keyword}"))
-        for keyword in _NAMED_SCHEMAS:
-            inner = schema.get(keyword)
-            if isinstance(inner, dict):
-                waiting += [(one, resolver, f"{place}/{keyword}{_pointer([name])}") for name, one in inner.items()]
-
-
-def _pointer(steps: Iterable[str | int]) -> str:
-    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)
 
 
 def _may_be_text(types: Any) -> bool:

@@ -14,9 +14,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
 from spark_kafka_sink.errors import SchemaError, SerializationError
+from spark_kafka_sink.producer.serializers.json_schema.json_document import DIALECTS
+from spark_kafka_sink.producer.serializers.json_schema.json_references import Validator
 from spark_kafka_sink.producer.serializers.json_schema.json_schema_format import JsonSchemaFormat
+from spark_kafka_sink.verify.json_values import validated_json
 from tests.planted_secrets import MARK
 
 JSON_SCHEMA = JsonSchemaFormat()
@@ -107,6 +111,91 @@ def test_a_schema_that_allows_nothing_is_named() -> None:
 def test_draft_4_names_an_exclusive_bound() -> None:
     schema = {"$schema": "http://json-schema.org/draft-04/schema#", "minimum": 1, "exclusiveMinimum": True}
     assert refused(schema, 1).startswith("the value: it is not above 1")
+
+
+@pytest.mark.parametrize("fragment", ["", "#"])
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+def test_each_spelling_of_a_draft_that_columns_accept_is_the_draft(dialect: str, fragment: str) -> None:
+    """A schema under an `$id` is found by a reference only if the draft's own keyword has it."""
+    keyword = "id" if "draft-04" in dialect else "$id"
+    schema = {"$schema": dialect + fragment, keyword: "http://a/b", "properties": {"a": {"$ref": "other"}, "b": {"$ref": "b#/c"}}}
+    schema["c"] = {"type": "string", "format": "date"}
+    other = {"$schema": dialect + fragment, "minimum": 1}
+    if "draft-04" in dialect:
+        other["exclusiveMinimum"] = True
+    else:
+        other["exclusiveMinimum"] = 1
+    loaded = JSON_SCHEMA.load(*JSON_SCHEMA.prepared(json.dumps(schema), {"http://a/other": json.dumps(other)}, None))
+    assert loaded.encode_value({"a": 2, "b": "2026-01-02"}) == b'{"a":2,"b":"2026-01-02"}'
+    with pytest.raises(SerializationError, match="it is not above 1"):
+        loaded.encode_value({"a": 1})
+    with pytest.raises(SerializationError, match="it does not have the format date"):
+        loaded.encode_value({"b": "x"})
+
+
+def doubled(levels: int, keyword: str = "allOf") -> dict[str, Any]:
+    """Returns a schema that refers twice to the next one, and that again, until one of arrays of whole numbers."""
+    named: Any = {f"s{level}": {keyword: [{"$ref": f"#/$defs/s{level + 1}"}] * 2} for level in range(levels)}
+    item = {"type": "integer"}
+    last = {"type": "array", "items": {"$ref": "#/$defs/item"}}
+    return {"$ref": "#/$defs/s0", "$defs": {**named, f"s{levels}": last, "item": item}}
+
+
+@pytest.mark.parametrize(
+    ("keyword", "problem"),
+    [
+        ("allOf", "[1]: it is a string, must be integer (JSON Schema at #/allOf/0/"),
+        ("anyOf", "the value: it does not fit the key"),
+    ],
+)
+def test_references_that_double_take_no_exponential_time(keyword: str, problem: str) -> None:
+    schema = doubled(60, keyword)
+    loaded = JSON_SCHEMA.load(*JSON_SCHEMA.prepared(json.dumps(schema), {}, None))
+    assert loaded.encode_value([1, 1]) == b"[1,1]"
+    assert refused(schema, [1, MARK]).startswith(problem)
+    assert loaded.encode_value([2]) == b"[2]"
+    assert validated_json(json.dumps(schema), {})(b"[1, 2]") == [1, 2]
+
+
+def test_a_dynamic_reference_leads_where_the_references_before_it_say() -> None:
+    text = {"$id": "http://a/text", "$dynamicAnchor": "x", "$ref": "list", "type": ["array", "string"]}
+    number = {"$id": "http://a/number", "$dynamicAnchor": "x", "$ref": "list", "type": ["array", "integer"]}
+    items = {"$id": "http://a/list", "$dynamicAnchor": "x", "items": {"$dynamicRef": "#x"}}
+    schema = {"anyOf": [{"$ref": "http://a/text"}, {"$ref": "http://a/number"}], "$defs": {"a": text, "b": number, "c": items}}
+    loaded = JSON_SCHEMA.load(*JSON_SCHEMA.prepared(json.dumps(schema), {}, None))
+    assert loaded.encode_value(["x"]) == b'["x"]'
+    assert loaded.encode_value([1]) == b"[1]"
+    with pytest.raises(SerializationError):
+        loaded.encode_value([1.5])
+
+
+REFERENCE = st.sampled_from(["a", "b", "c"]).map(lambda name: {"$ref": f"#/$defs/{name}"})
+LEAF = st.sampled_from([{"type": "integer"}, {"type": "array"}, {"minimum": 2}, {"maxItems": 1}, True, False])
+INNER = st.recursive(
+    LEAF | REFERENCE,
+    lambda inner: (
+        st.lists(inner, min_size=1, max_size=3).flatmap(
+            lambda some: st.sampled_from([{key: some} for key in ("allOf", "anyOf", "oneOf")])
+        )
+        | inner.map(lambda one: {"not": one})
+        | inner.map(lambda one: {"items": one})
+    ),
+    max_leaves=6,
+)
+VALUES = st.recursive(st.integers(0, 3), lambda inner: st.lists(inner, max_size=3), max_leaves=6)
+
+
+@given(INNER, INNER, LEAF, VALUES)
+def test_a_value_is_valid_as_the_library_judges_it_without_merging(root: Any, a: Any, b: Any, value: Any) -> None:
+    """The definition a may refer to b and c, and those to nothing, so that no value leads into a circle."""
+    text = json.dumps({"allOf": [root, root], "$defs": {"a": a, "b": b, "c": {"allOf": [{"$ref": "#/$defs/b"}] * 2}}})
+    if '"#/$defs/a"' in json.dumps(a):
+        return
+    schema = json.loads(text)
+    wanted = sorted(str(list(one.absolute_path)) for one in Draft202012Validator(schema).iter_errors(value))
+    found = sorted(str(list(one.absolute_path)) for one in Validator(schema, ()).errors(value))
+    assert set(found) <= set(wanted)
+    assert bool(found) == bool(wanted)
 
 
 def test_a_key_that_the_schema_does_not_name_is_shown_by_its_position() -> None:
