@@ -145,16 +145,16 @@ class _Walk:
                 if node is not None:
                     fields.append((field.name, index, node))
             else:
-                fields.append(self._default(field, names, inside))
+                fields.append(self._default(field, [name for name in names if name not in known], inside))
         for name in dict.fromkeys(names):
             if name not in known and not any(name.lower() == other.lower() for other in known - set(names)):
                 index = names.index(name)
                 self._misfit(f"{path}.{name}", kind.field(index).type, "missing", "drop the column, or add it to the schema")
         return RecordNode(fields) if len(self.misfits) == before else None
 
-    def _default(self, field: Field, names: Sequence[str], path: str) -> bytes:
-        """Returns the bytes of a field that has no column."""
-        similar = next((name for name in names if name.lower() == field.name.lower()), None)
+    def _default(self, field: Field, unknown: Sequence[str], path: str) -> bytes:
+        """Returns the bytes of a field that has no column. unknown: the columns that have no field."""
+        similar = next((name for name in unknown if name.lower() == field.name.lower()), None)
         if similar is not None:
             self._misfit(path, "missing", field.type, f"the column {similar} differs in case: rename it to {field.name}")
         elif field.default is MISSING:

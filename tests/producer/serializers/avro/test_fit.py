@@ -106,6 +106,17 @@ def test_keys_of_a_map_must_be_text() -> None:
     ]
 
 
+def test_fields_whose_names_differ_only_in_case() -> None:
+    schema = record(("a", "long"), ("A", "long"), A=7)
+    both = pa.array([{"a": 1, "A": 2}], pa.struct([("a", pa.int64()), ("A", pa.int64())]))
+
+    assert encoded(schema, pa.array([{"a": 1}], pa.struct([("a", pa.int64())]))) == [b"\2\x0e"]
+    assert encoded(schema, both) == [b"\2\4"]
+    assert misfits(schema, pa.struct([("A", pa.int64())])) == [
+        ("a", "missing", "long", "the schema has no default: add the column")
+    ]
+
+
 def test_two_columns_of_one_name() -> None:
     kind = pa.struct([("a", pa.int32()), ("a", pa.int64())])
 
