@@ -10,7 +10,7 @@ import binascii
 import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -32,7 +32,8 @@ _LITERAL: Final = r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'
 LITERALS: Final = re.compile(_LITERAL, re.DOTALL)
 # Confluent's registry turns descriptors into text with this option, which the compiler refuses.
 _MAP_ENTRY: Final = re.compile(rf"{_LITERAL}|\boption\s+(map_entry)\s*=\s*true\s*;", re.DOTALL)
-_ENTRY_MARK: Final = 2**29 - 1  # the last number of a field
+_LAST_NUMBER: Final = 2**29 - 1  # of a field
+_NUMBER: Final = re.compile(r"\b(?:0[xX]([0-9a-fA-F]+)|0([0-7]+)|([1-9][0-9]{0,8}))\b")
 _REMARK: Final = re.compile(r"^WARNING: |^[IWE]\d{4} |: warning: ")
 # Messages of these files are known to registries, so a schema may import them without a reference.
 _KNOWN: Final = ("google/protobuf/", "google/type/")
@@ -236,13 +237,14 @@ def _compiled(texts: Mapping[str, str], main: str, others: Mapping[str, FileDesc
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
     texts = {**{name: text for name, text in _OWN.items() if any(name in one for one in texts.values())}, **texts}
+    mark = _unused_number(texts.values())
     with TemporaryDirectory(prefix="spark-kafka-sink-") as made:
         folder = Path(made)
         for path, text in texts.items():
             file = folder / "texts" / path
             try:
                 file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_text(_with_marks(text), encoding="utf-8", errors="replace")
+                file.write_text(_with_marks(text, mark), encoding="utf-8", errors="replace")
             except OSError as error:
                 raise SchemaError(f"the Protobuf compiler cannot read {quoted(path)}: {error.strerror}", name=path) from None
         options = ["-Itexts", "--include_imports", "--descriptor_set_out=found"]
@@ -254,16 +256,23 @@ def _compiled(texts: Mapping[str, str], main: str, others: Mapping[str, FileDesc
         files = {one.name: one for one in FileDescriptorSet.FromString((folder / "found").read_bytes()).file}
         for path in texts:
             for message in files[path].message_type if path in files else ():
-                _order_nested(message)
+                _order_nested(message, mark)
         return files
 
 
-def _with_marks(text: str) -> str:
+def _unused_number(texts: Iterable[str]) -> int:
+    """Returns a field number that no text has, so that a reserved number of a text is never taken for a mark."""
+    found = [number for text in texts for number in _NUMBER.findall(text)]
+    used = {int(hexa, 16) if hexa else int(octal, 8) if octal else int(decimal) for hexa, octal, decimal in found}
+    return next(number for number in range(_LAST_NUMBER, 0, -1) if number not in used)
+
+
+def _with_marks(text: str, mark: int) -> str:
     """Returns the text with a reserved number in each message that is declared as the entry of a map."""
-    return _MAP_ENTRY.sub(lambda found: found[0] if found[1] is None else f"reserved {_ENTRY_MARK};", text)
+    return _MAP_ENTRY.sub(lambda found: found[0] if found[1] is None else f"reserved {mark};", text)
 
 
-def _order_nested(message: DescriptorProto) -> None:
+def _order_nested(message: DescriptorProto, mark: int) -> None:
     """Moves the messages that the compiler made of maps and groups behind those of the text, and replaces the marks of entries.
 
     Confluent's readers count the messages of the text. For clients that ask for descriptors, its registry has this order too.
@@ -271,8 +280,8 @@ def _order_nested(message: DescriptorProto) -> None:
     made = {one.type_name.rpartition(".")[2] for one in message.field if one.type == one.TYPE_GROUP}
     made |= {one.name for one in message.nested_type if one.options.map_entry}
     for one in message.nested_type:
-        _order_nested(one)
-        if any(numbers.start == _ENTRY_MARK for numbers in one.reserved_range):
+        _order_nested(one, mark)
+        if any(numbers.start == mark for numbers in one.reserved_range):
             del one.reserved_range[:]
             one.options.map_entry = True
     nested = sorted(message.nested_type, key=lambda one: one.name in made)

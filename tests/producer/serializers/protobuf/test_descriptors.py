@@ -81,6 +81,18 @@ def test_entries_of_maps_that_a_text_declares_are_counted() -> None:
     assert [message_types(same, {}, name).indexes for name in ("A.B", "A.C")] == [(0, 0), (0, 1)]
 
 
+@pytest.mark.parametrize("reserved", ["536870911", "0x1FFFFFFF", "03777777777", "536870911, 0x1ffffffe", "536870910 to max"])
+def test_a_reserved_number_of_a_text_makes_no_entry_of_a_map(reserved: str) -> None:
+    entry = "message QEntry { option map_entry = true; string key = 1; string value = 2; }"
+    text = f"""syntax = "proto3"; message A {{ repeated QEntry q = 1; {entry}
+    repeated Pair pairs = 2; message Pair {{ string key = 1; string value = 2; reserved {reserved}; }} }}"""
+    assert {one.name: one.map_entry for one in message_types(text, {}, "A").messages.values()} == {
+        "A": False,
+        "A.QEntry": True,
+        "A.Pair": False,
+    }
+
+
 def test_fields_keep_what_their_bytes_depend_on() -> None:
     fields = {field.name: field for field in message_types(OUTER, NAMED, "a.Second").root.fields}
 
