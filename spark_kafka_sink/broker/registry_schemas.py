@@ -24,9 +24,10 @@ def check_schema(schema: SchemaText, find: Find) -> None:
     try:
         json.loads(schema.text)
         if schema.kind == "AVRO":
+            from spark_kafka_sink.producer.serializers.avro.avro_defaults import check_defaults
             from spark_kafka_sink.producer.serializers.avro.avro_schema import parse
 
-            parse(schema.text, named)
+            check_defaults(parse(schema.text, named))
         else:
             from spark_kafka_sink.producer.serializers.json_schema.json_schema_format import JsonSchemaFormat
 

@@ -181,6 +181,13 @@ def test_bad_requests_are_answered_with_json(registry: EmbeddedRegistry, request
     assert answer["message"]
 
 
+INNER = '{"type": "record", "name": "I", "fields": [{"name": "x", "type": "int"}, {"name": "y", "type": "int", "default": 1}]}'
+DEFAULT = (
+    '{{"type": "record", "name": "O", "fields": [{{"name": "a", "type": {{"type": "array", "items":'
+    ' {{"type": "record", "name": "R", "fields": [{{"name": "b", "type": {}, "default": {}}}]}}}}}}]}}'
+)
+
+
 @pytest.mark.parametrize(
     ("kind", "text", "problem"),
     [
@@ -188,6 +195,10 @@ def test_bad_requests_are_answered_with_json(registry: EmbeddedRegistry, request
         ("AVRO", '{"type": "record", "name": "R"}', "fields"),
         ("AVRO", '{"type": "array", "items": "R"}', '"R" is not defined'),
         ("AVRO", "[" * 100_000, ""),
+        ("AVRO", DEFAULT.format('"int"', '"x"'), "field a[].b: its default is not a value of the type"),
+        ("AVRO", DEFAULT.format('"int"', "null"), "field a[].b: its default is not a value of the type"),
+        ("AVRO", DEFAULT.format('["null", "int"]', '"x"'), "its default is not a value of any type of the union"),
+        ("AVRO", DEFAULT.format(INNER, "{}"), "its default has no value for the field x"),
         ("JSON", '{"type": "nonsense"}', "not a valid JSON Schema: #/type"),
         ("JSON", '{"properties": []}', "not a valid JSON Schema: #/properties"),
     ],
@@ -198,6 +209,17 @@ def test_schemas_that_are_not_valid_are_refused(client: SchemaRegistryClient, ki
     assert (error.value.http_status_code, error.value.error_code) == (422, 42201)
     assert problem in error.value.error_message
     assert client.get_subjects() == []
+
+
+def test_defaults_of_their_type_are_accepted_in_any_time(client: SchemaRegistryClient) -> None:
+    client.register_schema("s", Schema(DEFAULT.format(INNER, '{"x": 1}'), "AVRO"))
+    kind: Any = "int"
+    for number in range(60):  # with all defaults inside, each record has twice the bytes of the one before
+        empty: Any = {"default": {}} if number else {"default": 1}
+        kind = {"type": "record", "name": f"R{number}", "fields": [{"name": "a", "type": kind, **empty}]}
+        again = f"R{number - 1}" if number else "int"
+        kind["fields"].append({"name": "b", "type": again, **empty})
+    client.register_schema("t", Schema(json.dumps(kind), "AVRO"))
 
 
 def test_confluents_avro_serializers_work(client: SchemaRegistryClient) -> None:

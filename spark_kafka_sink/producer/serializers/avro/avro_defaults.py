@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Any
 
+from spark_kafka_sink.errors import SchemaError
 from spark_kafka_sink.producer.serializers.avro.avro_schema import (
     MISSING,
     Array,
     AvroType,
     Enum,
+    Field,
     Fixed,
     Map,
     Primitive,
@@ -19,31 +22,71 @@ from spark_kafka_sink.producer.serializers.avro.avro_schema import (
 from spark_kafka_sink.producer.serializers.schemas.kernel import MisfitError
 from spark_kafka_sink.records.varints import varint
 
+Missing = Callable[[Field], bytes]
+"""Returns the bytes of a record's field that a default does not have, from the field's own default."""
+
 
 def default_bytes(schema: AvroType, value: Any) -> bytes:
     """Encodes a default. Raises MisfitError if it is not a value of the type."""
+
+    def missing(field: Field) -> bytes:
+        return _default(field.type, field.default, missing)
+
     try:
-        return _default(schema, value)
+        return _default(schema, value, missing)
     except RecursionError:
         raise MisfitError("its default is nested too deeply, or contains itself") from None
 
 
-def _default(schema: AvroType, value: Any) -> bytes:
+def check_defaults(schema: AvroType) -> None:
+    """Raises SchemaError for the first field whose default is not a value of its type."""
+    waiting: list[tuple[str, AvroType]] = [("", schema)]
+    seen: set[int] = set()
+    while waiting:
+        path, one = waiting.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        match one:
+            case Union(branches=branches):
+                waiting += [(path, branch) for branch in branches]
+            case Array(items=inner) | Map(values=inner):
+                waiting.append((f"{path}[]", inner))
+            case Record(fields=fields):
+                waiting += [(f"{path}.{field.name}", field.type) for field in fields]
+                for field in fields:
+                    _check_default(field, f"{path}.{field.name}".lstrip("."))
+
+
+def _check_default(field: Field, path: str) -> None:
+    if field.default is MISSING:
+        return
+    try:
+        # The defaults of the fields inside are checked by themselves: with them, bytes may double with each record.
+        _default(field.type, field.default, lambda _: b"")
+    except (MisfitError, RecursionError) as error:
+        problem = str(error) if isinstance(error, MisfitError) else "its default is nested too deeply"
+        raise SchemaError(f"the Avro schema is not valid: field {path}: {problem}", path=path) from None
+
+
+def _default(schema: AvroType, value: Any, missing: Missing) -> bytes:
     match schema:
         case Union(branches=branches):
-            return _of_union(branches, value)
+            return _of_union(branches, value, missing)
         case Record(fields=fields) if isinstance(value, dict):
             parts = []
             for field in fields:
-                own = value.get(field.name, field.default)
-                if own is MISSING:
+                if field.name in value:
+                    parts.append(_default(field.type, value[field.name], missing))
+                elif field.default is MISSING:
                     raise MisfitError(f"its default has no value for the field {field.name}")
-                parts.append(_default(field.type, own))
+                else:
+                    parts.append(missing(field))
             return b"".join(parts)
         case Array(items=items) if isinstance(value, list):
-            return _block([_default(items, one) for one in value])
+            return _block([_default(items, one, missing) for one in value])
         case Map(values=values) if isinstance(value, dict):
-            return _block([_sized(key.encode()) + _default(values, one) for key, one in value.items()])
+            return _block([_sized(key.encode()) + _default(values, one, missing) for key, one in value.items()])
         case Enum(symbols=symbols) if isinstance(value, str) and value in symbols:
             return varint(symbols.index(value))
         case Fixed(size=size) if isinstance(value, str) and len(value) == size:
@@ -54,11 +97,11 @@ def _default(schema: AvroType, value: Any) -> bytes:
             raise MisfitError("its default is not a value of the type")
 
 
-def _of_union(branches: tuple[AvroType, ...], value: Any) -> bytes:
+def _of_union(branches: tuple[AvroType, ...], value: Any, missing: Missing) -> bytes:
     """Encodes the default as the first type that can hold it. Avro before 1.12 allows only the first of all."""
     for index, branch in enumerate(branches):
         try:
-            return varint(index) + _default(branch, value)
+            return varint(index) + _default(branch, value, missing)
         except MisfitError:
             continue
     raise MisfitError("its default is not a value of any type of the union")
