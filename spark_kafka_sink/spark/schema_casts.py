@@ -52,6 +52,9 @@ _CASTS: Final[Mapping[str, tuple[type[t.DataType], ...]]] = {
     **dict.fromkeys(("date", "timestamp", "timestamp_ntz"), _TIMES),
     "binary": (t.StringType,),
 }
+# Decimal digits that each of the types always holds, and those that values of other types may have.
+_DIGITS: Final = {"float": 6, "double": 15}
+_DIGITS_OF: Final[Mapping[type[t.DataType], int]] = {t.IntegerType: 10, t.LongType: 19, t.DoubleType: 15}
 _UNITS: Final = ("seconds", "millis", "micros")
 
 
@@ -71,7 +74,8 @@ def misfit_remedy(path: str, found: t.DataType, words: str, column: str | None) 
     if sql is None or not (column or path):
         return None
     # SQL has no short way to change a field inside of a struct or of an array's elements.
-    return f"convert {path} to {wanted}" if column is None else f"use {sql}"
+    _, which, loss = sql.partition(", which ")
+    return f"convert {path} to {wanted}{which}{loss}" if column is None else f"use {sql}"
 
 
 def _sql_type(words: str) -> str | None:
@@ -97,8 +101,8 @@ def _sql(name: str, found: t.DataType, wanted: str) -> str | None:
         return as_text(name, found)
     castable = (t.NumericType, t.StringType, t.BooleanType) if wanted.startswith("decimal") else _CASTS[wanted]
     if isinstance(found, castable):
-        cuts = wanted in ("int", "bigint") and _has_fraction(found)
-        return f"cast({name} as {wanted}){', which cuts off the fraction' if cuts else ''}"
+        loss = _loss(found, wanted)
+        return f"cast({name} as {wanted}){f', which {loss}' if loss else ''}"
     if wanted in ("int", "bigint"):
         if isinstance(found, t.DateType):
             return f"unix_date({name})"
@@ -108,6 +112,19 @@ def _sql(name: str, found: t.DataType, wanted: str) -> str | None:
     if wanted == "date" and isinstance(found, t.IntegralType):
         return f"date_from_unix_date({f'cast({name} as int)' if isinstance(found, t.LongType) else name})"
     return None
+
+
+def _loss(found: t.DataType, wanted: str) -> str | None:
+    """Returns what a cast does to values without an error; None: nothing."""
+    if wanted in ("int", "bigint"):
+        return "cuts off the fraction" if _has_fraction(found) else None
+    if wanted == "date":
+        return "drops the time" if isinstance(found, t.TimestampType | t.TimestampNTZType) else None
+    if wanted in _DIGITS:
+        digits = found.precision if isinstance(found, t.DecimalType) else _DIGITS_OF.get(type(found), 0)
+        return "rounds" if digits > _DIGITS[wanted] else None
+    # Whole numbers and decimals are written as decimals without a cast.
+    return "rounds" if wanted.startswith("decimal") and not isinstance(found, t.BooleanType) else None
 
 
 def _has_fraction(found: t.DataType) -> bool:

@@ -33,19 +33,25 @@ MISFITS: dict[str, list[tuple[Any, str, str | None]]] = {
         (["null", "long"], "'5'", "cast(a as bigint)"),
         ("int", "5.5D", "cast(a as int), which cuts off the fraction"),
         ("long", "decimal(5)", "cast(a as bigint)"),
-        ("float", "5.5D", "cast(a as float)"),
+        ("float", "5.5D", "cast(a as float), which rounds"),
+        ("float", "5", "cast(a as float), which rounds"),
+        ("float", "smallint(5)", "cast(a as float)"),
+        ("float", "decimal('5.55555')", "cast(a as float), which rounds"),
         ("double", "5", "cast(a as double)"),
+        ("double", "5L", "cast(a as double), which rounds"),
         ("double", "5.5", "cast(a as double)"),
+        ("double", "cast(5 AS decimal(16,2))", "cast(a as double), which rounds"),
+        ("double", "'5.5'", "cast(a as double)"),
         ("boolean", "1", "cast(a as boolean)"),
         ("string", "5", "cast(a as string)"),
         ("string", "current_timestamp()", "cast(a as string)"),
         ("string", "named_struct('b', 1)", "to_json(a)"),
         ("bytes", "5", None),
         ({"type": "fixed", "name": "F", "size": 1}, "'5'", "cast(a as binary)"),
-        (DECIMAL, "'5.5'", "cast(a as decimal(10,2))"),
-        (DECIMAL, "5.5D", "cast(a as decimal(10,2))"),
+        (DECIMAL, "'5.5'", "cast(a as decimal(10,2)), which rounds"),
+        (DECIMAL, "5.5D", "cast(a as decimal(10,2)), which rounds"),
         (DATE, "'2026-01-01'", "cast(a as date)"),
-        (DATE, "current_timestamp()", "cast(a as date)"),
+        (DATE, "current_timestamp()", "cast(a as date), which drops the time"),
         (DATE, "5L", "date_from_unix_date(cast(a as int))"),
         (MILLIS, "'2026-01-01'", "cast(a as timestamp)"),
         (MILLIS, "current_date()", "cast(a as timestamp)"),
@@ -63,7 +69,7 @@ MISFITS: dict[str, list[tuple[Any, str, str | None]]] = {
         ("optional int64", "5.5D", "cast(a as bigint), which cuts off the fraction"),
         ("uint32", "'5'", "cast(a as bigint)"),
         ("int64", "current_timestamp()", "unix_seconds(a), unix_millis(a) or unix_micros(a)"),
-        ("float", "5.5D", "cast(a as float)"),
+        ("float", "5.5D", "cast(a as float), which rounds"),
         ("double", "5", "cast(a as double)"),
         ("bool", "'true'", "cast(a as boolean)"),
         ("string", "5", "cast(a as string)"),
@@ -78,7 +84,7 @@ MISFITS: dict[str, list[tuple[Any, str, str | None]]] = {
         ({"oneOf": [{"type": "null"}, {"type": "number"}]}, "'5'", "cast(a as double)"),
         ({"type": "boolean"}, "'true'", "cast(a as boolean)"),
         ({"type": "string", "maxLength": 5}, "5", "cast(a as string)"),
-        (JSON_DATE, "current_timestamp()", "cast(a as date)"),
+        (JSON_DATE, "localtimestamp()", "cast(a as date), which drops the time"),
         (JSON_TIME, "current_date()", "cast(a as timestamp)"),
         (JSON_TIME, "localtimestamp()", "cast(a as timestamp)"),
         ({"type": "string", "contentEncoding": "base64"}, "5", None),
@@ -138,6 +144,8 @@ def test_a_field_inside_of_a_column_has_no_name_in_sql(stand_in: StandIn) -> Non
     inner = t.StructType([t.StructField("age", t.StringType())])
     value = t.StructType([t.StructField("value", inner)])
     assert "it must be a whole number; convert age to int" in refuse(stand_in, value, "avro", AGE)
+    inexact = t.StructType([t.StructField("value", t.StructType([t.StructField("age", t.DoubleType())]))])
+    assert refuse(stand_in, inexact, "avro", AGE).endswith("; convert age to int, which cuts off the fraction")
     nested = json.dumps(
         {"type": "record", "name": "P", "fields": [{"name": "who", "type": {"type": "array", "items": json.loads(AGE)}}]}
     )
