@@ -8,7 +8,6 @@ from __future__ import annotations
 import binascii
 import json
 from collections.abc import Callable, Sequence
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spark_kafka_sink.errors import SerializationError
-from spark_kafka_sink.producer.partitioners.key_hash import murmur2
 from spark_kafka_sink.producer.serializers.arrays import (
-    as_binary,
     binary_array,
     checked_text,
     entries_of,
@@ -34,6 +31,7 @@ from spark_kafka_sink.producer.serializers.arrays import (
     text_array,
 )
 from spark_kafka_sink.producer.serializers.bad_row import BadRowError
+from spark_kafka_sink.producer.serializers.map_keys import check_keys
 from spark_kafka_sink.producer.serializers.text import uuid_text
 from spark_kafka_sink.records.arrow_arrays import (
     array_of_bytes,
@@ -45,8 +43,6 @@ from spark_kafka_sink.records.arrow_arrays import (
     text_scalar,
     valid_mask,
 )
-
-_MOST_COMPARED: Final = 64
 
 
 def why_not_json(kind: pa.DataType) -> str | None:
@@ -102,37 +98,9 @@ def _lists(column: pa.Array) -> pa.Array:
 def _maps(column: pa.Array) -> pa.Array:
     elements, starts = list_parts(entries_of(column))
     keys, values = elements.flatten()
-    _check_keys(keys, starts)
+    check_keys(keys, starts)
     pieces = joined(_texts_inside(keys, starts), text_scalar(":"), _texts_inside(values, starts), text_scalar(","))
     return _with_nulls_of(column, _closed("{", text_array(joined_lists(pieces, starts)), "}"))
-
-
-def _check_keys(keys: pa.Array, starts: NDArray[np.int64]) -> None:
-    """Raises BadRowError for the first map that has a key twice: of such an object, readers take the first or the last value.
-
-    Hashes of the keys tell almost all columns apart in a tenth of the time of writing them. Keys with one hash are compared.
-    """
-    lengths = np.diff(starts)
-    most = int(lengths.max(initial=0))
-    if most < 2:
-        return
-    rows = np.repeat(np.arange(len(lengths), dtype=np.uint64) << np.uint64(32), lengths)
-    if _first_repeated(murmur2(as_binary(keys)).view(np.uint32) | rows, most) is None:
-        return
-    codes = filled_numbers(keys.cast(pa.string()).dictionary_encode().indices, np.int32, 0)
-    row = _first_repeated(codes.view(np.uint32) | rows, most)
-    if row is not None:
-        raise BadRowError(row, "a map has a key twice")
-
-
-def _first_repeated(numbers: NDArray[np.uint64], most: int) -> int | None:
-    """Returns the first row that has a number twice. numbers: the row in the upper half. most: the most that a row has."""
-    if most <= _MOST_COMPARED:  # each number with those after it takes less time than sorting
-        found = [numbers[step:][numbers[step:] == numbers[:-step]] for step in range(1, most)]
-    else:
-        numbers = np.sort(numbers)
-        found = [numbers[1:][numbers[1:] == numbers[:-1]]]
-    return min((int(one.min()) >> 32 for one in found if len(one)), default=None)
 
 
 def _texts_inside(elements: pa.Array, starts: NDArray[np.int64]) -> pa.Array:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from spark_kafka_sink.producer.serializers.arrays import entries_of, first_row, list_parts, place_in_list
 from spark_kafka_sink.producer.serializers.bad_row import BadRowError
+from spark_kafka_sink.producer.serializers.map_keys import check_keys
 from spark_kafka_sink.producer.serializers.schemas.kernel import Kernel
 from spark_kafka_sink.producer.serializers.schemas.nodes import Node, encoded
 from spark_kafka_sink.records.arrow_arrays import byte_lengths, offsets_of, valid_mask, validity
@@ -155,6 +156,7 @@ class MapNode(Node):
     def parts(self, column: pa.Array, present: Present | None) -> Sequence[Part]:
         _check_no_nulls(column, present)
         elements, starts = list_parts(entries_of(column))
+        check_keys(elements.flatten()[0], starts)
         return _blocks(self.entries, elements, starts, present)
 
 

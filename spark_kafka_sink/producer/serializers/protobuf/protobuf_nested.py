@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from spark_kafka_sink.producer.serializers.arrays import binary_array, entries_of, first_row, list_parts, place_in_list
 from spark_kafka_sink.producer.serializers.bad_row import BadRowError
+from spark_kafka_sink.producer.serializers.map_keys import check_keys
 from spark_kafka_sink.producer.serializers.protobuf.protobuf_scalars import ScalarKernel
 from spark_kafka_sink.producer.serializers.schemas.nodes import Node, encoded
 from spark_kafka_sink.records.arrow_arrays import byte_lengths, offsets_of, valid_mask, validity
@@ -165,7 +166,10 @@ class MapNode(Node):
     entries: RepeatedNode
 
     def parts(self, column: pa.Array, present: Present | None) -> Sequence[Part]:
-        return self.entries.parts(entries_of(column), present)
+        entries = entries_of(column)
+        elements, starts = list_parts(entries)
+        check_keys(elements.flatten()[0], starts)
+        return self.entries.parts(entries, present)
 
 
 def _present(column: pa.Array) -> Present | None:

@@ -146,3 +146,16 @@ def test_the_edges_of_decimals() -> None:
         sizes = [next(size for size in range(1, 17) if -(1 << (8 * size - 1)) <= one < 1 << (8 * size - 1)) for one in some]
         expected = [bytes([2 * size]) + one.to_bytes(size, "big", signed=True) for one, size in zip(some, sizes, strict=True)]
         assert found == expected
+
+
+@pytest.mark.parametrize("more", [0, 100], ids=["few keys", "many keys"])
+def test_a_map_that_has_a_key_twice(more: int) -> None:
+    kind = pa.struct([("a", pa.list_(pa.map_(pa.string(), pa.int32())))])
+    good = [(f"k{number}", 1) for number in range(2 + more)]
+    rows: list[Any] = [{"a": [good, []]}, None, {"a": [good[:1]]}]
+    schema = record({"type": "array", "items": {"type": "map", "values": "int"}})
+    assert len(encoded(schema, pa.array(rows, kind))) == 3
+
+    error = failure(schema, pa.array([*rows, {"a": [good, [*good, ("k1", 2)]]}], kind))
+
+    assert error.message == "row 3: a[1]: a map has a key twice"

@@ -176,3 +176,24 @@ def test_the_ends_of_time() -> None:
     ends = [datetime.datetime(1, 1, 1), datetime.datetime(9999, 12, 31, 23, 59, 59, 999_999)]
 
     assert None not in encoded(text, struct(a=pa.array(ends, pa.timestamp("us", "UTC"))))
+
+
+@pytest.mark.parametrize(
+    ("key", "arrow", "keys"),
+    [
+        ("string", pa.string(), ["a", "b", "a"]),
+        ("string", pa.dictionary(pa.int8(), pa.string()), ["a", "b", "a"]),
+        ("int64", pa.int64(), [2**40, 2**41, 2**40]),
+        ("fixed32", pa.uint32(), [*range(100), 7]),
+        ("bool", pa.bool_(), [True, False, False]),
+    ],
+)
+def test_a_map_that_has_a_key_twice(key: str, arrow: pa.DataType, keys: list[Any]) -> None:
+    maps = pa.MapArray.from_arrays([0, 0, len(keys) - 1, len(keys)], pa.array(keys, arrow), pa.array(range(len(keys))))
+    text = proto3(f"map<{key}, int64> a = 1; repeated M b = 2;")
+    assert len(encoded(text, struct(a=maps))) == 3
+
+    twice = pa.MapArray.from_arrays([0, 0, len(keys)], pa.array(keys, arrow), maps.items)
+    assert failure(text, struct(a=twice)).message == "row 1: a: a map has a key twice"
+    lists = pa.ListArray.from_arrays([0, 0, 2], struct(a=twice))
+    assert failure(text, struct(b=lists)).message == "row 1: b[1].a: a map has a key twice"
