@@ -1,4 +1,4 @@
-"""Differences that a schema makes by itself: coarser times, the case of a UUID, fields that cannot be null."""
+"""Differences that a schema makes by itself: coarser times, the case of a UUID, arrays and maps that cannot be null."""
 
 from __future__ import annotations
 
