@@ -65,7 +65,17 @@ def total(reports: Iterable[DeliveryReport]) -> DeliveryReport:
     return merged
 
 
-_COUNTS = ("records", "bytes", "compressed_bytes", "batches", "requests", "retries", *COMMIT_COUNTS)
+_COUNTS = (
+    "records",
+    "bytes",
+    "compressed_bytes",
+    "batches",
+    "requests",
+    "retries",
+    "throttled_ms",
+    "rate_limited_ms",
+    *COMMIT_COUNTS,
+)
 
 
 def report_to_bytes(report: DeliveryReport) -> bytes:

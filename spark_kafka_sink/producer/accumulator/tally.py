@@ -109,6 +109,17 @@ class Tally:
         with self._changed:
             self._report.requests += 1
 
+    def throttled(self, ms: int) -> None:
+        """Counts a pause that a broker's quota imposed."""
+        with self._changed:
+            self._report.throttled_ms += ms
+
+    def rate_limited(self, ms: int) -> None:
+        """Counts the wait of an append for the rate limit."""
+        if ms:
+            with self._changed:
+                self._report.rate_limited_ms += ms
+
     def batch_not_acked(self, error_name: str, *, again: bool) -> None:
         with self._changed:
             self._report.errors[error_name] = self._report.errors.get(error_name, 0) + 1

@@ -59,7 +59,8 @@ class SendScope:
     def append(self, topic: str, columns: RecordColumns) -> None:
         """Appends records of one topic. They are copied, so the columns may be released.
 
-        Waits at most max.block.ms for the topic's metadata, and as long again for memory.
+        Waits at most max.block.ms for the topic's metadata, and as long again for memory. A rate limit (max.bytes.per.second,
+        max.records.per.second) holds the records back for as long as it takes, until the producer is closed.
 
         In a transaction, an error of a row, the topic or memory means that the transaction can only be aborted. So does any error
         raised after some rows were buffered.
@@ -84,10 +85,17 @@ class SendScope:
         self._lifecycle.check_process()
         self._identity.check_may_send(in_own_scope=self.is_transaction)
         try:
-            self._columns.append(self.tally, topic, columns)
+            self._columns.append(self.tally, topic, columns, self._check_waiting)
         except BaseException as error:
             self._identity.append_failed(error)
             raise
+
+    def _check_waiting(self) -> None:
+        """Raises an error if an append that waits for the rate limit must end."""
+        self.tally.raise_error()
+        if self.discarded:
+            raise UsageError("the send scope was discarded during an append")
+        self._lifecycle.check_usable()
 
     def rows_per_append(self, topic: str) -> int:
         """Returns the number of rows per append above which the per-row cost is low: 40 per partition; 0 for an unknown topic."""

@@ -71,6 +71,10 @@ class TransactionScope(SendScope):
             partition_ranges(report.partitions),
         )
 
+    def _check_waiting(self) -> None:
+        super()._check_waiting()
+        self._transactions.check_open_since(self._manager.first_sent, self.report().rate_limited_ms)
+
     @property
     def first_sent(self) -> float | None:
         """The time at which the first records were sent, on time.monotonic's clock; None before that.
