@@ -29,28 +29,28 @@ NEVER = {"max_records_per_second": 1}
 def test_an_append_takes_as_long_as_its_records_may_and_keeps_their_order(cluster: RecordingBroker) -> None:
     with producer_on(cluster.bootstrap_servers, max_records_per_second=1000) as producer, producer.scope() as scope:
         begun = time.monotonic()
-        scope.append("t", numbers(range(1500)))
+        scope.append("t", numbers(range(3000)))
         took = time.monotonic() - begun
         scope.flush(10)
         report = scope.report()
         waited_s = figure(producer, "rate-limit-wait-time-ns-total") / 1e9
         assert figure(producer, "rate-limit-wait-ratio") > 0
-    assert 1.2 < took < 8  # 1.25 s: the first quarter goes at once
+    assert took > 1.99  # all but one second's worth
     assert report.rate_limited_ms / 1000 == pytest.approx(waited_s, abs=0.01)
-    assert 1 < waited_s <= took
-    assert "held back by the rate limit for 1." in repr(report)
-    assert cluster.values() == list(range(1500))
+    assert 0 < waited_s <= took
+    assert f"held back by the rate limit for {waited_s:.1f} s" in repr(report)
+    assert cluster.values() == list(range(3000))
 
 
 def test_bytes_are_limited_before_compression(cluster: RecordingBroker) -> None:
-    settings = {"max_bytes_per_second": 100_000, "compression_type": "zstd"}
+    settings = {"max_bytes_per_second": 75_000, "compression_type": "zstd"}
     with producer_on(cluster.bootstrap_servers, **settings) as producer, producer.scope() as scope:
         begun = time.monotonic()
-        scope.append("t", numbers(range(100), width=1000))
+        scope.append("t", numbers(range(150), width=1000))
         scope.flush(10)
         report = scope.report()
         assert report.compressed_bytes < report.bytes / 5
-        assert 0.6 < time.monotonic() - begun < 6
+        assert time.monotonic() - begun > 0.99
 
 
 def test_a_record_larger_than_the_limit_is_delivered(cluster: RecordingBroker) -> None:
@@ -65,11 +65,11 @@ def test_scopes_and_single_records_share_the_limit(cluster: RecordingBroker) -> 
         with producer.scope() as scope:
             scope.append("t", numbers(range(5)))
         begun = time.monotonic()
-        for value in range(5, 15):
+        for value in range(5, 40):
             producer.send("t", b"%d" % value)
-        assert 0.4 < time.monotonic() - begun < 5
+        assert time.monotonic() - begun > 0.74
         producer.flush(10)
-    assert sorted(cluster.values()) == list(range(15))
+    assert sorted(cluster.values()) == list(range(40))
 
 
 def test_a_callback_never_waits_for_the_limit(cluster: RecordingBroker) -> None:
@@ -80,11 +80,11 @@ def test_a_callback_never_waits_for_the_limit(cluster: RecordingBroker) -> None:
         producer.send("t", b"1")
         took.append(time.monotonic() - begun)
 
-    with producer_on(cluster.bootstrap_servers, **NEVER) as producer:
+    with producer_on(cluster.bootstrap_servers, max_bytes_per_second=1) as producer:
         producer.send("t", b"0", on_delivery=again).result(10)
         wait_until(lambda: len(took) == 1, "the callback")
         producer.flush(10)
-    assert took[0] < 0.5
+    assert took[0] < 10  # the first record has spent twenty seconds' worth
     assert cluster.values() == [0, 1]
 
 
