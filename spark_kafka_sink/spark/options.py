@@ -93,8 +93,6 @@ _GUARANTEES = (
     " a refused row still fails it."
 )
 
-_NO_RATE_LIMIT = "Spark's sink has no such option. Brokers can limit it by quotas."
-
 # By lower-cased name. Any other option without the prefix `kafka.` is unknown.
 SINK_OPTIONS: Mapping[str, SinkOption] = {
     option.name.lower(): option
@@ -176,7 +174,7 @@ SINK_OPTIONS: Mapping[str, SinkOption] = {
                 f"{OPTIONS[name].kind.wanted}".replace(f" to {INT64_MAX}", " up"),
                 "",
                 f"{doc} Each Python worker has its own producer, and so the limit. `Producer` has the same option.",
-                _NO_RATE_LIMIT,
+                OPTIONS[name].differs,
             )
             for name, doc in RATE_LIMITS.items()
         ),

@@ -28,6 +28,8 @@ reports = st.builds(
     batches=_counts,
     requests=_counts,
     retries=_counts,
+    throttled_ms=_counts,
+    rate_limited_ms=_counts,
     errors=st.dictionaries(st.sampled_from(["NOT_LEADER_OR_FOLLOWER", "DISCONNECTED"]), _counts),
     partitions=partition_reports,
     ack_latency=st.dictionaries(_topics, st.lists(_counts, min_size=LATENCY_BUCKETS, max_size=LATENCY_BUCKETS), max_size=2),

@@ -50,7 +50,7 @@ class Delivery:
         unsent_reason: Callable[[PartitionQueue], str],
         throttled: Callable[[int, int], str] = lambda _node, _now_ms: "",
     ) -> None:
-        """For error messages, `unsent_reason` returns what keeps a partition's batches from being sent, and `throttled` whether a
+        """`unsent_reason` and `throttled` return texts for errors: what keeps a partition's batches from being sent, and which
         broker's quota does now.
         """
         self._config = config
