@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 
@@ -21,14 +20,14 @@ from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.producer.sender import throttle_log
 from spark_kafka_sink.protocol.api import ApiKey
 from tests.faults.producing import failing_scope, figure, numbers, one_by_one, producer_on, send
-from tests.faults.recording_broker import RecordingBroker, throttles
+from tests.faults.recording_broker import RecordingBroker
 
 PAUSE_MS = 1200
 QUOTA = "exceeds a quota (producer_byte_rate or request_percentage of its user or of client.id 'spark-kafka-sink')"
 
 
 def test_pauses_are_in_the_report_and_in_its_one_line(cluster: RecordingBroker) -> None:
-    cluster.faults.alter(ApiKey.PRODUCE, throttles(300))
+    cluster.faults.throttle(ApiKey.PRODUCE, 300)
     with one_by_one(cluster.bootstrap_servers) as producer, producer.scope() as scope:
         for value in range(3):
             scope.append("t", numbers([value]))
@@ -52,7 +51,7 @@ def test_a_pause_is_that_of_one_broker_only(cluster2: RecordingBroker) -> None:
     with producer_on(cluster2.bootstrap_servers) as producer:
         send(producer, numbers([0]))
         send(producer, numbers([0]), topic="u")
-        cluster2.faults.alter(ApiKey.PRODUCE, throttles(60_000), broker=1)
+        cluster2.faults.throttle(ApiKey.PRODUCE, 60_000, broker=1)
         send(producer, numbers([1]))
         assert send(producer, numbers([1]), topic="u") == 1
         with failing_scope(producer) as scope:
@@ -65,7 +64,7 @@ def test_a_pause_is_that_of_one_broker_only(cluster2: RecordingBroker) -> None:
 
 @pytest.mark.parametrize("api", [ApiKey.INIT_PRODUCER_ID, ApiKey.END_TXN])
 def test_requests_of_transactions_ask_for_pauses_too_and_wait_for_them(broker: EmbeddedBroker, api: ApiKey) -> None:
-    broker.faults.alter(api, lambda _, answer: replace(answer, throttle_time_ms=PAUSE_MS), times=1)
+    broker.faults.throttle(api, PAUSE_MS)
     settings = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "throttled", "linger.ms": 0}
     with Producer(settings) as producer:
         begun = time.monotonic()
@@ -78,7 +77,7 @@ def test_requests_of_transactions_ask_for_pauses_too_and_wait_for_them(broker: E
 
 
 def test_a_call_of_a_transaction_that_times_out_in_a_pause_says_so(broker: EmbeddedBroker) -> None:
-    broker.faults.alter(ApiKey.INIT_PRODUCER_ID, lambda _, answer: replace(answer, throttle_time_ms=60_000))
+    broker.faults.throttle(ApiKey.INIT_PRODUCER_ID, 60_000)
     settings = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "throttled", "max.block.ms": 1000}
     with (
         pytest.raises(TransactionTimeoutError, match=r"throttles this client for another 5\d\.\d s, because"),
@@ -93,7 +92,7 @@ def test_metadata_is_not_asked_for_during_a_pause(cluster: RecordingBroker) -> N
     cluster.topic("u")
     asked = cluster.faults.watch(ApiKey.METADATA)
     with producer_on(cluster.bootstrap_servers) as producer:
-        cluster.faults.alter(ApiKey.PRODUCE, throttles(PAUSE_MS))
+        cluster.faults.throttle(ApiKey.PRODUCE, PAUSE_MS)
         send(producer, numbers([0]))
         before, begun = asked.hits, time.monotonic()
         assert len(producer.partitions_for("u")) == 1
@@ -104,7 +103,7 @@ def test_metadata_is_not_asked_for_during_a_pause(cluster: RecordingBroker) -> N
 def test_records_that_expire_in_a_pause_say_which_quota_and_what_to_do(cluster: RecordingBroker) -> None:
     with one_by_one(cluster.bootstrap_servers, request_timeout_ms=1000, delivery_timeout_ms=1000) as producer:
         send(producer, numbers([0]))
-        cluster.faults.alter(ApiKey.PRODUCE, throttles(60_000))
+        cluster.faults.throttle(ApiKey.PRODUCE, 60_000)
         with failing_scope(producer) as scope:
             scope.append("t", numbers([1]))
             scope.flush(10)
@@ -124,7 +123,7 @@ def test_an_append_that_finds_no_memory_in_a_pause_says_so(cluster: RecordingBro
     size = 200_000
     with producer_on(cluster.bootstrap_servers, buffer_memory=3 * size, max_block_ms=500) as producer:
         send(producer, numbers([0]))
-        cluster.faults.alter(ApiKey.PRODUCE, throttles(60_000))
+        cluster.faults.throttle(ApiKey.PRODUCE, 60_000)
         with failing_scope(producer) as scope:
             scope.append("t", numbers([1], width=size))
             scope.flush(10)
@@ -139,7 +138,7 @@ def test_a_long_pause_is_logged_once_with_its_broker(cluster: RecordingBroker, c
     caplog.set_level(logging.WARNING, logger=throttle_log.__name__)
     with producer_on(cluster.bootstrap_servers) as producer:
         send(producer, numbers([0]))
-        cluster.faults.alter(ApiKey.PRODUCE, throttles(60_000))
+        cluster.faults.throttle(ApiKey.PRODUCE, 60_000)
         send(producer, numbers([1]))
     (line,) = [record.getMessage() for record in caplog.records if record.name == throttle_log.__name__]
     assert f"broker 1 ({cluster.address(1)}) throttles this client, because it {QUOTA}" in line
