@@ -5,13 +5,14 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
 
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.errors import DeliveryError, RecordError, TransactionAbortableError, UsageError
+from spark_kafka_sink.producer.interceptors import ColumnsInterception, ColumnsThunk
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.protocol.api import ApiKey
@@ -88,13 +89,24 @@ def test_a_callback_never_waits_for_the_limit(cluster: RecordingBroker) -> None:
     assert cluster.values() == [0, 1]
 
 
-def test_interceptors_see_an_append_once_and_learn_of_each_row_once(cluster: RecordingBroker) -> None:
+def test_interceptors_see_an_append_once_and_learn_of_each_row_once(
+    cluster: RecordingBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     recording = Recording()
+    told: list[int] = []
+    completion_for = ColumnsInterception.completion_for
+
+    def noted(interception: ColumnsInterception, rows: Sequence[int]) -> ColumnsThunk:
+        told.extend(rows)
+        return completion_for(interception, rows)
+
+    monkeypatch.setattr(ColumnsInterception, "completion_for", noted)
     settings = {"interceptor_classes": [recording], "max_records_per_second": 40}
     with producer_on(cluster.bootstrap_servers, **settings) as producer, producer.scope() as scope:
         scope.append("t", numbers(range(35)))
     assert len(recording.sent_columns) == 1
     assert recording.rows(None) == 35
+    assert told == list(range(35))
     places = sorted((metadata.base_offset, metadata.num_records) for metadata, _ in recording.column_ends)
     assert [offset for offset, _ in places] == [sum(count for _, count in places[:end]) for end in range(len(places))]
 
@@ -134,10 +146,11 @@ def waiting(producer: Producer, columns: RecordColumns) -> Iterator[tuple[SendSc
 
 def test_a_producer_that_is_closed_ends_the_wait(cluster: RecordingBroker) -> None:
     producer = producer_on(cluster.bootstrap_servers, **NEVER)
-    with waiting(producer, numbers(range(100))) as (_, errors):
+    with waiting(producer, numbers(range(100))) as (scope, errors):
         producer.close(10)
     assert isinstance(errors[0], UsageError)
     assert errors[0].message == "the producer is closed"
+    assert figure(producer, "record-error-total") == 100 - scope.report().records < 100
 
 
 def test_a_record_of_the_scope_that_fails_ends_the_wait(cluster: RecordingBroker) -> None:
