@@ -69,7 +69,7 @@ class RateLimit:
         """
         by_records, by_bytes = config.max_records_per_second, config.max_bytes_per_second
         self.max_records = 2**31 if by_records is None else max(int(by_records * SLICE_S), 1)
-        self.max_bytes = 2**63 if by_bytes is None else max(int(by_bytes * SLICE_S), 1)
+        self.max_bytes = 2**62 if by_bytes is None else max(int(by_bytes * SLICE_S), 1)
         self._name = " and ".join(
             f"{name}={value}"
             for name, value in (("max.bytes.per.second", by_bytes), ("max.records.per.second", by_records))
