@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
 from typing import NamedTuple
 
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaSinkError, UsageError
-from spark_kafka_sink.producer.accumulator.append_plan import Sizes
-from spark_kafka_sink.producer.accumulator.appender import ROWS_PER_PARTITION, Appender, CompletionFactory, parts
-from spark_kafka_sink.producer.accumulator.produce_result import Thunk
+from spark_kafka_sink.producer.accumulator.appender import ROWS_PER_PARTITION, Appender, CompletionFactory
 from spark_kafka_sink.producer.accumulator.tally import Tally
 from spark_kafka_sink.producer.column_checks import check_columns, check_shapes, check_topic
 from spark_kafka_sink.producer.interceptors import ColumnsInterception, ProducerInterceptors
@@ -19,7 +16,6 @@ from spark_kafka_sink.producer.lifecycle import NO_WAIT, Lifecycle, in_callback
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.partitioners.partitioner import ClosablePartitioner, Partitions
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
-from spark_kafka_sink.producer.rate_limit import RateLimit
 from spark_kafka_sink.producer.serializers.serialization import Serialization
 from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns
 
@@ -51,7 +47,6 @@ class ColumnAppender:
         metadata: ProducerMetadata,
         appender: Appender,
         metrics: SenderMetrics,
-        rate_limit: RateLimit | None = None,
     ) -> None:
         self._max_block_s = config.max_block_ms / 1000
         self._lifecycle = lifecycle
@@ -59,11 +54,10 @@ class ColumnAppender:
         self._metadata = metadata
         self._appender = appender
         self._metrics = metrics
-        self._rate_limit = rate_limit
         self._rows_per_append: dict[str, int] = {}  # for topics that were appended to
 
-    def append(self, tally: Tally, topic: str, columns: RecordColumns, check: Callable[[], None]) -> None:
-        """Appends columns; see SendScope.append. `check` raises if the rows need not wait for the rate limit any longer."""
+    def append(self, tally: Tally, topic: str, columns: RecordColumns) -> None:
+        """Appends columns; see SendScope.append."""
         check_topic(topic)
         check_shapes(topic, columns)
         interception: ColumnsInterception | None = None
@@ -78,7 +72,7 @@ class ColumnAppender:
             self._lifecycle.check_usable()
             try:
                 columns = self._serialization.columns(topic, columns)
-                self._append(tally, topic, columns, completion_for=completion_for, check=check)
+                self._append(tally, topic, columns, completion_for=completion_for)
             except KafkaSinkError as error:
                 self._metrics.append_refused(topic, columns.num_records - error.facts.get("buffered", 0), error)
                 raise
@@ -117,7 +111,6 @@ class ColumnAppender:
         deadline: float | None = None,
         completion_for: CompletionFactory | None = None,
         on_partitioned: OnPartitioned | None = None,
-        check: Callable[[], None] | None = None,
     ) -> None:
         if columns.num_records == 0:
             return
@@ -134,48 +127,7 @@ class ColumnAppender:
         partitions = self._partitioner.partition(topic, columns, sizes, cluster)
         if on_partitioned is not None:
             on_partitioned(partitions)
-        if self._rate_limit is None or check is None:
-            self._appender.append(
-                tally, topic, columns, sizes, partitions, count, deadline=deadline, completion_for=completion_for
-            )
-        else:
-            self._append_in_time(self._rate_limit, check, tally, topic, columns, sizes, partitions, count, completion_for)
-
-    def _append_in_time(
-        self,
-        rate_limit: RateLimit,
-        check: Callable[[], None],
-        tally: Tally,
-        topic: str,
-        columns: RecordColumns,
-        sizes: Sizes,
-        partitions: Partitions,
-        count: int,
-        completion_for: CompletionFactory | None,
-    ) -> None:
-        """Appends rows in slices, each when the rate limit allows it. Between slices nothing is held that others wait for."""
-        done = 0
-        try:
-            for start, stop in parts(sizes, rate_limit.max_records, rate_limit.max_bytes):
-                rows, size = stop - start, int(sizes[start:stop].sum())
-                if in_callback():
-                    rate_limit.take(rows, size)  # later appends wait for it
-                else:
-                    tally.rate_limited(rate_limit.wait(topic, rows, size, check))
-                self._appender.append(
-                    tally,
-                    topic,
-                    columns.slice(start, rows),
-                    sizes[start:stop],
-                    partitions[start:stop],
-                    count,
-                    deadline=NO_WAIT if in_callback() else None,
-                    completion_for=None if completion_for is None else partial(_completion_from, completion_for, start),
-                )
-                done = stop
-        except KafkaSinkError as error:
-            error.facts["buffered"] = done + error.facts.get("buffered", 0)
-            raise
+        self._appender.append(tally, topic, columns, sizes, partitions, count, deadline=deadline, completion_for=completion_for)
 
     def rows_per_append(self, topic: str) -> int:
         """Returns the number of rows above which the per-row cost of an append is low: 40 per partition; 0 for an unknown
@@ -183,8 +135,3 @@ class ColumnAppender:
         """
         rows = self._rows_per_append.get(topic)  # called for each Arrow batch
         return ROWS_PER_PARTITION * (self._metadata.fetch().partition_count(topic) or 0) if rows is None else rows
-
-
-def _completion_from(completion_for: CompletionFactory, start: int, places: Sequence[int]) -> Thunk:
-    """Returns the completion of rows of a slice that begins with row `start`."""
-    return completion_for([place + start for place in places])

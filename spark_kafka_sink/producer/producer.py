@@ -28,6 +28,7 @@ from spark_kafka_sink.producer.partitioners.registry import partitioner_of
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
 from spark_kafka_sink.producer.producer_record import OnDelivery, PartitionInfo
 from spark_kafka_sink.producer.rate_limit import RateLimit
+from spark_kafka_sink.producer.rate_limited_appender import RateLimitedAppender
 from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.producer.sender.produce_requests import ProduceRequests
 from spark_kafka_sink.producer.sender.sender import Sender
@@ -103,7 +104,9 @@ class Producer:
         self._lifecycle = lifecycle = Lifecycle(client.wakeup, idle_close_ms=idle_close_ms, outages=client.outages)
         appender = Appender(config, accumulator, lifecycle.wake_sender)
         rate_limit = RateLimit.of(config, metrics.waited_for_rate_limit)
-        self._columns = ColumnAppender(config, lifecycle, self._user_classes, metadata, appender, metrics, rate_limit)
+        if rate_limit is not None:
+            appender = RateLimitedAppender(config, accumulator, lifecycle.wake_sender, rate_limit)
+        self._columns = ColumnAppender(config, lifecycle, self._user_classes, metadata, appender, metrics)
         self._transactions: TransactionCalls | None = None
         if transactional or config.transactional_id is not None:
             from spark_kafka_sink.producer.transactions.transaction_calls import TransactionCalls

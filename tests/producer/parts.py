@@ -101,7 +101,7 @@ class _ToPartition0(ColumnAppender):
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
 
-    def append(self, tally: Tally, topic: str, columns: RecordColumns, check: Callable[[], None]) -> None:
+    def append(self, tally: Tally, topic: str, columns: RecordColumns) -> None:
         self._parts.append_columns(tally, columns, [0] * columns.num_records, topic)
 
 

@@ -45,6 +45,7 @@ class SendScope:
         self._identity = identity
         self._metrics = metrics
         self._closed = False
+        self.tally.check_wait = self._check_wait
 
     def __repr__(self) -> str:
         # In a forked child the parent's threads may have held the lock of the counts.
@@ -85,12 +86,12 @@ class SendScope:
         self._lifecycle.check_process()
         self._identity.check_may_send(in_own_scope=self.is_transaction)
         try:
-            self._columns.append(self.tally, topic, columns, self._check_waiting)
+            self._columns.append(self.tally, topic, columns)
         except BaseException as error:
             self._identity.append_failed(error)
             raise
 
-    def _check_waiting(self) -> None:
+    def _check_wait(self) -> None:
         """Raises an error if an append that waits for the rate limit must end."""
         self.tally.raise_error()
         if self.discarded:
@@ -158,6 +159,7 @@ class SendScope:
             self.discard()
             raise
         finally:
+            self.tally.check_wait = None  # a cycle of references would keep the scope for longer
             self._lifecycle.scope_closed()
 
     def __enter__(self) -> Self:

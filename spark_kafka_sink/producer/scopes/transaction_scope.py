@@ -71,8 +71,8 @@ class TransactionScope(SendScope):
             partition_ranges(report.partitions),
         )
 
-    def _check_waiting(self) -> None:
-        super()._check_waiting()
+    def _check_wait(self) -> None:
+        super()._check_wait()
         self._transactions.check_open_since(self._manager.first_sent, self.report().rate_limited_ms)
 
     @property
@@ -93,6 +93,7 @@ class TransactionScope(SendScope):
                 self.discard()
                 self._transactions.abort_quietly()
         finally:
+            self.tally.check_wait = None  # a cycle of references would keep the scope for longer
             self._lifecycle.scope_closed()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
