@@ -20,7 +20,7 @@ producer. Times are in milliseconds and sizes in bytes unless the text says othe
 - In Spark (`format("kafka_sink")`, `publish`, `foreach_batch`, `partition_writer`), write producer
   options with the prefix `kafka.`, such as `kafka.batch.size`. The sink's own options have no prefix.
 - In `Producer(settings)`, write producer options as they are named here. The sink's own options do
-  not exist there.
+  not exist there, except for `max.bytes.per.second` and `max.records.per.second`.
 
 A value may be text or have the Python type that fits. An unknown option raises
 [`[OPTION]`](troubleshooting.md#option) with a suggestion.
@@ -111,7 +111,12 @@ def options_page() -> str:
     security = f"{SECURITY}{_entries(SECURITY_OPTIONS.values())}{OTHER_NAMES}{_names_table()}{ONE}{_one_value_table()}"
     others = f"{LIBRDKAFKA}{_librdkafka_table()}{JAVA}{_java_table()}"
     registry = f"{REGISTRY}{_entries(REGISTRY_OPTIONS.values())}"
-    return f"{HEAD}{SINK}{sink}{registry}{PRODUCER}{_entries(OPTIONS.values())}{security}{others}"
+    return f"{HEAD}{SINK}{sink}{registry}{PRODUCER}{_entries(_of_producer())}{security}{others}"
+
+
+def _of_producer() -> Iterable[Option]:
+    """Returns the producer's options without those that are the sink's as well, which have their entries there."""
+    return (option for name, option in OPTIONS.items() if name not in SINK_OPTIONS)
 
 
 def _sink_entry(name: str, takes: str, default: str, doc: str, differs: str) -> str:

@@ -43,6 +43,14 @@ from spark_kafka_sink.security_config import (
     security_config,
 )
 
+RATE_LIMITS: Mapping[str, str] = {
+    "max.bytes.per.second": "Maximum rate of a producer, in bytes per second before compression. Appends wait for it. See [rate"
+    " limits](tuning.md#rate-limits).",
+    "max.records.per.second": "Maximum rate of a producer, in records per second. Appends wait for it. See [rate"
+    " limits](tuning.md#rate-limits).",
+}
+"""Options that the sink has without the prefix `kafka.`, by name with their descriptions."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig:
@@ -115,6 +123,22 @@ class ProducerConfig:
     )
     max_block_ms: int = declared(
         "max.block.ms", MILLISECONDS, 60_000, "Time an append may wait for metadata and for memory, in ms."
+    )
+    max_bytes_per_second: int | None = declared(
+        "max.bytes.per.second",
+        integer(1, INT64_MAX),
+        None,
+        RATE_LIMITS["max.bytes.per.second"],
+        java=ABSENT,
+        differs="Java's producer has no rate limit. Brokers can limit it by quotas.",
+    )
+    max_records_per_second: int | None = declared(
+        "max.records.per.second",
+        integer(1),
+        None,
+        RATE_LIMITS["max.records.per.second"],
+        java=ABSENT,
+        differs="Java's producer has no rate limit. Brokers can limit it by quotas.",
     )
     delivery_timeout_ms: int = declared(
         "delivery.timeout.ms", integer(0), 120_000, "Time limit from append to acknowledgement, including retries, in ms."

@@ -115,6 +115,13 @@ AREAS: Final[Mapping[str, Area]] = {
             "a dead-letter topic that is missing, forbidden, compacted or too narrow",
         ),
     ),
+    "rate": Area(
+        "Rate",
+        (
+            "a broker's quota is exceeded (KIP-219)",
+            "a rate limit",
+        ),
+    ),
     "hostile bytes": Area(
         "Hostile bytes, both sides",
         (

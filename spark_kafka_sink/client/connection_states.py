@@ -213,6 +213,11 @@ class ClusterConnectionStates:
         node = self._nodes.get(node_id)
         return node is not None and node.throttled_until_ms > now_ms
 
+    def throttled_ms(self, now_ms: int) -> dict[int, int]:
+        """Returns how long requests to each throttled node are still held back, in ms. From any thread."""
+        nodes = list(self._nodes.items())  # an atomic copy
+        return {node_id: node.throttled_until_ms - now_ms for node_id, node in nodes if node.throttled_until_ms > now_ms}
+
     def state(self, node_id: int) -> ConnectionState | None:
         node = self._nodes.get(node_id)
         return node.state if node else None

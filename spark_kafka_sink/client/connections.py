@@ -50,11 +50,22 @@ MAX_LOGIN_RESPONSE_BYTES: Final = 512 * 1024
 
 CLIENT_THROTTLES_SINCE: Final[Mapping[int, int]] = {
     ApiKey.PRODUCE: 6,
+    ApiKey.FETCH: 8,
+    ApiKey.LIST_OFFSETS: 3,
     ApiKey.METADATA: 6,
+    ApiKey.FIND_COORDINATOR: 2,
     ApiKey.API_VERSIONS: 2,
+    ApiKey.CREATE_TOPICS: 3,
     ApiKey.INIT_PRODUCER_ID: 1,
+    ApiKey.ADD_PARTITIONS_TO_TXN: 1,
+    ApiKey.ADD_OFFSETS_TO_TXN: 1,
+    ApiKey.END_TXN: 1,
+    ApiKey.TXN_OFFSET_COMMIT: 1,
+    ApiKey.DESCRIBE_CONFIGS: 2,
 }
-"""The versions since which a broker responds at once and expects the client to wait (KIP-219). Before, the broker waited."""
+"""The versions since which a broker responds at once and expects the client to wait (KIP-219). Before, the broker waited. Other
+APIs are newer than that. (Java's AbstractResponse.shouldClientThrottle)
+"""
 
 _CORRELATION_ID: Final = struct.Struct(">i")
 

@@ -41,6 +41,7 @@ class NetworkClient:
         open_mechanism: OpenMechanism | None = None,
         rng: random.Random | None = None,
     ) -> None:
+        self._clock = clock
         self._reconnect_backoff_ms = config.reconnect_backoff_ms
         self._connections = Connections(
             config, clock, resolver=resolver, open_channel=open_channel, open_mechanism=open_mechanism, rng=rng
@@ -73,8 +74,15 @@ class NetworkClient:
         return f"{self._connections.label(node_id)}: {failure.message}" + (f" ({stuck})" if stuck else "")
 
     def outages(self) -> str:
-        """Returns, as text, why needed brokers are not connected; empty if nothing failed. From any thread."""
-        return self._connections.failures.of(sorted(self._metadata.candidates()))
+        """Returns, as text, why needed brokers are not connected or must not be asked now; empty if nothing is wrong. From any
+        thread.
+        """
+        throttled = sorted(self._connections.states.throttled_ms(self._clock()).items())
+        texts = [
+            f"{self._connections.label(node_id)} throttles this client for another {ms / 1000:,.1f} s, because it exceeds a quota"
+            for node_id, ms in throttled
+        ]
+        return "; ".join(filter(None, [self._connections.failures.of(sorted(self._metadata.candidates())), *texts]))
 
     def authentication_error(self, node_id: int) -> AuthenticationError | None:
         """Returns why the last connection to a node failed, if the same settings would fail again."""

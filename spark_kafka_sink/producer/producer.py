@@ -27,6 +27,8 @@ from spark_kafka_sink.producer.metrics.sender_metrics import ProducerMetrics, Se
 from spark_kafka_sink.producer.partitioners.registry import partitioner_of
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
 from spark_kafka_sink.producer.producer_record import OnDelivery, PartitionInfo
+from spark_kafka_sink.producer.rate_limit import RateLimit
+from spark_kafka_sink.producer.rate_limited_appender import RateLimitedAppender
 from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.producer.sender.produce_requests import ProduceRequests
 from spark_kafka_sink.producer.sender.sender import Sender
@@ -98,8 +100,12 @@ class Producer:
         )
         self._metadata = metadata = ProducerMetadata(config, on_wait=metrics.waited_for_metadata)
         self._client = client = NetworkClient(config, metadata)
+        pool.outages = client.outages
         self._lifecycle = lifecycle = Lifecycle(client.wakeup, idle_close_ms=idle_close_ms, outages=client.outages)
         appender = Appender(config, accumulator, lifecycle.wake_sender)
+        rate_limit = RateLimit.of(config, metrics.waited_for_rate_limit)
+        if rate_limit is not None:
+            appender = RateLimitedAppender(config, accumulator, lifecycle.wake_sender, rate_limit)
         self._columns = ColumnAppender(config, lifecycle, self._user_classes, metadata, appender, metrics)
         self._transactions: TransactionCalls | None = None
         if transactional or config.transactional_id is not None:
@@ -114,7 +120,7 @@ class Producer:
         else:
             self._identity = Identity()
         self._record_buffer = RecordBuffer(config, lifecycle, self._columns, accumulator, self._identity, metrics)
-        self._send: Send = RecordAppender(config, lifecycle, serializers, self._record_buffer, metadata, metrics).send
+        self._send: Send = RecordAppender(config, lifecycle, serializers, self._record_buffer, metadata, metrics, rate_limit).send
         if any(serializer.reads_schema_options for serializer in serializers):
             if all(serializer.reads_schema_options for serializer in serializers):
                 self._send = with_both_prepared(self._send, serializers)
@@ -311,9 +317,9 @@ class Producer:
     ) -> RecordFuture:
         """Sends one record. The result is reported to `on_delivery` and then to the returned future.
 
-        Waits at most max.block.ms for metadata, and as long again for memory. It never waits inside `on_delivery`: a record sent
-        there to an unknown topic waits in the background. `on_delivery` runs in the sender thread, or in this thread if the
-        record fails at once.
+        Waits at most max.block.ms for metadata, then for a rate limit, then again at most max.block.ms for memory. It never waits
+        inside `on_delivery`: a record sent there to an unknown topic waits in the background. `on_delivery` runs in the sender
+        thread, or in this thread if the record fails at once.
 
         As in Java's KafkaProducer.send, errors of the topic, the cluster or the record's size fail the future instead
         (RecordError, BrokerError, DeadlineError).

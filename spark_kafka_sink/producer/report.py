@@ -57,6 +57,8 @@ class DeliveryReport:
         batches: acknowledged batches.
         requests: Produce requests that carried at least one of them.
         retries: batches that were sent again.
+        throttled_ms: pauses in ms that brokers asked for in responses to those requests, because of a quota, summed over brokers.
+        rate_limited_ms: time in ms that appends waited for max.bytes.per.second and max.records.per.second.
         errors: batches that a broker or the network rejected, by Kafka's error name, including transient errors.
         partitions: PartitionReport by (topic, partition). If a task wrote to more than 1,000 partitions, some topics have a
             single sum under (topic, -1).
@@ -79,6 +81,8 @@ class DeliveryReport:
     batches: int = 0
     requests: int = 0
     retries: int = 0
+    throttled_ms: int = 0
+    rate_limited_ms: int = 0
     errors: dict[str, int] = field(default_factory=dict)
     partitions: PartitionReports = field(default_factory=PartitionReports)
     ack_latency: dict[str, list[int]] = field(default_factory=dict)
@@ -108,6 +112,7 @@ class DeliveryReport:
             f"{counted(self.batches, 'batch', 'batches')} to {counted(len(self.partitions), 'partition')}",
             counted(self.requests, "request"),
             counted(self.retries, "retry", "retries"),
+            *self.slowed_down(),
         ]
         if self.commits:
             ended = f"{counted(self.transactions_committed, 'transaction')} committed, {self.transactions_aborted:,} aborted"
@@ -129,6 +134,15 @@ class DeliveryReport:
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         return _unpacked, (latencies_to_bytes(values.pop("ack_latency")), *values.values())
 
+    def slowed_down(self) -> list[str]:
+        """Returns what slowed the delivery down on purpose, as texts; empty if nothing did."""
+        texts = []
+        if self.throttled_ms:
+            texts.append(f"throttled by broker quotas for {self.throttled_ms / 1000:,.1f} s")
+        if self.rate_limited_ms:
+            texts.append(f"held back by the rate limit for {self.rate_limited_ms / 1000:,.1f} s")
+        return texts
+
     def summed(self, maximum: int) -> DeliveryReport:
         """Returns the report with at most `maximum` entries of `partitions`, or one per topic if there are more topics.
 
@@ -144,6 +158,8 @@ class DeliveryReport:
         self.batches += other.batches
         self.requests += other.requests
         self.retries += other.retries
+        self.throttled_ms += other.throttled_ms
+        self.rate_limited_ms += other.rate_limited_ms
         for name in COMMIT_COUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name, count in other.errors.items():

@@ -40,6 +40,7 @@ def summary(report: DeliveryReport) -> str:
         counted(report.retries, "retry", "retries"),
         counted(len(report.partitions) - sums, "topic-partition"),
         *([counted(sums, "topic as a sum", "topics as sums")] if sums else []),
+        *report.slowed_down(),
     ]
     commits = ""
     if report.commits:

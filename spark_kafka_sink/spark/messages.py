@@ -65,7 +65,18 @@ def total(reports: Iterable[DeliveryReport]) -> DeliveryReport:
     return merged
 
 
-_COUNTS = ("records", "bytes", "compressed_bytes", "batches", "requests", "retries", *COMMIT_COUNTS, "dead_letters")
+_COUNTS = (
+    "records",
+    "bytes",
+    "compressed_bytes",
+    "batches",
+    "requests",
+    "retries",
+    "throttled_ms",
+    "rate_limited_ms",
+    *COMMIT_COUNTS,
+    "dead_letters",
+)
 
 
 def report_to_bytes(report: DeliveryReport) -> bytes:

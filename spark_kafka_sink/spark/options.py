@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 
-from spark_kafka_sink.config import OPTIONS, ProducerConfig, producer_config
+from spark_kafka_sink.config import OPTIONS, RATE_LIMITS, ProducerConfig, producer_config
 from spark_kafka_sink.errors import OptionError
-from spark_kafka_sink.option import nearest, replacement
+from spark_kafka_sink.option import INT64_MAX, nearest, replacement
 from spark_kafka_sink.producer.interceptors import ProducerInterceptors
 from spark_kafka_sink.producer.partitioners.registry import partitioner_of
 from spark_kafka_sink.producer.serializers.registry import format_named, serializers_of
@@ -64,6 +64,10 @@ INCLUDE_HEADERS = "includeheaders"  # Spark's own Kafka connector has it
 # A task ends with a flush, so this delays no task. An append over 1,000 partitions takes longer than 5 ms, which would give
 # 17,000 to 58,000 batches per million rows. 100 ms give 10,000; 300 ms and more give 4,300 and half of the sender's CPU.
 TASK_LINGER_MS = 1000
+
+# Spark's default number of rows in an Arrow batch, which a task writes at least, and a size of 100 bytes for each.
+ARROW_BATCH_ROWS = 10_000
+ARROW_BATCH_BYTES = 1_000_000
 
 ASYNC_PROGRESS = "asyncprogresstrackingenabled"
 
@@ -166,6 +170,16 @@ SINK_OPTIONS: Mapping[str, SinkOption] = {
             "The column `headers` is written whenever it exists. To write no headers, drop the column.",
             "Spark's sink ignores this option and writes the column, too.",
         ),
+        *(
+            SinkOption(
+                name,
+                f"{OPTIONS[name].kind.wanted}".replace(f" to {INT64_MAX}", " up"),
+                "",
+                f"{doc} Each Python worker has its own producer, and so the limit. `Producer` has the same option.",
+                OPTIONS[name].differs,
+            )
+            for name, doc in RATE_LIMITS.items()
+        ),
         *RECORD_OPTIONS,
         *ERROR_OPTIONS,
         *SCHEMA_SINK_OPTIONS,
@@ -233,7 +247,8 @@ REFUSED: Mapping[str, str] = {
 # Producer options that users of a sink cannot set.
 SET_BY_THE_SINK: Mapping[str, str] = {
     "transactional.id": "tasks must not share one: use delivery.guarantee=exactly-once, which names a transaction for each task,"
-    " and transactional.id.prefix to set the prefix of the names"
+    " and transactional.id.prefix to set the prefix of the names",
+    **{name: f"write it without {KAFKA_PREFIX}, because it is an option of the sink: {name}" for name in RATE_LIMITS},
 }
 
 REFUSED_PREFIXES: Mapping[str, str] = {
@@ -316,7 +331,10 @@ def sink_options(options: Mapping[str, object], *, warns_of_security: bool = Tru
     record = record_options(by_name)
     errors = error_options(by_name, topic, None if exactly_once is None else exactly_once.commit_log.topic)
     schemas = schema_settings(by_name, kafka)
-    producer = _producer_config(kafka, guarantee)
+    limits = {name: OPTIONS[name].parse(by_name[name]) for name in RATE_LIMITS if name in by_name}
+    producer = _producer_config(kafka, guarantee, limits)
+    if exactly_once is not None:
+        warn_of_slow_transactions(producer)
     if warns_of_security:
         for text in security_warnings(producer.security):
             warn_once(text)
@@ -356,9 +374,24 @@ def _instead_of(name: str) -> str:
     return replacement(name, KAFKA_PREFIX) or connects_name(name)
 
 
-def _producer_config(kafka: Mapping[str, object], guarantee: Guarantee) -> ProducerConfig:
+def warn_of_slow_transactions(config: ProducerConfig) -> None:
+    """Logs a warning if a rate limit lets less than a usual Arrow batch pass before a transaction times out."""
+    timeout_s = config.transaction_timeout_ms / 1000
+    for name, limit, unit, usual in (
+        ("max.bytes.per.second", config.max_bytes_per_second, "bytes", ARROW_BATCH_BYTES),
+        ("max.records.per.second", config.max_records_per_second, "records", ARROW_BATCH_ROWS),
+    ):
+        if limit is not None and limit * timeout_s < usual:
+            warn_once(
+                f"option {name}: {limit} lets a task write {limit * timeout_s:,.0f} {unit} before its transaction times out"
+                f" (kafka.transaction.timeout.ms, {timeout_s:,.0f} s). A task with more fails: raise one of the two"
+            )
+
+
+def _producer_config(kafka: Mapping[str, object], guarantee: Guarantee, limits: Mapping[str, object]) -> ProducerConfig:
     # If delivery.timeout.ms is not set either, it is raised to what both need.
     known: dict[str, object] = {} if kafka.keys() & {"linger.ms", "delivery.timeout.ms"} else {"linger.ms": TASK_LINGER_MS}
+    known |= limits
     for name, value in kafka.items():
         if name in SET_BY_THE_SINK:
             raise OptionError(f"option {KAFKA_PREFIX}{name}: {SET_BY_THE_SINK[name]}", option=KAFKA_PREFIX + name)

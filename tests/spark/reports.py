@@ -31,6 +31,8 @@ reports = st.builds(
     bad_rows=st.dictionaries(st.sampled_from(["serialization", "MESSAGE_TOO_LARGE"]), _counts),
     dead_letters=_counts,
     bad_row_example=st.text(max_size=3),
+    throttled_ms=_counts,
+    rate_limited_ms=_counts,
     errors=st.dictionaries(st.sampled_from(["NOT_LEADER_OR_FOLLOWER", "DISCONNECTED"]), _counts),
     partitions=partition_reports,
     ack_latency=st.dictionaries(_topics, st.lists(_counts, min_size=LATENCY_BUCKETS, max_size=LATENCY_BUCKETS), max_size=2),

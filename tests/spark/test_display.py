@@ -34,6 +34,15 @@ def test_a_summary_counts_and_names_errors() -> None:
     assert "errors" not in summary(report(1))
 
 
+def test_a_summary_tells_what_slowed_the_delivery_down() -> None:
+    counted = report(1)
+    counted.add(DeliveryReport(throttled_ms=1200, rate_limited_ms=2_600_000))
+    told = "1 topic-partition, throttled by broker quotas for 1.2 s, held back by the rate limit for 2,600.0 s"
+    assert summary(counted).endswith(told)
+    assert "rate limit" not in summary(report(1))
+    assert "throttled" not in summary(report(1))
+
+
 def test_a_summary_tells_of_commits_where_there_are_some() -> None:
     counted = report(1)
     assert "commits" not in summary(counted)

@@ -304,3 +304,44 @@ def test_a_checkpoint_has_one_name_and_no_password(given: str, place: str) -> No
     options = sink_options({**SERVERS, "delivery.guarantee": "exactly-once", "checkpointLocation": given})
     assert options.exactly_once is not None
     assert options.exactly_once.checkpoint == place
+
+
+LIMITS = ["max.bytes.per.second", "max.records.per.second"]
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_a_rate_limit_becomes_a_setting_of_the_producer(name: str) -> None:
+    config = sink_options({**SERVERS, name.upper(): "1000"}).producer
+    assert config.settings()[name] == 1000
+    assert {each: config.settings()[each] for each in LIMITS if each != name} == dict.fromkeys(set(LIMITS) - {name})
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "1.5", "fast", "", "1e6", "10 MB"])
+@pytest.mark.parametrize("name", LIMITS)
+def test_a_rate_limit_is_a_whole_number_above_zero(name: str, value: str) -> None:
+    assert f"[OPTION] option {name}: {value!r} is not a whole number from 1 " in refused(**{name: value})
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_a_rate_limit_has_no_prefix(name: str) -> None:
+    text = refused(**{f"kafka.{name}": "1000"})
+    assert text == f"[OPTION] option kafka.{name}: write it without kafka., because it is an option of the sink: {name}"
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "told"),
+    [
+        ("max.records.per.second", 11, "11 lets a task write 9,900 records before its transaction times out"),
+        ("max.bytes.per.second", 1000, "1000 lets a task write 900,000 bytes before its transaction times out"),
+        ("max.records.per.second", 12, None),
+        ("max.bytes.per.second", 1200, None),
+    ],
+)
+def test_a_limit_under_which_no_task_ends_before_its_transaction_does_is_warned_of(
+    name: str, limit: int, told: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    sink_options({**SERVERS, name: str(limit)})
+    assert caplog.messages == []
+    sink_options({**SERVERS, name: str(limit), "delivery.guarantee": "exactly-once"})
+    advice = " (kafka.transaction.timeout.ms, 900 s). A task with more fails: raise one of the two"
+    assert caplog.messages == ([] if told is None else [f"option {name}: {told}{advice}"])

@@ -11,6 +11,7 @@ from spark_kafka_sink.errors import MetadataTimeoutError, OptionError, RecordToo
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.ports import free_ports
+from tests.kafka.witness import read_topic
 from tests.spark.frames import expected, numbers, options, read_records, records
 
 pytestmark = pytest.mark.spark
@@ -118,3 +119,37 @@ def test_spark_says_whether_the_case_of_columns_matters(spark: SparkSession, kaf
     session.conf.set("spark.sql.caseSensitive", "false")
     with pytest.raises(SchemaError, match="columns Key and key differ in case alone"):
         sks.publish(df, topic=topic, bootstrap_servers=kafka.bootstrap_servers)
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+def test_a_job_takes_as_long_as_the_rate_limit_says_and_its_report_shows_it(
+    spark: SparkSession, kafka: Kafka, new_topic: NewTopic, guarantee: str
+) -> None:
+    topic = new_topic()
+    limited = options(kafka, topic=topic, delivery__guarantee=guarantee, max__records__per__second="200")
+    report = sks.publish(numbers(spark, 800, tasks=2), options=limited)
+    assert report.total.records == 800
+    assert report.seconds > 800 / 2 / 200 - 1  # two workers
+    assert report.total.rate_limited_ms > 1000
+    assert "held back by the rate limit for " in repr(report)
+    assert sorted(int(row.value or b"") for row in read_topic(kafka.bootstrap_servers, topic)) == list(range(800))
+
+
+def test_a_job_that_waits_for_the_rate_limit_can_be_cancelled(spark: SparkSession, kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic()
+    slow = options(kafka, topic=topic, max__records__per__second="1", kafka__linger__ms="0")
+    raised: list[BaseException] = []
+
+    def write() -> None:
+        try:
+            sks.publish(numbers(spark, 10_000, tasks=1), options=slow)
+        except BaseException as error:
+            raised.append(error)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    kafka.wait_for(lambda: bool(list(read_topic(kafka.bootstrap_servers, topic))), "the first record", 60)
+    spark.sparkContext.cancelAllJobs()
+    writer.join(60)
+    assert "cancel" in str(raised[0]).lower()
+    assert sks.publish(numbers(spark, 10), options=options(kafka, topic=topic)).total.records == 10

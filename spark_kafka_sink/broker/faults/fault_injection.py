@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, Final, TypedDict, Unpack
 
@@ -16,6 +16,7 @@ from spark_kafka_sink.broker.faults.request_filter import RequestFilter
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.broker.timer import Timer
 from spark_kafka_sink.errors import OptionError, UsageError
+from spark_kafka_sink.protocol.all_apis import ALL_APIS
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
@@ -122,6 +123,20 @@ class FaultInjection:
         """Serves the request at once and sends the response `ms` milliseconds later."""
         effect = effects.Delay(self._timer, _not_negative("ms", ms))
         return self._on_requests(f"{ms} ms of delay of", effect, api, where)
+
+    def throttle(self, api: ApiKey, ms: float, **where: Unpack[Where]) -> Fault:
+        """Serves the request and asks the client for a pause, like a broker whose quota is exceeded (KIP-219).
+
+        The connection's next request is not read for `ms` milliseconds.
+
+        Raises:
+            OptionError: the API's responses have no throttle time.
+        """
+        if "throttle_time_ms" not in {each.name for each in fields(ALL_APIS[api].response)}:
+            raise OptionError(f"a response to {api.name} has no throttle time", option="api")
+        pause_ms = int(_not_negative("ms", ms))
+        effect = effects.Alter(lambda _, answer: replace(answer, throttle_time_ms=pause_ms))
+        return self._on_requests(f"{pause_ms} ms of throttling after", effect, api, where)
 
     def hold(self, api: ApiKey, *, applied: bool = False, **where: Unpack[Where]) -> Fault:
         """Holds the request until the fault is removed. It then continues as if it had just arrived, so other faults can hit it.

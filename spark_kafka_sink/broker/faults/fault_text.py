@@ -55,6 +55,7 @@ class Kind:
 _KINDS: Final[Mapping[str, Kind]] = {
     "error": Kind("fail", {"error": _error, "applied": _boolean, "message": str}),
     "delay": Kind("delay", {"ms": float}),
+    "throttle": Kind("throttle", {"ms": float}),
     "cut-before": Kind("cut_before", {}),
     "cut-after": Kind("cut_after", {}),
     "truncate": Kind("truncate", {"keep": int}),
@@ -74,8 +75,8 @@ def add_fault(faults: FaultInjection, text: str) -> Fault:
     """Adds the fault that a text describes.
 
     The text is either `API KIND [WHERE...]` or one of `disk-full`, `delay-markers ms=`, `delay-verification ms=` and
-    `hold-markers`. KIND is `error=CODE`, `delay=MS`, `cut-before`, `cut-after`, `truncate` or `wrong-correlation-id`. WHERE is
-    `times=` (all: unlimited), `broker=`, `topic=`, `partition=` or `client_id=`.
+    `hold-markers`. KIND is `error=CODE`, `delay=MS`, `throttle=MS`, `cut-before`, `cut-after`, `truncate` or
+    `wrong-correlation-id`. WHERE is `times=` (all: unlimited), `broker=`, `topic=`, `partition=` or `client_id=`.
 
     Raises:
         OptionError: the text is not a valid fault.

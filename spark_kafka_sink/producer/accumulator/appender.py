@@ -314,11 +314,12 @@ class Appender:
         return accumulator.undefer(tally) or wake
 
 
-def parts(sizes: Sizes, max_rows: int) -> Iterator[tuple[int, int]]:
+def parts(sizes: Sizes, max_rows: int, max_bytes: int | None = None) -> Iterator[tuple[int, int]]:
     """Yields the first and last row of parts with at most `max_rows` rows and a byte limit, except for a single larger row."""
     size = repeated_number(sizes)
     total = int(sizes.sum()) if size is None else size * len(sizes)
-    max_bytes = MAX_BYTES if total <= LARGE_ROW * len(sizes) else MAX_BYTES_OF_LARGE_ROWS
+    if max_bytes is None:
+        max_bytes = MAX_BYTES if total <= LARGE_ROW * len(sizes) else MAX_BYTES_OF_LARGE_ROWS
     if len(sizes) <= max_rows and total <= max_bytes:
         yield 0, len(sizes)
         return

@@ -63,11 +63,14 @@ class BufferPool:
     Chunks are made when first needed and then kept in a free list with their memory. Any thread may call anything; `_lock` guards
     all attributes, and the users of shared chunks once there are two, and is never held during a wait. Freed chunks are passed
     directly to the waiters, oldest first, so no request overtakes another.
+
+    outages: returns what keeps brokers from accepting records, for error messages; set once, before the first wait.
     """
 
     def __init__(self, total: int, chunk_size: int, *, on_wait: Callable[[int], None] = lambda waited_ns: None) -> None:
         """`on_wait` receives the duration of each wait, however it ended. It is called without the lock."""
         self._on_wait = on_wait
+        self.outages: Callable[[], str] = lambda: ""
         self.total = total
         self.chunk_size = chunk_size
         self.capacity = total // chunk_size  # in chunks
@@ -224,11 +227,12 @@ class BufferPool:
             self._check_open()
             ahead = self._leave(waiter)
             free = max(self._available_chunks(), 0) * self.chunk_size
+        why = self.outages()
         raise BufferExhaustedError(
             f"buffer.memory: timed out after {(time.monotonic() - begun) * 1000:.0f} ms waiting for"
             f" {waiter.needed * self.chunk_size} bytes ({free} of {self.total} bytes are free, {ahead} appends wait"
-            " ahead); the brokers accept records more slowly than they are appended: check the brokers, or raise"
-            " buffer.memory or max.block.ms",
+            f" ahead); the brokers accept records more slowly than they are appended{why and f' ({why})'}: check the brokers and"
+            " their quotas, or raise buffer.memory or max.block.ms",
             option="buffer.memory",
         )
 

@@ -45,6 +45,8 @@ class Tally:
         self.appending = Lock()
         self.has_timestamps = False  # some rows had their own timestamps
         self.discarded = False
+        # Raises if an append must not wait for a rate limit any longer. None: its records have waited before.
+        self.check_wait: Callable[[], None] | None = None
 
     @property
     def unfinished(self) -> int:
@@ -142,6 +144,17 @@ class Tally:
     def request_sent(self) -> None:
         with self._changed:
             self._report.requests += 1
+
+    def throttled(self, ms: int) -> None:
+        """Counts a pause that a broker's quota imposed."""
+        with self._changed:
+            self._report.throttled_ms += ms
+
+    def rate_limited(self, ms: int) -> None:
+        """Counts the wait of an append for the rate limit."""
+        if ms:
+            with self._changed:
+                self._report.rate_limited_ms += ms
 
     def batch_not_acked(self, error_name: str, *, again: bool) -> None:
         with self._changed:

@@ -103,6 +103,12 @@ PRODUCER: tuple[Metric, ...] = (
     ),
 )
 
+OWN: tuple[Metric, ...] = (
+    Metric("rate-limit-wait-ratio", "0 or more", "time that all appends wait for the rate limit, in total", "rate-wait", "ratio"),
+    Metric("rate-limit-wait-time-ns-total", "ns", "time that appends waited for the rate limit", "rate-wait", "all_total"),
+)
+"""Metrics of the whole producer that Java lacks: it has no rate limit."""
+
 GAUGES: tuple[Metric, ...] = (
     Metric("requests-in-flight", "requests", "requests of every kind that currently wait for a response"),
     Metric("metadata-age", "s", "age of the metadata of all topics; NaN before the first response"),
@@ -151,7 +157,7 @@ def stat_names(metrics: Iterable[Metric]) -> set[str]:
 
 def metrics_tables() -> str:
     """Returns the metrics as Markdown tables, for docs/metrics.md."""
-    producer = _table("`producer-metrics`: the whole producer", sorted((*PRODUCER, *GAUGES)))
+    producer = _table("`producer-metrics`: the whole producer", sorted((*PRODUCER, *OWN, *GAUGES)))
     topic = _table("`producer-topic-metrics`: each topic", TOPIC)
     node = _table("`producer-node-metrics`: each broker", NODE)
     return "\n".join((producer, topic, node))

@@ -16,7 +16,7 @@ from spark_kafka_sink.errors import BufferExhaustedError, KafkaSinkError
 from spark_kafka_sink.network.kafka_channel import ConnectionCounts, NetworkCounts
 from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
-from spark_kafka_sink.producer.metrics.metric_table import CONSTANT_METRICS, NODE, PRODUCER, TOPIC, Metric, stat_names
+from spark_kafka_sink.producer.metrics.metric_table import CONSTANT_METRICS, NODE, OWN, PRODUCER, TOPIC, Metric, stat_names
 from spark_kafka_sink.producer.metrics.windowed_stat import WindowedStat
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
 
@@ -51,7 +51,7 @@ class SenderMetrics:
         self._windows, self._window_ms = config.metrics_num_samples, config.metrics_sample_window_ms
         self._clock = clock
         self._lock = Lock()
-        self._producer = self._new_stats(PRODUCER)
+        self._producer = self._new_stats((*PRODUCER, *OWN))
         self._topics: dict[str, Stats] = {}
         self._nodes: dict[int, Stats] = {}
 
@@ -143,6 +143,9 @@ class SenderMetrics:
     def waited_for_memory(self, waited_ns: int) -> None:
         self._record("bufferpool-wait", waited_ns)
 
+    def waited_for_rate_limit(self, waited_ns: int) -> None:
+        self._record("rate-wait", waited_ns)
+
     def waited_for_metadata(self, waited_ns: int) -> None:
         self._record("metadata-wait", waited_ns)
 
@@ -162,7 +165,7 @@ class SenderMetrics:
         Brokers are named `node-1`; `node--1` is a bootstrap server.
         """
         now_ms = self._clock()
-        producer = {**self._read(PRODUCER, self._producer, now_ms), **gauges, **CONSTANT_METRICS}
+        producer = {**self._read((*PRODUCER, *OWN), self._producer, now_ms), **gauges, **CONSTANT_METRICS}
         with self._lock:
             topics, nodes = list(self._topics.items()), list(self._nodes.items())
         by_topic = {topic: self._read(TOPIC, stats, now_ms) for topic, stats in topics}

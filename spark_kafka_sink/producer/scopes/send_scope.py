@@ -49,6 +49,7 @@ class SendScope:
         self._identity = identity
         self._metrics = metrics
         self._closed = False
+        self.tally.check_wait = self._check_wait
 
     def __repr__(self) -> str:
         # In a forked child the parent's threads may have held the lock of the counts.
@@ -63,7 +64,8 @@ class SendScope:
     def append(self, topic: str, columns: RecordColumns, on_bad_rows: OnBadRows | None = None) -> None:
         """Appends records of one topic. They are copied, so the columns may be released.
 
-        Waits at most max.block.ms for the topic's metadata, and as long again for memory.
+        Waits at most max.block.ms for the topic's metadata, and as long again for memory. A rate limit (max.bytes.per.second,
+        max.records.per.second) holds the records back for as long as it takes, until the producer is closed.
 
         In a transaction, an error of a row, the topic or memory means that the transaction can only be aborted. So does any error
         raised after some rows were buffered. Rows that were passed to `on_bad_rows` are no errors.
@@ -121,6 +123,13 @@ class SendScope:
             raise UsageError(f"append to a send scope that was {'discarded' if self.discarded else 'closed'}")
         self._lifecycle.check_process()
         self._identity.check_may_send(in_own_scope=self.is_transaction)
+
+    def _check_wait(self) -> None:
+        """Raises an error if an append that waits for the rate limit must end."""
+        self.tally.raise_error()
+        if self.discarded:
+            raise UsageError("the send scope was discarded during an append")
+        self._lifecycle.check_usable()
 
     def rows_per_append(self, topic: str) -> int:
         """Returns the number of rows per append above which the per-row cost is low: 40 per partition; 0 for an unknown topic."""
@@ -191,6 +200,7 @@ class SendScope:
             self.discard()
             raise
         finally:
+            self.tally.check_wait = None  # a cycle of references would keep the scope for longer
             self._lifecycle.scope_closed()
 
     def __enter__(self) -> Self:

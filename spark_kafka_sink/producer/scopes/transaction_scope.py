@@ -77,6 +77,10 @@ class TransactionScope(SendScope):
             partition_ranges(report.partitions),
         )
 
+    def _check_wait(self) -> None:
+        super()._check_wait()
+        self._transactions.check_open_since(self._manager.first_sent, self.report().rate_limited_ms)
+
     @property
     def first_sent(self) -> float | None:
         """The time at which the first records were sent, on time.monotonic's clock; None before that.
@@ -95,6 +99,7 @@ class TransactionScope(SendScope):
                 self.discard()
                 self._transactions.abort_quietly()
         finally:
+            self.tally.check_wait = None  # a cycle of references would keep the scope for longer
             self._lifecycle.scope_closed()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -53,14 +53,18 @@ class Delivery:
         identity: Identity,
         metrics: SenderMetrics,
         unsent_reason: Callable[[PartitionQueue], str],
+        throttled: Callable[[int, int], str] = lambda _node, _now_ms: "",
     ) -> None:
-        """`unsent_reason` returns what keeps a partition's batches from being sent, for error messages."""
+        """`unsent_reason` and `throttled` return texts for errors: what keeps a partition's batches from being sent, and which
+        broker's quota does now.
+        """
         self._config = config
         self._accumulator = accumulator
         self._pool = accumulator.pool
         self._identity = identity
         self._metrics = metrics
         self._unsent_reason = unsent_reason
+        self._throttled = throttled
         self._rights = partial(rights_of, config.bootstrap_servers, config.security)
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
 
@@ -396,6 +400,8 @@ class Delivery:
 
     def _timeout_error(self, batch: Batch, now_ms: int) -> DeliveryTimeoutError:
         queue, tried = batch.queue, self._what_was_tried(batch)
+        if queue.leader is not None and (throttled := self._throttled(queue.leader, now_ms)):
+            tried = f"{tried}; {throttled}, or raise delivery.timeout.ms"
         return DeliveryTimeoutError(
             f"topic {queue.topic} partition {queue.partition}: {counted(batch.record_count, 'record was', 'records were')}"
             f" not acknowledged within delivery.timeout.ms ({now_ms - batch.created_ms} ms passed); {tried}",

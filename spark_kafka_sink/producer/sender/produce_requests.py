@@ -29,7 +29,9 @@ from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
 from spark_kafka_sink.producer.sender.delivery import BatchAnswer, Delivery
 from spark_kafka_sink.producer.sender.outage_log import OutageLog
+from spark_kafka_sink.producer.sender.throttle_log import ThrottleLog
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
+from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.produce import (
     PRODUCE,
     LeaderIdAndEpoch,
@@ -66,7 +68,8 @@ class ProduceRequests:
         self._accumulator = accumulator
         self._identity = identity
         self._metrics = metrics
-        self.delivery = Delivery(config, accumulator, identity, metrics, self._unsent_reason)
+        self._throttles = ThrottleLog(config.client_id, self._broker_name)
+        self.delivery = Delivery(config, accumulator, identity, metrics, self._unsent_reason, self._throttles.reason)
         self.outages = OutageLog(client, metadata, accumulator, identity, self._blocked_reason)
         self._refusals = RefusalLog()
         self._encoder = ProduceEncoder(config.client_id, config.acks, config.request_timeout_ms)
@@ -221,12 +224,25 @@ class ProduceRequests:
         if response.body is not None:
             self._limits.answered(response.node_id, size, response.latency_ms)
             self._metrics.answered(response.node_id, response.latency_ms, now_ms)
+            if response.body.throttle_time_ms > 0:  # type: ignore[attr-defined]  # it is a ProduceResponse
+                self._throttled(response.node_id, response.body, batches, now_ms)
         not_delivered = self.delivery.answered(answers(response, batches), now_ms)
         failure = self._not_delivered(response, not_delivered, now_ms) if not_delivered else None
         if self._config.max_in_flight == 1:
             for batch in batches:
                 self._accumulator.unmute(batch.queue)
         return failure
+
+    def _throttled(self, node: int, body: Message, batches: Sequence[SealedBatch], now_ms: int) -> None:
+        """Counts a pause that a broker asks for, for each scope that has records in the request."""
+        assert isinstance(body, ProduceResponse)
+        added_ms = self._throttles.answered(node, body.throttle_time_ms, now_ms)
+        for tally in {batch.tally for batch in batches}:
+            if tally is not None:
+                tally.throttled(added_ms)
+
+    def _broker_name(self, node: int) -> str:
+        return str(self._metadata.fetch().nodes.get(node) or f"broker {node}")
 
     def _not_delivered(
         self, response: ClientResponse, refusals: Sequence[tuple[SealedBatch, PartitionProduceResponse, Action]], now_ms: int

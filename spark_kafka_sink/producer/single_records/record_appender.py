@@ -21,6 +21,7 @@ from spark_kafka_sink.producer.lifecycle import NO_WAIT, Lifecycle, in_callback
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
 from spark_kafka_sink.producer.producer_record import Headers, OnDelivery, ProducerRecord, not_stored
+from spark_kafka_sink.producer.rate_limit import RateLimit
 from spark_kafka_sink.producer.serializers.serialization import prepare_both, serialized_value
 from spark_kafka_sink.producer.serializers.serializer import Serializer, is_default
 from spark_kafka_sink.producer.single_records.record_buffer import RecordBuffer
@@ -54,6 +55,7 @@ class RecordAppender:
         record_buffer: RecordBuffer,
         metadata: ProducerMetadata,
         metrics: SenderMetrics,
+        rate_limit: RateLimit | None = None,
     ) -> None:
         """`serializers` are those of keys and of values."""
         self._key, self._value = serializers
@@ -66,7 +68,9 @@ class RecordAppender:
         self._lifecycle = lifecycle
         self._max_block_s = config.max_block_ms / 1000
         self._max_record_size = min(config.max_request_size, config.buffer_memory)
-        self._surely_small = self._max_record_size - _MORE_THAN_OVERHEAD
+        self._rate_limit = rate_limit
+        # With a rate limit no record is surely small, so that `_checked_size` sees each: without one, `send` pays nothing for it.
+        self._surely_small = self._max_record_size - _MORE_THAN_OVERHEAD if rate_limit is None else -1
 
     def send(self, record: Record, on_delivery: OnDelivery | None) -> RecordFuture:
         """Sends a record; see Producer.send. Takes 1.5 us, so its code is inlined here."""
@@ -151,7 +155,7 @@ class RecordAppender:
         )
 
     def _checked_size(self, topic: str, key_size: int, value_size: int, headers: Headers) -> int:
-        """Returns the approximate number of bytes that a record takes in a batch."""
+        """Returns the approximate number of bytes that a record takes in a batch, when the rate limit lets it pass."""
         size = record_size_upper_bound(key_size, value_size, headers) + HEADER_SIZE
         if size > self._max_record_size:
             raise RecordTooLargeError(
@@ -159,6 +163,11 @@ class RecordAppender:
                 f" ({self._max_record_size}); it was not buffered",
                 topic=topic,
             )
+        if self._rate_limit is not None:
+            if self._lifecycle.must_not_wait:
+                self._rate_limit.take(1, size - HEADER_SIZE)  # later records wait for it
+            else:
+                self._rate_limit.wait(topic, 1, size - HEADER_SIZE, self._lifecycle.check_usable)
         return size
 
 

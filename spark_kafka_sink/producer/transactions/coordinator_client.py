@@ -103,7 +103,8 @@ class TransactionCoordinatorClient:
             request = find_coordinator(finds)
             node = self._client.least_loaded_node(now_ms)
         if node is None:
-            manager.blocked_reason = "no broker can be reached"
+            why = self._client.outages()
+            manager.blocked_reason = f"no broker can be reached{why and f' ({why})'}"
             return self._wait(now_ms)
         if not self._client.ready(node, now_ms):
             return self._until_ready(manager, node, key, now_ms)
@@ -116,7 +117,10 @@ class TransactionCoordinatorClient:
         return FOREVER_MS
 
     def _until_ready(self, manager: TransactionManager, node: int, key: CoordinatorKey | None, now_ms: int) -> int:
-        manager.blocked_reason = self._client.why_not_ready(node) or f"broker {node} is being connected to"
+        if self._client.is_throttled(node, now_ms):
+            manager.blocked_reason = f"broker {node} throttles this client, because it exceeds a quota"
+        else:
+            manager.blocked_reason = self._client.why_not_ready(node) or f"broker {node} is being connected to"
         self.waits_to_connect_to = node
         is_known = node in self._metadata.fetch().nodes
         if key in self._coordinators and (not is_known or self._client.is_unavailable(node)):

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import FlushTimeoutError, KafkaSinkError, UsageError
+from spark_kafka_sink.errors import FlushTimeoutError, KafkaSinkError, TransactionAbortableError, UsageError
 from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.producer.lifecycle import Lifecycle
 from spark_kafka_sink.producer.transactions.offsets import ConsumerGroupMetadata, Offsets, checked_group, checked_offsets
@@ -67,6 +67,25 @@ class TransactionCalls:
         manager = self.identity.open(transactional_id)
         self._call(Call.INIT, manager, None)
         manager.begin()
+
+    def check_open_since(self, first_sent: float | None, rate_limited_ms: int) -> None:
+        """Raises TransactionAbortableError if the coordinator has aborted a transaction whose appends wait for the rate limit.
+
+        Args:
+            first_sent: when its first records were sent, on time.monotonic's clock; None before that.
+            rate_limited_ms: how long its appends have waited for the limit.
+        """
+        limit_s = self._config.transaction_timeout_ms / 1000
+        if first_sent is None or time.monotonic() - first_sent <= limit_s:
+            return
+        name = self.identity.latest.transactional_id
+        raise TransactionAbortableError(
+            f"transactional id {name}: the transaction has been open for longer than transaction.timeout.ms ({limit_s:,.0f} s),"
+            " so its coordinator aborts it. A rate limit (max.bytes.per.second, max.records.per.second) has held its records"
+            f" back for {rate_limited_ms / 1000:,.0f} s: raise the limit or transaction.timeout.ms, or write fewer records in a"
+            " transaction",
+            transactional_id=name,
+        )
 
     def abort_quietly(self) -> None:
         """Aborts an open transaction. Errors are only logged."""

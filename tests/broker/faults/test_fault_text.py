@@ -20,6 +20,7 @@ from spark_kafka_sink.errors import OptionError
             "UNKNOWN_SERVER_ERROR for LIST_OFFSETS broker=1",
         ),
         ("ListOffsets delay=250", "250.0 ms of delay of LIST_OFFSETS"),
+        ("produce throttle=500 times=all", "500 ms of throttling after PRODUCE"),
         ("fetch delay ms=5 times=all", "5.0 ms of delay of FETCH"),
         ("init-producer-id cut-before", "a cut before INIT_PRODUCER_ID"),
         ("produce cut-after times=2", "a cut after PRODUCE"),
@@ -52,7 +53,7 @@ def test_times_end() -> None:
     [
         ("", "unknown API ''"),
         ("prduce error=7", "unknown API 'prduce'; did you mean produce?"),
-        ("produce", "fault 'produce' has no kind: add one of error, delay, cut-before"),
+        ("produce", "fault 'produce' has no kind: add one of error, delay, throttle, cut-before"),
         ("produce eror=7", "unknown fault 'eror'; it must be one of error, delay"),
         ("produce error", "fail needs error="),
         ("produce error=NOT_LEADER", "unknown error NOT_LEADER; did you mean NOT_LEADER_OR_FOLLOWER?"),
@@ -63,6 +64,9 @@ def test_times_end() -> None:
         ("produce error=7 time=1", "unknown word 'time=1' in fault 'produce error=7 time=1'; did you mean times?"),
         ("produce error=7 broker=4", "there is no broker 4"),
         ("produce delay", "delay needs ms="),
+        ("produce throttle", "throttle needs ms="),
+        ("produce throttle=-1", "-1"),
+        ("sasl-handshake throttle=5", "a response to SASL_HANDSHAKE has no throttle time"),
         ("disk-full times=3", "unknown word 'times=3'"),
     ],
 )

@@ -1,0 +1,200 @@
+"""A rate limit slows appends down and changes nothing else: order, errors, transactions, and the end of a wait."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import pytest
+
+from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
+from spark_kafka_sink.errors import DeliveryError, RecordError, TransactionAbortableError, UsageError
+from spark_kafka_sink.producer.interceptors import ColumnsInterception, ColumnsThunk
+from spark_kafka_sink.producer.producer import Producer
+from spark_kafka_sink.producer.scopes.send_scope import SendScope
+from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.records.columns import RecordColumns
+from tests.faults.numbered_stream import wait_until
+from tests.faults.producing import failing_scope, figure, numbers, producer_on
+from tests.faults.recording_broker import RecordingBroker, carries
+from tests.producer.recording_interceptors import Recording
+
+NEVER = {"max_records_per_second": 1}
+"""A limit under which two appended records take a second, and a hundred longer than any test."""
+
+
+@pytest.mark.fault("rate", "a rate limit")
+def test_an_append_takes_as_long_as_its_records_may_and_keeps_their_order(cluster: RecordingBroker) -> None:
+    with producer_on(cluster.bootstrap_servers, max_records_per_second=1000) as producer, producer.scope() as scope:
+        begun = time.monotonic()
+        scope.append("t", numbers(range(3000)))
+        took = time.monotonic() - begun
+        scope.flush(10)
+        report = scope.report()
+        waited_s = figure(producer, "rate-limit-wait-time-ns-total") / 1e9
+        assert figure(producer, "rate-limit-wait-ratio") > 0
+    assert took > 1.99  # all but one second's worth
+    assert report.rate_limited_ms / 1000 == pytest.approx(waited_s, abs=0.01)
+    assert 0 < waited_s <= took
+    assert f"held back by the rate limit for {waited_s:.1f} s" in repr(report)
+    assert cluster.values() == list(range(3000))
+
+
+def test_bytes_are_limited_before_compression(cluster: RecordingBroker) -> None:
+    settings = {"max_bytes_per_second": 75_000, "compression_type": "zstd"}
+    with producer_on(cluster.bootstrap_servers, **settings) as producer, producer.scope() as scope:
+        begun = time.monotonic()
+        scope.append("t", numbers(range(150), width=1000))
+        scope.flush(10)
+        report = scope.report()
+        assert report.compressed_bytes < report.bytes / 5
+        assert time.monotonic() - begun > 0.99
+
+
+def test_a_record_larger_than_the_limit_is_delivered(cluster: RecordingBroker) -> None:
+    with producer_on(cluster.bootstrap_servers, max_bytes_per_second=1) as producer, producer.scope() as scope:
+        scope.append("t", numbers([7], width=1000))
+        scope.flush(10)
+    assert cluster.values() == [7]
+
+
+def test_scopes_and_single_records_share_the_limit(cluster: RecordingBroker) -> None:
+    with producer_on(cluster.bootstrap_servers, max_records_per_second=20) as producer:
+        with producer.scope() as scope:
+            scope.append("t", numbers(range(5)))
+        begun = time.monotonic()
+        for value in range(5, 40):
+            producer.send("t", b"%d" % value)
+        assert time.monotonic() - begun > 0.74
+        producer.flush(10)
+    assert sorted(cluster.values()) == list(range(40))
+
+
+def test_a_callback_never_waits_for_the_limit(cluster: RecordingBroker) -> None:
+    took: list[float] = []
+
+    def again(*_: object) -> None:
+        begun = time.monotonic()
+        producer.send("t", b"1")
+        took.append(time.monotonic() - begun)
+
+    with producer_on(cluster.bootstrap_servers, max_bytes_per_second=1) as producer:
+        producer.send("t", b"0", on_delivery=again).result(10)
+        wait_until(lambda: len(took) == 1, "the callback")
+        producer.flush(10)
+    assert took[0] < 10  # the first record has spent twenty seconds' worth
+    assert cluster.values() == [0, 1]
+
+
+def test_interceptors_see_an_append_once_and_learn_of_each_row_once(
+    cluster: RecordingBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recording = Recording()
+    told: list[int] = []
+    completion_for = ColumnsInterception.completion_for
+
+    def noted(interception: ColumnsInterception, rows: Sequence[int]) -> ColumnsThunk:
+        told.extend(rows)
+        return completion_for(interception, rows)
+
+    monkeypatch.setattr(ColumnsInterception, "completion_for", noted)
+    settings = {"interceptor_classes": [recording], "max_records_per_second": 40}
+    with producer_on(cluster.bootstrap_servers, **settings) as producer, producer.scope() as scope:
+        scope.append("t", numbers(range(35)))
+    assert len(recording.sent_columns) == 1
+    assert recording.rows(None) == 35
+    assert told == list(range(35))
+    places = sorted((metadata.base_offset, metadata.num_records) for metadata, _ in recording.column_ends)
+    assert [offset for offset, _ in places] == [sum(count for _, count in places[:end]) for end in range(len(places))]
+
+
+def test_an_invalid_row_is_refused_before_anything_waits(cluster: RecordingBroker) -> None:
+    columns = numbers(range(100), partition=0)
+    assert columns.partition is not None
+    columns.partition[99] = -7
+    with producer_on(cluster.bootstrap_servers, **NEVER) as producer, producer.scope() as scope:
+        with pytest.raises(RecordError):
+            scope.append("t", columns)
+        assert scope.report().rate_limited_ms == 0
+
+
+# The end of a wait
+
+
+@contextmanager
+def waiting(producer: Producer, columns: RecordColumns) -> Iterator[tuple[SendScope, list[BaseException]]]:
+    """An append in another thread that has sent its first record and waits with the others. It ends in the `with`."""
+    errors: list[BaseException] = []
+    with failing_scope(producer) as scope:
+
+        def append() -> None:
+            try:
+                scope.append("t", columns)
+            except BaseException as error:
+                errors.append(error)
+
+        writer = threading.Thread(target=append)
+        writer.start()
+        wait_until(lambda: scope.report().records == 1, "the first record acked")
+        yield scope, errors
+        writer.join(10)
+        assert not writer.is_alive()
+
+
+@pytest.mark.fault("rate", "a rate limit")
+def test_a_producer_that_is_closed_ends_the_wait(cluster: RecordingBroker) -> None:
+    producer = producer_on(cluster.bootstrap_servers, **NEVER)
+    with waiting(producer, numbers(range(100))) as (scope, errors):
+        producer.close(10)
+    assert isinstance(errors[0], UsageError)
+    assert errors[0].message == "the producer is closed"
+    assert figure(producer, "record-error-total") == 100 - scope.report().records < 100
+
+
+def test_a_record_of_the_scope_that_fails_ends_the_wait(cluster: RecordingBroker) -> None:
+    cluster.faults.fail(ApiKey.PRODUCE, ErrorCode.INVALID_RECORD, when=carries(1))
+    with producer_on(cluster.bootstrap_servers, **NEVER) as producer, waiting(producer, numbers(range(100))) as (_, errors):
+        wait_until(lambda: bool(errors), "the error")
+    assert isinstance(errors[0], DeliveryError)
+
+
+def test_a_scope_that_is_discarded_ends_the_wait(cluster: RecordingBroker) -> None:
+    with producer_on(cluster.bootstrap_servers, **NEVER) as producer, waiting(producer, numbers(range(100))) as (scope, errors):
+        scope.discard()
+    assert isinstance(errors[0], UsageError)
+    assert "discarded during an append" in errors[0].message
+
+
+def test_an_interrupt_ends_the_wait_and_the_next_append_does_not_pay_for_it(cluster: RecordingBroker) -> None:
+    with producer_on(cluster.bootstrap_servers, max_bytes_per_second=1000) as producer:
+        with pytest.raises(KeyboardInterrupt), producer.scope() as scope:
+            scope.append("t", numbers([0], width=300_000))  # five minutes' worth
+            timer = threading.Timer(0.3, lambda: signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT))
+            timer.start()
+            scope.append("t", numbers([1], width=10_000))
+        timer.join()
+        assert figure(producer, "rate-limit-wait-time-ns-total") < 60e9
+
+
+@pytest.mark.fault("rate", "a rate limit")
+def test_a_transaction_whose_records_wait_for_longer_than_it_may_be_open_fails_with_the_cause(broker: EmbeddedBroker) -> None:
+    settings = {"bootstrap.servers": broker.bootstrap_servers, "transaction.timeout.ms": 1500, "linger.ms": 0}
+    with Producer({**settings, "max.records.per.second": 4}, transactional=True) as producer:
+        with pytest.raises(TransactionAbortableError) as raised, producer.transaction("slow") as scope:
+            scope.append("t", numbers(range(100)))
+        assert "open for longer than transaction.timeout.ms (2 s)" in raised.value.message
+        assert "max.records.per.second" in raised.value.message
+        assert raised.value.facts["transactional_id"] == "slow"
+        with producer.transaction("slow") as scope:  # the producer lives on
+            scope.append("t", numbers([1]))
+            assert scope.prepare() is not None
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker() as made:
+        yield made
