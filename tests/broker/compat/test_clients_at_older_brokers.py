@@ -13,6 +13,7 @@ from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from tests.broker.compat import confluent, kafka_python
 from tests.broker.compat.confluent import TIMEOUT_S
 from tests.broker.compat.java_tools import TOOLS, tool
+from tests.broker.transaction.transactor import until
 from tests.kafka import java
 
 VALUES = [str(index) for index in range(20)]
@@ -66,8 +67,12 @@ def test_confluent_kafka_writes_transactions(servers: str) -> None:
             positions = reader.position(reader.assignment())
             writer.send_offsets_to_transaction(positions, reader.consumer_group_metadata(), TIMEOUT_S)
             writer.commit_transaction(TIMEOUT_S) if committed else writer.abort_transaction(TIMEOUT_S)
-        offsets = reader.committed([TopicPartition("topic", index) for index in range(2)], TIMEOUT_S)
-        assert [each.offset for each in offsets] == [10, 10]
+
+        def offsets() -> list[int]:
+            return [each.offset for each in reader.committed([TopicPartition("topic", index) for index in range(2)], TIMEOUT_S)]
+
+        # Before 2.5, OffsetFetch does not wait for the marker of a transaction that has just ended (KIP-447).
+        until(offsets, lambda found: found == [10, 10], "the offsets of the transaction")
     finally:
         reader.close()
     assert committed_values(servers, "copy") == read
