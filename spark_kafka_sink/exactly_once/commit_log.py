@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+import uuid
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -59,11 +60,16 @@ class CommitLog:
         self._transactions = TransactionClient(client)
         self._partitions: dict[int, _Partition] = {}
         self._is_ensured = False
+        self._topic_id: uuid.UUID | None = None  # of the topic that was checked; None from brokers whose topics have no ids
 
     def ensure(self, deadline: float) -> None:
-        """Creates the topic unless it exists, and checks that it is suitable. Only the first call does anything."""
-        if not self._is_ensured:
+        """Creates the topic unless it exists, and checks that it is suitable. Later calls do so only if it was made again.
+
+        One that is unknown now is not made again: in the middle of a commit, an empty log would say that nothing is prepared.
+        """
+        if not self._is_ensured or self._client.known().topic_id(self._settings.topic) not in (None, self._topic_id):
             ensure_topic(self._client, self._settings, deadline)
+            self._topic_id = self._client.known().topic_id(self._settings.topic)
             self._is_ensured = True
 
     def check(self, ids: TransactionalIds, deadline: float) -> None:

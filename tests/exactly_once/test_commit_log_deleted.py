@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from spark_kafka_sink.errors import CommitStoppedError
+from spark_kafka_sink.errors import CommitStoppedError, OptionError
 from spark_kafka_sink.exactly_once import commit_log_topic
 from spark_kafka_sink.exactly_once.commit_log_topic import CommitLogDeletedError
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
@@ -62,3 +62,18 @@ def test_when_it_is_deleted_in_the_middle_of_a_commit_nobody_says_that_the_rows_
     assert "1 row of this run, or some of them, may be visible" in note
     assert query.open_ids() == [own[0].handle.transactional_id]  # a person decides
     query.abort(own)
+
+
+@pytest.mark.fault("spark", "the commit log's topic is deleted between batches")
+def test_one_that_somebody_makes_again_is_checked_as_at_first(query: Query) -> None:
+    """Brokers may create topics for any client that asks for one, and those delete old records."""
+    committer = query.committer()
+    committer.commit(MicroBatch(query.id, 0), query.write("a"))
+    query.kafka.delete_topic(query.log_topic)
+    query.kafka.create_topic(query.log_topic, 2, 1, {"cleanup.policy": "delete"})
+    with pytest.raises((CommitStoppedError, OptionError)):  # the first commit may learn of it while it reads
+        committer.commit(MicroBatch(query.id, 1), query.write("b", batch=1))
+    with pytest.raises(OptionError, match=r"option commit\.log\.topic: topic .* has cleanup\.policy=delete"):
+        committer.commit(MicroBatch(query.id, 1), query.write("b", batch=1), start=1)
+    assert query.open_ids() == []
+    query.expect("a")
