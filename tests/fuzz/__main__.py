@@ -7,6 +7,7 @@ KEEP=1 adds what the run found to the kept corpus. What made a target fail is in
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import random
 import re
@@ -33,6 +34,7 @@ def main() -> None:
     frames = int(os.environ.get("FRAMES") or FRAMES)
     seed = int(os.environ.get("SEED") or random.SystemRandom().randrange(1, 1_000_000))
     names = (os.environ.get("TARGETS") or ",".join((*TARGETS, *CONNECTIONS))).split(",")
+    logging.getLogger("spark_kafka_sink").addHandler(logging.NullHandler())  # of each hostile frame it would print a line
     print(f"{frames:,} inputs for each of {', '.join(names)}; SEED={seed}", flush=True)
     failed = [name for name in names if not (_connected if name in CONNECTIONS else _fuzzed)(name, frames, seed)]
     if failed:

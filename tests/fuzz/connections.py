@@ -17,7 +17,7 @@ from tests.fuzz.hostile_answers import asked, nothing_raw, produced, rig
 _BURST: Final = 100
 _TO_HANDLERS: Final = 4
 """Of five bursts so many go to the handlers, which takes a tenth of the time of a socket."""
-_PER_BROKER: Final = 20_000
+_PER_BROKER: Final = 5_000
 """Frames after which the broker is a new one: it is legally made to keep topics, groups and records."""
 
 
