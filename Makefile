@@ -9,10 +9,13 @@
 #   make test-quick  tests without Java, for use after each edit: under 90 seconds
 #   make test        each behaviour on one kind of broker, newest and oldest PySpark: under 20 minutes
 #   make test-all    every test on both kinds of broker, every kill, the full model of exactly-once
+#   make test-minimal  tests with the lowest version of every dependency, 10 minutes; `make test-all` runs it too
 #   make docs        generate the reference pages and build the site in build/site; CHECK=1 fails if they are out of date
 #   make dist        wheel and sdist into dist/, checked with twine
 #   make chaos       500 random kills of the processes of an exactly-once query; SEED= repeats a run; also KILLS=, BROKER=kafka
 #   make soak        two streams for MINUTES=20 while brokers are killed: no row lost or doubled, nothing grows
+#   make fuzz        coverage-guided fuzzing of the decoders, then lying peers: FRAMES=200000 of each; also SEED=, TARGETS=, KEEP=1
+#   make audit       known vulnerabilities of the versions in constraints.txt; fails if the database cannot be asked
 #   make bench       CPU time per row and rows/s beside other sinks: 45 minutes; QUICK=1 takes 10; KEEP=1 updates the docs
 #   make bench-parts measure producers, exactly-once, memory, TLS and the embedded broker: 30 minutes; QUICK=1 takes 5
 #   make constraints write the newest versions to constraints.txt
@@ -35,9 +38,10 @@ unexport PYTHONDONTWRITEBYTECODE
 
 OLDEST := 4.0.0
 VENV_OLDEST := .venv-spark40
+VENV_MINIMAL := .venv-minimal
 CODE := spark_kafka_sink $(wildcard pyspark_kafka_sink pyspark_kafka_sink.py) jobs tests benchmarks docs
 
-.PHONY: help setup java jars check count format test test-quick test-all test-newest test-oldest test-all-newest test-all-oldest demo docs dist chaos soak bench bench-parts constraints clean
+.PHONY: help setup java jars check count format test test-quick test-all test-newest test-oldest test-all-newest test-all-oldest test-minimal fuzz audit demo docs dist chaos soak bench bench-parts constraints clean
 
 help:
 	@sed -n 's/^#   make/make/p' $(firstword $(MAKEFILE_LIST))
@@ -49,8 +53,8 @@ PIP_STEPS := sed -un -e 's/^ *\(Downloading [^ ]* ([0-9][0-9][0-9.]* MB)\)/  \1/
 setup: $(VENV)/.stamp
 
 # A pipe must fail if pip does.
-$(VENV)/.stamp $(VENV_OLDEST)/.stamp: SHELL := bash
-$(VENV)/.stamp $(VENV_OLDEST)/.stamp: .SHELLFLAGS := -o pipefail -c
+$(VENV)/.stamp $(VENV_OLDEST)/.stamp $(VENV_MINIMAL)/.stamp: SHELL := bash
+$(VENV)/.stamp $(VENV_OLDEST)/.stamp $(VENV_MINIMAL)/.stamp: .SHELLFLAGS := -o pipefail -c
 
 # Runs before the downloads, because Spark's own error comes after them and does not say what to install.
 java:
@@ -74,6 +78,15 @@ $(VENV_OLDEST)/.stamp: pyproject.toml constraints.txt
 	sed 's/^pyspark==.*/pyspark==$(OLDEST)/' constraints.txt > $(VENV_OLDEST)/constraints.txt
 	$(VENV_OLDEST)/bin/python -m pip install -e '.[dev]' -c $(VENV_OLDEST)/constraints.txt | $(PIP_STEPS)
 	$(VENV_OLDEST)/bin/python -m tests.compiled_pyspark
+	@touch $@
+
+# The lower bounds of pyproject.toml, as a user with old libraries has them. Development tools keep their versions.
+$(VENV_MINIMAL)/.stamp: $(VENV)/.stamp pyproject.toml constraints.txt
+	@echo "Setting up $(VENV_MINIMAL): the lowest version of every dependency, downloads about 600 MB, 2 to 5 minutes" >&2
+	$(PYTHON) -m venv $(VENV_MINIMAL)
+	$(VENV)/bin/python -m tests.package.minimal > $(VENV_MINIMAL)/constraints.txt
+	$(VENV_MINIMAL)/bin/python -m pip install -e '.[dev]' -c $(VENV_MINIMAL)/constraints.txt | $(PIP_STEPS)
+	$(VENV_MINIMAL)/bin/python -m tests.compiled_pyspark
 	@touch $@
 
 check: setup
@@ -106,7 +119,7 @@ test-quick: setup
 
 test: test-newest test-oldest
 
-test-all: test-all-newest test-all-oldest
+test-all: test-all-newest test-all-oldest test-minimal
 
 # The tests fetch these when they need them: only make test-all does.
 WHOLE_POMS := $(patsubst %,tests/kafka/poms/kafka-%.xml,2.8 3.3 4.0)
@@ -127,6 +140,28 @@ test-oldest: $(VENV_OLDEST)/.stamp
 
 test-all-oldest: $(VENV_OLDEST)/.stamp
 	$(VENV_OLDEST)/bin/python $(PYTEST) --tier=all tests/spark -m "not kafka" $(RETRY) $(PYTEST_ARGS)
+
+# The libraries decide what fails here, not the brokers: the tests of tests/spark on embedded brokers that `make test` has, too.
+test-minimal: export PYSPARK_PYTHON = $(CURDIR)/$(VENV_MINIMAL)/bin/python
+test-minimal: java $(VENV_MINIMAL)/.stamp
+	$(VENV_MINIMAL)/bin/python $(PYTEST) --tier=quick $(RETRY) $(PYTEST_ARGS)
+	$(VENV_MINIMAL)/bin/python $(PYTEST) --tier=test $(OLDER) $(RETRY) $(PYTEST_ARGS)
+
+# atheris has wheels for Linux and macOS only, so that it is no development dependency.
+fuzz: export FRAMES := $(FRAMES)
+fuzz: export SEED := $(SEED)
+fuzz: export TARGETS := $(TARGETS)
+fuzz: export KEEP := $(KEEP)
+fuzz: setup
+	$(VENV)/bin/python -m pip install --quiet 'atheris>=3'
+	$(VENV)/bin/python -m tests.fuzz
+
+# Has its own environment, because pip-audit must not add to what it audits.
+audit: setup
+	rm -rf build/audit
+	$(PYTHON) -m venv build/audit
+	build/audit/bin/python -m pip install --quiet 'pip-audit>=2.9'
+	build/audit/bin/python tests/package/audit.py
 
 demo: export BROKER := $(BROKER)
 demo: java setup
@@ -169,5 +204,5 @@ constraints:
 	build/constraints/bin/python -m pip freeze --exclude-editable > constraints.txt
 
 clean:
-	rm -rf $(VENV) $(VENV_OLDEST) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV_OLDEST) $(VENV_MINIMAL) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	rm -rf artifacts spark-warehouse metastore_db derby.log

@@ -27,6 +27,9 @@ class KafkaSinkError(Exception):
     code: ClassVar[str] = "KAFKA_SINK"
 
     def __init__(self, message: str, **facts: Any) -> None:
+        if not message.isprintable():
+            # A name or a text of another machine may hold anything, and must not move the cursor of a terminal.
+            message = "".join(each if each.isprintable() or each == "\n" else ascii(each)[1:-1] for each in message)
         super().__init__(message)
         self.message = message
         self.facts = facts

@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +80,23 @@ def test_the_package_is_typed() -> None:
 
 @pytest.mark.parametrize(
     "target",
-    ["setup", "check", "count", "format", "test", "demo", "docs", "dist", "bench", "bench-parts", "constraints", "clean"],
+    [
+        "setup",
+        "check",
+        "count",
+        "format",
+        "test",
+        "test-minimal",
+        "fuzz",
+        "audit",
+        "demo",
+        "docs",
+        "dist",
+        "bench",
+        "bench-parts",
+        "constraints",
+        "clean",
+    ],
 )
 def test_make_knows_its_targets(target: str) -> None:
     subprocess.run(["make", "--dry-run", target], cwd=ROOT, check=True, capture_output=True, timeout=30)
@@ -196,7 +212,14 @@ def test_make_setup_shows_what_pip_is_doing_and_fails_if_pip_does(fails: bool, t
     assert (venv / ".stamp").exists() is not fails
 
 
-@pytest.mark.parametrize("name", ["ci.yml", "release.yml"])
+TARGETS_OF: Mapping[str, Collection[str]] = {
+    "audit.yml": {"audit", "test-minimal"},
+    "ci.yml": {"check", "count", "test", "test-quick", "docs", "dist"},
+    "release.yml": set(),
+}
+
+
+@pytest.mark.parametrize("name", TARGETS_OF)
 def test_workflows_call_targets_of_make_and_get_few_rights(name: str) -> None:
     workflow = yaml.safe_load((ROOT / ".github/workflows" / name).read_text())
     assert workflow["permissions"] == {"contents": "read"}
@@ -204,7 +227,7 @@ def test_workflows_call_targets_of_make_and_get_few_rights(name: str) -> None:
     steps = [step for job in workflow["jobs"].values() for step in job.get("steps", [])]
     called = {step["run"].split()[1] for step in steps if step.get("run", "").startswith("make ")}
     assert called <= declared
-    assert called == ({"check", "count", "test", "test-quick", "docs", "dist"} if name == "ci.yml" else set())
+    assert called == TARGETS_OF[name]
 
 
 def test_a_release_is_what_ci_has_built_and_is_signed() -> None:

@@ -137,13 +137,13 @@ def _replayed(log: UnifiedLog, partition: int) -> Iterator[Replayed]:
 
 def _replayed_batch(batch: FetchedBatch, partition: int) -> Iterator[Replayed]:
     if batch.is_control:
-        for record in batch.records():
+        for record in batch.each_record():
             marker = parse_marker(batch.producer_id, batch.producer_epoch, record.key, record.value)
             if marker is not None:
                 yield ReplayedMarker(partition, marker.producer_id, marker.committed)
         return
     producer_id = batch.producer_id if batch.is_transactional else -1
-    for record in batch.records():
+    for record in batch.each_record():
         if record.key is not None:
             yield ReplayedRecord(
                 partition, record.offset, record.timestamp, record.key, record.value, producer_id, batch.producer_epoch

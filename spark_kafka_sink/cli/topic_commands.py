@@ -15,7 +15,7 @@ from spark_kafka_sink.cli.client_settings import cluster_client
 from spark_kafka_sink.cli.topics import TopicsConnection
 from spark_kafka_sink.cli.transactions.result import text_table
 from spark_kafka_sink.client.cluster_client import ClusterClient
-from spark_kafka_sink.client.cluster_requests import ClusterRequest
+from spark_kafka_sink.client.cluster_requests import ClusterRequest, only_one
 from spark_kafka_sink.client.topics import (
     BROKER_DEFAULT,
     TOPIC,
@@ -178,7 +178,7 @@ def offsets_of(client: ClusterClient, topic: MetadataResponseTopic, deadline: fl
     found: dict[int, dict[int, int]] = {}
     for (_, stamp), answer in zip(asked, client.try_many(requests, deadline), strict=True):
         if isinstance(answer, ListOffsetsResponse):
-            for said in answer.topics[0].partitions:
+            for said in only_one(answer.topics, LIST_OFFSETS.key, "topic").partitions:
                 if not said.error_code:
                     found.setdefault(said.partition_index, {})[stamp] = said.offset
     return {number: (each[ends[0]], each[ends[1]]) for number, each in found.items() if len(each) == len(ends)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import click
@@ -16,10 +16,11 @@ from spark_kafka_sink.cli.topics import TopicsConnection
 from spark_kafka_sink.client.backoff import ExponentialBackoff, ResponseWaiter
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.client.cluster_requests import ClusterRequest
-from spark_kafka_sink.client.topics import metadata_error, topics_metadata
+from spark_kafka_sink.client.topics import metadata_error, topic_metadata
 from spark_kafka_sink.counts import partition_range
-from spark_kafka_sink.errors import BrokerError
+from spark_kafka_sink.errors import BrokerError, ProtocolError
 from spark_kafka_sink.exactly_once.log_reader import committed_records
+from spark_kafka_sink.protocol.api import MEGABYTE
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.fetch import FETCH, FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from spark_kafka_sink.protocol.metadata import MetadataResponseTopic
@@ -32,7 +33,11 @@ _PARTITION_BYTES: Final = 1024 * 1024
 _FETCH_BYTES: Final = 16 * 1024 * 1024
 _WAIT_MS: Final = 500
 _BACKOFF: Final = ExponentialBackoff(50, 500)
-_FETCH_BY_NAME: Final = FETCH.limited_to(FETCH.min_version, 12)
+_MOST_RECORDS: Final = 50_000
+"""Records taken from one response: the smallest have seven bytes and take 200. The next fetch returns the others."""
+_FETCH: Final = replace(FETCH, max_response_bytes=100 * MEGABYTE)
+"""Unlike those of the commit log, the records of users may be large."""
+_FETCH_BY_NAME: Final = _FETCH.limited_to(FETCH.min_version, 12)
 """For topics without ids, as in clusters that were upgraded from before Kafka 2.8."""
 
 
@@ -92,7 +97,7 @@ class _TopicReader:
         self._positions = {partition: end for partition, (_, end) in self._ends.items()}
 
     def _described(self, deadline: float) -> MetadataResponseTopic:
-        (topic,) = topics_metadata(self._client, [self._options.name], deadline).topics
+        topic = topic_metadata(self._client, self._options.name, deadline)
         if topic.error_code:
             raise metadata_error(self._client, self._options.name, topic.error_code)
         wanted = self._options.partition
@@ -192,6 +197,8 @@ class _TopicReader:
             for topic in answer.responses:
                 for said in topic.partitions:
                     partition = said.partition_index
+                    if partition not in positions:
+                        raise ProtocolError(f"a response to Fetch has partition {partition}, which was not requested")
                     if said.error_code:
                         is_fine = self._is_passing(partition, said.error_code, positions, waiter) and is_fine
                         continue
@@ -199,6 +206,8 @@ class _TopicReader:
                         if record is not None:
                             records.append((partition, record))
                         positions[partition] = after
+                        if len(records) >= _MOST_RECORDS:
+                            return is_fine
         return is_fine
 
     def _request(self, leader: int, partitions: list[FetchPartition], wait_ms: int) -> ClusterRequest:
@@ -207,7 +216,7 @@ class _TopicReader:
         request = FetchRequest(
             max_wait_ms=wait_ms, min_bytes=1, max_bytes=_FETCH_BYTES, isolation_level=self._isolation, topics=[topic]
         )
-        return ClusterRequest(leader, _FETCH_BY_NAME if topic_id == ZERO_UUID else FETCH, request)
+        return ClusterRequest(leader, _FETCH_BY_NAME if topic_id == ZERO_UUID else _FETCH, request)
 
     def _is_passing(self, partition: int, code: int, positions: dict[int, int], waiter: ResponseWaiter) -> bool:
         """Returns True if the next fetch can go on at once. Raises for an error that is not transient."""

@@ -237,8 +237,10 @@ class ClusterClient:
         unknown = [each for each in transactional_ids if each not in self._coordinators]
         late: dict[str, str] = {}
         for start in range(0, len(unknown), _AT_ONCE):
-            request = FindCoordinatorRequest(key_type=_TRANSACTION, coordinator_keys=unknown[start : start + _AT_ONCE])
-            for found in self.ask_any(_BATCHED, request, deadline).coordinators:
+            asked = unknown[start : start + _AT_ONCE]
+            request = FindCoordinatorRequest(key_type=_TRANSACTION, coordinator_keys=asked)
+            said = {found.key: found for found in self.ask_any(_BATCHED, request, deadline).coordinators}
+            for found in (said[each] for each in asked if each in said):
                 if not found.error_code:
                     self._coordinators[found.key] = found.node_id
                 elif found.error_code in _PASSING:

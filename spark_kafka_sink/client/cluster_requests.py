@@ -6,19 +6,30 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias, TypeVar
 
 from spark_kafka_sink.client.connections import Body
 from spark_kafka_sink.client.metadata import Metadata
 from spark_kafka_sink.client.network_client import ClientResponse, NetworkClient
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import DisconnectedError, PeerError
+from spark_kafka_sink.counts import counted
+from spark_kafka_sink.errors import DisconnectedError, PeerError, ProtocolError
 from spark_kafka_sink.network.selector import monotonic_ms
-from spark_kafka_sink.protocol.api import AnyApi
+from spark_kafka_sink.protocol.api import AnyApi, ApiKey
 from spark_kafka_sink.protocol.fields import Message
+
+T = TypeVar("T")
 
 Answer: TypeAlias = Message | PeerError
 """A response with any error code, or the reason why there is none; then the request may or may not have been carried out."""
+
+
+def only_one(found: Sequence[T], api: ApiKey, what: str) -> T:
+    """Returns the one element of a response to a request about one thing. Raises ProtocolError if there is none, or another."""
+    if len(found) != 1:
+        has = counted(len(found), what)
+        raise ProtocolError(f"a response to {api.kafka_name} has {has}, but the request was about one", api=api.name)
+    return found[0]
 
 
 @dataclass(frozen=True, slots=True)

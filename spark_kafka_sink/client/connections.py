@@ -33,7 +33,7 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.network.channel import Address, Channel, PlainChannel
 from spark_kafka_sink.network.selector import Disconnected, PollResult, Selector
-from spark_kafka_sink.protocol.api import AnyApi, ApiKey
+from spark_kafka_sink.protocol.api import USUAL_RESPONSE_BYTES, AnyApi, ApiKey
 from spark_kafka_sink.protocol.api_versions import API_VERSIONS, ApiVersionsResponse
 from spark_kafka_sink.protocol.error_codes import error_facts
 from spark_kafka_sink.protocol.fields import Message
@@ -41,12 +41,6 @@ from spark_kafka_sink.protocol.messages import decode_response, encode_request
 from spark_kafka_sink.protocol.produce_encoder import PreparedRequest
 from spark_kafka_sink.security.channel_opener import ChannelOpener
 from spark_kafka_sink.security.sasl.mechanism import OpenMechanism
-
-MAX_RESPONSE_BYTES: Final = 100 * 1024 * 1024
-"""The same limit as librdkafka's receive.message.max.bytes; a Metadata response for 100,000 partitions is under 10 MB."""
-
-MAX_LOGIN_RESPONSE_BYTES: Final = 512 * 1024
-"""The limit until a SASL login is complete; Kafka's brokers use the same limit for clients."""
 
 CLIENT_THROTTLES_SINCE: Final[Mapping[int, int]] = {
     ApiKey.PRODUCE: 6,
@@ -129,7 +123,7 @@ class Connections:
         self.states = ClusterConnectionStates(config, resolver=resolver or opener.resolve, rng=self._rng)
         self.in_flight = InFlightRequests(config.max_in_flight)
         idle_ms = config.connections_max_idle_ms
-        self._selector = Selector(max_frame_size=MAX_RESPONSE_BYTES, max_idle_ms=idle_ms, clock=clock)
+        self._selector = Selector(max_frame_size=USUAL_RESPONSE_BYTES, max_idle_ms=idle_ms, clock=clock)
         self._logins: Logins | None = None  # without SASL
         if config.security.uses_sasl:
             try:
@@ -200,8 +194,6 @@ class Connections:
         except (PeerError, OptionError) as error:
             failure = final_error(error, broker)
         else:
-            if self._logins is not None:
-                self._selector.limit_frames(node.id, MAX_LOGIN_RESPONSE_BYTES)
             return None
         return self._ended(node.id, failure, now_ms)
 
@@ -236,6 +228,8 @@ class Connections:
             buffers = encode_request(api, version, correlation_id, self._config.client_id, message)
         self._selector.send(node_id, buffers)
         timeout_ms = self._config.request_timeout_ms if timeout_ms is None else timeout_ms
+        if not self.in_flight.count(node_id):  # the next response is this request's, or nobody's
+            self._selector.limit_frames(node_id, api.max_response_bytes)
         self.in_flight.add(
             InFlightRequest(
                 node_id=node_id,
@@ -288,7 +282,9 @@ class Connections:
             except ProtocolError as error:
                 self._disconnect(node_id, error, now_ms, events)
                 continue
-            self.in_flight.answered(node_id)
+            following = self.in_flight.answered(node_id)
+            if following is not None:
+                self._selector.limit_frames(node_id, following.api.max_response_bytes)
             self._throttle(request, body, now_ms)
             if request.tag is _NEGOTIATION:
                 self._negotiated(request, body, now_ms, events)
@@ -402,7 +398,6 @@ class Connections:
         end = self._logins.answered(node_id, body, now_ms)
         self._end(end, now_ms, events)
         if end is None and not self._logins.is_under_way(node_id):
-            self._selector.limit_frames(node_id, MAX_RESPONSE_BYTES)
             self._ready(node_id, events)
 
     def _end(self, end: ConnectionEnd | None, now_ms: int, events: PollEvents) -> None:

@@ -97,8 +97,11 @@ class InFlightRequests:
             raise ProtocolError("received a response without a request", node_id=node_id)
         return requests[0]
 
-    def answered(self, node_id: int) -> None:
-        self._requests[node_id].popleft()
+    def answered(self, node_id: int) -> InFlightRequest | None:
+        """Forgets the oldest request. Returns the next one, if there is one."""
+        requests = self._requests[node_id]
+        requests.popleft()
+        return requests[0] if requests else None
 
     def clear(self, node_id: int) -> list[InFlightRequest]:
         """Forgets and returns all requests of a node, oldest first."""

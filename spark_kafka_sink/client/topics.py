@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from spark_kafka_sink.client.backoff import ExponentialBackoff, ResponseWaiter
 from spark_kafka_sink.client.cluster_client import ClusterClient
+from spark_kafka_sink.client.cluster_requests import only_one
 from spark_kafka_sink.errors import BrokerError, UnsupportedVersionError
 from spark_kafka_sink.peer_text import quoted
-from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.api import MEGABYTE, ApiKey
 from spark_kafka_sink.protocol.configs import (
     DESCRIBE_CONFIGS,
     DescribeConfigsRequest,
@@ -18,7 +20,13 @@ from spark_kafka_sink.protocol.configs import (
     DescribeConfigsResult,
 )
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
-from spark_kafka_sink.protocol.metadata import METADATA, MetadataRequest, MetadataRequestTopic, MetadataResponse
+from spark_kafka_sink.protocol.metadata import (
+    METADATA,
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
 from spark_kafka_sink.protocol.topics import (
     CREATE_TOPICS,
     CreatableTopic,
@@ -85,8 +93,7 @@ def ask_to_create(
 
 
 def _result(answer: CreateTopicsResponse) -> CreatableTopicResult:
-    (result,) = answer.topics
-    return result
+    return only_one(answer.topics, CREATE_TOPICS.key, "topic")
 
 
 def creation_error(client: ClusterClient, result: CreatableTopicResult) -> BrokerError:
@@ -119,6 +126,10 @@ def metadata_error(client: ClusterClient, name: str, code: int) -> BrokerError:
     return client.rights.error(text, ApiKey.METADATA, code, name, topic=name)
 
 
+_WHOLE_METADATA: Final = replace(METADATA, max_response_bytes=100 * MEGABYTE)
+"""Nobody knows how large a cluster is. Only people ask for all its topics, through a command or a check."""
+
+
 def topics_metadata(
     client: ClusterClient, names: Sequence[str] | None, deadline: float, node_id: int | None = None
 ) -> MetadataResponse:
@@ -137,7 +148,12 @@ def topics_metadata(
             topics, allow_auto_topic_creation=False, include_topic_authorized_operations=version >= _SHOWS_RIGHTS_SINCE
         )
 
-    return client.ask(node_id, METADATA, body, deadline)
+    return client.ask(node_id, METADATA if names is not None else _WHOLE_METADATA, body, deadline)
+
+
+def topic_metadata(client: ClusterClient, name: str, deadline: float, node_id: int | None = None) -> MetadataResponseTopic:
+    """Returns the metadata of one topic, as `topics_metadata` does."""
+    return only_one(topics_metadata(client, [name], deadline, node_id).topics, METADATA.key, "topic")
 
 
 def configs_of(
@@ -172,5 +188,5 @@ def ask_for_configs(
 ) -> DescribeConfigsResult:
     """Asks a broker once for configs, with the arguments of `configs_of`. Returns its result with any error code."""
     resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=only)
-    (result,) = client.ask(node_id, DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=[resource]), deadline).results
-    return result
+    answer = client.ask(node_id, DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=[resource]), deadline)
+    return only_one(answer.results, DESCRIBE_CONFIGS.key, "resource")

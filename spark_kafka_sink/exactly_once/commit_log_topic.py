@@ -9,6 +9,7 @@ from typing import Final
 
 from spark_kafka_sink.client.backoff import ResponseWaiter
 from spark_kafka_sink.client.cluster_client import ClusterClient
+from spark_kafka_sink.client.cluster_requests import only_one
 from spark_kafka_sink.client.topics import TOPIC, ask_for_configs, ask_to_create, new_topic, topics_metadata
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import BrokerError, DeadlineError, KafkaSinkError, OptionError
@@ -169,7 +170,8 @@ def _replicas(client: ClusterClient, deadline: float) -> int:
     replicas on 3 brokers the log could not be written to when another one goes down.
     """
     request = MetadataRequest([MetadataRequestTopic(name=_TRANSACTIONS)], allow_auto_topic_creation=False)
-    (topic,) = client.ask_any(METADATA, request, deadline).topics  # has no partitions if Describe is not granted
+    topic = only_one(client.ask_any(METADATA, request, deadline).topics, METADATA.key, "topic")
+    # It has no partitions if Describe is not granted.
     known = max((len(partition.replica_nodes) for partition in topic.partitions), default=0)
     return min(_DEFAULT_REPLICATION, max(known, len(client.brokers(deadline))))
 

@@ -104,6 +104,9 @@ _TRANSACTION_FIELDS: Final = frozenset({"id", "pid", "epoch", "version", "rows",
 # By format: the field of the transaction version, and the version that each of its values means.
 _VERSIONS: Final[Mapping[int, tuple[str, Mapping[int, int]]]] = {1: ("end_txn", {4: 1, 5: 2}), 2: ("version", {1: 1, 2: 2})}
 
+# The errors of json.loads for bytes that are not JSON, or not UTF-8, or nested too deeply.
+_NOT_JSON: Final = (ValueError, RecursionError)
+
 T = TypeVar("T")
 
 
@@ -180,7 +183,7 @@ def decode_key(key: bytes | None, topic: str) -> tuple[str, int]:
     """Returns the query id and the chunk number. Raises CommitRecordError. topic: the record's topic, for the error."""
     try:
         found: object = json.loads(key or b"")
-    except ValueError:  # not JSON, or not UTF-8
+    except _NOT_JSON:
         found = None
     match found:
         case [str(query_id), int(chunk)]:
@@ -220,7 +223,7 @@ def _chunk(chunks: Mapping[int, bytes], number: int, first: Mapping[str, Any] | 
         )
     try:
         found: object = json.loads(chunks[number])
-    except ValueError:  # not JSON, or not UTF-8
+    except _NOT_JSON:
         raise CommitRecordError(f"the commit log has {chunks[number][:100]!r}, which is not this sink's") from None
     if not isinstance(found, dict):
         raise CommitRecordError(f"the commit log has the value {chunks[number][:100]!r}, which is not this sink's")
@@ -231,8 +234,8 @@ def _chunk(chunks: Mapping[int, bytes], number: int, first: Mapping[str, Any] | 
             format=version,
         )
     _check_fields(found, _FIELDS)
-    if first is not None and found["record_id"] != first["record_id"]:
-        raise CommitRecordError(f"chunk {number} of query {first['query_id']} in the commit log is another record's")
+    if first is not None and _get(found, "record_id", str) != _get(first, "record_id", str):
+        raise CommitRecordError(f"chunk {number} of query {first.get('query_id')} in the commit log is another record's")
     return found
 
 

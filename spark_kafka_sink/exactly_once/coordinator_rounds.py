@@ -97,7 +97,8 @@ class CoordinatorRounds(Generic[T]):
             return
         if isinstance(answer, Exception):
             raise answer
-        for each, reply in request.read(answer).items():
+        replies = request.read(answer)
+        for each, reply in ((each, replies[each]) for each in request.ids if each in replies):
             facts = error_facts(reply.code)
             if reply.code and facts.retriable:
                 self._waiting.note(each, facts.name)

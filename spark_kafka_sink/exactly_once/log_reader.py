@@ -9,7 +9,7 @@ from typing import Final
 
 from spark_kafka_sink.client.backoff import ResponseWaiter
 from spark_kafka_sink.client.cluster_client import ClusterClient
-from spark_kafka_sink.client.cluster_requests import Answer, ClusterRequest
+from spark_kafka_sink.client.cluster_requests import Answer, ClusterRequest, only_one
 from spark_kafka_sink.errors import DisconnectedError
 from spark_kafka_sink.exactly_once.commit_log_topic import leader_of
 from spark_kafka_sink.exactly_once.coordinator_rounds import BACKOFF
@@ -32,7 +32,7 @@ from spark_kafka_sink.security.acls import COMMIT_LOG
 
 _READ_UNCOMMITTED: Final = 0
 _READ_COMMITTED: Final = 1
-_FETCH_BYTES: Final = 8 * 1024 * 1024
+_FETCH_BYTES: Final = 4 * 1024 * 1024
 _MAX_WAIT_MS: Final = 500
 
 _LIST_OFFSETS: Final = LIST_OFFSETS.limited_to(5, LIST_OFFSETS.max_version)
@@ -180,7 +180,8 @@ class LogReader:
         if not self._is_there(answer, LIST_OFFSETS.key):
             return None
         assert isinstance(answer, ListOffsetsResponse)
-        said = answer.topics[0].partitions[0]
+        topic = only_one(answer.topics, LIST_OFFSETS.key, "topic")
+        said = only_one(topic.partitions, LIST_OFFSETS.key, "partition")
         return said.offset if self._is_fine(said.error_code, LIST_OFFSETS.key) else None
 
     def _take_fetched(self, answer: Answer) -> bool:
@@ -208,7 +209,9 @@ class LogReader:
         if not self._is_there(answer, FETCH.key):
             return None
         assert isinstance(answer, FetchResponse)
-        return answer.responses[0].partitions[0] if self._is_fine(answer.error_code, FETCH.key) else None
+        if not self._is_fine(answer.error_code, FETCH.key):
+            return None
+        return only_one(only_one(answer.responses, FETCH.key, "topic").partitions, FETCH.key, "partition")
 
     def _is_there(self, answer: Answer, api: ApiKey) -> bool:
         if isinstance(answer, DisconnectedError):
@@ -250,11 +253,11 @@ def committed_records(said: PartitionData, position: int) -> Iterator[tuple[Reco
         while aborted and aborted[0].first_offset <= batch.last_offset:
             producers.add(aborted.pop(0).producer_id)
         if batch.is_control:
-            marker = batch.records()  # empty where compaction has removed it
-            if marker and marker[0].key == _ABORT:
+            marker = next(batch.each_record(), None)  # None where compaction has removed it
+            if marker is not None and marker.key == _ABORT:
                 producers.discard(batch.producer_id)
         elif not (batch.is_transactional and batch.producer_id in producers):
-            for record in batch.records():
+            for record in batch.each_record():
                 if record.offset >= position:
                     yield record, record.offset + 1
         # Compaction removes records, even the last one, but a batch's end stays.

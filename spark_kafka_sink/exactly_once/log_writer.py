@@ -7,7 +7,7 @@ from typing import Final
 
 from spark_kafka_sink.client.backoff import ResponseWaiter
 from spark_kafka_sink.client.cluster_client import ClusterClient
-from spark_kafka_sink.client.cluster_requests import ClusterRequest
+from spark_kafka_sink.client.cluster_requests import ClusterRequest, only_one
 from spark_kafka_sink.errors import AuthorizationError, BrokerError, DisconnectedError, PeerError
 from spark_kafka_sink.exactly_once.commit_log_topic import leader_of
 from spark_kafka_sink.exactly_once.coordinator_rounds import BACKOFF, CoordinatorRequest, CoordinatorRounds, Reply
@@ -154,8 +154,9 @@ class LogWriter:
 
         def read(answer: Message) -> dict[str, Reply[None]]:
             assert isinstance(answer, AddPartitionsToTxnResponse)
-            (topic,) = answer.results_by_topic_v3_and_below
-            return {self._id: Reply(topic.results_by_partition[0].partition_error_code, None)}
+            topic = only_one(answer.results_by_topic_v3_and_below, _ADD_PARTITIONS.key, "topic")
+            partition = only_one(topic.results_by_partition, _ADD_PARTITIONS.key, "partition")
+            return {self._id: Reply(partition.partition_error_code, None)}
 
         reply = CoordinatorRounds(self._client, ask, deadline).run([self._id])[self._id]
         self._check(reply.code, ADD_PARTITIONS_TO_TXN.key)
@@ -176,7 +177,8 @@ class LogWriter:
                 raise answer
             else:
                 assert isinstance(answer, ProduceResponse)
-                said = answer.responses[0].partition_responses[0]
+                topic = only_one(answer.responses, PRODUCE.key, "topic")
+                said = only_one(topic.partition_responses, PRODUCE.key, "partition")
                 if said.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
                     return said.base_offset
                 self._check(said.error_code, PRODUCE.key, f" to {self._where}")

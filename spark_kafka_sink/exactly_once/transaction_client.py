@@ -47,7 +47,8 @@ from spark_kafka_sink.protocol.transactions import (
 from spark_kafka_sink.security.acls import RESOURCE_OF
 
 ONGOING: Final = "Ongoing"
-_DESCRIBED_AT_ONCE: Final = 1000
+_DESCRIBED_AT_ONCE: Final = 100
+"""A response may then have 3,900 partitions for each: see the limit of DESCRIBE_TRANSACTIONS."""
 
 # With v5 a coordinator treats a transaction as version 2. v4 came with Kafka 3.8 and is v3 with one more error code.
 END_TXN_OF_VERSION_1: Final = END_TXN.limited_to(0, 4)

@@ -12,6 +12,11 @@ from spark_kafka_sink.protocol.fields import LATEST, Message
 NEVER_FLEXIBLE: Final = LATEST
 """A value of `flexible_from`: no version has tagged fields."""
 
+MEGABYTE: Final = 1024 * 1024
+
+USUAL_RESPONSE_BYTES: Final = MEGABYTE
+"""The limit for a response of most APIs. As Python objects, the smallest elements take up to 24 times their bytes."""
+
 RequestT = TypeVar("RequestT", bound=Message)
 ResponseT = TypeVar("ResponseT", bound=Message)
 
@@ -71,6 +76,9 @@ class ApiKey(IntEnum):
 class Api(Generic[RequestT, ResponseT]):
     """An API. `min_version` and `max_version` are the supported versions, inclusive. Versions from `flexible_from` on have tagged
     fields.
+
+    max_response_bytes: a larger response is refused before it is read. The limit keeps what a hostile broker can make a client
+    spend on one response below 64 MB and a second. Java's client has no limit, and librdkafka's is 100 MB for all.
     """
 
     key: ApiKey
@@ -79,6 +87,7 @@ class Api(Generic[RequestT, ResponseT]):
     flexible_from: int
     request: type[RequestT]
     response: type[ResponseT]
+    max_response_bytes: int = USUAL_RESPONSE_BYTES
 
     @property
     def name(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spark_kafka_sink.protocol.api import Api, ApiKey
+from spark_kafka_sink.protocol.api import MEGABYTE, Api, ApiKey
 from spark_kafka_sink.protocol.fields import Message, message, wire
 from spark_kafka_sink.protocol.wire_types import BOOLEAN, INT16, INT32, INT64, STRING, ArrayOf
 
@@ -57,4 +57,4 @@ class ApiVersionsResponse(Message):
     zk_migration_ready: bool = wire(BOOLEAN, since=3, tag=3, default=False)
 
 
-API_VERSIONS = Api(ApiKey.API_VERSIONS, 0, 4, 3, ApiVersionsRequest, ApiVersionsResponse)
+API_VERSIONS = Api(ApiKey.API_VERSIONS, 0, 4, 3, ApiVersionsRequest, ApiVersionsResponse, max_response_bytes=MEGABYTE // 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 
-from spark_kafka_sink.protocol.api import Api, ApiKey
+from spark_kafka_sink.protocol.api import MEGABYTE, Api, ApiKey
 from spark_kafka_sink.protocol.fields import Message, message, wire
 from spark_kafka_sink.protocol.produce import LeaderIdAndEpoch, NodeEndpoint
 from spark_kafka_sink.protocol.wire_types import INT8, INT16, INT32, INT64, RECORDS, STRING, UUID, ZERO_UUID, ArrayOf, Records
@@ -138,5 +138,5 @@ class FetchResponse(Message):
     node_endpoints: Sequence[NodeEndpoint] = wire(ArrayOf(NodeEndpoint), since=16, tag=0, default=())
 
 
-FETCH = Api(ApiKey.FETCH, 4, 18, 12, FetchRequest, FetchResponse)
+FETCH = Api(ApiKey.FETCH, 4, 18, 12, FetchRequest, FetchResponse, max_response_bytes=5 * MEGABYTE)
 """v4 is the first version whose responses have record batches of magic 2."""

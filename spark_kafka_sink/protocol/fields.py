@@ -16,18 +16,9 @@ LATEST: Final = 0x7FFF
 _WIRE: Final = "wire"
 
 
-class RawTaggedField(NamedTuple):
-    """A tagged field that this package does not know (KIP-482), kept unchanged."""
-
-    tag: int
-    data: bytes
-
-
 @dataclass(slots=True)
 class Message:
     """The base of every message and every nested struct."""
-
-    unknown_tagged_fields: tuple[RawTaggedField, ...] = dataclasses.field(default=(), kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spark_kafka_sink.protocol.api import Api, ApiKey
+from spark_kafka_sink.protocol.api import MEGABYTE, Api, ApiKey
 from spark_kafka_sink.protocol.fields import Message, message, wire
 from spark_kafka_sink.protocol.wire_types import INT16, INT32, INT64, STRING, ArrayOf
 
@@ -38,4 +38,7 @@ class ListTransactionsResponse(Message):
     transaction_states: Sequence[TransactionState] = wire(ArrayOf(TransactionState), default=())
 
 
-LIST_TRANSACTIONS = Api(ApiKey.LIST_TRANSACTIONS, 0, 2, 0, ListTransactionsRequest, ListTransactionsResponse)
+LIST_TRANSACTIONS = Api(
+    ApiKey.LIST_TRANSACTIONS, 0, 2, 0, ListTransactionsRequest, ListTransactionsResponse, max_response_bytes=5 * MEGABYTE // 2
+)
+"""A transaction has about 70 bytes, so the response has room for 37,000."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 
-from spark_kafka_sink.protocol.api import Api, ApiKey
+from spark_kafka_sink.protocol.api import MEGABYTE, Api, ApiKey
 from spark_kafka_sink.protocol.fields import Message, message, wire
 from spark_kafka_sink.protocol.wire_types import BOOLEAN, INT16, INT32, STRING, UUID, ZERO_UUID, ArrayOf
 
@@ -79,4 +79,5 @@ class MetadataResponse(Message):
     error_code: int = wire(INT16, since=13, default=0, ignorable=True)
 
 
-METADATA = Api(ApiKey.METADATA, 0, 13, 9, MetadataRequest, MetadataResponse)
+METADATA = Api(ApiKey.METADATA, 0, 13, 9, MetadataRequest, MetadataResponse, max_response_bytes=4 * MEGABYTE)
+"""A partition with three replicas has 45 bytes, so the response has room for 90,000."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 
-from spark_kafka_sink.protocol.api import Api, ApiKey
+from spark_kafka_sink.protocol.api import MEGABYTE, Api, ApiKey
 from spark_kafka_sink.protocol.fields import Message, message, wire
 from spark_kafka_sink.protocol.wire_types import (
     INT16,
@@ -101,5 +101,5 @@ class ProduceResponse(Message):
     node_endpoints: Sequence[NodeEndpoint] = wire(ArrayOf(NodeEndpoint), since=10, tag=0, default=())
 
 
-PRODUCE = Api(ApiKey.PRODUCE, 3, 13, 9, ProduceRequest, ProduceResponse)
+PRODUCE = Api(ApiKey.PRODUCE, 3, 13, 9, ProduceRequest, ProduceResponse, max_response_bytes=4 * MEGABYTE)
 """v3 is the first version that accepts record batches of magic 2."""

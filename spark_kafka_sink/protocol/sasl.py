@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spark_kafka_sink.counts import counted
-from spark_kafka_sink.protocol.api import NEVER_FLEXIBLE, Api, ApiKey
+from spark_kafka_sink.protocol.api import MEGABYTE, NEVER_FLEXIBLE, Api, ApiKey
 from spark_kafka_sink.protocol.fields import Message, message, wire
 from spark_kafka_sink.protocol.wire_types import BYTES, INT8, INT16, INT32, INT64, STRING, ArrayOf
 
@@ -27,7 +27,10 @@ class SaslHandshakeResponse(Message):
     mechanisms: Sequence[str] = wire(ArrayOf(STRING), default=())
 
 
-SASL_HANDSHAKE = Api(ApiKey.SASL_HANDSHAKE, 0, 1, NEVER_FLEXIBLE, SaslHandshakeRequest, SaslHandshakeResponse)
+SASL_HANDSHAKE = Api(
+    ApiKey.SASL_HANDSHAKE, 0, 1, NEVER_FLEXIBLE, SaslHandshakeRequest, SaslHandshakeResponse, max_response_bytes=MEGABYTE // 2
+)
+"""Until a login is complete, brokers have the same limit of 512 KB for clients."""
 
 
 # SaslAuthenticate (36): one step of a SASL exchange, after SaslHandshake v1.
@@ -52,7 +55,9 @@ class SaslAuthenticateResponse(Message):
     session_lifetime_ms: int = wire(INT64, since=1, default=0, ignorable=True)
 
 
-SASL_AUTHENTICATE = Api(ApiKey.SASL_AUTHENTICATE, 0, 2, 2, SaslAuthenticateRequest, SaslAuthenticateResponse)
+SASL_AUTHENTICATE = Api(
+    ApiKey.SASL_AUTHENTICATE, 0, 2, 2, SaslAuthenticateRequest, SaslAuthenticateResponse, max_response_bytes=MEGABYTE // 2
+)
 
 
 # DescribeUserScramCredentials (50): the SCRAM mechanisms of users (KIP-554).

@@ -1,11 +1,14 @@
-"""Tagged fields (KIP-482): those that a message class declares, and unknown ones, which are kept."""
+"""Tagged fields (KIP-482): those that a message class declares.
+
+Unknown ones are skipped, because nothing here forwards messages.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from spark_kafka_sink.protocol.fields import Message, RawTaggedField
+from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.values import (
     UNREADABLE,
     Codec,
@@ -16,6 +19,8 @@ from spark_kafka_sink.protocol.values import (
     read_unsigned_varint,
     write_unsigned_varint,
 )
+
+_ONE_BYTE = 0x80  # a varint below it has no more bytes
 
 
 class TaggedField(NamedTuple):
@@ -36,45 +41,36 @@ def tagged_fields_codec(known: Sequence[TaggedField]) -> TaggedFieldsCodec:
     by_tag = {field.tag: field for field in known}
 
     def read(data: memoryview, offset: int, message: Message) -> int:
-        raw, offset = _read_raw(data, offset)
-        unknown = []
-        for tag, content in raw.items():
-            field = by_tag.get(tag)
-            if field is None:
-                unknown.append(RawTaggedField(tag, bytes(content)))
+        count, offset = read_unsigned_varint(data, offset)
+        check_fits(data, offset, 2 * count, "tagged fields")
+        end, found = len(data), set[int]()
+        for _ in range(count):
+            # Skipping one must be cheap: a peer may send a million, and an object of each would take fifty times their size.
+            tag, size = data[offset], data[offset + 1]
+            if tag < _ONE_BYTE and size < _ONE_BYTE:
+                offset += 2
             else:
-                setattr(message, field.name, _read_known(field, content))
-        if unknown:
-            message.unknown_tagged_fields = tuple(unknown)
+                tag, offset = read_unsigned_varint(data, offset)
+                size, offset = read_unsigned_varint(data, offset)
+            if size > end - offset:
+                check_fits(data, offset, size, f"a tagged field (tag {tag})")
+            if tag in by_tag:
+                if tag in found:
+                    raise MalformedError(f"tag {tag} twice")
+                found.add(tag)
+                setattr(message, by_tag[tag].name, _read_known(by_tag[tag], data[offset : offset + size]))
+            offset += size
         return offset
 
     def write(out: MessageWriter, message: Message) -> None:
-        if not known and not message.unknown_tagged_fields:
-            out.tail.append(0)
-            return
-        raw = [*_encode_known(known, message), *message.unknown_tagged_fields]
-        write_unsigned_varint(out.tail, len(raw))
-        for tag, content in sorted(raw):
+        encoded = _encode_known(known, message)
+        write_unsigned_varint(out.tail, len(encoded))
+        for tag, content in sorted(encoded):
             write_unsigned_varint(out.tail, tag)
             write_unsigned_varint(out.tail, len(content))
             out.tail += content
 
     return TaggedFieldsCodec(read, write)
-
-
-def _read_raw(data: memoryview, offset: int) -> tuple[dict[int, memoryview], int]:
-    count, offset = read_unsigned_varint(data, offset)
-    check_fits(data, offset, 2 * count, "tagged fields")
-    raw: dict[int, memoryview] = {}
-    for _ in range(count):
-        tag, offset = read_unsigned_varint(data, offset)
-        size, offset = read_unsigned_varint(data, offset)
-        check_fits(data, offset, size, f"a tagged field (tag {tag})")
-        if tag in raw:
-            raise MalformedError(f"tag {tag} twice")
-        raw[tag] = data[offset : offset + size]
-        offset += size
-    return raw, offset
 
 
 def _read_known(field: TaggedField, content: memoryview) -> Any:
@@ -88,7 +84,7 @@ def _read_known(field: TaggedField, content: memoryview) -> Any:
     return values[0]
 
 
-def _encode_known(known: Sequence[TaggedField], message: Message) -> list[RawTaggedField]:
+def _encode_known(known: Sequence[TaggedField], message: Message) -> list[tuple[int, bytes]]:
     """Encodes declared fields. A default is not sent, because it is what a missing field means."""
     encoded = []
     for field in known:
@@ -96,5 +92,5 @@ def _encode_known(known: Sequence[TaggedField], message: Message) -> list[RawTag
         if value != field.default:
             out = MessageWriter()
             field.codec.write(out, value)
-            encoded.append(RawTaggedField(field.tag, bytes(out.tail)))
+            encoded.append((field.tag, bytes(out.tail)))
     return encoded

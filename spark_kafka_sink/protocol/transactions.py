@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spark_kafka_sink.protocol.api import Api, ApiKey
+from spark_kafka_sink.protocol.api import MEGABYTE, Api, ApiKey
 from spark_kafka_sink.protocol.fields import Message, message, wire
 from spark_kafka_sink.protocol.wire_types import BOOLEAN, INT16, INT32, INT64, STRING, ArrayOf
 
@@ -206,7 +206,16 @@ class DescribeTransactionsResponse(Message):
     transaction_states: Sequence[TransactionState] = wire(ArrayOf(TransactionState), default=())
 
 
-DESCRIBE_TRANSACTIONS = Api(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, 0, DescribeTransactionsRequest, DescribeTransactionsResponse)
+DESCRIBE_TRANSACTIONS = Api(
+    ApiKey.DESCRIBE_TRANSACTIONS,
+    0,
+    0,
+    0,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    max_response_bytes=3 * MEGABYTE // 2,
+)
+"""A partition of a transaction has 4 bytes, so the response has room for 390,000."""
 
 
 # DescribeProducers (61): the producers known to a partition's leader (KIP-664).
@@ -255,4 +264,13 @@ class DescribeProducersResponse(Message):
     topics: Sequence[TopicResponse] = wire(ArrayOf(TopicResponse), default=())
 
 
-DESCRIBE_PRODUCERS = Api(ApiKey.DESCRIBE_PRODUCERS, 0, 0, 0, DescribeProducersRequest, DescribeProducersResponse)
+DESCRIBE_PRODUCERS = Api(
+    ApiKey.DESCRIBE_PRODUCERS,
+    0,
+    0,
+    0,
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    max_response_bytes=3 * MEGABYTE // 2,
+)
+"""A producer has about 40 bytes, so the response has room for 39,000."""

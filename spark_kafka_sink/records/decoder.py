@@ -24,7 +24,8 @@ from spark_kafka_sink.records.batch_header import (
 from spark_kafka_sink.records.compression import Buffer, Codec, decompress
 from spark_kafka_sink.records.record_reader import Record, read_record
 
-MAX_DECOMPRESSED = 256 * 1024 * 1024
+# Some codecs need twice this at times. Batches are far smaller: a producer's default is 16 KiB, the largest here 1 MiB.
+MAX_DECOMPRESSED = 24 * 1024 * 1024
 _LEAST_RECORD = 7  # seven one-byte numbers: an empty record without a key and headers
 
 _LAST_CODEC = max(Codec)  # checking each one took a quarter of the time of a small batch
@@ -73,20 +74,26 @@ class FetchedBatch:
         """The size in the log in bytes, including the header."""
         return HEADER_SIZE + len(self.payload)
 
-    def records(self, limit: int = MAX_DECOMPRESSED) -> list[Record]:
-        """Returns all records. Raises ProtocolError if they contradict the header or exceed `limit` bytes in total."""
+    def records(self) -> list[Record]:
+        """Returns all records, for batches that are known to be small. Raises ProtocolError, as `each_record` does."""
+        return list(self.each_record())
+
+    def each_record(self, limit: int = MAX_DECOMPRESSED) -> Iterator[Record]:
+        """Yields the records. Raises ProtocolError if they contradict the header or exceed `limit` bytes in total.
+
+        All at once would take 30 times their bytes if they are empty, so a few kilobytes that decompress well could fill memory.
+        """
         data = decompress(self.codec, self.payload, limit)
         if not 0 <= self.record_count <= len(data) // _LEAST_RECORD:
             raise ProtocolError(f"a batch of {counted(len(data), 'byte')} claims to have {counted(self.record_count, 'record')}")
         stamp = self.max_timestamp if self.is_log_append_time else None
-        records, position = [], 0
+        position = 0
         for _ in range(self.record_count):
             record, position = read_record(data, position, self.base_offset, self.first_timestamp, stamp)
-            records.append(record)
+            yield record
         if position != len(data):
             left = counted(len(data) - position, "byte")
             raise ProtocolError(f"a batch has {left} after its {counted(self.record_count, 'record')}")
-        return records
 
 
 def decode_batches(data: Buffer, *, cut_off: bool = False) -> Iterator[FetchedBatch]:

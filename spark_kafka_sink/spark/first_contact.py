@@ -12,6 +12,7 @@ from typing import Final
 
 from spark_kafka_sink.client.backoff import ExponentialBackoff, ResponseWaiter
 from spark_kafka_sink.client.cluster_client import ClusterClient
+from spark_kafka_sink.client.cluster_requests import only_one
 from spark_kafka_sink.client.topics import create_topic, creation_error, metadata_error, new_topic, wait_for_leaders
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.counts import counted
@@ -96,7 +97,7 @@ def _topic_code(client: ClusterClient, topic: str, deadline: float) -> int:
     code = 0
     while True:
         try:
-            code = client.ask_any(METADATA, request, deadline).topics[0].error_code
+            code = only_one(client.ask_any(METADATA, request, deadline).topics, METADATA.key, "topic").error_code
         except DeadlineError:
             if not code:
                 raise

@@ -167,6 +167,8 @@ def transaction(**changes: object) -> dict[str, object]:
         ({0: FIRST}, "chunk 1 of a record in the commit log is missing"),
         ({1: FIRST}, "chunk 0 of a record in the commit log is missing"),
         ({0: FIRST, 1: changed(FIRST, record_id="r2")}, "chunk 1 of query q in the commit log is another record's"),
+        ({0: FIRST, 1: b'{"format":2}'}, "record_id = None: another version wrote it"),
+        ({0: b"[" * 100_000}, "not this sink's"),
         ({0: b"{"}, "has b'{', which is not this sink's"),
         ({0: b"\xff"}, "not this sink's"),
         ({0: b"[]"}, "not this sink's"),
@@ -177,7 +179,7 @@ def test_what_cannot_be_read_is_an_error_that_says_why(values: Mapping[int, byte
         decode(values)
 
 
-@pytest.mark.parametrize("key", [None, b"", b"user-7", b'["q"]', b'["q","0"]', b'{"q":0}', b'[0,"q"]'])
+@pytest.mark.parametrize("key", [None, b"", b"user-7", b'["q"]', b'["q","0"]', b'{"q":0}', b'[0,"q"]', b"[" * 100_000])
 def test_somebody_elses_keys_are_an_error(key: Any) -> None:
     with pytest.raises(CommitRecordError, match=r"topic log has a record with the key .*, which this sink did not write"):
         decode_key(key, "log")

@@ -170,7 +170,7 @@ def test_a_null_is_any_negative_length_as_java_reads_it() -> None:
 def test_records_over_the_limit_are_not_decompressed() -> None:
     (batch,) = decode_batches(whole(Codec.ZSTD))
     with pytest.raises(ProtocolError, match="more than the 50 bytes allowed"):
-        batch.records(limit=50)
+        list(batch.each_record(limit=50))
 
 
 @settings(max_examples=300, deadline=None)
@@ -188,4 +188,4 @@ def test_any_bytes_are_records_or_a_protocol_error(codec: Codec, edits: list[tup
         signed(batch)
     with suppress(ProtocolError):
         for read in decode_batches(bytes(batch) + tail):
-            assert len(read.records(limit=10_000)) == read.record_count
+            assert len(list(read.each_record(limit=10_000))) == read.record_count

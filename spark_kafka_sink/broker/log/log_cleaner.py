@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from crc32c import crc32c
 
@@ -15,8 +16,10 @@ from spark_kafka_sink.broker.log.log_segment import LogSegment
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
 from spark_kafka_sink.records.compression import Buffer, Codec, compress, decompress
-from spark_kafka_sink.records.decoder import MAX_DECOMPRESSED
 from spark_kafka_sink.records.record_reader import Record, read_record
+
+_VALIDATED: Final = 2**31 - 1
+"""No limit for decompressed records: the log took them within its own."""
 
 
 def maybe_compact(log: UnifiedLog, now_ms: int) -> int:
@@ -139,7 +142,7 @@ class _Cleaner:
 def _records(segment: LogSegment, position: int, header: BatchHeader) -> Iterator[tuple[Record, bytes]]:
     """Yields each record and its bytes."""
     data = b"".join(segment.records.read(position, header.size))
-    plain = decompress(Codec(header.codec_id), memoryview(data)[HEADER_SIZE:], MAX_DECOMPRESSED)
+    plain = decompress(Codec(header.codec_id), memoryview(data)[HEADER_SIZE:], _VALIDATED)
     stamp = header.max_timestamp if header.is_log_append_time else None
     at = 0
     for _ in range(header.record_count):

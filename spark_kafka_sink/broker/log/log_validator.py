@@ -22,9 +22,9 @@ RecordError = tuple[int, str]
 _MAX_ERRORS = 64 * 1024  # keeps a response small compared with the request
 
 
-# lz4 expands a byte to at most 255, so this is the maximum for a batch of half a megabyte. Kafka reads such data as a stream
-# without a limit; here each handler thread may hold this much.
-MAX_DECOMPRESSED = 128 * 1024 * 1024
+# Kafka reads compressed records as a stream without a limit; here each handler thread may hold this much, and twice as much with
+# some codecs. A topic that takes larger batches uncompressed takes them compressed as well.
+MAX_DECOMPRESSED = 24 * 1024 * 1024
 _LEAST_LENGTH = 14  # LegacyRecord.RECORD_OVERHEAD_V0: ByteBufferLogInputStream checks a length against it before it reads on
 _MAGIC_POSITION = 16
 _LENGTH_POSITION = 8
@@ -51,7 +51,7 @@ def validate(records: Buffer, config: LogConfig, origin: AppendOrigin, now_ms: i
         # Kafka finds no CompressionType for it, and has no error code for that.
         raise ApiException(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown compression type id: {header.codec_id}")
     codec = Codec(header.codec_id)
-    plain = _plain(codec, batch[HEADER_SIZE:])
+    plain = _plain(codec, batch[HEADER_SIZE:], max(MAX_DECOMPRESSED, config.max_message_bytes))
     max_timestamp, in_order = check_records(plain, header, config, now_ms, topic_partition)
     stamped = _stamped(header, max_timestamp, config, now_ms)
     if not in_order:
@@ -149,11 +149,11 @@ def _check_client_batch(header: BatchHeader, where: str) -> None:
         )
 
 
-def _plain(codec: Codec, payload: memoryview) -> bytes:
+def _plain(codec: Codec, payload: memoryview, limit: int) -> bytes:
     if codec is Codec.NONE:
         return bytes(payload)
     try:
-        return decompress(codec, payload, MAX_DECOMPRESSED)
+        return decompress(codec, payload, limit)
     except ProtocolError as error:
         # Kafka throws KafkaException("Failed to decompress record stream"), for which it has no error code.
         raise ApiException(ErrorCode.UNKNOWN_SERVER_ERROR, f"Failed to decompress record stream: {error}") from error

@@ -14,6 +14,7 @@ from spark_kafka_sink.client.topics import (
     creation_error,
     metadata_error,
     new_topic,
+    topic_metadata,
     topics_metadata,
 )
 from spark_kafka_sink.counts import counted
@@ -44,7 +45,7 @@ def check_topic(context: CheckContext) -> Iterator[CheckLine]:
     if name is None:
         yield not_checked("topic", "the column topic names the topic of each row", "set the option topic to check that topic")
         return
-    (found,) = topics_metadata(context.client, [name], context.soon(), context.node_id).topics
+    found = topic_metadata(context.client, name, context.soon(), context.node_id)
     if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         yield missing(context, name)
         return

@@ -13,7 +13,7 @@ from spark_kafka_sink.client.topics import (
     creation_error,
     metadata_error,
     new_topic,
-    topics_metadata,
+    topic_metadata,
 )
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import AuthorizationError, KafkaSinkError, OptionError, UnsupportedVersionError
@@ -96,7 +96,7 @@ def _listing(context: CheckContext, client: TransactionClient, prefix: str) -> I
 
 def _commit_log(context: CheckContext, settings: CommitLogSettings) -> Iterator[CheckLine]:
     name = settings.topic
-    (found,) = topics_metadata(context.client, [name], context.soon(), context.node_id).topics
+    found = topic_metadata(context.client, name, context.soon(), context.node_id)
     if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         yield _new_commit_log(context, settings)
         return

@@ -11,10 +11,9 @@ from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.broker.network.processor import MAX_UNAUTHENTICATED_FRAME
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.api_versions import ApiVersionsRequest
-from spark_kafka_sink.protocol.fields import RawTaggedField
 from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataResponse
 from spark_kafka_sink.protocol.sasl import SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest
-from tests.broker.network.client import Client, request_frame
+from tests.broker.network.client import Client, framed, request_frame
 
 
 @pytest.fixture(scope="module")
@@ -43,13 +42,9 @@ def log_in(client: Client) -> None:
 
 
 def padded(size: int) -> bytes:
-    """A valid frame whose message has so many bytes."""
-
-    def of(padding: int) -> bytes:
-        fields = (RawTaggedField(99, bytes(padding)),)
-        return request_frame(ApiKey.API_VERSIONS, 3, ApiVersionsRequest("test", "1", unknown_tagged_fields=fields))
-
-    return of(100_000 + size + 4 - len(of(100_000)))
+    """A valid frame whose message has so many bytes: those behind its fields are passed over."""
+    message = request_frame(ApiKey.API_VERSIONS, 3, ApiVersionsRequest("test", "1"))[4:]
+    return framed(message + bytes(size - len(message)))
 
 
 def test_before_a_login_api_versions_is_answered_and_another_request_ends_the_connection(client: Client, other: Client) -> None:
@@ -83,7 +78,7 @@ def test_after_a_login_frames_have_the_limit_of_all(client: Client) -> None:
     log_in(client)
     client.send(request_frame(ApiKey.METADATA, 9, MetadataRequest(())))
     client.receive()
-    data = request_frame(ApiKey.METADATA, 9, MetadataRequest((), unknown_tagged_fields=(RawTaggedField(9, bytes(600_000)),)))
+    data = framed(request_frame(ApiKey.METADATA, 9, MetadataRequest(()))[4:] + bytes(600_000))
     assert len(data) > MAX_UNAUTHENTICATED_FRAME
     client.send(data)
     assert client.receive_response(ApiKey.METADATA, 9)

@@ -1,0 +1,36 @@
+"""One run of one target under atheris, in a process of its own, because libFuzzer ends its process.
+
+python -m tests.fuzz.run TARGET [option or folder of libFuzzer ...]
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Final
+
+import atheris
+
+_PACKAGES: Final = ["spark_kafka_sink.protocol", "spark_kafka_sink.records", "spark_kafka_sink.client", "spark_kafka_sink.broker"]
+_PACKAGES.append("spark_kafka_sink.exactly_once")
+_SECONDS: Final = 1.0
+
+
+def main() -> None:
+    name, arguments = sys.argv[1], sys.argv[2:]
+    with atheris.instrument_imports(include=_PACKAGES):
+        from tests.fuzz.targets import TARGETS
+    target, _ = TARGETS[name]
+
+    def in_time(data: bytes) -> None:
+        begun = time.thread_time()
+        target(data)
+        took = time.thread_time() - begun
+        assert took <= _SECONDS, f"{len(data)} bytes took {took:.2f} s of processor time"
+
+    atheris.Setup([name, *arguments], in_time)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()
