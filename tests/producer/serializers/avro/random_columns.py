@@ -93,7 +93,7 @@ PLAIN: Sequence[Sample] = (
     _plain("long", pa.int64(), INT64),
     _plain("long", pa.uint64(), st.integers(0, 2**63 - 1)),
     _plain("float", pa.float32(), FLOATS),
-    _plain("float", pa.float16(), st.floats(allow_nan=False, width=16)),
+    _plain("float", pa.float16(), st.floats(allow_nan=False, width=16).map(np.float16)),
     _plain("double", pa.float64(), st.floats(allow_nan=False)),
     _plain("double", pa.float32(), FLOATS),
     *(_plain("bytes", kind, st.binary(max_size=20)) for kind in (pa.binary(), pa.large_binary(), pa.binary_view())),
