@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 from spark_kafka_sink.errors import (
     DeadLetterError,
@@ -124,6 +123,10 @@ class BadRowHandler:
             self._add(found)
             self._written += 1
 
+    def refuse_of_append(self, bad: BadRows, row_in_task: Callable[[int], int]) -> None:
+        """Refuses rows that the producer has refused. row_in_task: returns the task's row of a row of the append."""
+        self.refuse(RefusedRows.of(bad, row_in_task))
+
     def take_rejected(self) -> bool:
         """Refuses the rows that brokers have rejected, and mends rejected letters. Returns whether there were any."""
         rejected = self._scope.take_rejected()
@@ -140,8 +143,10 @@ class BadRowHandler:
         """
         while True:
             self._send()
-            with self.naming_letters():
+            try:
                 self._scope.flush()
+            except KafkaSinkError as error:
+                self.raise_named(error)
             if not self.take_rejected():
                 return
 
@@ -179,20 +184,18 @@ class BadRowHandler:
             return
         assert self._errors.topic is not None
         letters, self._letters, self._letters_bytes = self._letters, [], 0
-        with self.naming_letters():
-            self._scope.append_serialized(self._errors.topic, columns_of(letters, self._errors.header_prefix))
-
-    @contextmanager
-    def naming_letters(self) -> Iterator[None]:
-        """Raises DeadLetterError in place of an error about the dead-letter topic, which any call of the scope may raise."""
         try:
-            yield
+            self._scope.append_serialized(self._errors.topic, columns_of(letters, self._errors.header_prefix))
         except KafkaSinkError as error:
-            topic = self._errors.topic
-            cause = error.__cause__ if isinstance(error, DeliveryError) else error
-            if topic is None or not isinstance(cause, KafkaSinkError) or not _is_about(cause, topic):
-                raise
-            raise _dead_letter_error(topic, cause) from error
+            self.raise_named(error)
+
+    def raise_named(self, error: KafkaSinkError) -> NoReturn:
+        """Raises DeadLetterError for an error about the dead-letter topic, which any call of the scope may raise, or `error`."""
+        topic = self._errors.topic
+        cause = error.__cause__ if isinstance(error, DeliveryError) else error
+        if topic is None or not isinstance(cause, KafkaSinkError) or not _is_about(cause, topic):
+            raise error
+        raise _dead_letter_error(topic, cause) from error
 
 
 def _is_about(error: KafkaSinkError, topic: str) -> bool:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pyspark import TaskContext
 
 from spark_kafka_sink.counts import counted
-from spark_kafka_sink.errors import RecordError, SerializationError, UsageError
+from spark_kafka_sink.errors import KafkaSinkError, RecordError, SerializationError, UsageError
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
 from spark_kafka_sink.exactly_once.failpoints import reach
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction, first_transactions
@@ -196,13 +196,13 @@ def _append_all(scope: SendScope, records: Iterable[TopicRecords], options: Sink
 
 def _append_good(scope: SendScope, rows: CoalescedRecords, bad_rows: BadRowHandler) -> None:
     """Appends the rows that the producer takes. The others are handled after the append, because their letters are appended."""
-    from spark_kafka_sink.spark.refused_rows import RefusedRows
-
     found: list[BadRows] = []
-    with bad_rows.naming_letters():
+    try:
         scope.append(rows.topic, rows.columns(), found.append)
+    except KafkaSinkError as error:
+        bad_rows.raise_named(error)
     for bad in found:
-        bad_rows.refuse(RefusedRows.of(bad, rows.row_in_task))
+        bad_rows.refuse_of_append(bad, rows.row_in_task)
     bad_rows.take_rejected()
 
 

@@ -185,6 +185,7 @@ def test_publish_reports_bad_rows(spark: SparkSession, target: Target) -> None:
     assert "16 dead letters" in report._repr_html_()
 
 
+@pytest.mark.whole("it writes as publish does, whose test is above; a stream takes 10 s")
 def test_foreach_batch_writes_letters(spark: SparkSession, target: Target, tmp_path: Path) -> None:
     df = stream(spark, tmp_path, target, range(10), range(10, 20))
     run(df.writeStream.foreachBatch(sks.foreach_batch(target.options)), tmp_path)
@@ -270,6 +271,7 @@ def test_a_missing_dead_letter_topic_is_found_before_any_task(spark: SparkSessio
         assert len(read_topic(broker.bootstrap_servers, "letters")) == 2
 
 
+@pytest.mark.whole("tests/docs runs the blocks of docs/bad-rows.md")
 def test_letters_are_read_back_and_written_again(spark: SparkSession, target: Target) -> None:
     """As docs/bad-rows.md shows, here without Spark's own source."""
     df = spark.range(4).selectExpr("string(id) AS key", "IF(id = 2, double('NaN'), double(id)) AS amount")

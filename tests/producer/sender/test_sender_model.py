@@ -114,7 +114,7 @@ class SenderMachine(RuleBasedStateMachine):
         self.client.on_wakeup, self.client.patient = self.meanwhile, patient
         self.turns = 0
         self.numbers = itertools.count(1)
-        self.scopes: list[SendScope] = [self.producer.scope() for _ in range(SCOPES)]
+        self.scopes: list[SendScope] = [self.new_scope(who) for who in range(SCOPES)]
         self.scope_of: dict[int, object] = {}
         self.told = Told()
         self.made_anew: set[int] = set()  # partitions of which nothing was acked since
@@ -143,6 +143,7 @@ class SenderMachine(RuleBasedStateMachine):
     def append(self, who: int, rows: list[tuple[int, int]], turns: int, rounds: int) -> None:
         """Columns. turns: of the sender's thread while the append waits for memory."""
         scope = self.scopes[who]
+        self.take_rejected(scope)
         numbers = self.numbered(len(rows), scope)
         values = [b"%0*d" % (size, number) for number, (_, size) in zip(numbers, rows, strict=True)]
         partitions = np.array([partition for partition, _ in rows], np.int32)
@@ -156,11 +157,20 @@ class SenderMachine(RuleBasedStateMachine):
             scope.tally.raise_error()
             columns_of(self.producer).append_serialized(scope.tally, TOPIC, columns, deadline=0.0, completion_for=completion_for)
         except DeliveryError:  # something that it sent has failed
-            self.scopes[who] = self.producer.scope()
+            self.scopes[who] = self.new_scope(who)
         except (DeadlineError, PeerError):  # memory or metadata
             pass
         self.turns = 0
         self.run(rounds, 0)
+
+    def new_scope(self, who: int) -> SendScope:
+        """The second one keeps what is rejected."""
+        return self.producer.scope(keeps_rejected=who == 1)
+
+    def take_rejected(self, scope: SendScope) -> None:
+        for rows in scope.take_rejected():
+            numbers = [int(value) for value in rows.columns.value.to_pylist()]  # type: ignore[union-attr]
+            assert all(self.cluster.rejects(number) and number in self.told.failed for number in numbers)
 
     def meanwhile(self) -> None:
         if accumulator_of(self.producer).memory_waiters:
@@ -251,7 +261,7 @@ class SenderMachine(RuleBasedStateMachine):
     def seldom(self, what: str, which: int) -> None:
         if what == "discard":
             self.scopes[which].discard()
-            self.scopes[which] = self.producer.scope()
+            self.scopes[which] = self.new_scope(which)
         elif what == "expire":
             self.clock.ms += DELIVERY_TIMEOUT_MS // (1 + which)
         elif what == "down":
@@ -327,7 +337,7 @@ class SenderMachine(RuleBasedStateMachine):
         new: set[int] = set()
         while not new:  # the first may find that the topic is not known any more
             before = set(self.told.accepted)
-            self.scopes = [self.producer.scope() for _ in range(SCOPES)]
+            self.scopes = [self.new_scope(who) for who in range(SCOPES)]
             self.append(0, [(partition, 4) for partition in range(PARTITIONS)], turns=4, rounds=1)
             new = self.told.accepted.keys() - before
         self.run_until_settled(SETTLED_MS)

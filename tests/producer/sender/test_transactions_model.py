@@ -67,10 +67,11 @@ STEPS = st.lists(
 class Transactions:
     """A producer in transactions of version 2 over a SimulatedCluster, whose coordinator fails never."""
 
-    def __init__(self, batch_size: int, rejects: int, max_batch: int) -> None:
+    def __init__(self, batch_size: int, rejects: int, max_batch: int, *, names: bool) -> None:
         self.clock = VirtualClock()
         self.clock.install()
         self.cluster = SimulatedCluster(PARTITIONS, strict=False, max_batch=max_batch, rejects=rejects)
+        self.cluster.names_rejected = names
         self.stepped = SteppedProducer(producer_config({**SETTINGS, "batch.size": batch_size}), self.cluster, self.clock)
         self.producer: Producer = self.stepped.producer
         self.client = self.stepped.client
@@ -181,9 +182,9 @@ class Transactions:
 
 
 @contextmanager
-def transactions(batch_size: int, rejects: int, max_batch: int) -> Iterator[Transactions]:
+def transactions(batch_size: int, rejects: int, max_batch: int, *, names: bool) -> Iterator[Transactions]:
     logging.disable(logging.ERROR)
-    made = Transactions(batch_size, rejects, max_batch)
+    made = Transactions(batch_size, rejects, max_batch, names=names)
     try:
         yield made
     finally:
@@ -198,12 +199,13 @@ def transactions(batch_size: int, rejects: int, max_batch: int) -> Iterator[Tran
     batch_size=st.sampled_from([1, 1, 60, 200]),
     rejects=st.sampled_from([2, 3, 5]),
     max_batch=st.sampled_from([1 << 20, 1 << 20, 120]),
+    names=st.booleans(),
 )
-@example([[("append", [0] * 8), ("serve", (0, ["as Kafka"])), ("append", [0] * 8)]], 1, 3, 1 << 20)
+@example([[("append", [0] * 8), ("serve", (0, ["as Kafka"])), ("append", [0] * 8)]], 1, 3, 1 << 20, True)
 def test_what_is_committed_has_each_good_record_once_in_order_and_the_others_were_given_back(
-    histories: list[list[tuple[str, Any]]], batch_size: int, rejects: int, max_batch: int
+    histories: list[list[tuple[str, Any]]], batch_size: int, rejects: int, max_batch: int, names: bool
 ) -> None:
-    with transactions(batch_size, rejects, max_batch) as made:
+    with transactions(batch_size, rejects, max_batch, names=names) as made:
         for steps in histories:
             made.transact(steps)
         made.check()
@@ -211,8 +213,9 @@ def test_what_is_committed_has_each_good_record_once_in_order_and_the_others_wer
 
 @pytest.mark.parametrize("batch_size", [1, 60, 200])
 @pytest.mark.parametrize("rejects", [1, 2, 3, 5])
-def test_without_faults_every_transaction_is_committed(batch_size: int, rejects: int) -> None:
-    with transactions(batch_size, rejects, 1 << 20) as made:
+@pytest.mark.parametrize("names", [True, False])
+def test_without_faults_every_transaction_is_committed(batch_size: int, rejects: int, names: bool) -> None:
+    with transactions(batch_size, rejects, 1 << 20, names=names) as made:
         for _ in range(3):
             rows = [("append", [0, 1] * 8), ("run", 0), ("serve", (0, ["as Kafka"] * 3)), ("serve", (1, ["as Kafka"] * 2))]
             made.transact(rows * 3)

@@ -147,6 +147,7 @@ class SimulatedCluster:
         self.hints = True  # refusals name the new leader (KIP-951)
         self.first_epoch = 0
         self.unlucky: dict[int, int] = {}  # records that so many more answers do not name
+        self.names_rejected = True  # brokers before 2.4 do not say which records they reject
         self.current: tuple[int, int] | None = None  # the identity that may write, where all writes are of transactions
         self._strict, self._max_batch, self._rejects = strict, max_batch, rejects
         self._producer_ids = itertools.count(4000)
@@ -235,7 +236,7 @@ class SimulatedCluster:
             error_code=code,
             base_offset=-1 if code else base_offset,
             log_start_offset=0,
-            record_errors=[BatchIndexAndErrorMessage(row, "not wanted") for row in rejected],
+            record_errors=[BatchIndexAndErrorMessage(row, "not wanted") for row in rejected if self.names_rejected],
             current_leader=LeaderIdAndEpoch(self.leaders[partition], self.epochs[partition]) if moved else None,
         )
 
