@@ -104,6 +104,7 @@ class TransactionManager:
         with self._changed:
             self._check(Call.BEGIN)
             self._move(State.IN_TRANSACTION)
+            self._commit_is_asked = False  # that was about the previous transaction
             self.first_sent = None
 
     def add_offsets(
