@@ -79,7 +79,8 @@ LEAVES: Sequence[tuple[pa.DataType, str, Values]] = (
     (pa.null(), "null", st.none()),
 )
 FORMATS = ["date", "date-time", "time", "uuid", "email", "ipv4", "uri", "int64"]
-PATTERNS = ["^a", "b$", r"^\d+$", "^[a-c]*$", r"^\S+$", "a|1", "^.{2,3}$", r"^[^\s]*$", r"\w", "(?=a)", "^[0-9]{4}-"]
+# Without \w, which has only ASCII letters in JavaScript and here, and others too in the witness's `re`: see test_patterns.py.
+PATTERNS = ["^a", "b$", r"^\d+$", "^[a-c]*$", r"^\S+$", "a|1", "^.{2,3}$", r"^[^\s]*$", "[0-9A-Za-z_]", "(?=a)", "^[0-9]{4}-"]
 NAMES = ["a", "b", "c", "d"]
 NUMBERS: Sequence[int | float] = [-3, 0, 1, 2, 3, 10, 0.5, 2.5, -1.25, 1e20]
 
