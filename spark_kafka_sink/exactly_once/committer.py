@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -19,7 +20,7 @@ from spark_kafka_sink.exactly_once.execution import BestEffort, CommitCall, Exec
 from spark_kafka_sink.exactly_once.log_writer import ClaimLostError
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.resolving import Refusal, Refused
-from spark_kafka_sink.exactly_once.rules import Done, GiveUp, Stop, View, decide, key
+from spark_kafka_sink.exactly_once.rules import Done, GiveUp, Step, Stop, View, decide, key, prepares_first
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import NO_QUERY, TransactionalIds
 
@@ -121,13 +122,24 @@ class Committer:
         except KafkaSinkError as error:
             logger.warning("old batch jobs stay in the commit log: %s", error)
 
-    def commit(self, batch: MicroBatch, own: OwnTransactions, start: int | None = None) -> CommitReport:
+    def commit(
+        self,
+        batch: MicroBatch,
+        own: OwnTransactions,
+        start: int | None = None,
+        *,
+        letters: str | None = None,
+        refuse: Callable[[], None] | None = None,
+    ) -> CommitReport:
         """Makes the rows of a batch visible, unless they already are.
 
         Args:
             batch: The batch.
             own: The transactions that its tasks have prepared.
             start: The batch at which the log may begin (commit.log.start).
+            letters: The topic of dead letters, which does not tell batches apart.
+            refuse: Raises an error if these rows must not become visible. It is not called for a batch that an earlier attempt
+                has prepared: that one may be visible in part, so it is completed.
 
         Raises:
             CommitStoppedError: Continuing would lose or duplicate rows.
@@ -140,7 +152,8 @@ class Committer:
         begun = time.monotonic()
         call = self._call(batch)
         try:
-            is_own = retry_on_claim_lost(partial(self._attempt, batch, own, start, call), call.deadline)
+            view = View(batch.number, own, start, letters=letters)
+            is_own = retry_on_claim_lost(partial(self._attempt, batch, view, call, refuse), call.deadline)
         except DeadlineError as error:
             visibility = self._visibility(batch, own, call)
             raise commit_timeout(batch, own, self._timeout_s, error, visibility, self._options) from error
@@ -155,12 +168,20 @@ class Committer:
         is_first = call.visible is not None
         return CommitReport(call.rows, is_own, call.committed, call.aborted, round(visible_s * 1000), commit_ms, is_first)
 
-    def _attempt(self, batch: MicroBatch, own: OwnTransactions, start: int | None, call: CommitCall) -> bool:
-        """Commits once. Returns whether the visible rows are those of `own`."""
-        execution = self._execution(batch, View(batch.number, own, start), call)
+    def _attempt(self, batch: MicroBatch, view: View, call: CommitCall, refuse: Callable[[], None] | None) -> bool:
+        """Commits once. Returns whether the visible rows are those of the view's own transactions."""
+        own = view.own
+        execution = self._execution(batch, view, call)
+
+        def step(view: View) -> Step:
+            step = decide(view)
+            if refuse is not None and prepares_first(view, step):
+                refuse()
+            return step
+
         try:
             self._check_brokers(call.deadline)
-            end = execution.run(decide)
+            end = execution.run(step)
         except (ClaimLostError, DeadlineError):
             raise
         except KafkaSinkError:
@@ -203,15 +224,6 @@ class Committer:
 
     def _execution(self, batch: MicroBatch, view: View, call: CommitCall) -> Execution:
         return Execution(self._log, self._transactions, TransactionalIds(self._prefix, batch.query_id), view, call)
-
-    def abandon(self, batch: MicroBatch, own: OwnTransactions) -> None:
-        """Aborts transactions that no commit was asked for, because the driver refuses the batch before that. Never raises.
-
-        The same refusal comes first in every commit of these transactions, so no record in the log lists them. Otherwise they
-        would block readers until they time out.
-        """
-        execution = self._execution(batch, View(batch.number, own), self._call(batch))
-        execution.abort(execution.view.own_handles)
 
     def abort_job(self, job: MicroBatch, own: OwnTransactions) -> Refused | bool:
         """Aborts the transactions of a batch job that failed, and those of its lost tasks.

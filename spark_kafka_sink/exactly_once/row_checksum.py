@@ -2,7 +2,7 @@
 
 It covers every row of the task, good or bad, as Spark passed it. Whether the producer or a broker refuses a row depends on things
 that may change between two attempts, such as a limit of the topic. So the checksum does not cover which rows became dead letters,
-nor the letters' texts: each row is in one transaction in either case, as a record or as a letter.
+nor the letters' texts. With dead letters each row is in one transaction in either case, as a record or as a letter.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ class View:
     own: the batch's transactions as reported by its tasks. start: the batch at which the log may begin (commit.log.start).
     last: the query's last record, once `read`. described, listed: the findings of Look; None before.
     outcomes: the outcomes of `last.to_commit` by transactional id; None before. reread: whether the log still had the same end
-    when it was claimed and read again after that, or after Look.
+    when it was claimed and read again after that, or after Look. letters: the topic of dead letters, if there is one.
     """
 
     batch: int
@@ -122,6 +122,7 @@ class View:
     listed: tuple[TransactionHandle, ...] | None = None
     outcomes: Mapping[str, Outcome] | None = None
     reread: bool = False
+    letters: str | None = None
 
     @property
     def rows(self) -> int:
@@ -133,7 +134,7 @@ class View:
 
     def begun(self) -> View:
         """Returns the view with nothing known: at the start, after a lost claim, and after a write with an unknown outcome."""
-        return View(self.batch, self.own, self.start)
+        return View(self.batch, self.own, self.start, letters=self.letters)
 
     def with_read(self, last: CommitRecord | None) -> View:
         """Returns the view after the log was claimed and read. Earlier findings stay valid if no other writer wrote since."""
@@ -187,7 +188,7 @@ def _later_batch(view: View, last: CommitRecord) -> Step:
 def _same_batch(view: View, last: CommitRecord) -> Step:
     if last.state in (State.PREPARED, State.COMPLETE) and view.rows != last.rows:
         return _stop(view, Reason.OTHER_ROWS)
-    if last.state in (State.PREPARED, State.COMPLETE) and _are_apart(_topics(view.own), _topics(last.transactions)):
+    if last.state in (State.PREPARED, State.COMPLETE) and _are_apart(_topics(view, view.own), _topics(view, last.transactions)):
         return _stop(view, Reason.OTHER_TOPICS)
     match last.state:
         case State.COMPLETE:
@@ -200,8 +201,9 @@ def _same_batch(view: View, last: CommitRecord) -> Step:
             return _replayed(view, last)
 
 
-def _topics(transactions: tuple[PreparedTransaction, ...]) -> set[str]:
-    return {topic for each in transactions for topic, _ in each.handle.partitions}
+def _topics(view: View, transactions: tuple[PreparedTransaction, ...]) -> set[str]:
+    """Returns the topics of rows. Brokers may reject a row in one attempt and not in another, so dead letters do not count."""
+    return {topic for each in transactions for topic, _ in each.handle.partitions} - {view.letters}
 
 
 def _are_apart(some: set[str], others: set[str]) -> bool:
@@ -227,6 +229,13 @@ def _prepare(view: View, chosen: tuple[PreparedTransaction, ...], kept: tuple[Pr
     transactions = (*kept, *chosen)
     rows = sum(each.handle.records for each in transactions)
     return Write(State.PREPARED, transactions, rows, committed=_ids(kept))
+
+
+def prepares_first(view: View, step: Step) -> bool:
+    """Returns whether this step makes the batch's own rows visible sooner or later, and none of the batch is prepared yet."""
+    if not isinstance(step, Write) or step.state is not State.PREPARED:
+        return False
+    return view.last is None or view.last.batch != view.batch or view.last.state in (State.ABORTED, State.CLOSED)
 
 
 def _is_open(handle: TransactionHandle, view: View) -> bool:

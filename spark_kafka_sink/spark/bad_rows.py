@@ -77,12 +77,22 @@ class BadRowHandler:
     """
 
     def __init__(
-        self, scope: SendScope, options: SinkOptions, place: Place, serialized_before: frozenset[str] = frozenset()
+        self,
+        scope: SendScope,
+        options: SinkOptions,
+        place: Place,
+        serialized_before: frozenset[str] = frozenset(),
+        *,
+        fails_at_limit: bool = True,
     ) -> None:
-        """serialized_before: the parts, key and value, that the task got as bytes of a serializer."""
+        """serialized_before: the parts, key and value, that the task got as bytes of a serializer.
+
+        fails_at_limit: whether the task fails once it has too many bad rows by itself. Otherwise only the commit does.
+        """
         self._scope = scope
         self._serialized_before = serialized_before
         self._errors = options.errors
+        self._fails_at_limit = fails_at_limit
         self._place = place
         self._limit = size_limit(options.producer)
         self._producer = options.producer
@@ -99,14 +109,14 @@ class BadRowHandler:
             return _SerializedParts(frozenset(serializers), with_schema)
 
     def refuse(self, refused: RefusedRows) -> None:
-        """Counts rows and writes their letters. Raises TooManyBadRowsError if the task alone has too many."""
+        """Counts rows and writes their letters. Raises TooManyBadRowsError at a limit of the task, if it has one."""
         reasons = [reason_of(error, self._serialized.with_schema) for error in refused.errors]
         if not self._first and refused.errors:
             text = f"[{refused.errors[0].code}] {refused.message(0)}"
             row = "" if refused.rows is None or " of the task" in text else f" (row {refused.rows[0]} of the task)"
             self._first = f"{shortened_text(text)}{row}"
         self._counts.update(reasons)
-        most = self._errors.max_rows
+        most = self._errors.max_rows if self._fails_at_limit else None
         if most is not None and self._counts.total() > most:
             raise too_many(self.report(DeliveryReport()), self._errors, spark_partition=self._place.spark_partition)
         topic = self._errors.topic

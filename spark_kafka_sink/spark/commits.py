@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
@@ -29,7 +30,6 @@ from spark_kafka_sink.errors import (
     DeadlineError,
     KafkaSinkError,
     OptionError,
-    TooManyBadRowsError,
     UnsupportedVersionError,
     UsageError,
 )
@@ -257,23 +257,23 @@ def commit_shares(
     """Commits the shares of a batch.
 
     Raises like `Committer.commit`. Raises UsageError for shares of another release, and TooManyBadRowsError, after the shares
-    are aborted.
+    are aborted, unless an earlier attempt has prepared the batch.
     """
     assert options.exactly_once is not None
     own = _transactions(shares)
     _check_release(batch, own)
-    try:
-        check_limits(options.errors, reports, is_visible=False)
-    except TooManyBadRowsError:
-        with committers.of(options, batch) as committer:
-            committer.abandon(batch, own)
-        raise
     checkpoint = options.exactly_once.checkpoint
     if checkpoint and options.topic:
         # A query with another topic is another query, even if both have the same path as their checkpoint on different machines.
         checkpoint = f"{checkpoint} (topic {options.topic})"
     with committers.of(options, batch) as committer:
-        commit = committer.commit(replace(batch, checkpoint=checkpoint), own, options.exactly_once.start)
+        commit = committer.commit(
+            replace(batch, checkpoint=checkpoint),
+            own,
+            options.exactly_once.start,
+            letters=options.errors.topic,
+            refuse=partial(check_limits, options.errors, reports, is_visible=False),
+        )
     if not commit.is_first:  # rows that an earlier commit made visible were counted with it
         visible = []
     else:  # of an earlier attempt's rows only the number is known

@@ -138,7 +138,8 @@ def _deliver_in_transaction(
     checksum = RowChecksum()
     transactional_id = slots.take(ids, batch.number)
     with cache.transaction(options.producer, transactional_id, keeps_rejected=options.errors.tolerates) as scope:
-        bad_rows = _bad_rows(scope, options)
+        # An earlier attempt may have committed a part of a micro-batch, which the commit must complete whatever this one finds.
+        bad_rows = _bad_rows(scope, options, fails_at_limit=batch.is_job)
 
         def refuse(refused: RefusedRows) -> None:
             assert bad_rows is not None
@@ -170,7 +171,9 @@ def _deliver_in_transaction(
         return report, PreparedTransaction(handle, spark_partition(), checksum.value)
 
 
-def _bad_rows(scope: SendScope, options: SinkOptions, serialized_before: frozenset[str] = frozenset()) -> BadRowHandler | None:
+def _bad_rows(
+    scope: SendScope, options: SinkOptions, serialized_before: frozenset[str] = frozenset(), *, fails_at_limit: bool = True
+) -> BadRowHandler | None:
     """Returns what handles bad rows; None if they fail the task."""
     if not options.errors.tolerates:
         return None
@@ -178,7 +181,7 @@ def _bad_rows(scope: SendScope, options: SinkOptions, serialized_before: frozens
     from spark_kafka_sink.spark.dead_letters import Place
 
     place = Place(spark_partition(), _local_property(QUERY_ID), _local_property(BATCH_ID))
-    return BadRowHandler(scope, options, place, serialized_before)
+    return BadRowHandler(scope, options, place, serialized_before, fails_at_limit=fails_at_limit)
 
 
 def _append_all(scope: SendScope, records: Iterable[TopicRecords], options: SinkOptions, bad_rows: BadRowHandler | None) -> None:

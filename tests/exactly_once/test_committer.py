@@ -11,7 +11,7 @@ from typing import NoReturn
 import pytest
 from confluent_kafka import Producer
 
-from spark_kafka_sink.errors import BatchAbortedError, BrokerError, CommitStoppedError, OptionError
+from spark_kafka_sink.errors import BatchAbortedError, BrokerError, CommitStoppedError, OptionError, TooManyBadRowsError
 from spark_kafka_sink.exactly_once import commit_log, failpoints
 from spark_kafka_sink.exactly_once.commit_log import Claim, CommitLog, partition_of
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, CommitRecordError, State
@@ -105,14 +105,42 @@ def test_who_loses_the_log_to_somebody_who_then_does_nothing_begins_again(
     any_query.expect("a", "b")
 
 
+def refuse() -> None:
+    raise TooManyBadRowsError("too many")
+
+
 def test_a_batch_that_the_driver_refuses_leaves_nothing_open_and_may_be_written_again(query: Query) -> None:
-    """Such as one with too many bad rows: no commit was asked for."""
+    """Such as one with too many bad rows."""
     query.run(0, "a")
-    query.committer().abandon(MicroBatch(query.id, 1), query.write("b", "c", batch=1))
+    with pytest.raises(TooManyBadRowsError):
+        query.committer().commit(MicroBatch(query.id, 1), query.write("b", "c", batch=1), refuse=refuse)
     assert query.open_ids() == []
     query.expect("a")
     query.run(1, "b")
     query.expect("a", "b")
+
+
+@pytest.mark.parametrize("reached", ["prepared.after", "end.after"])
+def test_a_batch_that_an_earlier_attempt_has_prepared_is_completed_and_not_refused(
+    query: Query, monkeypatch: pytest.MonkeyPatch, reached: str
+) -> None:
+    """It may be visible in part. Refusing it would leave it so until its other transactions time out."""
+    query.run(0, "a")
+
+    def die(name: str, batch: int = -1) -> None:
+        if name == reached:
+            raise CutError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(failpoints, "reach", die)
+        with pytest.raises(CutError):
+            query.run(1, "b", "c")
+    report = query.committer().commit(MicroBatch(query.id, 1), query.write("b", "c", batch=1), refuse=refuse)
+    assert (report.rows, report.own) == (2, False)
+    again = query.committer().commit(MicroBatch(query.id, 1), query.write("b", "c", batch=1), refuse=refuse)
+    assert not again.is_first
+    query.expect("a", "b", "c")
+    assert query.open_ids() == []
 
 
 def test_a_commit_knows_whether_it_completed_the_batch(query: Query) -> None:
@@ -227,6 +255,16 @@ def test_the_same_checkpoint_under_a_query_to_another_topic_stops_it(query: Quer
     assert caught.value.facts["reason"] == "OTHER_TOPICS"
     assert query.visible(other) == []
     assert query.open_ids() == []
+
+
+def test_a_replay_all_of_whose_rows_are_dead_letters_completes_the_batch(query: Query, new_topic: NewTopic) -> None:
+    """Brokers may reject a row in one attempt and not in another. The topic of dead letters does not tell batches apart."""
+    query.run(0, "a")
+    letters = new_topic()
+    again = query.committer().commit(MicroBatch(query.id, 0), query.write("a", topic=letters), letters=letters)
+    assert (again.rows, again.own) == (0, False)
+    query.expect("a")
+    assert query.visible(letters) == []
 
 
 def test_where_the_commit_log_cannot_be_used_nothing_stays_open_and_the_error_says_of_which_batch(
