@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaSinkError
+from spark_kafka_sink.option import INT64_MAX
 from spark_kafka_sink.producer.column_checks import is_text
 from spark_kafka_sink.producer.producer import CHUNK_SIZE
 from spark_kafka_sink.protocol.error_codes import ErrorCode
@@ -105,7 +106,7 @@ def letters_of(
         kept = tuple(header for header in own if not header[0].startswith(prefix.encode()))
         timestamp = NO_TIMESTAMP if columns.timestamp is None else int(columns.timestamp[row])
         letter = Letter(keys[row][0], values[row][0], kept, why, timestamp)
-        is_invalid = timestamp < NO_TIMESTAMP or reasons[row] in ("timestamp", ErrorCode.INVALID_TIMESTAMP.name)
+        is_invalid = not NO_TIMESTAMP <= timestamp <= INT64_MAX or reasons[row] in ("timestamp", ErrorCode.INVALID_TIMESTAMP.name)
         yield without_timestamp(letter) if is_invalid else letter
 
 

@@ -51,7 +51,8 @@ def part_of_value(value: object) -> Part:
     if isinstance(value, bytearray | memoryview):
         return bytes(value), OWN
     if isinstance(value, str):
-        return value.encode(errors="backslashreplace"), OWN
+        data = value.encode(errors="backslashreplace")
+        return data, OWN if data.decode() == value else TEXT
     as_dict = getattr(value, "asDict", None)  # a Row
     try:
         plain = as_dict(recursive=True) if callable(as_dict) else value

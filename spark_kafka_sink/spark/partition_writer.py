@@ -5,27 +5,24 @@ This is the only place where Python handles single rows. It converts them to Arr
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType, NoneType
-from typing import Any
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import Row
 
-from spark_kafka_sink.errors import OptionError, SchemaError, SerializationError
+from spark_kafka_sink.errors import KafkaSinkError, OptionError, RecordError, SchemaError, SerializationError
 from spark_kafka_sink.installation import SameVersion
 from spark_kafka_sink.producer.bad_rows import forget_frames
 from spark_kafka_sink.producer.serializers.json_serializer import JsonSerializer
 from spark_kafka_sink.producer.serializers.serialization import serialized_value
 from spark_kafka_sink.producer.serializers.serializer import Serializer
-from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers, bitmap, filled_numbers
-from spark_kafka_sink.records.columns import NO_PARTITION, NO_TIMESTAMP, FixedHeaders, RecordColumns
+from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers
+from spark_kafka_sink.records.columns import FixedHeaders, RecordColumns
 from spark_kafka_sink.spark.bad_row_limits import check_limits
 from spark_kafka_sink.spark.column_types import RECORD_COLUMNS
-from spark_kafka_sink.spark.columns import topic_texts
 from spark_kafka_sink.spark.first_contact import check_dead_letters, create_missing_topic
 from spark_kafka_sink.spark.letter_text import part_of_value
 from spark_kafka_sink.spark.metrics import DeliveryMetrics, Feed
@@ -34,14 +31,23 @@ from spark_kafka_sink.spark.python_workers import active_context, warn_of_other_
 from spark_kafka_sink.spark.record_options import NAMED_COLUMNS, TOMBSTONE_COLUMN, RecordOptions
 from spark_kafka_sink.spark.refused_rows import RefusedRows
 from spark_kafka_sink.spark.row_splitting import SplitBatch
+from spark_kafka_sink.spark.row_values import (
+    COLUMNS_OF_ROWS,
+    CONVERSION_ERRORS,
+    Values,
+    are,
+    array_of_values,
+    given_numbers,
+    problems_of,
+    text_of,
+    valid_part,
+)
 from spark_kafka_sink.spark.schema import FoundColumns, SinkSchema, columns_of_record
 from spark_kafka_sink.spark.task import SchemaAndBatch, run_task
 
 # Spark's own number of rows per Arrow batch, and few enough bytes that rows and columns fit in memory side by side.
 CHUNK_ROWS = 10_000
 CHUNK_BYTES = 8 * 1024 * 1024
-
-Values = Sequence[Any]
 
 _JSON = JsonSerializer()
 
@@ -115,23 +121,24 @@ def batches_of_rows(
 
     Args:
         serializers: those of key and value that options set. The batches hold their bytes.
-        splits_bad_rows: whether a row that a serializer refuses is split off its batch. Otherwise it is an error.
+        splits_bad_rows: whether a row that cannot be sent is split off its batch. Otherwise it is an error.
 
     Raises:
         SchemaError: a row has no field names, a column is missing, or a value has another type.
-        SerializationError: a serializer does not accept a value, and bad rows are not split off.
+        SerializationError: a serializer does not accept a value, or UTF-8 cannot hold a text; and bad rows are not split off.
+        RecordError: a partition, timestamp, topic or header is not valid, as `problems_of` says; and bad rows are not split off.
     """
     first_row = 0
     for fields, chunk in _chunks(rows):
         found = columns_of_record(fields, topic_option, f"; the rows have {', '.join(fields)}", record)
         columns = _columns(chunk, fields, found, serializers)
-        refused: dict[int, SerializationError] | None = {} if splits_bad_rows else None
+        refused: dict[int, KafkaSinkError] | None = {} if splits_bad_rows else None
         context = _Context(topic_option, columns, record.headers, first_row, refused)
-        names = [name for name in _CONVERTERS if name in columns]
+        names = [name for name in COLUMNS_OF_ROWS if name in columns]
         arrays = []
         for name in names:
             serializer = serializers.get(name, _JSON if name in found.listed else None)
-            arrays.append(_array(name, columns[name]) if serializer is None else _serialized(name, serializer, context))
+            arrays.append(_array(name, context) if serializer is None else _serialized(name, serializer, context))
         first_row += len(chunk)
         batch = pa.RecordBatch.from_arrays(arrays, names=names)
         yield (
@@ -153,7 +160,7 @@ def _columns(
             columns[part] = [listed(*(row[place] for place in places)) for row in chunk]
     if found.tombstone is not None:
         flags = [row[found.tombstone] for row in chunk]
-        if not _are(flags, bool):
+        if not are(flags, bool):
             kinds = ", ".join(sorted({type(flag).__name__ for flag in flags if flag is not None}))
             name = fields[found.tombstone]
             raise SchemaError(f"option {TOMBSTONE_COLUMN}: column {name} holds {kinds}, must be boolean", column=name)
@@ -182,31 +189,53 @@ def _chunks(rows: Iterable[Row]) -> Iterator[tuple[Sequence[str], list[Row]]]:
         yield fields, chunk
 
 
-def _array(name: str, values: Values) -> pa.Array:
-    try:
-        return _CONVERTERS[name](values)
-    except (pa.ArrowException, TypeError, OverflowError, UnicodeEncodeError) as error:
-        kinds = sorted({type(value).__name__ for value in values if value is not None})
-        column = RECORD_COLUMNS[name]
-        raise SchemaError(
-            f"column {name}: holds {', '.join(kinds)}, must be {column.of_rows} ({error}); use cast({name} as {column.sql_type})",
-            column=name,
-        ) from None
-
-
 @dataclass(frozen=True, slots=True)
 class _Context:
     """Arguments of serializers for a chunk of rows.
 
-    columns: the values of each column. first_row: its first row in the task. refused: gets the rows that a serializer refuses,
-    with their errors; None: they raise.
+    columns: the values of each column. first_row: its first row in the task. refused: gets the rows with a value that cannot be
+    sent, with their errors; None: they raise.
     """
 
     topic_option: str | None
     columns: Mapping[str, Values]
     fixed_headers: FixedHeaders
     first_row: int
-    refused: dict[int, SerializationError] | None
+    refused: dict[int, KafkaSinkError] | None
+
+
+def _array(name: str, context: _Context) -> pa.Array:
+    """Returns one column of values that need no serializer."""
+    values = context.columns[name]
+    try:
+        return array_of_values(name, values)
+    except CONVERSION_ERRORS as error:
+        cause = str(error)  # its frames hold the chunk
+    problems = problems_of(name, values)
+    for row, problem in problems.items():
+        if context.refused is None:
+            row_in_task = context.first_row + row
+            raise _bad_value(name, f"{problem}, in row {row_in_task} of the task", row=row_in_task) from None
+        context.refused.setdefault(row, _bad_value(name, problem))
+    try:
+        if problems:
+            return array_of_values(
+                name, [valid_part(name, value) if row in problems else value for row, value in enumerate(values)]
+            )
+    except CONVERSION_ERRORS as error:
+        cause = str(error)
+    kinds = sorted({type(value).__name__ for value in values if value is not None})
+    column = RECORD_COLUMNS[name]
+    raise SchemaError(
+        f"column {name}: holds {', '.join(kinds)}, must be {column.of_rows} ({cause}); use cast({name} as {column.sql_type})",
+        column=name,
+    ) from None
+
+
+def _bad_value(name: str, problem: str, **facts: int) -> KafkaSinkError:
+    if name in ("key", "value"):
+        return SerializationError(f"column {name}: {problem}", part=name, **facts)
+    return RecordError(f"column {name}: {problem}", column=name, **facts)
 
 
 def _serialized(name: str, serializer: Serializer, context: _Context) -> pa.Array:
@@ -225,112 +254,34 @@ def _serialized(name: str, serializer: Serializer, context: _Context) -> pa.Arra
             forget_frames(error)  # they hold the chunk
             context.refused.setdefault(row, error)
             found.append(None)
-    return _bytes(found)
+    return array_of_values(name, found)
 
 
-def _without(batch: pa.RecordBatch, errors: Mapping[int, SerializationError], context: _Context) -> SplitBatch:
-    """Returns the batch without the rows that a serializer refused. These have the values of their Rows, as text if need be."""
+def _without(batch: pa.RecordBatch, errors: Mapping[int, KafkaSinkError], context: _Context) -> SplitBatch:
+    """Returns the batch without the rows that cannot be sent. These have the values of their Rows, as text if need be."""
     is_bad = np.zeros(batch.num_rows, np.bool_)
     is_bad[list(errors)] = True
     rows = np.flatnonzero(is_bad).tolist()
     columns = context.columns
     parts = {name: [part_of_value(columns[name][row]) for row in rows] for name in ("key", "value") if name in columns}
-    given = {name: batch.column(name).filter(array_of_numbers(is_bad)) for name in batch.schema.names}
-    timestamps, partitions = given.get("timestamp"), given.get("partition")
+    numbers = {
+        name: given_numbers(name, [columns[name][row] for row in rows]) for name in ("timestamp", "partition") if name in columns
+    }
     refused = RefusedRows(
         RecordColumns(
             num_records=len(rows),
             value=array_of_bytes([data for data, _ in parts["value"]]),
             key=array_of_bytes([data for data, _ in parts["key"]]) if "key" in parts else None,
-            headers=given.get("headers"),
-            timestamp=None if timestamps is None else filled_numbers(timestamps, np.int64, NO_TIMESTAMP),
-            partition=None if partitions is None else filled_numbers(partitions, np.int32, NO_PARTITION),
+            headers=batch.column("headers").filter(array_of_numbers(is_bad)) if "headers" in columns else None,
+            timestamp=numbers.get("timestamp"),
+            partition=numbers.get("partition"),
             fixed_headers=context.fixed_headers,
         ),
-        [context.topic_option] * len(rows) if context.topic_option is not None else topic_texts(given["topic"]),
+        [context.topic_option] * len(rows)
+        if context.topic_option is not None
+        else [text_of(columns["topic"][row]) for row in rows],
         [errors[row] for row in rows],
         rows,
         formats={name: [form for _, form in found] for name, found in parts.items()},
     )
     return SplitBatch(batch.filter(array_of_numbers(~is_bad)), np.flatnonzero(~is_bad), refused)
-
-
-# Values of the expected types become columns without `pa.array`, which imports pandas (records/arrow_arrays.py). Arrow converts
-# or refuses other values.
-
-_HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
-
-
-def _text(values: Values) -> pa.Array:
-    return _array_of_bytes(values, pa.string()) if _are(values, str) else pa.array(values, type=pa.string())
-
-
-def _bytes(values: Values) -> pa.Array:
-    return _array_of_bytes(values) if _are(values, str, bytes, bytearray) else pa.array(values, type=pa.binary())
-
-
-def _headers(values: Values) -> pa.Array:
-    pairs = _pairs(values)
-    keys, contents = [pair[0] for pair in pairs or ()], [pair[1] for pair in pairs or ()]
-    if pairs is None or None in keys or not (_are(keys, str) and _are(contents, bytes, bytearray)):
-        return pa.array(values, type=pa.list_(_HEADER))
-    offsets = np.zeros(len(values) + 1, np.int32)
-    np.cumsum([len(own or ()) for own in values], out=offsets[1:])
-    elements = pa.StructArray.from_arrays([_array_of_bytes(keys, pa.string()), _array_of_bytes(contents)], fields=list(_HEADER))
-    present = bitmap(np.array([own is not None for own in values], np.bool_))
-    return pa.Array.from_buffers(pa.list_(_HEADER), len(values), [present, pa.py_buffer(offsets)], children=[elements])
-
-
-def _pairs(values: Values) -> list[tuple[object, object]] | None:
-    """Returns all headers of all rows, or None if a row holds anything but a list of pairs."""
-    if not _are(values, list, tuple):
-        return None
-    pairs = [pair for own in values for pair in own or ()]
-    return pairs if all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs) else None
-
-
-def _whole_numbers(values: Values) -> pa.Array:
-    if _are(values, int) and all(value is None or -(2**31) <= value < 2**31 for value in values):
-        return _array_of_numbers(values, np.int32)
-    # Arrow would convert 1.5 to 1.
-    for value in values:
-        if isinstance(value, float):
-            raise TypeError(f"{value} is no whole number")
-    return pa.array(values, type=pa.int32())
-
-
-def _milliseconds(values: Values) -> pa.Array:
-    return _array_of_numbers([_epoch_ms(value) for value in values], np.int64)
-
-
-def _are(values: Values, *kinds: type) -> bool:
-    """Returns whether each value is None or an instance of exactly one of these classes."""
-    return set(map(type, values)) <= {*kinds, NoneType}
-
-
-def _array_of_bytes(values: Values, kind: pa.DataType | None = None) -> pa.Array:
-    return array_of_bytes([value.encode() if isinstance(value, str) else value for value in values], kind)
-
-
-def _array_of_numbers(values: Sequence[int | None], dtype: type[np.integer[Any]]) -> pa.Array:
-    present = np.array([value is not None for value in values], np.bool_)
-    return array_of_numbers(np.array([value or 0 for value in values], dtype), present)
-
-
-def _epoch_ms(value: object) -> int | None:
-    """Returns milliseconds, rounded down. A float of seconds would lose the last millisecond."""
-    if isinstance(value, datetime.datetime):
-        return int(value.replace(microsecond=0).timestamp()) * 1000 + value.microsecond // 1000
-    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
-        return value
-    raise TypeError(f"{value!r} is neither a datetime nor an int")
-
-
-_CONVERTERS: Mapping[str, Callable[[Values], pa.Array]] = {
-    "key": _bytes,
-    "value": _bytes,
-    "headers": _headers,
-    "topic": _text,
-    "partition": _whole_numbers,
-    "timestamp": _milliseconds,
-}

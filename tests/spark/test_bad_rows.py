@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from datetime import datetime
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -375,6 +376,50 @@ def test_partition_writer_splits_off_rows_that_a_serializer_refuses(
     assert [(found[row].value, why(found[row]).get("value.format")) for row in (6, 7)] == [
         (b"no number", None),
         (b"\0\0\0\7", "serialized"),
+    ]
+
+
+@pytest.mark.parametrize("on_error", ["dead-letter", "drop"])
+def test_partition_writer_delivers_the_rows_around_invalid_values(kafka: Kafka, new_topic: NewTopic, on_error: str) -> None:
+    topic, letters = new_topic(config=KEPT), new_topic(config=KEPT)
+    good = {"key": None, "value": "v", "partition": 0, "timestamp": BASE_MS, "headers": [("name", b"1")]}
+    changes: dict[int, dict[str, Any]] = {
+        1: {"timestamp": datetime(1, 1, 1)},  # as Spark creates it
+        2: {"timestamp": 2**63},
+        3: {"partition": 2**31},
+        4: {"value": "a\ud800", "timestamp": 2**63},
+        5: {"headers": [("ok", b"2"), ("\ud800", b"3")]},
+        6: {"key": "6\ud800"},
+    }
+    rows = [Row(**{**good, "key": str(row), **changes.get(row, {})}) for row in range(8)]
+    named = {"dead__letter__topic": letters} if on_error == "dead-letter" else {}
+    sks.partition_writer(options(kafka, topic=topic, on__error=on_error, **named))(rows)
+    assert keys(kafka, topic) == [0, 7]
+    if on_error == "drop":
+        return
+    found = {int(why(each)["row"]): each for each in read_topic(kafka.bootstrap_servers, letters)}
+    assert {row: why(each)["reason"] for row, each in found.items()} == {
+        1: "timestamp",
+        2: "timestamp",
+        3: "partition",
+        4: "serialization",
+        5: "header",
+        6: "serialization",
+    }
+    assert int(why(found[1])["timestamp"]) < -62_135_000_000_000
+    assert [why(found[row])["timestamp"] for row in (2, 4)] == [str(2**63)] * 2
+    assert why(found[3])["partition"] == str(2**31)
+    assert (found[4].value, why(found[4])["value.format"]) == (rb"a\ud800", "text")
+    assert ([each for each in found[5].headers if not each[0].startswith(PREFIX)], why(found[5])["headers.omitted"]) == (
+        [("ok", b"2")],
+        "1",
+    )
+    assert (found[6].key, why(found[6])["key.format"]) == (rb"6\ud800", "text")
+    assert [why(found[row])["stage"] for row in (3, 4, 5, 6)] == [
+        "KAFKA_PRODUCE",
+        "VALUE_CONVERTER",
+        "HEADER_CONVERTER",
+        "KEY_CONVERTER",
     ]
 
 

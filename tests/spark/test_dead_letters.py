@@ -120,7 +120,7 @@ def test_a_good_row_beside_one_without_json_stays_json() -> None:
         (b"b", (b"b", "")),
         (bytearray(b"b"), (b"b", "")),
         ("ü", ("ü".encode(), "")),
-        ("\ud800", (b"\\ud800", "")),
+        ("\ud800", (b"\\ud800", "text")),
         (Row(a=1, b=Row(c="x")), (b'{"a": 1, "b": {"c": "x"}}', "json")),
         (float("nan"), (b"nan", "text")),
         (Row(a=Decimal(1)), (b"Row(a=Decimal('1'))", "text")),

@@ -6,15 +6,19 @@ import threading
 import time
 from collections.abc import Iterator
 from typing import Any
+from zoneinfo import ZoneInfo
 
+import pandas
 import pyarrow as pa
 import pytest
 from pyspark.sql import Row, SparkSession
 
 import spark_kafka_sink as sks
-from spark_kafka_sink.errors import OptionError, SchemaError
+from spark_kafka_sink.errors import KafkaSinkError, OptionError, RecordError, SchemaError, SerializationError
 from spark_kafka_sink.spark import partition_writer as module
+from spark_kafka_sink.spark.columns import records_by_topic
 from spark_kafka_sink.spark.partition_writer import batches_of_rows
+from spark_kafka_sink.spark.row_splitting import SplitBatch
 from spark_kafka_sink.spark.schema import SinkSchema
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
@@ -87,6 +91,75 @@ def test_a_datetime_without_zone_is_local_time_also_in_the_hour_that_comes_twice
     assert column("timestamp", first, first.replace(fold=1)) == [1_762_061_400_000, 1_762_065_000_000]
 
 
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo", "America/New_York"])
+def test_datetimes_of_the_first_and_the_last_year_are_converted_in_every_zone(
+    zone: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    request.addfinalizer(time.tzset)  # after the variable is restored
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", zone)
+        time.tzset()
+        local = ZoneInfo(zone)
+        for at in (datetime.datetime.min, datetime.datetime.max, datetime.datetime(9999, 7, 1)):
+            assert column("timestamp", at) == column("timestamp", at.replace(tzinfo=local))
+    assert column("timestamp", datetime.datetime(1, 1, 1, tzinfo=UTC)) == [-62_135_596_800_000]
+
+
+def test_a_datetime_of_the_first_year_is_an_error_that_names_row_and_column() -> None:
+    at = datetime.datetime(1, 1, 1)  # as Spark creates it
+    ((schema, found),) = batches_of_rows([Row(value=b"v", timestamp=each) for each in (1, at)], "t")
+    with pytest.raises(RecordError, match=r"column timestamp: -\d+ is before 1970, .* in row 1 of the task"):
+        list(records_by_topic(found, schema, "t"))
+
+
+INVALID_VALUES = [
+    ("partition", 2**31, RecordError, "2147483648 does not fit in 32 bits"),
+    ("partition", -(2**31) - 1, RecordError, "-2147483649 does not fit in 32 bits"),
+    ("timestamp", 2**63, RecordError, "9223372036854775808 ms does not fit in 64 bits"),
+    ("timestamp", -(10**5000), RecordError, "ms does not fit in 64 bits"),
+    ("timestamp", pandas.NaT, RecordError, "NaT is not a time"),
+    ("value", "a\ud800", SerializationError, "its text has no UTF-8"),
+    ("key", "a\ud800", SerializationError, "its text has no UTF-8"),
+    ("topic", "a\ud800", RecordError, "its text has no UTF-8"),
+    ("headers", [("a", b""), ("\ud800", b"")], RecordError, "its text has no UTF-8"),
+    ("headers", [{"key": "\ud800", "value": b""}], RecordError, "its text has no UTF-8"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "kind", "problem"), INVALID_VALUES, ids=range(len(INVALID_VALUES)))
+def test_an_invalid_value_is_an_error_that_names_row_and_column(
+    name: str, value: object, kind: type[KafkaSinkError], problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CHUNK_ROWS", 2)
+    rows = [Row(**{"value": b"v", name: each}) for each in (None, None, None, value)]
+    with pytest.raises(kind) as caught:
+        list(batches_of_rows(rows, None if name == "topic" else "t"))
+    assert caught.value.message.startswith(f"column {name}: ")
+    assert problem in caught.value.message
+    assert caught.value.message.endswith(", in row 3 of the task")
+    assert caught.value.facts["row"] == 3
+
+
+@pytest.mark.parametrize(("name", "value", "kind", "problem"), INVALID_VALUES, ids=range(len(INVALID_VALUES)))
+def test_only_the_row_with_an_invalid_value_is_split_off(
+    name: str, value: object, kind: type[KafkaSinkError], problem: str
+) -> None:
+    rows = [Row(**{"value": b"v", "extra": each, name: cell}) for each, cell in enumerate((None, value, None))]
+    ((_, split),) = batches_of_rows(rows, None if name == "topic" else "t", splits_bad_rows=True)
+    assert isinstance(split, SplitBatch)
+    assert (split.rows.tolist(), split.batch.num_rows, split.refused.rows) == ([0, 2], 2, [1])
+    (error,) = split.refused.errors
+    assert type(error) is kind
+    assert problem in error.message
+
+
+@pytest.mark.parametrize("splits", [False, True])
+def test_a_value_of_a_wrong_type_beside_an_invalid_value_concerns_the_column(splits: bool) -> None:
+    rows = [Row(value=b"v", partition=each) for each in ("1", 2**31 if splits else 1)]
+    with pytest.raises(SchemaError, match="column partition: holds "):
+        list(batches_of_rows(rows, "t", splits_bad_rows=splits))
+
+
 @pytest.mark.parametrize(
     ("name", "value", "kind", "cast"),
     [
@@ -97,13 +170,10 @@ def test_a_datetime_without_zone_is_local_time_also_in_the_hour_that_comes_twice
         ("partition", "1", "str", "cast(partition as int)"),
         ("partition", 1.0, "float", "cast(partition as int)"),
         ("partition", True, "bool", "cast(partition as int)"),
-        ("partition", 2**31, "int", "cast(partition as int)"),
-        ("timestamp", 2**63, "int", "cast(timestamp as timestamp)"),
         ("timestamp", True, "bool", "cast(timestamp as timestamp)"),
         ("timestamp", datetime.date(2026, 1, 1), "date", "cast(timestamp as timestamp)"),
         ("headers", {"a": b"b"}, "dict", "cast(headers as array<struct<key:string,value:binary>>)"),
         ("headers", [(1, b"b")], "list", "cast(headers as array<struct<key:string,value:binary>>)"),
-        ("value", "\ud800", "str", "cast(value as string)"),
     ],
 )
 def test_a_value_of_a_wrong_type_names_column_type_and_cast(name: str, value: object, kind: str, cast: str) -> None:
