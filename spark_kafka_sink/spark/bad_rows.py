@@ -21,6 +21,7 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.producer.bad_rows import BadRows
 from spark_kafka_sink.producer.report import DeliveryReport
+from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.spark.bad_row_limits import too_many
 from spark_kafka_sink.spark.dead_letters import (
     Letter,
@@ -127,6 +128,20 @@ class BadRowHandler:
         """Refuses rows that the producer has refused. row_in_task: returns the task's row of a row of the append."""
         self.refuse(RefusedRows.of(bad, row_in_task))
 
+    def refuse_topic(self, topic: str, columns: RecordColumns, row_in_task: Callable[[int], int]) -> bool:
+        """Refuses rows whose topic is the dead-letter topic, where they would be taken for letters. Returns whether it is.
+
+        row_in_task: returns the task's row of a row of the columns.
+        """
+        if topic != self._errors.topic:
+            return False
+        count = columns.num_records
+        error = RecordError(
+            f"column topic: {topic} is the dead-letter topic, which takes letters only; name another", column="topic"
+        )
+        self.refuse(RefusedRows(columns, [topic] * count, [error] * count, [row_in_task(row) for row in range(count)]))
+        return True
+
     def take_rejected(self) -> bool:
         """Refuses the rows that brokers have rejected, and mends rejected letters. Returns whether there were any."""
         rejected = self._scope.take_rejected()
@@ -164,10 +179,7 @@ class BadRowHandler:
         if bad.topic != self._errors.topic:
             self.refuse(RefusedRows.of(bad))
             return
-        for row, letter in enumerate(letters_from(bad.columns, self._errors.header_prefix)):
-            if letter is None:  # the column topic named the dead-letter topic
-                self.refuse(RefusedRows.of(replace(bad, columns=bad.columns.slice(row, 1))))
-                continue
+        for letter in letters_from(bad.columns, self._errors.header_prefix):
             found = amended(letter, bad.error)
             if found is None:
                 raise _dead_letter_error(bad.topic, bad.error) from bad.error

@@ -196,9 +196,12 @@ def _append_all(scope: SendScope, records: Iterable[TopicRecords], options: Sink
 
 def _append_good(scope: SendScope, rows: CoalescedRecords, bad_rows: BadRowHandler) -> None:
     """Appends the rows that the producer takes. The others are handled after the append, because their letters are appended."""
+    columns = rows.columns()
+    if bad_rows.refuse_topic(rows.topic, columns, rows.row_in_task):
+        return
     found: list[BadRows] = []
     try:
-        scope.append(rows.topic, rows.columns(), found.append)
+        scope.append(rows.topic, columns, found.append)
     except KafkaSinkError as error:
         bad_rows.raise_named(error)
     for bad in found:

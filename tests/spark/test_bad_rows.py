@@ -241,6 +241,23 @@ def test_letters_of_rows_without_a_valid_topic_need_no_other_topic(kafka: Kafka,
     assert len(partitions) == 5
 
 
+def test_rows_whose_topic_is_the_dead_letter_topic_are_bad() -> None:
+    """A broker may reject them as too large. They must not lose their values then, as letters do, nor pass the limits."""
+    with EmbeddedBroker() as broker:
+        topic, letters = broker.create_topic("own"), broker.create_topic("own-letters", configs=KEPT)
+        looks_like_letter = ((f"{PREFIX}reason", b"serialization"), ("own", b"1"))
+        rows = [Given(0, topic), Given(1, letters, value="x" * 8000, headers=looks_like_letter), Given(2, topic)]
+        given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "on.error": "dead-letter", "dead.letter.topic": letters}
+        report = delivered(sink_options(given), (SCHEMA, batch_of(rows)))
+        assert (report.bad_rows, report.dead_letters, report.delivered) == ({"topic": 1}, 1, 2)
+        (found,) = read_topic(broker.bootstrap_servers, letters)
+        assert (found.key, found.value) == (b"1", b"x" * 8000)
+        assert [header for header in found.headers if not header[0].startswith(PREFIX)] == [("own", b"1")]
+        assert [why(found)[name] for name in ("topic", "reason", "row")] == [letters, "topic", "1"]
+        with pytest.raises(TooManyBadRowsError, match=r"column topic: own-letters is the dead-letter topic"):
+            delivered(sink_options(given | {"on.error.max.rows": "0"}), (SCHEMA, batch_of(rows)))
+
+
 # The dead-letter topic fails
 
 
