@@ -371,6 +371,13 @@ def test_limits_hold_for_the_sum_of_all_tasks(limits: ErrorOptions, option: str 
         assert caught.value.facts["rows"] == 20
 
 
+def test_exactly_the_allowed_share_of_rows_may_be_bad() -> None:
+    for percent in range(1, 101):
+        report = DeliveryReport(records=100 - percent, bad_rows={"topic": percent})
+        check_limits(ErrorOptions(OnError.DROP, max_fraction=float(f"{percent / 100:.2f}")), [report], is_visible=True)
+    check_limits(ErrorOptions(OnError.DROP, max_fraction=0.01), [DeliveryReport()], is_visible=True)
+
+
 # Rows of partition_writer
 
 
