@@ -47,6 +47,9 @@ logger = logging.getLogger(__name__)
 _LETTERS_PER_APPEND: Final = 1000
 _BYTES_PER_APPEND: Final = 1 << 20
 
+# Brokers reject many if they reject more than one row of so many.
+_MANY: Final = 8
+
 _BY_COLUMN: Final = {"topic": "topic", "partition": "partition", "timestamp": "timestamp", "headers": "header"}
 
 
@@ -92,6 +95,9 @@ class BadRowHandler:
         self._letters: list[Letter] = []
         self._letters_bytes = 0
         self._written = 0
+        self._rejected = 0
+        self._rejects_many = False
+        self._has_awaited = False
 
     @cached_property
     def _serialized(self) -> _SerializedParts:
@@ -142,10 +148,28 @@ class BadRowHandler:
         self.refuse(RefusedRows(columns, [topic] * count, [error] * count, [row_in_task(row) for row in range(count)]))
         return True
 
-    def take_rejected(self) -> bool:
+    def take_after_append(self, rows: int, *, is_part: bool) -> None:
+        """Takes the rows that brokers have rejected, behind an append of so many rows.
+
+        Rows under way are compressed, so they may be more than would be kept if brokers reject them. So while brokers reject
+        many, the outcome of each append is awaited. So is that of the first part of a large append, because the topic may reject
+        all rows.
+
+        is_part: whether the append was one part of a large one.
+        """
+        before = self._rejected
+        if self._rejects_many or (is_part and not self._has_awaited):
+            self._has_awaited = True
+            self.settle()
+        else:
+            self._take_rejected()
+        self._rejects_many = (self._rejected - before) * _MANY > rows
+
+    def _take_rejected(self) -> bool:
         """Refuses the rows that brokers have rejected, and mends rejected letters. Returns whether there were any."""
         rejected = self._scope.take_rejected()
         for each in rejected:
+            self._rejected += each.columns.num_records
             self._take(each)
         return bool(rejected)
 
@@ -162,7 +186,7 @@ class BadRowHandler:
                 self._scope.flush()
             except KafkaSinkError as error:
                 self.raise_named(error)
-            if not self.take_rejected():
+            if not self._take_rejected():
                 return
 
     def report(self, report: DeliveryReport) -> DeliveryReport:

@@ -230,6 +230,22 @@ def test_a_row_that_a_broker_finds_too_large_keeps_its_key(kafka: Kafka, new_top
     assert (found.key, found.value, why(found)["value.size"]) == (b"1", None, "15000")
 
 
+def test_brokers_may_reject_more_than_the_memory_for_rejected_rows_at_once() -> None:
+    """One append of 16 MB, of which 1 MB is kept until it is taken. The last row is refused before."""
+    with EmbeddedBroker() as broker:
+        topic = broker.create_topic("compacted", configs={"cleanup.policy": "compact"})
+        letters = broker.create_topic("letters")
+        given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "on.error": "dead-letter", "dead.letter.topic": letters}
+        limits = {"kafka.buffer.memory": str(1 << 20), "kafka.max.request.size": "20000"}
+        values = [b"%0*d" % (30_000 if row == 1999 else 8_000, row) for row in range(2000)]
+        batch = pa.RecordBatch.from_arrays([pa.array(values)], names=["value"])
+        report = delivered(sink_options({**given, **limits, "topic": topic}), (SinkSchema(value=0), batch))
+        assert (report.bad_rows, report.dead_letters) == ({"INVALID_RECORD": 1999, "too-large": 1}, 2000)
+        found = read_topic(broker.bootstrap_servers, letters)
+        assert sorted(each.value or b"" for each in found) == [b"", *values[:1999]]
+        assert [why(each)["row"] for each in found if not each.value] == ["1999"]
+
+
 def test_letters_of_rows_without_a_valid_topic_need_no_other_topic(kafka: Kafka, new_topic: NewTopic) -> None:
     letters = new_topic(3, config=KEPT)
     rows = [Given(number % 5, "no topic") for number in range(50)]
