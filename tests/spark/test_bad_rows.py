@@ -38,7 +38,7 @@ from spark_kafka_sink.spark import partition_writer
 from spark_kafka_sink.spark.bad_row_limits import check_limits
 from spark_kafka_sink.spark.bad_rows import reason_of
 from spark_kafka_sink.spark.columns import records_by_topic
-from spark_kafka_sink.spark.error_options import ErrorOptions, OnError
+from spark_kafka_sink.spark.error_options import CONNECTS_NAMES, ErrorOptions, OnError
 from spark_kafka_sink.spark.metrics import Feed
 from spark_kafka_sink.spark.options import SinkOptions, sink_options
 from spark_kafka_sink.spark.producer_cache import cache
@@ -272,6 +272,18 @@ def test_rows_whose_topic_is_the_dead_letter_topic_are_bad() -> None:
         assert [why(found)[name] for name in ("topic", "reason", "row")] == [letters, "topic", "1"]
         with pytest.raises(TooManyBadRowsError, match=r"column topic: own-letters is the dead-letter topic"):
             delivered(sink_options(given | {"on.error.max.rows": "0"}), (SCHEMA, batch_of(rows)))
+
+
+def test_the_log_has_the_first_error_which_may_quote_a_value_but_not_the_row(caplog: pytest.LogCaptureFixture) -> None:
+    with EmbeddedBroker() as broker:
+        settings = sink_options({"kafka.bootstrap.servers": broker.bootstrap_servers, "on.error": "drop"})
+        rows = [Given(0, "first topic", value="secret"), Given(1, "second topic")]
+        assert "first topic" in delivered(settings, (SCHEMA, batch_of(rows))).bad_row_example
+    (warning,) = [each.getMessage() for each in caplog.records if each.name.endswith(".bad_rows")]
+    assert "first topic" in warning
+    assert "secret" not in warning
+    assert "second topic" not in warning
+    assert CONNECTS_NAMES["errors.log.include.messages"].endswith("only its first error, which may quote a value")
 
 
 # The dead-letter topic fails
