@@ -149,7 +149,7 @@ class BadRowHandler:
         return True
 
     def take_after_append(self, rows: int, *, is_part: bool) -> None:
-        """Takes the rows that brokers have rejected, behind an append of so many rows.
+        """Takes the rows that brokers have rejected, behind an append of `rows` rows.
 
         Rows under way are compressed, so they may be more than would be kept if brokers reject them. So while brokers reject
         many, the outcome of each append is awaited. So is that of the first part of a large append, because the topic may reject

@@ -216,7 +216,7 @@ def _append_good(scope: SendScope, rows: CoalescedRecords, bad_rows: BadRowHandl
 
 
 def _parts(columns: RecordColumns, nbytes: int, most_bytes: int) -> Iterator[tuple[int, RecordColumns]]:
-    """Yields the rows in parts of equally many rows, and on average of at most so many bytes, with the first row of each."""
+    """Yields the rows in parts of up to `most_bytes` on average, with the number of the first row of each."""
     size = max(1, columns.num_records // (nbytes // max(most_bytes, 1) + 1))
     for first in range(0, max(columns.num_records, 1), size):
         yield first, columns.slice(first, size)
