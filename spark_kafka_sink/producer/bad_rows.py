@@ -25,12 +25,12 @@ class BadRows:
 
     Attributes:
         topic: name of the topic.
-        columns: the rows, at least one. Rows that were refused by `append` are as they were given to it, and share the memory of
-            those columns. Rows that a broker rejected are as they were sent: binary keys and values, with all headers and the
-            timestamps.
+        columns: the rows, at least one. Rows that were refused by `append` are as they were given to it, or as an interceptor
+            returned them, and share the memory of those columns. Rows that a broker rejected are as they were sent: binary keys
+            and values, with all headers and the timestamps.
         error: the reason. If `rows` is set, the fact `row` is a position in the columns of the append call.
         rows: positions in the columns of the append call; None if they are unknown: a broker rejected the rows, or an interceptor
-            added or removed some.
+            returned other columns.
         partition: the partition that a broker rejected them for, else -1.
     """
 

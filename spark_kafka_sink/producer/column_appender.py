@@ -227,7 +227,7 @@ class ColumnAppender:
 
 
 def _as_given(topic: str, given: RecordColumns, columns: RecordColumns, bad: BadRow) -> BadRows:
-    if given.num_records != columns.num_records:  # the interceptors added or removed rows
+    if given is not columns:  # an interceptor may have added, removed or reordered rows
         return BadRows(topic, columns.slice(bad.row, 1), bad.error, None)
     return BadRows(topic, given.slice(bad.row, 1), bad.error, np.array([bad.row], np.intp))
 

@@ -25,7 +25,8 @@ def check_limits(errors: ErrorOptions, reports: Iterable[DeliveryReport], *, is_
     bad = sum(total.bad_rows.values())
     rows = total.delivered + bad
     exceeds_rows = errors.max_rows is not None and bad > errors.max_rows
-    if exceeds_rows or (errors.max_fraction is not None and bad > errors.max_fraction * rows):
+    # The quotient of 29 and 100 is the very number that 0.29 is read as. The product of 0.29 and 100 is less than 29.
+    if exceeds_rows or (errors.max_fraction is not None and rows and bad / rows > errors.max_fraction):
         raise too_many(total, errors, rows=rows, is_visible=is_visible)
 
 

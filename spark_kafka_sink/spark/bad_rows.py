@@ -21,6 +21,7 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.producer.bad_rows import BadRows
 from spark_kafka_sink.producer.report import DeliveryReport
+from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.spark.bad_row_limits import too_many
 from spark_kafka_sink.spark.dead_letters import (
     Letter,
@@ -45,6 +46,9 @@ logger = logging.getLogger(__name__)
 # Letters wait for others, because an append has a fixed cost.
 _LETTERS_PER_APPEND: Final = 1000
 _BYTES_PER_APPEND: Final = 1 << 20
+
+# Brokers reject many if they reject more than one row of so many.
+_MANY: Final = 8
 
 _BY_COLUMN: Final = {"topic": "topic", "partition": "partition", "timestamp": "timestamp", "headers": "header"}
 
@@ -101,6 +105,9 @@ class BadRowHandler:
         self._letters: list[Letter] = []
         self._letters_bytes = 0
         self._written = 0
+        self._rejected = 0
+        self._rejects_many = False
+        self._has_awaited = False
 
     @cached_property
     def _serialized(self) -> _SerializedParts:
@@ -137,10 +144,42 @@ class BadRowHandler:
         """Refuses rows that the producer has refused. row_in_task: returns the task's row of a row of the append."""
         self.refuse(RefusedRows.of(bad, row_in_task))
 
-    def take_rejected(self) -> bool:
+    def refuse_topic(self, topic: str, columns: RecordColumns, row_in_task: Callable[[int], int]) -> bool:
+        """Refuses rows whose topic is the dead-letter topic, where they would be taken for letters. Returns whether it is.
+
+        row_in_task: returns the task's row of a row of the columns.
+        """
+        if topic != self._errors.topic:
+            return False
+        count = columns.num_records
+        error = RecordError(
+            f"column topic: {topic} is the dead-letter topic, which takes letters only; name another", column="topic"
+        )
+        self.refuse(RefusedRows(columns, [topic] * count, [error] * count, [row_in_task(row) for row in range(count)]))
+        return True
+
+    def take_after_append(self, rows: int, *, is_part: bool) -> None:
+        """Takes the rows that brokers have rejected, behind an append of `rows` rows.
+
+        Rows under way are compressed, so they may be more than would be kept if brokers reject them. So while brokers reject
+        many, the outcome of each append is awaited. So is that of the first part of a large append, because the topic may reject
+        all rows.
+
+        is_part: whether the append was one part of a large one.
+        """
+        before = self._rejected
+        if self._rejects_many or (is_part and not self._has_awaited):
+            self._has_awaited = True
+            self.settle()
+        else:
+            self._take_rejected()
+        self._rejects_many = (self._rejected - before) * _MANY > rows
+
+    def _take_rejected(self) -> bool:
         """Refuses the rows that brokers have rejected, and mends rejected letters. Returns whether there were any."""
         rejected = self._scope.take_rejected()
         for each in rejected:
+            self._rejected += each.columns.num_records
             self._take(each)
         return bool(rejected)
 
@@ -157,7 +196,7 @@ class BadRowHandler:
                 self._scope.flush()
             except KafkaSinkError as error:
                 self.raise_named(error)
-            if not self.take_rejected():
+            if not self._take_rejected():
                 return
 
     def report(self, report: DeliveryReport) -> DeliveryReport:
@@ -174,10 +213,7 @@ class BadRowHandler:
         if bad.topic != self._errors.topic:
             self.refuse(RefusedRows.of(bad))
             return
-        for row, letter in enumerate(letters_from(bad.columns, self._errors.header_prefix)):
-            if letter is None:  # the column topic named the dead-letter topic
-                self.refuse(RefusedRows.of(replace(bad, columns=bad.columns.slice(row, 1))))
-                continue
+        for letter in letters_from(bad.columns, self._errors.header_prefix):
             found = amended(letter, bad.error)
             if found is None:
                 raise _dead_letter_error(bad.topic, bad.error) from bad.error

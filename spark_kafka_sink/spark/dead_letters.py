@@ -233,17 +233,17 @@ def columns_of(letters: Sequence[Letter], prefix: str) -> RecordColumns:
     )
 
 
-def letters_from(columns: RecordColumns, prefix: str) -> list[Letter | None]:
-    """Returns the letters that were sent as these columns; None for a record that is no letter."""
+def letters_from(columns: RecordColumns, prefix: str) -> list[Letter]:
+    """Returns the letters that were sent as these columns."""
     start = prefix.encode()
-    found: list[Letter | None] = []
+    found: list[Letter] = []
     keys, values = parts_of(columns.key, columns.num_records), parts_of(columns.value, columns.num_records)
     for row, (headers, _) in enumerate(headers_of(columns)):
         why = {name.removeprefix(start).decode(): value or b"" for name, value in headers if name.startswith(start)}
         own = tuple(header for header in headers if not header[0].startswith(start))
         # A letter without a timestamp of its own was sent with the time of the append.
         timestamp = NO_TIMESTAMP if columns.timestamp is None or "timestamp" in why else int(columns.timestamp[row])
-        found.append(Letter(keys[row][0], values[row][0], own, why, timestamp) if REASON in why else None)
+        found.append(Letter(keys[row][0], values[row][0], own, why, timestamp))
     return found
 
 

@@ -89,7 +89,7 @@ CONNECTS_NAMES: Final[Mapping[str, str]] = {
     "errors.deadletterqueue.context.headers.enable": f"remove it, because dead letters always have these headers;"
     f" {HEADER_PREFIX} sets their prefix",
     "errors.log.enable": "remove it, because each task with bad rows logs a warning",
-    "errors.log.include.messages": "remove it, because no data of a row is logged",
+    "errors.log.include.messages": "remove it, because a task logs no row, but only its first error, which may quote a value",
     "errors.retry.timeout": "use kafka.delivery.timeout.ms",
     "errors.retry.delay.max.ms": "use kafka.retry.backoff.max.ms",
 }

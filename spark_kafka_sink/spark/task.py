@@ -34,6 +34,7 @@ from spark_kafka_sink.spark.schema import SinkSchema
 if TYPE_CHECKING:
     from spark_kafka_sink.producer.bad_rows import BadRows
     from spark_kafka_sink.producer.scopes.send_scope import SendScope
+    from spark_kafka_sink.records.columns import RecordColumns
     from spark_kafka_sink.spark.bad_rows import BadRowHandler
     from spark_kafka_sink.spark.coalescer import CoalescedRecords
     from spark_kafka_sink.spark.refused_rows import RefusedRows
@@ -193,20 +194,35 @@ def _append_all(scope: SendScope, records: Iterable[TopicRecords], options: Sink
                 rows.add_row_of_task(error)
                 raise
         else:
-            _append_good(scope, rows, bad_rows)
+            _append_good(scope, rows, bad_rows, options.producer.buffer_memory)
         del rows  # frees the memory before the next rows come
 
 
-def _append_good(scope: SendScope, rows: CoalescedRecords, bad_rows: BadRowHandler) -> None:
+# Rejected rows are kept in as much memory as buffer.memory, until they are taken. So at most this part of it is appended at once.
+_PART_APPENDED = 4
+
+
+def _append_good(scope: SendScope, rows: CoalescedRecords, bad_rows: BadRowHandler, buffer_memory: int) -> None:
     """Appends the rows that the producer takes. The others are handled after the append, because their letters are appended."""
-    found: list[BadRows] = []
-    try:
-        scope.append(rows.topic, rows.columns(), found.append)
-    except KafkaSinkError as error:
-        bad_rows.raise_named(error)
-    for bad in found:
-        bad_rows.refuse_of_append(bad, rows.row_in_task)
-    bad_rows.take_rejected()
+    columns = rows.columns()
+    if bad_rows.refuse_topic(rows.topic, columns, rows.row_in_task):
+        return
+    for first, part in _parts(columns, rows.nbytes, buffer_memory // _PART_APPENDED):
+        found: list[BadRows] = []
+        try:
+            scope.append(rows.topic, part, found.append)
+        except KafkaSinkError as error:
+            bad_rows.raise_named(error)
+        for bad in found:
+            bad_rows.refuse_of_append(bad, lambda row, first=first: rows.row_in_task(first + row))  # type: ignore[misc]
+        bad_rows.take_after_append(part.num_records, is_part=part is not columns)
+
+
+def _parts(columns: RecordColumns, nbytes: int, most_bytes: int) -> Iterator[tuple[int, RecordColumns]]:
+    """Yields the rows in parts of up to `most_bytes` on average, with the number of the first row of each."""
+    size = max(1, columns.num_records // (nbytes // max(most_bytes, 1) + 1))
+    for first in range(0, max(columns.num_records, 1), size):
+        yield first, columns.slice(first, size)
 
 
 def _flush(scope: SendScope, bad_rows: BadRowHandler | None) -> None:

@@ -167,6 +167,21 @@ def test_an_append_behind_a_rejected_record_says_how_many_were_acked(cluster: Re
             scope.append("t", numbers([11]))
 
 
+def test_a_scope_does_not_end_without_a_word_while_rejected_records_were_not_taken(cluster: RecordingBroker) -> None:
+    reject(cluster, {1, 2})
+    text = r"^\[DELIVERY\] 2 records that brokers rejected were not taken; call .* before the scope ends: .*INVALID_RECORD"
+    with producer_on(cluster.bootstrap_servers) as producer:
+        with pytest.raises(DeliveryError, match=text) as raised, producer.scope(keeps_rejected=True) as scope:
+            scope.append("t", numbers(range(4)))
+        assert isinstance(raised.value.__cause__, BrokerError)
+        assert raised.value.facts == {"failed": 2, "acked": 2}
+        assert kept_numbers(scope.take_rejected()) == [1, 2]
+        with pytest.raises(ZeroDivisionError), producer.scope(keeps_rejected=True) as scope:
+            scope.append("t", numbers([1]))
+            scope.flush(10)
+            raise ZeroDivisionError
+
+
 # In a transaction
 
 
@@ -221,13 +236,25 @@ def test_a_transaction_of_which_everything_is_rejected_leaves_nothing_open(leade
     with scoped(leader.bootstrap_servers) as producer:
         with transaction(producer, "all-rejected") as scope:
             scope.append("t", numbers(range(3)))
-            assert scope.prepare(10) is None
+            scope.flush(10)
             assert kept_numbers(scope.take_rejected()) == [0, 1, 2]
+            assert scope.prepare(10) is None
         assert state_of(leader, "all-rejected") in ("CompleteAbort", "PrepareAbort", "Empty")
         with transaction(producer, "all-rejected") as scope:
             scope.append("t", numbers([5]))
             commit(leader, scope)
     until_read(leader, "t", [5])
+
+
+def test_a_transaction_is_not_prepared_before_its_rejected_records_are_taken(leader: RecordingBroker) -> None:
+    reject(leader, {1})
+    with scoped(leader.bootstrap_servers) as producer, transaction(producer, "not-taken") as scope:
+        scope.append("t", numbers(range(3)))
+        with pytest.raises(DeliveryError, match=r"1 record that brokers rejected was not taken; call .* before prepare\(\)"):
+            scope.prepare(10)
+        assert kept_numbers(scope.take_rejected()) == [1]
+        commit(leader, scope)
+    until_read(leader, "t", [0, 2])
 
 
 def test_a_long_transaction_with_many_rejected_records_has_all_others_in_order(leader: RecordingBroker) -> None:

@@ -39,7 +39,7 @@ from spark_kafka_sink.spark import partition_writer
 from spark_kafka_sink.spark.bad_row_limits import check_limits
 from spark_kafka_sink.spark.bad_rows import reason_of
 from spark_kafka_sink.spark.columns import records_by_topic
-from spark_kafka_sink.spark.error_options import ErrorOptions, OnError
+from spark_kafka_sink.spark.error_options import CONNECTS_NAMES, ErrorOptions, OnError
 from spark_kafka_sink.spark.metrics import Feed
 from spark_kafka_sink.spark.options import SinkOptions, sink_options
 from spark_kafka_sink.spark.producer_cache import cache
@@ -231,6 +231,22 @@ def test_a_row_that_a_broker_finds_too_large_keeps_its_key(kafka: Kafka, new_top
     assert (found.key, found.value, why(found)["value.size"]) == (b"1", None, "15000")
 
 
+def test_brokers_may_reject_more_than_the_memory_for_rejected_rows_at_once() -> None:
+    """One append of 16 MB, of which 1 MB is kept until it is taken. The last row is refused before."""
+    with EmbeddedBroker() as broker:
+        topic = broker.create_topic("compacted", configs={"cleanup.policy": "compact"})
+        letters = broker.create_topic("letters")
+        given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "on.error": "dead-letter", "dead.letter.topic": letters}
+        limits = {"kafka.buffer.memory": str(1 << 20), "kafka.max.request.size": "20000"}
+        values = [b"%0*d" % (30_000 if row == 1999 else 8_000, row) for row in range(2000)]
+        batch = pa.RecordBatch.from_arrays([pa.array(values)], names=["value"])
+        report = delivered(sink_options({**given, **limits, "topic": topic}), (SinkSchema(value=0), batch))
+        assert (report.bad_rows, report.dead_letters) == ({"INVALID_RECORD": 1999, "too-large": 1}, 2000)
+        found = read_topic(broker.bootstrap_servers, letters)
+        assert sorted(each.value or b"" for each in found) == [b"", *values[:1999]]
+        assert [why(each)["row"] for each in found if not each.value] == ["1999"]
+
+
 def test_letters_of_rows_without_a_valid_topic_need_no_other_topic(kafka: Kafka, new_topic: NewTopic) -> None:
     letters = new_topic(3, config=KEPT)
     rows = [Given(number % 5, "no topic") for number in range(50)]
@@ -240,6 +256,35 @@ def test_letters_of_rows_without_a_valid_topic_need_no_other_topic(kafka: Kafka,
         partitions.setdefault(each.key, set()).add(each.partition)
     assert all(len(found) == 1 for found in partitions.values()), "letters of one key are in one partition"
     assert len(partitions) == 5
+
+
+def test_rows_whose_topic_is_the_dead_letter_topic_are_bad() -> None:
+    """A broker may reject them as too large. They must not lose their values then, as letters do, nor pass the limits."""
+    with EmbeddedBroker() as broker:
+        topic, letters = broker.create_topic("own"), broker.create_topic("own-letters", configs=KEPT)
+        looks_like_letter = ((f"{PREFIX}reason", b"serialization"), ("own", b"1"))
+        rows = [Given(0, topic), Given(1, letters, value="x" * 8000, headers=looks_like_letter), Given(2, topic)]
+        given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "on.error": "dead-letter", "dead.letter.topic": letters}
+        report = delivered(sink_options(given), (SCHEMA, batch_of(rows)))
+        assert (report.bad_rows, report.dead_letters, report.delivered) == ({"topic": 1}, 1, 2)
+        (found,) = read_topic(broker.bootstrap_servers, letters)
+        assert (found.key, found.value) == (b"1", b"x" * 8000)
+        assert [header for header in found.headers if not header[0].startswith(PREFIX)] == [("own", b"1")]
+        assert [why(found)[name] for name in ("topic", "reason", "row")] == [letters, "topic", "1"]
+        with pytest.raises(TooManyBadRowsError, match=r"column topic: own-letters is the dead-letter topic"):
+            delivered(sink_options(given | {"on.error.max.rows": "0"}), (SCHEMA, batch_of(rows)))
+
+
+def test_the_log_has_the_first_error_which_may_quote_a_value_but_not_the_row(caplog: pytest.LogCaptureFixture) -> None:
+    with EmbeddedBroker() as broker:
+        settings = sink_options({"kafka.bootstrap.servers": broker.bootstrap_servers, "on.error": "drop"})
+        rows = [Given(0, "first topic", value="secret"), Given(1, "second topic")]
+        assert "first topic" in delivered(settings, (SCHEMA, batch_of(rows))).bad_row_example
+    (warning,) = [each.getMessage() for each in caplog.records if each.name.endswith(".bad_rows")]
+    assert "first topic" in warning
+    assert "secret" not in warning
+    assert "second topic" not in warning
+    assert CONNECTS_NAMES["errors.log.include.messages"].endswith("only its first error, which may quote a value")
 
 
 # The dead-letter topic fails
@@ -353,6 +398,13 @@ def test_limits_hold_for_the_sum_of_all_tasks(limits: ErrorOptions, option: str 
         )
         assert outcome in caught.value.message
         assert caught.value.facts["rows"] == 20
+
+
+def test_exactly_the_allowed_share_of_rows_may_be_bad() -> None:
+    for percent in range(1, 101):
+        report = DeliveryReport(records=100 - percent, bad_rows={"topic": percent})
+        check_limits(ErrorOptions(OnError.DROP, max_fraction=float(f"{percent / 100:.2f}")), [report], is_visible=True)
+    check_limits(ErrorOptions(OnError.DROP, max_fraction=0.01), [DeliveryReport()], is_visible=True)
 
 
 # Rows of partition_writer

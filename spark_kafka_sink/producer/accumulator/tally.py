@@ -94,6 +94,25 @@ class Tally:
             taken, self._rejected, self._rejected_size = self._rejected, [], 0
             return taken
 
+    def raise_kept(self, moment: str) -> None:
+        """Raises DeliveryError if records that brokers rejected were not taken. They can still be taken.
+
+        moment: what they should have been taken before.
+        """
+        if not self._rejected:
+            return
+        with self._changed:
+            count, acked = sum(len(records.errors) for records in self._rejected), self._report.records
+            first = self._rejected[0].errors[0]
+        error = DeliveryError(
+            f"{counted(count, 'record')} that brokers rejected {'was' if count == 1 else 'were'} not taken;"
+            f" call flush() and take_rejected() before {moment}: {first}",
+            failed=count,
+            acked=acked,
+        )
+        error.__cause__ = first
+        raise error
+
     def wait_for_acks(
         self, timeout_s: float | None, check_alive: Callable[[], None], outages: Callable[[], str] = lambda: ""
     ) -> None:

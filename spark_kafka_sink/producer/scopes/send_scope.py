@@ -162,7 +162,7 @@ class SendScope:
     def take_rejected(self) -> list[BadRows]:
         """Returns the records that brokers have rejected since the last call, and forgets them.
 
-        After `flush` these are all. Only a scope made with keeps_rejected has any.
+        After `flush` these are all. Only a scope made with keeps_rejected has any. Take them before the scope ends.
         """
         return [rows for records in self.tally.take_rejected() for rows in records.bad_rows()]
 
@@ -189,13 +189,19 @@ class SendScope:
             self._accumulator.discard(self.tally, error, partial(self._identity.missed, error))
 
     def close(self) -> None:
-        """Flushes and ends the scope. If the flush raises, unsent records are discarded. Further calls do nothing."""
+        """Flushes and ends the scope. If the flush raises, unsent records are discarded. Further calls do nothing.
+
+        Raises:
+            DeliveryError: A record failed, or rejected records were not taken by `take_rejected`, so they would be lost.
+            FlushTimeoutError: The flush timed out.
+        """
         if self._closed:
             return
         self._closed = True
         try:
             if not self.discarded:
                 self.flush()
+                self.tally.raise_kept("the scope ends")
         except BaseException:
             self.discard()
             raise

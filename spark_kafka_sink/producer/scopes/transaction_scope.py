@@ -51,13 +51,15 @@ class TransactionScope(SendScope):
             The handle, or None if no transaction is open: nothing was appended, or brokers rejected every record.
 
         Raises:
-            DeliveryError, FlushTimeoutError: As in `flush`.
+            DeliveryError: As in `flush`, or rejected records were not taken by `take_rejected`, so they would be lost.
+            FlushTimeoutError: As in `flush`.
             UsageError: The transaction has already ended.
         """
         if self.discarded or self._closed:
             raise UsageError("prepare() was called on a transaction that has ended")
         self._lifecycle.check_alive()  # in a forked child the transaction belongs to the parent
         self.flush(timeout_s)
+        self.tally.raise_kept("prepare()")
         report = self.report()
         manager = self._manager
         if not report.records and manager.first_sent is not None:

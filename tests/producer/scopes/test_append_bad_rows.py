@@ -64,6 +64,11 @@ class Duplicating(ProducerInterceptor):
         return RecordColumns(2, value=pa.concat_arrays([columns.value, columns.value]))
 
 
+class Reversing(ProducerInterceptor):
+    def on_send_columns(self, topic: str, columns: RecordColumns) -> RecordColumns:
+        return RecordColumns(columns.num_records, value=columns.value[::-1])  # type: ignore[index]
+
+
 @pytest.fixture
 def cluster() -> Any:
     with RecordingBroker() as made:
@@ -214,6 +219,19 @@ def test_where_interceptors_changed_the_rows_their_places_are_not_known(cluster:
     ):
         scope.append("t", RecordColumns(1, value=pa.array([1])), found.append)
     assert [(rows.rows, rows.columns.num_records) for rows in found] == [(None, 1)] * 2
+
+
+def test_where_interceptors_returned_other_rows_in_the_same_number_those_are_handed_over(cluster: RecordingBroker) -> None:
+    """A row at the same place of what was given may be a good one."""
+    found = list[BadRows]()
+    with (
+        producer_on(cluster.bootstrap_servers, value_serializer=Evens(), interceptor_classes=[Reversing()]) as producer,
+        producer.scope() as scope,
+    ):
+        scope.append("t", RecordColumns(3, value=pa.array([0, 2, 3])), found.append)
+        scope.flush(10)
+    assert [(rows.rows, rows.columns.value.to_pylist()) for rows in found] == [(None, [3])]  # type: ignore[union-attr]
+    assert sorted(cluster.values() + cluster.values(partition=1)) == [0, 2]
 
 
 def test_a_transaction_goes_on_behind_bad_rows(cluster: RecordingBroker) -> None:
