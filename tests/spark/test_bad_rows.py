@@ -580,6 +580,7 @@ _rows = st.builds(
     st.none() | st.just("v"),
     st.sampled_from([None, 0, 1, -1, -5]),
     st.sampled_from([None, 0, 1, -1, -5]),
+    headers=st.sampled_from([None, (), (("h", b"1"),), (None,), ((None, b"1"),)]),
 )
 
 
