@@ -32,13 +32,13 @@ def check_keys(keys: pa.Array, starts: NDArray[np.int64]) -> None:
     if most < 2:
         return
     rows = np.repeat(np.arange(len(lengths), dtype=np.uint64) << np.uint64(32), lengths)
+    if pa.types.is_dictionary(keys.type):  # its values may be there twice
+        keys = keys.dictionary_decode()
+    if pa.types.is_string_view(keys.type):
+        keys = keys.cast(pa.string())
     hashes = _hashes(keys)
     if hashes is not None and _first_repeated(hashes | rows, most) is None:
         return
-    if is_text(keys.type):
-        keys = keys.cast(pa.string())
-    if pa.types.is_dictionary(keys.type):  # its values may be there twice
-        keys = keys.dictionary_decode()
     codes = filled_numbers(keys.dictionary_encode().indices, np.int32, 0)
     twice = _first_repeated(codes.view(np.uint32) | rows, most)
     if twice is not None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.errors import SerializationError
+from spark_kafka_sink.producer.serializers.bad_row import BadRowError
+from spark_kafka_sink.producer.serializers.map_keys import check_keys
 from spark_kafka_sink.producer.serializers.schemas.formats import schema_format
 
 KIND = pa.map_(pa.string(), pa.int64())
@@ -27,6 +30,30 @@ def test_a_key_that_a_map_has_twice_is_refused_by_each_format(name: str) -> None
     assert None not in plan.encode(column.slice(0, 2)).to_pylist()
     with pytest.raises(SerializationError, match=r"^\[SERIALIZATION\] row 2: m: a map has a key twice$"):
         plan.encode(column)
+
+
+KEYS = ["", "a", "b", "a"]
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        pa.array(KEYS),
+        pa.array(KEYS, pa.large_string()),
+        pa.array(KEYS, pa.string_view()),
+        pa.array(KEYS).dictionary_encode(),
+        pa.array([0, 1, 2, 1]),
+        pa.array([0, 1, 2, 1], pa.uint64()),
+        pa.array([False, True, True, True]),
+    ],
+    ids=lambda keys: str(keys.type),
+)
+def test_keys_of_every_type_are_compared(keys: pa.Array) -> None:
+    check_keys(keys, np.array([0, 2, 3, 4]))
+    check_keys(keys.slice(1), np.array([0, 1, 2, 3]))
+    with pytest.raises(BadRowError) as caught:
+        check_keys(keys, np.array([0, 1, 4]))
+    assert caught.value.row == 1
 
 
 @pytest.mark.parametrize(
