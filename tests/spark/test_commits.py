@@ -69,7 +69,7 @@ def test_messages_that_are_not_all_of_this_job_commit_nothing(options: SinkOptio
 def test_what_is_reported_is_what_became_visible(
     options: SinkOptions, monkeypatch: pytest.MonkeyPatch, commit: CommitReport, expected: DeliveryReport
 ) -> None:
-    monkeypatch.setattr(Committer, "commit", lambda *_: commit)
+    monkeypatch.setattr(Committer, "commit", lambda *_, **__: commit)
     own, reports = commit_shares(options, BATCH, [TaskTransaction(BATCH, None)], list(OF_TASKS))
     expected.add(
         DeliveryReport(
