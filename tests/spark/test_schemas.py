@@ -133,7 +133,7 @@ def test_topics_of_rows_share_the_schema_of_their_record(
     sks.publish(df, options=given, progress=False)
     assert [one.value for one in written(kafka, first)] == [b"\0\0\0\0\1\0", b"\0\0\0\0\1\4"]
     assert [one.value for one in written(kafka, second)] == [b"\0\0\0\0\1\2", b"\0\0\0\0\1\6"]
-    with pytest.raises(OptionError, match="each row may name another topic"):
+    with pytest.raises(OptionError, match="rows name their own topics"):
         sks.publish(df, options=given | {"subject.name.strategy": "topic"}, progress=False)
 
 
