@@ -14,6 +14,7 @@
 #   make dist        wheel and sdist into dist/, checked with twine
 #   make chaos       500 random kills of the processes of an exactly-once query; SEED= repeats a run; also KILLS=, BROKER=kafka
 #   make soak        two streams for MINUTES=20 while brokers are killed: no row lost or doubled, nothing grows
+#   make scale       many partitions, many workers, many tasks: 20 minutes; QUICK=1 takes 3; KEEP=1 updates the docs
 #   make fuzz        coverage-guided fuzzing of the decoders, then lying peers: FRAMES=200000 of each; also SEED=, TARGETS=, KEEP=1
 #   make audit       known vulnerabilities of the versions in constraints.txt; fails if the database cannot be asked
 #   make bench       CPU time per row and rows/s beside other sinks: 45 minutes; QUICK=1 takes 10; KEEP=1 updates the docs
@@ -41,7 +42,7 @@ VENV_OLDEST := .venv-spark40
 VENV_MINIMAL := .venv-minimal
 CODE := spark_kafka_sink $(wildcard pyspark_kafka_sink pyspark_kafka_sink.py) jobs tests benchmarks docs
 
-.PHONY: help setup java jars check count format test test-quick test-all test-newest test-oldest test-all-newest test-all-oldest test-minimal fuzz audit demo docs dist chaos soak bench bench-parts constraints clean
+.PHONY: help setup java jars check count format test test-quick test-all test-newest test-oldest test-all-newest test-all-oldest test-minimal fuzz audit demo docs dist chaos soak scale bench bench-parts constraints clean
 
 help:
 	@sed -n 's/^#   make/make/p' $(firstword $(MAKEFILE_LIST))
@@ -188,6 +189,10 @@ chaos: java setup
 soak: export MINUTES := $(MINUTES)
 soak: java setup
 	$(VENV)/bin/python -m benchmarks.soak $(if $(KEEP),--keep)
+
+scale: export QUICK := $(QUICK)
+scale: java setup
+	$(VENV)/bin/python -m benchmarks.scale $(if $(KEEP),--keep)
 
 bench bench-parts: export QUICK := $(QUICK)
 bench: java setup
