@@ -259,8 +259,10 @@ def _what_is_known(batch: MicroBatch, own: OwnTransactions, *, is_invisible: boo
     if is_invisible:
         return f"{batch}: {rows_of(own, ' of this run is', ' of this run are')} not committed."
     if is_deleted:
+        run = "run the job" if batch.is_job else "start the query"
+        again = f"{run} again" if batch.number == 0 else f"set commit.log.start={batch.number}"
         return (
             f"{batch}: {rows_of(own)} of this run, or some of them, may be visible, and a new commit log does not say so: look"
-            f" into the topic before you set commit.log.start={batch.number}, which writes them again."
+            f" into the topic before you {again}, which writes them again."
         )
     return f"{batch}: {rows_of(own)} of this run, or some of them, may be committed; the next commit of the batch finds out."
