@@ -15,7 +15,7 @@ from spark_kafka_sink.exactly_once import failpoints, resolving
 from spark_kafka_sink.exactly_once.commit_errors import RowVisibility, batch_aborted, commit_stopped, commit_timeout, rows_of
 from spark_kafka_sink.exactly_once.commit_log import CommitLog, old_jobs
 from spark_kafka_sink.exactly_once.commit_log_topic import CommitLogDeletedError
-from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction, State
+from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction, State, TaskRows
 from spark_kafka_sink.exactly_once.execution import BestEffort, CommitCall, Execution, retry_on_claim_lost
 from spark_kafka_sink.exactly_once.log_writer import ClaimLostError
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
@@ -128,6 +128,7 @@ class Committer:
         own: OwnTransactions,
         start: int | None = None,
         *,
+        tasks: tuple[TaskRows, ...] = (),
         letters: str | None = None,
         refuse: Callable[[], None] | None = None,
     ) -> CommitReport:
@@ -137,6 +138,7 @@ class Committer:
             batch: The batch.
             own: The transactions that its tasks have prepared.
             start: The batch at which the log may begin (commit.log.start).
+            tasks: The rows that Spark passed to each task with rows; empty if `own` has all of them.
             letters: The topic of dead letters, which does not tell batches apart.
             refuse: Raises an error if these rows must not become visible. It is not called for a batch that an earlier attempt
                 has prepared: that one may be visible in part, so it is completed.
@@ -152,7 +154,7 @@ class Committer:
         begun = time.monotonic()
         call = self._call(batch)
         try:
-            view = View(batch.number, own, start, letters=letters)
+            view = View(batch.number, own, start, letters=letters, tasks=tasks)
             is_own = retry_on_claim_lost(partial(self._attempt, batch, view, call, refuse), call.deadline)
         except DeadlineError as error:
             visibility = self._visibility(batch, own, call)

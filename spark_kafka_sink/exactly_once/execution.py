@@ -257,6 +257,7 @@ class Execution:
             write.committed,
             write.aborted,
             self._call.checkpoint or ("" if self.view.last is None else self.view.last.checkpoint),
+            write.tasks,
         )
         assert self._claim is not None  # a decision to write follows a read
         self._reach(before)

@@ -431,6 +431,24 @@ def test_partition_writer_splits_off_rows_that_a_serializer_refuses(
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "good", "bad", "text"),
+    [("string", "v", "a\ud800", rb"a\ud800"), ("json", {"a": "v"}, {"a": "\ud800"}, rb"{'a': '\ud800'}")],
+)
+def test_text_that_no_encoding_has_is_a_bad_row_of_a_serializer(
+    kafka: Kafka, new_topic: NewTopic, name: str, good: object, bad: object, text: bytes
+) -> None:
+    topic, letters = new_topic(), new_topic()
+    given = options(kafka, topic=topic, kafka__value__serializer=name)
+    rows = [Row(key="0", value=good), Row(key="1", value=bad), Row(key="2", value=good)]
+    with pytest.raises(SerializationError, match=r"row 1 of the task: .*text with a lone surrogate at .* encoded as UTF-8"):
+        sks.partition_writer(given)(rows)
+    sks.partition_writer(given | {"on.error": "dead-letter", "dead.letter.topic": letters})(rows)
+    (letter,) = read_topic(kafka.bootstrap_servers, letters)
+    assert (letter.key, letter.value, why(letter)["reason"], why(letter)["row"]) == (b"1", text, "serialization", "1")
+    assert keys(kafka, topic) == [0, 2]
+
+
 @pytest.mark.parametrize("on_error", ["dead-letter", "drop"])
 def test_partition_writer_delivers_the_rows_around_invalid_values(kafka: Kafka, new_topic: NewTopic, on_error: str) -> None:
     topic, letters = new_topic(config=KEPT), new_topic(config=KEPT)
@@ -546,11 +564,35 @@ def end(settings: SinkOptions, share: TaskTransaction, *, commit: bool) -> None:
     assert ended.error == ""
 
 
+@pytest.mark.parametrize("on_error", ["dead-letter", "drop"])
+def test_a_task_says_what_spark_passed_to_it_whatever_is_refused_of_it(kafka: Kafka, new_topic: NewTopic, on_error: str) -> None:
+    narrow, wide = (
+        new_topic(2, config=LIMITED | {"message.timestamp.after.max.ms": each}) for each in ("3600000", str(2**63 - 1))
+    )
+    named = {"dead__letter__topic": new_topic(config=KEPT)} if on_error == "dead-letter" else {}
+    more = {"on__error": on_error, "delivery__guarantee": "exactly-once", "kafka__max__request__size": "20000"}
+    rows, bad = one_of_each(narrow)
+    found = []
+    for topic in (narrow, wide):
+        settings = sink_options(options(kafka, topic=topic, **more, **named))
+        without_topic = [row._replace(topic=topic if row.topic == narrow else row.topic) for row in rows]
+        report, share = run_task([(SCHEMA, batch_of(without_topic))], settings, Feed(), MicroBatch.of_new_job())
+        assert share is not None
+        assert share.rows is not None
+        end(settings, share, commit=False)
+        found.append((report.bad_rows.get("INVALID_TIMESTAMP", 0), share.rows.rows))
+    rejected = sum(reason == "INVALID_TIMESTAMP" for reason in bad.values())
+    assert rejected > 0
+    assert found == [(rejected, len(rows)), (0, len(rows))]
+
+
 def test_a_transaction_of_only_dropped_rows_is_none(kafka: Kafka) -> None:
     settings = sink_options(options(kafka, on__error="drop", delivery__guarantee="exactly-once"))
     report, share = run_task([(SCHEMA, batch_of([Given(0, None)]))], settings, Feed(), MicroBatch.of_new_job())
     assert share is not None
     assert share.transaction is None
+    assert share.rows is not None
+    assert share.rows.rows == 1
     assert report.dropped == 1
 
 
