@@ -120,9 +120,10 @@ def test_every_test_is_in_make_test_or_says_why_not(pytestconfig: pytest.Config)
         for name, items in runs.items()
         if not any(Tier.TEST in tiers_of(marks_of(item), has_real_twin=twin_name(item) in twins) for item in items)
     }
-    marks = [list(item.iter_markers(WHOLE)) for items in without.values() for item in items]
-    assert all(marks)  # a test and its parameter may both have one
-    assert all(mark.args and mark.args[0] for each in marks for mark in each)
+    marks = {item.nodeid: list(item.iter_markers(WHOLE)) for item in collected}
+    assert [name for name, each in marks.items() if len(each) > 1] == []  # a test and its parameter would give two reasons
+    assert [item.nodeid for items in without.values() for item in items if not marks[item.nodeid]] == []
+    assert [name for name, each in marks.items() if not all(mark.args and mark.args[0] for mark in each)] == []
 
 
 @pytest.mark.parametrize(("target", "tier"), [("test-quick", "quick"), ("test", "test"), ("test-all", "all")])

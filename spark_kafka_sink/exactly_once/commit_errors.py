@@ -8,7 +8,7 @@ from enum import Enum
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import BatchAbortedError, CommitStoppedError, CommitTimeoutError, KafkaSinkError
 from spark_kafka_sink.exactly_once.commit_log import COMPLETE_FOR_MS
-from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
+from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State, TaskRows
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.rules import Reason, View
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
@@ -63,7 +63,7 @@ def commit_stopped(
     is_invisible: whether this run's rows cannot have been committed.
     """
     last = view.last
-    said = "no record" if last is None else f"batch {last.batch}, {last.state}, {counted(last.rows, 'row')}"
+    said = "no record" if last is None else f"batch {last.batch}, {last.state}, {counted(last.rows, 'row')}{_of(last.tasks)}"
     shown = last.transactions if last is not None and last.batch == batch.number else view.own
     outcomes = view.outcomes or {}
     ordered = sorted(shown, key=lambda each: outcomes.get(each.handle.transactional_id, "") == "committed")  # doubtful ones first
@@ -75,7 +75,8 @@ def commit_stopped(
         resolve=_command("resolve", batch, f"--batch {last.batch if last is not None else batch.number} {options}"),
     )
     is_own = last is not None and any(each in last.handles for each in view.own_handles)
-    invisible = f" {rows_of(view.own, ' of this run is', ' of this run are')} not visible." if is_invisible and not is_own else ""
+    one, many = (f"{_of(view.tasks, ',')} of this run {verb}" for verb in ("is", "are"))
+    invisible = f" {rows_of(view.own, one, many)} not visible." if is_invisible and not is_own else ""
     return CommitStoppedError(
         f"{batch}: {reason.value}.{invisible} The last record in the commit log is: {said}."
         f" Transactions: {_handles((each.handle for each in ordered), outcomes)}. To continue: {to_do}",
@@ -166,6 +167,11 @@ def _again(batch: MicroBatch) -> str:
 def rows_of(transactions: Iterable[PreparedTransaction], one: str = "", many: str = "") -> str:
     """Returns the number of rows, followed by `one` if it is 1, else by `many`."""
     return counted(sum(each.handle.records for each in transactions), f"row{one}", f"rows{many}")
+
+
+def _of(tasks: tuple[TaskRows, ...], end: str = "") -> str:
+    """Returns how many rows Spark passed to the tasks, as text, if that is known besides the number of stored rows."""
+    return f", of {sum(each.rows for each in tasks):,} that Spark passed to tasks{end}" if tasks else ""
 
 
 def _handles(handles: Iterable[TransactionHandle], outcomes: Mapping[str, str] | None = None) -> str:

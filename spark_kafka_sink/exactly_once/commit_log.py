@@ -62,6 +62,10 @@ class CommitLog:
         self._is_ensured = False
         self._topic_id: uuid.UUID | None = None  # of the topic that was checked; None from brokers whose topics have no ids
 
+    @property
+    def topic(self) -> str:
+        return self._settings.topic
+
     def ensure(self, deadline: float) -> None:
         """Creates the topic unless it exists, and checks that it is suitable. Later calls do so only if it was made again.
 
@@ -170,10 +174,17 @@ def _warn_of_wait(error: DeadlineError) -> None:
 
 
 class Claim:
-    """The right to write a query's records until another process claims them. last: the last record; None if there is none."""
+    """The right to write a query's records until another process claims them.
+
+    Attributes:
+        last: The last record; None if there is none.
+        topic_id: The id of the topic that was read, which is another one if it was deleted and made again; None from brokers
+            whose topics have no ids.
+    """
 
     def __init__(self, query_id: str, partition: _Partition, writer: LogWriter, chunk_bytes: int) -> None:
         self.last = partition.last(query_id)
+        self.topic_id = partition.reader.topic_id
         self._query_id = query_id
         self._partition: _Partition | None = partition  # until a record was written
         self._chunks = frozenset(partition.chunks.get(query_id, ()))

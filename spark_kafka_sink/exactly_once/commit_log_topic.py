@@ -102,6 +102,15 @@ class CommitLogDeletedError(BrokerError):
     code = "COMMIT_LOG_DELETED"
 
 
+def made_again(topic: str) -> CommitLogDeletedError:
+    """Returns the error of a commit that has written to a commit log which is not there any more."""
+    return CommitLogDeletedError(
+        f"the commit log, topic {topic}, was deleted and made again while a batch was committed, so it does not say whether the"
+        " batch is visible",
+        topic=topic,
+    )
+
+
 def leader_of(client: ClusterClient, topic: str, partition: int, deadline: float) -> int:
     """Returns the node id of the leader, as `ClusterClient.leader` does.
 

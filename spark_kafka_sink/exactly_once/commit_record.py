@@ -7,7 +7,7 @@ the fields of the record and the chunk's part of its lists.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, TypeVar
@@ -33,6 +33,21 @@ class State(StrEnum):
     REPLAY = "replay"
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class TaskRows:
+    """The rows that Spark passed to a task of a batch, whether its transaction has all of them or not. It can be pickled.
+
+    Attributes:
+        spark_partition: Spark partition of the task; -1 if unknown.
+        rows: Number of rows.
+        checksum: Checksum of the rows, independent of how they were split into Arrow batches.
+    """
+
+    spark_partition: int
+    rows: int
+    checksum: int
+
+
 @dataclass(frozen=True, slots=True)
 class PreparedTransaction:
     """The open transaction of one task of a batch. It can be pickled.
@@ -40,12 +55,17 @@ class PreparedTransaction:
     Attributes:
         handle: Identifies the transaction and ends it.
         spark_partition: Spark partition of the task; -1 if unknown.
-        checksum: Checksum of the rows, independent of how they were split into Arrow batches.
+        checksum: Checksum of the rows that Spark passed to the task, as in TaskRows.
     """
 
     handle: TransactionHandle
     spark_partition: int
     checksum: int
+
+
+def stored_rows(transactions: Iterable[PreparedTransaction]) -> tuple[TaskRows, ...]:
+    """Returns the rows of tasks whose transactions have all of their rows."""
+    return tuple(TaskRows(each.spark_partition, each.handle.records, each.checksum) for each in transactions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +80,8 @@ class CommitRecord:
         aborted: Transactional ids that are proved to be aborted, if the state is REPLAY, or COMPLETE with an accepted loss.
             Also ids that an operator asked to abort before they were prepared: a commit() of one of them must stop.
         checkpoint: Checkpoint location of the query as it was given; "" if unknown.
+        tasks: The rows that Spark passed to each task with rows, if the transactions have another number of rows, because some
+            were dropped (on.error=drop) or an interceptor changed it. Empty otherwise, and if an older version wrote the record.
     """
 
     query_id: str
@@ -71,6 +93,12 @@ class CommitRecord:
     committed: tuple[str, ...] = ()
     aborted: tuple[str, ...] = ()
     checkpoint: str = ""
+    tasks: tuple[TaskRows, ...] = ()
+
+    @property
+    def passed(self) -> tuple[TaskRows, ...]:
+        """Returns the rows that Spark passed to the tasks, as far as the record tells."""
+        return self.tasks or stored_rows(self.transactions)
 
     @property
     def handles(self) -> tuple[TransactionHandle, ...]:
@@ -86,23 +114,31 @@ class CommitRecord:
         return tuple(each for each in self.handles if each.transactional_id not in self.committed)
 
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 """Format number, raised with every change: a driver that does not understand a record must not act on it.
 
 In format 1 a transaction has `end_txn`, the version of EndTxn that ends it; format 2 has `version`, the transaction version.
-Format 1 is still read, because an upgraded query may find its last record in it.
+Format 3 adds `tasks`. Formats 1 and 2 are still read, because an upgraded query may find its last record in them. A record
+without `tasks` is written in format 2, so a query whose last batch was stored as a whole can go back to an older version.
 """
 CHUNK_BYTES: Final = 500_000
 """Half of Kafka's default max.message.bytes."""
 
-_LISTS: Final = ("transactions", "committed", "aborted")
-_FIELDS: Final = frozenset(
-    {"format", "query_id", "batch", "state", "record_id", "rows", "checkpoint", "chunks", "chunk", *_LISTS}
-)
+# By format.
+_LISTS: Final[Mapping[int, tuple[str, ...]]] = {
+    1: ("transactions", "committed", "aborted"),
+    2: ("transactions", "committed", "aborted"),
+    3: ("transactions", "committed", "aborted", "tasks"),
+}
+_FIELDS: Final = frozenset({"format", "query_id", "batch", "state", "record_id", "rows", "checkpoint", "chunks", "chunk"})
 # Short names, because a record may have thousands of them. to: (topic, partitions); task: Spark's partition.
 _TRANSACTION_FIELDS: Final = frozenset({"id", "pid", "epoch", "version", "rows", "to", "task", "sum"})
 # By format: the field of the transaction version, and the version that each of its values means.
-_VERSIONS: Final[Mapping[int, tuple[str, Mapping[int, int]]]] = {1: ("end_txn", {4: 1, 5: 2}), 2: ("version", {1: 1, 2: 2})}
+_VERSIONS: Final[Mapping[int, tuple[str, Mapping[int, int]]]] = {
+    1: ("end_txn", {4: 1, 5: 2}),
+    2: ("version", {1: 1, 2: 2}),
+    3: ("version", {1: 1, 2: 2}),
+}
 
 # The errors of json.loads for bytes that are not JSON, or not UTF-8, or nested too deeply.
 _NOT_JSON: Final = (ValueError, RecursionError)
@@ -128,9 +164,11 @@ def encode(record: CommitRecord, chunk_bytes: int = CHUNK_BYTES) -> list[bytes]:
     items: list[tuple[str, object]] = [("transactions", _encoded(each)) for each in record.transactions]
     items += [("committed", each) for each in record.committed]
     items += [("aborted", each) for each in record.aborted]
+    items += [("tasks", [each.spark_partition, each.rows, each.checksum]) for each in record.tasks]
+    version = FORMAT if record.tasks else 2
     parts = _parts([len(_json(item)) for _, item in items], chunk_bytes)
     head = {
-        "format": FORMAT,
+        "format": version,
         "query_id": record.query_id,
         "batch": record.batch,
         "state": record.state.value,
@@ -141,7 +179,7 @@ def encode(record: CommitRecord, chunk_bytes: int = CHUNK_BYTES) -> list[bytes]:
     }
     chunks = []
     for number, (start, end) in enumerate(parts):
-        lists = {name: [item for kind, item in items[start:end] if kind == name] for name in _LISTS}
+        lists = {name: [item for kind, item in items[start:end] if kind == name] for name in _LISTS[version]}
         chunks.append(_json({**head, "chunk": number, **lists}))
     return chunks
 
@@ -199,8 +237,8 @@ def decode(chunks: Mapping[int, bytes]) -> CommitRecord:
     """Returns a query's last record, decoded from the last values by chunk number. Raises CommitRecordError."""
     first = _chunk(chunks, 0, None)
     objects = [first, *(_chunk(chunks, number, first) for number in range(1, _get(first, "chunks", int)))]
-    transactions, committed, aborted = ([item for each in objects for item in _get(each, name, list)] for name in _LISTS)
     version = _get(first, "format", int)
+    lists = {name: [item for each in objects for item in _get(each, name, list)] for name in _LISTS[version]}
     if (state := _get(first, "state", str)) not in set(State):
         raise CommitRecordError(f"a record of the commit log has the unknown state {state!r}: a newer version wrote it")
     return CommitRecord(
@@ -209,10 +247,11 @@ def decode(chunks: Mapping[int, bytes]) -> CommitRecord:
         state=State(state),
         record_id=_get(first, "record_id", str),
         rows=_get(first, "rows", int),
-        transactions=tuple(_decoded(each, version) for each in transactions),
-        committed=tuple(map(_name, committed)),
-        aborted=tuple(map(_name, aborted)),
+        transactions=tuple(_decoded(each, version) for each in lists["transactions"]),
+        committed=tuple(map(_name, lists["committed"])),
+        aborted=tuple(map(_name, lists["aborted"])),
         checkpoint=_get(first, "checkpoint", str),
+        tasks=tuple(map(_task_rows, lists.get("tasks", ()))),
     )
 
 
@@ -233,7 +272,7 @@ def _chunk(chunks: Mapping[int, bytes], number: int, first: Mapping[str, Any] | 
             f" {FORMAT}: run the version that wrote it, or a newer one",
             format=version,
         )
-    _check_fields(found, _FIELDS)
+    _check_fields(found, {*_FIELDS, *_LISTS[version]})
     if first is not None and _get(found, "record_id", str) != _get(first, "record_id", str):
         raise CommitRecordError(f"chunk {number} of query {first.get('query_id')} in the commit log is another record's")
     return found
@@ -259,6 +298,13 @@ def _decoded(item: object, record_format: int) -> PreparedTransaction:
         partitions=tuple(map(_partitions, _get(item, "to", list))),
     )
     return PreparedTransaction(handle, _get(item, "task", int), _get(item, "sum", int))
+
+
+def _task_rows(item: object) -> TaskRows:
+    match item:
+        case [int(partition), int(rows), int(checksum)] if not any(isinstance(each, bool) for each in item):
+            return TaskRows(partition, rows, checksum)
+    raise CommitRecordError(f"a record of the commit log has the task {item!r}: another version wrote it, or it is damaged")
 
 
 def _version(item: Mapping[str, Any], field: str, versions: Mapping[int, int]) -> int:

@@ -15,7 +15,7 @@ from spark_kafka_sink.exactly_once import failpoints, resolving
 from spark_kafka_sink.exactly_once.commit_errors import RowVisibility, batch_aborted, commit_stopped, commit_timeout, rows_of
 from spark_kafka_sink.exactly_once.commit_log import CommitLog, old_jobs
 from spark_kafka_sink.exactly_once.commit_log_topic import CommitLogDeletedError
-from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction, State
+from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction, State, TaskRows
 from spark_kafka_sink.exactly_once.execution import BestEffort, CommitCall, Execution, retry_on_claim_lost
 from spark_kafka_sink.exactly_once.log_writer import ClaimLostError
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
@@ -128,6 +128,7 @@ class Committer:
         own: OwnTransactions,
         start: int | None = None,
         *,
+        tasks: tuple[TaskRows, ...] = (),
         letters: str | None = None,
         refuse: Callable[[], None] | None = None,
     ) -> CommitReport:
@@ -137,6 +138,7 @@ class Committer:
             batch: The batch.
             own: The transactions that its tasks have prepared.
             start: The batch at which the log may begin (commit.log.start).
+            tasks: The rows that Spark passed to each task with rows; empty if `own` has all of them.
             letters: The topic of dead letters, which does not tell batches apart.
             refuse: Raises an error if these rows must not become visible. It is not called for a batch that an earlier attempt
                 has prepared: that one may be visible in part, so it is completed.
@@ -152,7 +154,7 @@ class Committer:
         begun = time.monotonic()
         call = self._call(batch)
         try:
-            view = View(batch.number, own, start, letters=letters)
+            view = View(batch.number, own, start, letters=letters, tasks=tasks)
             is_own = retry_on_claim_lost(partial(self._attempt, batch, view, call, refuse), call.deadline)
         except DeadlineError as error:
             visibility = self._visibility(batch, own, call)
@@ -259,8 +261,10 @@ def _what_is_known(batch: MicroBatch, own: OwnTransactions, *, is_invisible: boo
     if is_invisible:
         return f"{batch}: {rows_of(own, ' of this run is', ' of this run are')} not committed."
     if is_deleted:
+        run = "run the job" if batch.is_job else "start the query"
+        again = f"{run} again" if batch.number == 0 else f"set commit.log.start={batch.number}"
         return (
             f"{batch}: {rows_of(own)} of this run, or some of them, may be visible, and a new commit log does not say so: look"
-            f" into the topic before you set commit.log.start={batch.number}, which writes them again."
+            f" into the topic before you {again}, which writes them again."
         )
     return f"{batch}: {rows_of(own)} of this run, or some of them, may be committed; the next commit of the batch finds out."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -14,6 +15,7 @@ from spark_kafka_sink.errors import DeadlineError, KafkaSinkError, OptionError
 from spark_kafka_sink.exactly_once import failpoints
 from spark_kafka_sink.exactly_once.commit_errors import checkpoint_deleted
 from spark_kafka_sink.exactly_once.commit_log import Claim, CommitLog
+from spark_kafka_sink.exactly_once.commit_log_topic import made_again
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
 from spark_kafka_sink.exactly_once.failpoints import Failpoint
 from spark_kafka_sink.exactly_once.log_writer import ClaimLostError, RecordRefusedError
@@ -59,6 +61,7 @@ class CommitCall:
         rows: Number of rows made visible.
         is_prepared_maybe: Whether the transactions of this commit() may have been prepared.
         logged: Transactions that the last record read for the batch asks to commit.
+        topic_id: Id of the commit log's topic as the first attempt read it; None before that.
         prepared, visible: When the batch was prepared and became visible, on time.monotonic's clock.
     """
 
@@ -70,6 +73,7 @@ class CommitCall:
     aborted: int = 0
     is_prepared_maybe: bool = False
     logged: frozenset[tuple[str, int, int]] = frozenset()
+    topic_id: uuid.UUID | None = None
     prepared: float | None = None
     visible: float | None = None
 
@@ -164,6 +168,10 @@ class Execution:
         self._reach("log.before")
         self._claim = self._log.claim(self._ids, self._call.deadline)
         self._reach("log.after")
+        # An empty log says that nothing is prepared, though this call may have committed what the one before listed.
+        if self._call.topic_id is not None and self._claim.topic_id != self._call.topic_id:
+            raise made_again(self._log.topic)
+        self._call.topic_id = self._claim.topic_id
         last = self._claim.last
         if last is not None:
             self._check_prefix(last)
@@ -249,6 +257,7 @@ class Execution:
             write.committed,
             write.aborted,
             self._call.checkpoint or ("" if self.view.last is None else self.view.last.checkpoint),
+            write.tasks,
         )
         assert self._claim is not None  # a decision to write follows a read
         self._reach(before)

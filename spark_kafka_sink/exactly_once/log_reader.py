@@ -68,7 +68,7 @@ class LogReader:
         self._where = f"{topic}-{partition}"
         self._on_record = on_record
         self._on_restart = on_restart
-        self._topic_id: uuid.UUID | None = None
+        self.topic_id: uuid.UUID | None = None  # of the topic that is read; None from brokers whose topics have no ids
         self._position: int | None = None  # the offset of the first unread record
         self._end: int | None = None  # the high watermark to read to
         self._is_confirmed = False  # a Fetch confirmed that it is still the same topic
@@ -90,8 +90,8 @@ class LogReader:
         while not self._is_at_end():
             node_id = leader_of(self._client, self._topic, self._partition, deadline)
             topic_id = self._client.known().topic_id(self._topic)
-            if topic_id != self._topic_id:
-                self._topic_id = topic_id
+            if topic_id != self.topic_id:
+                self.topic_id = topic_id
                 self._restart()
             if not self._round(node_id, deadline):
                 self._waiting.again()
@@ -166,11 +166,11 @@ class LogReader:
             fetch_offset=position,
             partition_max_bytes=_FETCH_BYTES,
         )
-        topic = FetchTopic(topic=self._topic, topic_id=self._topic_id or ZERO_UUID, partitions=[partition])
+        topic = FetchTopic(topic=self._topic, topic_id=self.topic_id or ZERO_UUID, partitions=[partition])
         request = FetchRequest(
             max_wait_ms=wait_ms, min_bytes=1, max_bytes=_FETCH_BYTES, isolation_level=isolation_level, topics=[topic]
         )
-        return ClusterRequest(node_id, _FETCH_BY_NAME if self._topic_id is None else FETCH, request)
+        return ClusterRequest(node_id, _FETCH_BY_NAME if self.topic_id is None else FETCH, request)
 
     def _leader_epoch(self) -> int:
         epoch = self._client.known().leader_epoch(self._topic, self._partition)

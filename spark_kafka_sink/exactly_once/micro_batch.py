@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_kafka_sink.errors import BatchAbortedError
-from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
+from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction, TaskRows
 
 _JOB: Final = "job-"
 MAX_JOBS: Final = 64
@@ -51,10 +51,16 @@ class MicroBatch:
 
 @dataclass(frozen=True, slots=True)
 class TaskTransaction:
-    """The part of a batch written by a finished task: an open transaction that commit() ends; None if there were no rows."""
+    """The part of a batch written by a finished task.
+
+    Attributes:
+        transaction: An open transaction that commit() ends; None if no row was stored.
+        rows: What Spark passed to the task; None if there were no rows.
+    """
 
     batch: MicroBatch
     transaction: PreparedTransaction | None
+    rows: TaskRows | None = None
 
 
 def _now() -> float:

@@ -6,12 +6,12 @@ with `view.begun()`. They end with Done, Refused, or with the Write of `resolve`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
 from spark_kafka_sink.exactly_once.proof import Outcome
-from spark_kafka_sink.exactly_once.rules import Commit, Done, Look, Read, Stop, View, Write, key, roll_forward
+from spark_kafka_sink.exactly_once.rules import Commit, Done, Look, Read, Stop, View, Write, key, rewritten, roll_forward
 
 
 class Resolution(Enum):
@@ -72,7 +72,7 @@ def resolve(view: View, resolution: Resolution) -> Read | Commit | Write | Refus
     if last.batch != view.batch:
         return Refused(Refusal.MOVED_ON)
     if last.state is State.REPLAY and resolution is Resolution.ACCEPT_LOSS:
-        return Write(State.COMPLETE, last.transactions, last.rows, last.committed, last.aborted)
+        return rewritten(last, State.COMPLETE, last.committed, last.aborted)
     if last.state is not State.PREPARED:
         return Refused(NOTHING_TO_RESOLVE[last.state])
     step = roll_forward(view, last)
@@ -87,12 +87,12 @@ def _unresolved(view: View, last: CommitRecord, resolution: Resolution) -> Write
     if resolution is Resolution.RECOVER:
         return Refused(Refusal.UNRESOLVED, missing)
     if resolution is Resolution.ACCEPT_LOSS:
-        return Write(State.COMPLETE, last.transactions, last.rows, committed, missing)
+        return rewritten(last, State.COMPLETE, committed, missing)
     if any(outcomes[each] is Outcome.UNKNOWN for each in missing):
         return Refused(Refusal.UNKNOWN, missing)
     if any(each.spark_partition < 0 for each in last.transactions):
         return Refused(Refusal.PARTITION_UNKNOWN, missing)
-    return Write(State.REPLAY, last.transactions, last.rows, committed, missing)
+    return rewritten(last, State.REPLAY, committed, missing)
 
 
 def batch_to_abort(last: CommitRecord | None) -> int:
@@ -129,4 +129,4 @@ def abort(view: View) -> Read | Look | Write | Done | Refused:
     ids = tuple(each.handle.transactional_id for each in new)
     if last is None:
         return Write(State.CLOSED, new, 0, aborted=ids)
-    return Write(last.state, (*last.transactions, *new), last.rows, last.committed, (*last.aborted, *ids))
+    return replace(rewritten(last, last.state, last.committed, (*last.aborted, *ids)), transactions=(*last.transactions, *new))

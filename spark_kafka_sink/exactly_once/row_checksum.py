@@ -39,8 +39,11 @@ class RowChecksum:
 
     def __init__(self) -> None:
         self._streams: dict[tuple[str, ...], int] = {}
+        self.rows = 0
+        """The number of rows that were added."""
 
     def add(self, topic: str, columns: RecordColumns) -> None:
+        self.rows += columns.num_records
         for name in ("key", "value", "headers"):
             column = getattr(columns, name)
             if column is None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
+from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State, TaskRows, stored_rows
 from spark_kafka_sink.exactly_once.proof import Outcome, TransactionDescription
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle, covers
 
@@ -67,6 +67,7 @@ class Write:
     rows: int
     committed: tuple[str, ...] = ()
     aborted: tuple[str, ...] = ()
+    tasks: tuple[TaskRows, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,7 @@ class View:
     last: the query's last record, once `read`. described, listed: the findings of Look; None before.
     outcomes: the outcomes of `last.to_commit` by transactional id; None before. reread: whether the log still had the same end
     when it was claimed and read again after that, or after Look. letters: the topic of dead letters, if there is one.
+    tasks: the rows that Spark passed to each task with rows; empty if its transactions have all of them.
     """
 
     batch: int
@@ -123,10 +125,15 @@ class View:
     outcomes: Mapping[str, Outcome] | None = None
     reread: bool = False
     letters: str | None = None
+    tasks: tuple[TaskRows, ...] = ()
 
     @property
     def rows(self) -> int:
         return sum(each.handle.records for each in self.own)
+
+    @property
+    def passed(self) -> tuple[TaskRows, ...]:
+        return self.tasks or stored_rows(self.own)
 
     @property
     def own_handles(self) -> tuple[TransactionHandle, ...]:
@@ -134,7 +141,7 @@ class View:
 
     def begun(self) -> View:
         """Returns the view with nothing known: at the start, after a lost claim, and after a write with an unknown outcome."""
-        return View(self.batch, self.own, self.start, letters=self.letters)
+        return View(self.batch, self.own, self.start, letters=self.letters, tasks=self.tasks)
 
     def with_read(self, last: CommitRecord | None) -> View:
         """Returns the view after the log was claimed and read. Earlier findings stay valid if no other writer wrote since."""
@@ -186,7 +193,7 @@ def _later_batch(view: View, last: CommitRecord) -> Step:
 
 
 def _same_batch(view: View, last: CommitRecord) -> Step:
-    if last.state in (State.PREPARED, State.COMPLETE) and view.rows != last.rows:
+    if last.state in (State.PREPARED, State.COMPLETE) and _has_other_rows(view, last):
         return _stop(view, Reason.OTHER_ROWS)
     if last.state in (State.PREPARED, State.COMPLETE) and _are_apart(_topics(view, view.own), _topics(view, last.transactions)):
         return _stop(view, Reason.OTHER_TOPICS)
@@ -199,6 +206,16 @@ def _same_batch(view: View, last: CommitRecord) -> Step:
             return _new_batch(view)
         case State.REPLAY:
             return _replayed(view, last)
+
+
+def _has_other_rows(view: View, last: CommitRecord) -> bool:
+    """Returns whether Spark passed another number of rows to the tasks before.
+
+    A replay has the same number, but brokers may reject other rows of it, which on.error=drop leaves out. So what they stored is
+    not compared, except with a record of an older version, which does not tell what Spark passed.
+    """
+    passed = sum(each.rows for each in view.passed)
+    return passed != sum(each.rows for each in last.tasks) if last.tasks else last.rows not in (passed, view.rows)
 
 
 def _topics(view: View, transactions: tuple[PreparedTransaction, ...]) -> set[str]:
@@ -228,7 +245,13 @@ def _prepare(view: View, chosen: tuple[PreparedTransaction, ...], kept: tuple[Pr
         return GiveUp(_leftovers(view), ended)
     transactions = (*kept, *chosen)
     rows = sum(each.handle.records for each in transactions)
-    return Write(State.PREPARED, transactions, rows, committed=_ids(kept))
+    tasks = () if sorted(view.passed) == sorted(stored_rows(transactions)) else view.passed
+    return Write(State.PREPARED, transactions, rows, committed=_ids(kept), tasks=tasks)
+
+
+def rewritten(last: CommitRecord, state: State, committed: tuple[str, ...] = (), aborted: tuple[str, ...] = ()) -> Write:
+    """Returns the last record in another state."""
+    return Write(state, last.transactions, last.rows, committed, aborted, last.tasks)
 
 
 def prepares_first(view: View, step: Step) -> bool:
@@ -270,30 +293,34 @@ def roll_forward(view: View, last: CommitRecord) -> Read | Write | Commit | Stop
     outcomes = {each.transactional_id: view.outcomes.get(each.transactional_id, Outcome.UNKNOWN) for each in last.to_commit}
     found = set(outcomes.values())
     if found <= {Outcome.COMMITTED}:
-        return Write(State.COMPLETE, last.transactions, last.rows)
+        return rewritten(last, State.COMPLETE)
     if not view.reread:
         return Read()
     if found == {Outcome.ABORTED}:
         if last.committed:
-            return Write(State.REPLAY, last.transactions, last.rows, last.committed, tuple(outcomes))
-        return Write(State.ABORTED, last.transactions, last.rows)
+            return rewritten(last, State.REPLAY, last.committed, tuple(outcomes))
+        return rewritten(last, State.ABORTED)
     return _stop(view, Reason.UNRESOLVED)
 
 
 def _replayed(view: View, last: CommitRecord) -> Step:
-    """Replays the rest of a partly committed batch. Every task must write the same rows as the first time."""
-    before = {each.spark_partition: each for each in last.transactions}
-    again = {each.spark_partition: each for each in view.own}
-    is_told_apart = len(before) == len(last.transactions)  # not if partitions are unknown
-    if not is_told_apart or sorted(map(_content, view.own)) != sorted(map(_content, last.transactions)):
+    """Replays the rest of a partly committed batch. Spark must pass the same rows to every task as the first time.
+
+    Brokers may reject other rows, up to all rows of a task, which then has a transaction in one attempt only. Its rows are
+    prepared unless its first transaction is kept.
+    """
+    is_told_apart = len({each.spark_partition for each in last.passed}) == len(last.passed)  # not if partitions are unknown
+    if not is_told_apart or not _has_same_rows(view, last):
         return _stop(view, Reason.NOT_REPLAYED)
-    lost = [where for where, each in before.items() if each.handle.transactional_id in last.aborted]
-    kept = tuple(each for where, each in before.items() if where not in lost)
-    return _prepare(view, tuple(again[where] for where in lost), kept)
+    kept = tuple(each for each in last.transactions if each.handle.transactional_id not in last.aborted)
+    visible = {each.spark_partition for each in kept}
+    return _prepare(view, tuple(each for each in view.own if each.spark_partition not in visible), kept)
 
 
-def _content(transaction: PreparedTransaction) -> tuple[int, int, int]:
-    return transaction.spark_partition, transaction.handle.records, transaction.checksum
+def _has_same_rows(view: View, last: CommitRecord) -> bool:
+    """Returns whether Spark passed the same rows to the tasks before. Of an older version's record, see `_has_other_rows`."""
+    before = sorted(last.passed)
+    return before == sorted(view.passed) or (not last.tasks and before == sorted(stored_rows(view.own)))
 
 
 def _leftovers(view: View) -> tuple[TransactionHandle, ...]:

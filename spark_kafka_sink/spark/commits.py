@@ -13,7 +13,7 @@ import os
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -252,7 +252,7 @@ class Committed(NamedTuple):
 
 
 def commit_shares(
-    options: SinkOptions, batch: MicroBatch, shares: Iterable[TaskTransaction], reports: list[DeliveryReport]
+    options: SinkOptions, batch: MicroBatch, shares: Sequence[TaskTransaction], reports: list[DeliveryReport]
 ) -> Committed:
     """Commits the shares of a batch.
 
@@ -271,6 +271,7 @@ def commit_shares(
             replace(batch, checkpoint=checkpoint),
             own,
             options.exactly_once.start,
+            tasks=tuple(share.rows for share in shares if share.rows is not None),
             letters=options.errors.topic,
             refuse=partial(check_limits, options.errors, reports, is_visible=False),
         )

@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
+from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction, TaskRows
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction
 from spark_kafka_sink.producer.partition_reports import PartitionReports
 from spark_kafka_sink.producer.report import COMMIT_COUNTS, DeliveryReport, latencies_from_bytes, latencies_to_bytes
@@ -103,19 +103,26 @@ def report_from_bytes(data: bytes) -> DeliveryReport:
 
 
 def share_to_json(share: TaskTransaction) -> str:
-    """Returns a list with the task's transaction, or an empty list if the task has none."""
-    each = share.transaction
+    """Returns a list of the task's transaction and the task's rows, both as lists, or null if the task has none."""
+    return json.dumps([_transaction_list(share.transaction), None if share.rows is None else astuple(share.rows)])
+
+
+def _transaction_list(each: PreparedTransaction | None) -> list[object] | None:
     if each is None:
-        return "[]"
+        return None
     handle = each.handle
     named = [handle.transactional_id, handle.producer_id, handle.epoch, handle.transaction_version, handle.records]
-    return json.dumps([[*named, handle.partitions, each.spark_partition, each.checksum]])
+    return [*named, handle.partitions, each.spark_partition, each.checksum]
 
 
 def share_from_json(text: str, batch: MicroBatch) -> TaskTransaction:
     """Reads what `share_to_json` returns. Raises ValueError or TypeError for other text."""
-    transactions = [_transaction(*each) for each in json.loads(text)]
-    return TaskTransaction(batch, transactions[0] if transactions else None)
+    transaction, rows = json.loads(text)
+    return TaskTransaction(
+        batch,
+        None if transaction is None else _transaction(*transaction),
+        None if rows is None else TaskRows(*map(int, rows)),
+    )
 
 
 def _transaction(

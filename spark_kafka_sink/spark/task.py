@@ -16,7 +16,7 @@ from pyspark import TaskContext
 
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import KafkaSinkError, RecordError, SerializationError, UsageError
-from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
+from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction, TaskRows
 from spark_kafka_sink.exactly_once.failpoints import reach
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction, first_transactions
 from spark_kafka_sink.exactly_once.row_checksum import RowChecksum
@@ -100,18 +100,18 @@ def run_task(
         batches = _in_time(batches, options, batch)
     iterator = iter(batches)
     first = next(iterator, None)
-    report, transaction = DeliveryReport(), None
+    report, transaction, passed = DeliveryReport(), None, None
     if first is not None:  # Many tasks of a small DataFrame have no rows, and need no connection or transaction.
         rows = chain([first], iterator)
         if batch is None:
             report = _deliver(rows, options, serialized_before)
         else:
-            report, transaction = _deliver_in_transaction(rows, options, batch)
+            report, transaction, passed = _deliver_in_transaction(rows, options, batch)
     feed.task_done(report)
     if batch is None:
         return report, None
     reach("message.before", batch.number)
-    return report, TaskTransaction(batch, transaction)
+    return report, TaskTransaction(batch, transaction, passed)
 
 
 def _deliver(batches: Iterable[SchemaAndBatch], options: SinkOptions, serialized_before: frozenset[str]) -> DeliveryReport:
@@ -133,7 +133,7 @@ def _deliver(batches: Iterable[SchemaAndBatch], options: SinkOptions, serialized
 
 def _deliver_in_transaction(
     batches: Iterable[SchemaAndBatch], options: SinkOptions, batch: MicroBatch
-) -> tuple[DeliveryReport, PreparedTransaction | None]:
+) -> tuple[DeliveryReport, PreparedTransaction | None, TaskRows | None]:
     assert options.exactly_once is not None
     ids = TransactionalIds(options.exactly_once.transactional_id_prefix, batch.query_id)
     checksum = RowChecksum()
@@ -165,11 +165,12 @@ def _deliver_in_transaction(
             error.add_note(f"The task's transaction is aborted: consumers that read committed see none of its rows.{rejected}")
             raise
         report = _report(scope, bad_rows)
+        passed = TaskRows(spark_partition(), checksum.rows, checksum.value) if checksum.rows else None
         if handle is None:
-            return report, None
+            return report, None, passed
         if scope.first_sent is not None:
             first_transactions.prepared(batch, scope.first_sent)
-        return report, PreparedTransaction(handle, spark_partition(), checksum.value)
+        return report, PreparedTransaction(handle, spark_partition(), checksum.value), passed
 
 
 def _bad_rows(

@@ -19,7 +19,7 @@ from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.exactly_once.commit_log import CommitLog
 from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
-from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
+from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State, TaskRows
 from spark_kafka_sink.exactly_once.committer import CommitReport, Committer
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
@@ -113,8 +113,8 @@ class LeftOver:
         record = CommitRecord(self.query_id, batch, state, os.urandom(8).hex(), rows, transactions, aborted=gone)
         self.log.claim(self.ids, soon()).write(record, soon())
 
-    def commit(self, batch: int, *own: PreparedTransaction) -> CommitReport:
-        return self.committer.commit(MicroBatch(self.query_id, batch), own)
+    def commit(self, batch: int, *own: PreparedTransaction, tasks: tuple[TaskRows, ...] = ()) -> CommitReport:
+        return self.committer.commit(MicroBatch(self.query_id, batch), own, tasks=tasks)
 
     def aborted_by_brokers(self, *transactions: PreparedTransaction) -> None:
         """As its time-out leaves a transaction."""

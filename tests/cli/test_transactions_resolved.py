@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from spark_kafka_sink.errors import CommitStoppedError
-from spark_kafka_sink.exactly_once.commit_record import State
+from spark_kafka_sink.exactly_once.commit_record import State, TaskRows
 from tests.cli.left_over import LeftOver, until
 
 
@@ -42,6 +44,21 @@ def test_lost_rows_are_written_again_by_the_next_run_and_no_others(query: LeftOv
     query.commit(0, query.task(0, "a"), query.task(1, "b", "c"))
     query.commit(1, query.task(0, "d"))
     until(lambda: query.visible() == ["a", "b", "c", "d"])
+
+
+def test_lost_rows_are_written_again_though_a_broker_rejects_one_of_them_now(query: LeftOver) -> None:
+    kept, lost = query.task(0, "a"), query.task(1, "b", "c")
+    query.prepared(0, [kept, lost])
+    query.aborted_by_brokers(lost)
+    assert query.run("resolve", "--query", query.query_id, "--batch", "0", "--replay", "--yes").exit_code == 0
+    passed = TaskRows(0, 1, kept.checksum), TaskRows(1, 2, lost.checksum)
+    again = query.task(0, "a"), replace(query.task(1, "c"), checksum=lost.checksum)
+    assert query.commit(0, *again, tasks=passed).rows == 2
+    last = query.last()
+    assert last is not None
+    assert last.tasks == passed
+    assert query.commit(1, query.task(0, "d")).rows == 1
+    until(lambda: query.visible() == ["a", "c", "d"])
 
 
 def test_other_rows_than_those_that_were_lost_are_not_written(query: LeftOver) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
+from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State, TaskRows
 from spark_kafka_sink.exactly_once.proof import TransactionDescription
 from spark_kafka_sink.exactly_once.resolving import Refused
 from spark_kafka_sink.exactly_once.rules import Commit, Done, Look, Step, Stop, View, decide
@@ -39,9 +39,13 @@ def record(state: State, batch: int = BATCH, transactions: tuple[PreparedTransac
 
 
 def read(
-    last: CommitRecord | None, own: tuple[PreparedTransaction, ...] = OWN, batch: int = BATCH, start: int | None = None
+    last: CommitRecord | None,
+    own: tuple[PreparedTransaction, ...] = OWN,
+    batch: int = BATCH,
+    start: int | None = None,
+    tasks: tuple[TaskRows, ...] = (),
 ) -> View:
-    return View(batch, own, start).with_read(last)
+    return View(batch, own, start, tasks=tasks).with_read(last)
 
 
 def ongoing(each: TransactionHandle, start_time_ms: int = BEGUN_MS) -> TransactionDescription:

@@ -8,11 +8,12 @@ from collections.abc import Callable
 import pytest
 
 from spark_kafka_sink.errors import CommitStoppedError, OptionError
-from spark_kafka_sink.exactly_once import commit_log_topic
+from spark_kafka_sink.exactly_once import commit_log_topic, failpoints
 from spark_kafka_sink.exactly_once.commit_log_topic import CommitLogDeletedError
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
-from tests.exactly_once.opened import new_id
-from tests.exactly_once.queries import CutError, Query
+from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
+from tests.exactly_once.opened import new_id, soon
+from tests.exactly_once.queries import PREFIX, CutError, Query
 
 pytestmark = pytest.mark.slow
 
@@ -62,6 +63,31 @@ def test_when_it_is_deleted_in_the_middle_of_a_commit_nobody_says_that_the_rows_
     assert "1 row of this run, or some of them, may be visible" in note
     assert query.open_ids() == [own[0].handle.transactional_id]  # a person decides
     query.abort(own)
+
+
+@pytest.mark.parametrize("where", ["end.after", "complete.before"])
+@pytest.mark.fault("spark", "the commit log's topic is deleted between batches")
+def test_one_that_is_made_again_in_the_middle_of_a_commit_does_not_say_that_its_rows_are_invisible(
+    query: Query, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An empty log says of batch 0 that nothing is prepared, and the transactions are committed."""
+    made: list[str] = []
+
+    def reach(name: str, batch: int) -> None:
+        if name == where and not made:
+            made.append(name)
+            query.kafka.delete_topic(query.log_topic)
+            query.kafka.create_topic(query.log_topic, 2, 1, {"cleanup.policy": "compact"})
+            query.log().claim(TransactionalIds(PREFIX, query.id), soon())  # another driver: the commit has to read again
+
+    monkeypatch.setattr(failpoints, "reach", reach)
+    with pytest.raises(CommitLogDeletedError, match="was deleted and made again") as caught:
+        query.commit(0, query.write("a"))
+    (note,) = caught.value.__notes__
+    assert "1 row of this run, or some of them, may be visible" in note
+    assert "look into the topic before you start the query again, which writes them again" in note
+    assert made == [where]
+    query.expect("a")
 
 
 @pytest.mark.fault("spark", "the commit log's topic is deleted between batches")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from spark_kafka_sink.exactly_once.commit_record import (
     CommitRecordError,
     PreparedTransaction,
     State,
+    TaskRows,
     decode,
     decode_key,
     encode,
@@ -45,6 +47,7 @@ RECORDS = st.builds(
     committed=st.lists(TEXT, max_size=4).map(tuple),
     aborted=st.lists(TEXT, max_size=4).map(tuple),
     checkpoint=TEXT,
+    tasks=st.lists(st.builds(TaskRows, LONG, LONG, LONG), max_size=6).map(tuple),
 )
 
 
@@ -106,6 +109,21 @@ def test_people_can_read_a_record() -> None:
     }
 
 
+def test_a_record_of_a_batch_with_dropped_rows_tells_of_every_tasks_rows() -> None:
+    (value,) = encode(replace(a_record(), tasks=(TaskRows(0, 12, 99), TaskRows(1, 3, 98))))
+
+    found = json.loads(value)
+    assert (found["format"], found["rows"], found["tasks"]) == (3, 10, [[0, 12, 99], [1, 3, 98]])
+
+
+def test_the_version_before_can_read_a_record_of_a_batch_without_dropped_rows() -> None:
+    """It reads format 2, and no other fields."""
+    (value,) = encode(a_record())
+
+    assert json.loads(value)["format"] == 2
+    assert "tasks" not in json.loads(value)
+
+
 # As the first version wrote it, byte for byte: a query that is upgraded in mid-life finds this in its log.
 FORMAT_1 = (
     b'{"format":1,"query_id":"q","batch":3,"state":"prepared","record_id":"r1","rows":21,"checkpoint":"/c","chunks":1,"chunk":0,'
@@ -148,8 +166,12 @@ def transaction(**changes: object) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("values", "match"),
     [
-        ({0: changed(FIRST, format=3)}, "has a record of format 3 in the commit log, this version reads formats up to 2"),
-        ({0: changed(FIRST, format=0)}, "has a record of format 0 in the commit log, this version reads formats up to 2"),
+        ({0: changed(FIRST, format=4)}, "has a record of format 4 in the commit log, this version reads formats up to 3"),
+        ({0: changed(FIRST, format=0)}, "has a record of format 0 in the commit log, this version reads formats up to 3"),
+        ({0: changed(FIRST, format=3, chunks=1)}, "tasks = None"),
+        ({0: changed(FIRST, tasks=[])}, "unknown fields: tasks"),
+        ({0: changed(FIRST, format=3, chunks=1, tasks=[[0, 1]])}, r"the task \[0, 1\]: another version wrote it"),
+        ({0: changed(FIRST, format=3, chunks=1, tasks=[[0, 1, True]])}, r"the task \[0, 1, True\]"),
         ({0: changed(FORMAT_1, transactions=[transaction()])}, "unknown fields: version"),
         ({0: FORMAT_1.replace(b'"end_txn":5', b'"end_txn":6')}, "end_txn = 6: a newer version wrote it"),
         ({0: FORMAT_1.replace(b'"format":1', b'"format":2')}, "unknown fields: end_txn"),

@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from spark_kafka_sink.errors import BatchAbortedError, BrokerError, CommitStoppedError, OptionError, TooManyBadRowsError
 from spark_kafka_sink.exactly_once import commit_log, failpoints
 from spark_kafka_sink.exactly_once.commit_log import Claim, CommitLog, partition_of
-from spark_kafka_sink.exactly_once.commit_record import CommitRecord, CommitRecordError, State
+from spark_kafka_sink.exactly_once.commit_record import CommitRecord, CommitRecordError, State, TaskRows
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.resolving import Refusal, Refused
 from spark_kafka_sink.exactly_once.transaction_client import Ended, TransactionClient
@@ -265,6 +265,20 @@ def test_a_replay_all_of_whose_rows_are_dead_letters_completes_the_batch(query: 
     assert (again.rows, again.own) == (0, False)
     query.expect("a")
     assert query.visible(letters) == []
+
+
+def test_a_replay_of_which_brokers_reject_other_rows_is_the_same_batch(any_query: Query) -> None:
+    """With on.error=drop the second task's row was rejected at first, and is not in the replay."""
+    batch, passed = MicroBatch(any_query.id, 0), (TaskRows(0, 1, 1), TaskRows(1, 1, 2))
+    assert any_query.committer().commit(batch, any_query.write("a"), tasks=passed).rows == 1
+    again = any_query.committer().commit(batch, any_query.write("a", "b"), tasks=passed)
+    assert (again.rows, again.own) == (0, False)
+    any_query.expect("a")
+    with pytest.raises(CommitStoppedError, match="the batch had a different number of rows before") as caught:
+        any_query.committer().commit(batch, any_query.write("a", "b"), tasks=(*passed, TaskRows(2, 1, 3)))
+    assert "2 rows, of 3 that Spark passed to tasks, of this run are not visible" in str(caught.value)
+    assert "is: batch 0, complete, 1 row, of 2 that Spark passed to tasks. Transactions: " in str(caught.value)
+    assert any_query.open_ids() == []
 
 
 def test_where_the_commit_log_cannot_be_used_nothing_stays_open_and_the_error_says_of_which_batch(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.exactly_once import rules
-from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
+from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State, TaskRows
 from spark_kafka_sink.exactly_once.proof import Outcome, TransactionDescription
 from spark_kafka_sink.exactly_once.rules import (
     Commit,
@@ -87,6 +87,37 @@ def test_a_replay_with_another_number_of_rows_is_of_another_checkpoint() -> None
         assert decide(read(record(state), other)) == Stop(Reason.OTHER_ROWS, tuple(each.handle for each in other))
 
 
+PASSED = (TaskRows(0, 10, 100), TaskRows(1, 12, 101), TaskRows(2, 3, 102))
+"""The third task's rows are all rejected, and two of the second's."""
+
+
+@pytest.mark.parametrize("state", [State.PREPARED, State.COMPLETE])
+def test_a_replay_is_the_same_batch_though_brokers_reject_other_rows(state: State) -> None:
+    fewer, more = (
+        replace(record(state), tasks=PASSED),
+        record(state, transactions=(BEFORE[0], prepared("before-1", 1, records=15))),
+    )
+    step = Commit(BEFORE_HANDLES) if state is State.PREPARED else Done(OWN_HANDLES)
+    all_stored = (OWN[0], prepared("own-1", 1, records=12), prepared("own-2", 2, records=3))
+    assert decide(read(fewer, OWN, tasks=PASSED)) == step
+    assert not isinstance(decide(read(fewer, all_stored, tasks=PASSED)), Stop)
+    assert not isinstance(decide(read(more, OWN, tasks=PASSED)), Stop)
+
+
+def test_a_replay_to_whose_tasks_spark_passes_another_number_of_rows_is_of_another_checkpoint() -> None:
+    last = replace(record(State.COMPLETE), tasks=PASSED)
+    for tasks in ((*PASSED, TaskRows(3, 1, 5)), PASSED[:2], ()):
+        assert decide(read(last, OWN, tasks=tasks)) == Stop(Reason.OTHER_ROWS, OWN_HANDLES)
+
+
+def test_an_older_versions_record_that_does_not_tell_of_dropped_rows_is_compared_by_what_was_stored() -> None:
+    assert decide(read(record(State.COMPLETE), OWN, tasks=PASSED)) == Done(OWN_HANDLES)
+    one_more = (OWN[0], prepared("own-1", 1, records=11))
+    assert decide(read(record(State.COMPLETE), one_more, tasks=PASSED)) == Stop(
+        Reason.OTHER_ROWS, tuple(each.handle for each in one_more)
+    )
+
+
 def test_a_complete_batch_is_done_and_what_was_written_again_is_aborted() -> None:
     assert decide(read(record(State.COMPLETE))) == Done(OWN_HANDLES)
 
@@ -106,6 +137,21 @@ def test_a_transaction_of_the_same_id_with_another_epoch_is_another_one() -> Non
 
 def test_it_prepares_its_own_transactions_when_they_are_open() -> None:
     assert decide(looked(read(record(State.COMPLETE, BATCH - 1)))) == Write(State.PREPARED, OWN, 20)
+
+
+def test_the_record_says_what_spark_passed_to_the_tasks_if_some_of_it_is_not_stored() -> None:
+    last = record(State.COMPLETE, BATCH - 1)
+    assert decide(looked(read(last, tasks=PASSED))) == Write(State.PREPARED, OWN, 20, tasks=PASSED)
+    all_stored = tuple(TaskRows(each.spark_partition, 10, each.checksum) for each in OWN)
+    assert decide(looked(read(last, tasks=all_stored))) == Write(State.PREPARED, OWN, 20)
+
+
+def test_what_the_record_says_of_the_tasks_stays_in_it() -> None:
+    last = replace(record(State.PREPARED), tasks=PASSED)
+    done = read(last, tasks=PASSED).with_outcomes({"before-0": C, "before-1": C})
+    assert decide(done) == Write(State.COMPLETE, BEFORE, 20, tasks=PASSED)
+    aborted = read(last, tasks=PASSED).with_outcomes({"before-0": A, "before-1": A}).with_read(last)
+    assert decide(aborted) == Write(State.ABORTED, BEFORE, 20, tasks=PASSED)
 
 
 def test_a_batch_without_rows_is_prepared_and_complete_without_any_transaction() -> None:
@@ -313,6 +359,36 @@ def test_a_replay_whose_transactions_were_aborted_is_replayed_again() -> None:
     last = replace(record(State.PREPARED, transactions=(BEFORE[0], OWN[1])), committed=("before-0",))
     view = read(last).with_outcomes({"own-1": A}).with_read(last)
     assert decide(view) == Write(State.REPLAY, last.transactions, 20, ("before-0",), ("own-1",))
+
+
+def test_a_replay_is_proved_by_what_spark_passed_whatever_brokers_reject_of_it() -> None:
+    last = replace(record(State.REPLAY), tasks=PASSED)
+    more = (OWN[0], prepared("own-1", 1, checksum=101, records=11), prepared("own-2", 2, checksum=102, records=3))
+    assert decide(looked(read(last, more, tasks=PASSED))) == Write(
+        State.PREPARED, (BEFORE[0], *more[1:]), 24, committed=("before-0",), tasks=PASSED
+    )
+    assert decide(looked(read(last, (OWN[0],), tasks=PASSED))) == Write(
+        State.PREPARED, (BEFORE[0],), 10, committed=("before-0",), tasks=PASSED
+    )
+    none_was_rejected = record(State.REPLAY)
+    passed = (TaskRows(0, 10, 100), TaskRows(1, 10, 101))
+    fewer = (OWN[0], prepared("own-1", 1, checksum=101, records=9))
+    assert decide(looked(read(none_was_rejected, fewer, tasks=passed))) == Write(
+        State.PREPARED, (BEFORE[0], fewer[1]), 19, committed=("before-0",), tasks=passed
+    )
+
+
+@pytest.mark.parametrize("tasks", [PASSED[:2], (*PASSED[:2], TaskRows(2, 3, 999)), (*PASSED[:2], TaskRows(2, 4, 102)), ()])
+def test_other_rows_of_a_task_whose_rows_were_all_rejected_are_not_replayed(tasks: tuple[TaskRows, ...]) -> None:
+    last = replace(record(State.REPLAY), tasks=PASSED)
+    assert decide(looked(read(last, OWN, tasks=tasks))) == Stop(Reason.NOT_REPLAYED, OWN_HANDLES)
+
+
+def test_an_older_versions_replay_is_proved_by_what_was_stored() -> None:
+    last = record(State.REPLAY)
+    assert decide(looked(read(last, OWN, tasks=PASSED))) == Write(
+        State.PREPARED, (BEFORE[0], OWN[1]), 20, committed=("before-0",), tasks=PASSED
+    )
 
 
 @pytest.mark.parametrize(

@@ -20,26 +20,27 @@ _WHOLE = frozenset({OLDEST, "2.8", "3.3", "4.0"})
 HEAP_MB = 256
 
 
-def only_versions(*versions: str, in_make_test: bool = False) -> pytest.MarkDecorator:
+def only_versions(*versions: str, in_make_test: bool = False, whole: str = "") -> pytest.MarkDecorator:
     """A test with this mark asks for `versioned_kafka` and runs on `versions` only.
 
-    in_make_test: whether it runs in `make test` on each of them.
+    in_make_test: whether it runs in `make test` on each of them. whole: why it runs there on none of them.
     """
-    return pytest.mark.parametrize("kafka_version", _params(versions, in_make_test=in_make_test), indirect=True, scope="session")
+    params = [_param(each, whole or ("" if in_make_test else _why_whole(each))) for each in versions]
+    return pytest.mark.parametrize("kafka_version", params, indirect=True, scope="session")
 
 
-def _params(versions: tuple[str, ...], *, in_make_test: bool = False) -> list[object]:
-    return [_param(version, is_whole=version in _WHOLE and not in_make_test) for version in versions]
+def _why_whole(version: str) -> str:
+    return "a cluster of its own, and the neighbouring versions find the same" if version in _WHOLE else ""
 
 
-def _param(version: str, *, is_whole: bool) -> object:
-    whole = [pytest.mark.whole("a cluster of its own, and the neighbouring versions find the same")] if is_whole else []
+def _param(version: str, why_whole: str) -> object:
+    whole = [pytest.mark.whole(why_whole)] if why_whole else []
     name = f"{version}-zookeeper" if version in WITH_ZOOKEEPER else version
     return pytest.param(version, marks=[pytest.mark.kafka, *whole], id=name)
 
 
 # For the session, so that pytest puts the tests of a version together and only one of these clusters lives at a time.
-@pytest.fixture(scope="session", params=_params(tuple(sorted(POMS))))
+@pytest.fixture(scope="session", params=[_param(each, _why_whole(each)) for each in sorted(POMS)])
 def kafka_version(request: pytest.FixtureRequest) -> str:
     """The version of `versioned_kafka`, such as "3.9"."""
     version: str = request.param

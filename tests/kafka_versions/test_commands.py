@@ -14,7 +14,7 @@ from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from tests.exactly_once.opened import client_of, soon
 from tests.kafka.cluster import KafkaCluster
 from tests.kafka.version_fixtures import only_versions
-from tests.kafka.versions import OLDEST
+from tests.kafka.versions import OLDEST, POMS
 from tests.kafka.witness import read_topic
 
 # What `check` calls them: 3.1 to 3.4 have the same APIs.
@@ -26,7 +26,7 @@ def run(cluster: KafkaCluster, *arguments: str) -> Result:
     return CliRunner().invoke(main, [*arguments, "--bootstrap-servers", cluster.bootstrap_servers])
 
 
-@pytest.mark.whole("tests/cli/ runs the commands on the default version")
+@only_versions(*sorted(POMS), whole="tests/cli/ runs the commands on the default version")
 def test_topics_are_created_listed_described_and_read(kafka_version: str, versioned_kafka: KafkaCluster, topic: str) -> None:
     name = f"{topic}-commands"
     created = run(versioned_kafka, "topics", "create", name, "--partitions", "2", "--replication-factor", "1", "--json")
@@ -42,7 +42,7 @@ def test_topics_are_created_listed_described_and_read(kafka_version: str, versio
     assert sorted(line.rpartition("  ")[2] for line in read.stdout.splitlines()) == ["row 0", "row 1", "row 2"]
 
 
-@pytest.mark.whole("tests/cli/ runs the commands on the default version")
+@only_versions(*sorted(POMS), whole="tests/cli/ runs the commands on the default version")
 def test_open_transactions_are_listed_or_the_broker_is_said_to_be_too_old(
     kafka_version: str, versioned_kafka: KafkaCluster
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -10,7 +11,8 @@ from pyspark.sql import functions as F
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
 
-BASE_MS = 1_700_000_000_000
+# An hour ago: Kafka deletes records by their timestamps, after seven days if a topic says nothing else.
+BASE_MS = time.time_ns() // 1_000_000_000 * 1000 - 3_600_000
 
 
 def options(kafka: Kafka, **more: str) -> dict[str, str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -202,6 +203,32 @@ def test_dropped_rows_count_as_committed_though_a_batch_has_no_others(
     target.expect([0, 9], [])
     assert metrics.committed is not None
     assert (metrics.committed.delivered, metrics.committed.dropped) == (2, 12)
+
+
+@pytest.mark.parametrize("number_of_tasks", [1, 2])
+def test_a_replay_is_known_though_the_broker_takes_rows_now_that_it_rejected(
+    spark: SparkSession, target: Target, tmp_path: Path, number_of_tasks: int
+) -> None:
+    """A row that was dropped stays so: the first attempt is visible, and the replay is not."""
+    given = {name: value for name, value in target.options.items() if name != "dead.letter.topic"} | {"on.error": "drop"}
+    df = stream(spark, tmp_path, target, range(20), range(20, 40)).coalesce(number_of_tasks)
+    run(df.writeStream.format("kafka_sink").options(**given), tmp_path)
+    good, _ = split(range(40))
+    target.expect(good, [])
+    for name in ("1", ".1.crc"):
+        (tmp_path / "checkpoint" / "commits" / name).unlink()
+    set_config(target, "message.timestamp.after.max.ms", str(2**63 - 1))
+    run(df.writeStream.format("kafka_sink").options(**given), tmp_path)
+    target.expect(good, [])
+    assert target.open_ids() == []
+
+
+def set_config(target: Target, name: str, value: str) -> None:
+    change = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, target.topic, incremental_configs=[change])
+    admin = AdminClient({"bootstrap.servers": target.servers})
+    for done in admin.incremental_alter_configs([resource]).values():
+        done.result(30)
 
 
 # Limits

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from pyspark import cloudpickle
 
-from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
+from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction, TaskRows
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction
 from spark_kafka_sink.producer.report import LATENCY_BUCKETS, DeliveryReport
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle, partition_ranges
@@ -132,12 +132,13 @@ HANDLE = TransactionHandle("prefix.query.ab.0", 2**40, 7, 2, 12, (("töpic", "0-
 
 
 @pytest.mark.parametrize("transaction", [PreparedTransaction(HANDLE, 2, 2**32 - 1), None])
-def test_a_share_comes_back_as_it_was(transaction: PreparedTransaction | None) -> None:
-    share = TaskTransaction(BATCH, transaction)
+@pytest.mark.parametrize("rows", [TaskRows(2, 13, 2**32 - 1), None])
+def test_a_share_comes_back_as_it_was(transaction: PreparedTransaction | None, rows: TaskRows | None) -> None:
+    share = TaskTransaction(BATCH, transaction, rows)
     assert share_from_json(share_to_json(share), BATCH) == share
 
 
-@pytest.mark.parametrize("text", ["", "[[]]", "{}x", '[["id", "x", 0, 5, 1, [], 0, 0]]'])
+@pytest.mark.parametrize("text", ["", "[]", "[[], null]", "[null, [1, 2]]", "{}x", '[["id", "x", 0, 5, 1, [], 0, 0], null]'])
 def test_what_is_no_share_is_refused(text: str) -> None:
     with pytest.raises((ValueError, TypeError)):
         share_from_json(text, BATCH)

@@ -72,19 +72,18 @@ def test_without_the_jvm_the_format_is_registered_and_counts(
     handle.close()
 
 
-@pytest.mark.parametrize("error", whole_but(NOT_ALLOWED, NOT_ALLOWED[:1], "a session each"))
-@pytest.mark.parametrize(
-    "refused", whole_but(["sparkContext", "accumulator", "applicationId"], {"accumulator"}, "a session each")
-)
+RESTRICTIONS = [(error, refused) for refused in ("accumulator", "sparkContext", "applicationId") for error in NOT_ALLOWED]
+
+
+@pytest.mark.parametrize("restriction", whole_but(RESTRICTIONS, RESTRICTIONS[:1], "a session each"))
 def test_what_cannot_be_counted_is_an_error_to_read_and_never_0(
     spark: SparkSession,
     kafka: Kafka,
     new_topic: NewTopic,
     caplog: pytest.LogCaptureFixture,
-    error: Exception,
-    refused: str,
+    restriction: tuple[Exception, str],
 ) -> None:
-    topic = new_topic()
+    topic, (error, refused) = new_topic(), restriction
     context = Restricted(spark.sparkContext, error, refused)
     session = Restricted(spark, error, refused, instead={"sparkContext": context})
     handle = sks.register(cast("SparkSession", session))

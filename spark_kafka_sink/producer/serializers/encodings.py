@@ -1,8 +1,9 @@
 """Encodings under Java's names, with text encoded as Java's String.getBytes does.
 
 A column is decoded and encoded as a whole, and row boundaries are counted. As in Java, characters that an encoding lacks become
-its replacement, including lone surrogates, which Arrow text cannot hold. Code pages are not supported: most differ between Java
-and Python or between Java versions, and an unnoticed wrong byte is worse than an error.
+its replacement. A lone surrogate is no character: Java writes the replacement for it, and here it is an error, as in a column,
+whose text cannot hold it. Code pages are not supported: most differ between Java and Python or between Java versions, and an
+unnoticed wrong byte is worse than an error.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from spark_kafka_sink.errors import OptionError
+from spark_kafka_sink.errors import OptionError, SerializationError
 from spark_kafka_sink.producer.serializers.arrays import binary_array, checked_text
 from spark_kafka_sink.records.arrow_arrays import offsets_of, valid_mask
 
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
+_LONE = re.compile("[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -39,12 +41,12 @@ class TextEncoder:
     bom: bool = False
 
     def encode(self, text: str) -> bytes:
-        if self.bom and text:
-            text = "\ufeff" + text
+        """Returns the encoded text. Raises SerializationError for a lone surrogate."""
+        mark = "\ufeff" if self.bom and text else ""
         try:
-            return text.encode(self.codec)
+            return (mark + text).encode(self.codec)
         except UnicodeEncodeError:
-            return whole_pairs(text, "\ufffd" if self.unit > 1 else "?").encode(self.codec, "replace")
+            return (mark + whole_pairs(text, self.name)).encode(self.codec, "replace")
 
     def encode_column(self, column: pa.Array) -> pa.Array:
         """Returns the encoded column. `column` is string or large_string. Raises SerializationError that names a row."""
@@ -105,12 +107,14 @@ def encoder(name: str, option: str) -> TextEncoder:
     return found
 
 
-def whole_pairs(text: str, replacement: str) -> str:
-    """Joins surrogate pairs into characters, as Java does, and replaces lone surrogates."""
+def whole_pairs(text: str, encoding: str) -> str:
+    """Joins surrogate pairs into characters, as Java does. Raises SerializationError for a lone surrogate."""
     if text.isascii() or not _HALF_PAIR.search(text):
         return text
-    paired = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
-    return _HALF_PAIR.sub(replacement, paired)
+    lone = _LONE.search(text)
+    if lone is not None:
+        raise SerializationError(f"text with a lone surrogate at {lone.start()} cannot be encoded as {encoding}")
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
 
 
 def _code_points(column: pa.Array) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:

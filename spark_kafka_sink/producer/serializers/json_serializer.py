@@ -36,7 +36,7 @@ class JsonSerializer(Serializer):
     Single values: dict (keeps None), named tuple or Row (like a struct), list, tuple, and the Python classes for the types above.
     A datetime without a zone is local time.
 
-    NaN and infinity raise SerializationError, because JSON has neither.
+    NaN, infinity and text with a lone surrogate raise SerializationError, because JSON has neither and UTF-8 not the last.
     """
 
     wanted = "a type that JSON can represent"
@@ -81,7 +81,7 @@ def _writer(value: Any) -> Callable[[Any], str]:
 
 
 def _string(value: str) -> str:
-    return encode_basestring(whole_pairs(value, "?"))
+    return encode_basestring(whole_pairs(value, "UTF-8"))
 
 
 def _object(pairs: Mapping[Any, Any]) -> str:

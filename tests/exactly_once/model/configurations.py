@@ -64,6 +64,10 @@ _BOTH_VERSIONS: Final[dict[str, Configuration]] = {
     "two drivers, slow markers": Configuration(DRIVERS, budget=Budget(lost=1, timeouts=1), has_markers=True, slots=2),
     "two drivers, slow markers, two batches": Configuration(LONG_DRIVERS, has_markers=True, slots=2),
     "a replay, crashes": Configuration((replace(REPEATING, runs=3), REPLAY), budget=Budget(timeouts=2, crashes=1), slots=8),
+    "a driver whose rows are rejected": Configuration((STUBBORN,), budget=Budget(crashes=2, timeouts=1, rejected=2), slots=8),
+    "a replay, rejected rows": Configuration(
+        (replace(REPEATING, runs=3), REPLAY), budget=Budget(timeouts=2, rejected=2), slots=8
+    ),
     "a job and its recovery": Configuration((JOB, RECOVER), budget=Budget(timeouts=1, lost=1, dead_attempts=1), slots=3),
     "a job and its abort": Configuration((JOB, ABORT), budget=Budget(timeouts=1, lost=1, crashes=1, dead_attempts=1), slots=3),
     "a job, its abort and its recovery": Configuration((JOB, ABORT, RECOVER), budget=Budget(timeouts=1), slots=2),
@@ -81,6 +85,12 @@ _VERSION_2: Final[dict[str, Configuration]] = {
     "three drivers": Configuration((Driver(((0,),)),) * 3, budget=Budget(lost=1), slots=2),
     "two drivers and a replay": Configuration((REPEATING, DRIVER, REPLAY), budget=Budget(timeouts=1), slots=4),
     "a replay with other rows": Configuration((CHANGEABLE, REPLAY), budget=Budget(timeouts=2, crashes=1), slots=8),
+    "a replay with other rows, rejected rows": Configuration(
+        (CHANGEABLE, REPLAY), budget=Budget(timeouts=2, rejected=1), slots=8
+    ),
+    "two drivers, rejected rows": Configuration(
+        (replace(DRIVER, runs=2), DRIVER), budget=Budget(timeouts=1, rejected=1), slots=4
+    ),
     "a replay and an accepted loss": Configuration(
         (REPEATING, REPLAY, Person(accept_loss)), budget=Budget(timeouts=1, lost=1), slots=4, accepts_loss=True
     ),

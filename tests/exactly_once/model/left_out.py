@@ -57,6 +57,9 @@ LEFT_OUT: Final[dict[str, Configuration]] = {
         (BEGINNING, REPLAY), budget=Budget(timeouts=1), commit=mutations.begins_over(State.REPLAY)
     ),
     "other rows stop": Configuration(COPIES, has_copies=True, commit=mutations.ignores_totals),
+    "a replay whose other rows brokers reject is the same batch": Configuration(
+        (ALONE,), budget=Budget(crashes=1, rejected=1), commit=mutations.compares_stored_rows
+    ),
     "a complete batch is done": Configuration(DRIVERS, commit=mutations.writes_complete_batch_again),
     "a prepared batch is rolled forward": Configuration(DRIVERS, commit=mutations.writes_prepared_batch_again),
     "prepared before any EndTxn": Configuration((ALONE,), budget=Budget(crashes=1), commit=mutations.commits_without_prepared),
@@ -112,6 +115,9 @@ LEFT_OUT: Final[dict[str, Configuration]] = {
     ),
     "what a replay has kept is not written again": Configuration(
         (replace(REPEATING, runs=3), REPLAY), budget=Budget(timeouts=2), slots=8, commit=mutations.writes_all_again
+    ),
+    "rows are the same if Spark passes the same": Configuration(
+        (REPEATING, REPLAY), budget=Budget(timeouts=1, rejected=1), commit=mutations.compares_stored_rows
     ),
     "only the same rows are replayed": Configuration(
         (CHANGING, REPLAY), budget=Budget(timeouts=1), commit=mutations.replays_without_checksum

@@ -58,6 +58,12 @@ def ignores_totals(view: View) -> Step:
     return _with_last(view, lambda _, last: replace(last, rows=view.rows)) if is_same else rules.decide(view)
 
 
+def compares_stored_rows(view: View) -> Step:
+    """As if all that tells of a task's rows were its transaction."""
+    last = view.last
+    return rules.decide(replace(view, tasks=(), last=None if last is None else replace(last, tasks=())))
+
+
 def begins_over(state: State) -> Callable[[View], Step]:
     """At commit.log.start, though the batch before is not at its end."""
 
@@ -132,9 +138,9 @@ def commits_without_prepared(view: View) -> Step:
 def replays_without_checksum(view: View) -> Step:
     if view.last is None or view.last.state is not State.REPLAY:
         return rules.decide(view)
-    before = {each.spark_partition: each.checksum for each in view.last.transactions}
-    own = tuple(replace(each, checksum=before.get(each.spark_partition, 0)) for each in view.own)
-    return rules.decide(replace(view, own=own))
+    before = {each.spark_partition: each.checksum for each in view.last.passed}
+    tasks = tuple(replace(each, checksum=before.get(each.spark_partition, 0)) for each in view.passed)
+    return rules.decide(replace(view, tasks=tasks))
 
 
 def writes_all_again(view: View) -> Step:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from spark_kafka_sink.exactly_once.proof import Outcome
 from spark_kafka_sink.exactly_once.resolving import Refused
 from spark_kafka_sink.exactly_once.rules import Step
-from tests.exactly_once.model.configuration import Configuration, Decide, Driver, Person
+from tests.exactly_once.model.configuration import Configuration, Decide, Driver, Person, Rows
 from tests.exactly_once.model.coordinator import Slot
 from tests.exactly_once.model.values import NONE, VIEWS
 from tests.exactly_once.model.world import Label, World
@@ -71,6 +71,11 @@ class Turn(NamedTuple):
         """The last batch whose transactions it may end: who aborts for a person, what the log names, of any."""
         who = self.configuration.programs[self.number]
         return ANY_BATCH if isinstance(who, Person) and who.is_abort else self.program.batch
+
+    def partitions(self, program: Program) -> tuple[Rows, ...]:
+        """The rows of each task."""
+        splits = self.driver.splits
+        return splits[(self.number + program.run) % len(splits)](self.driver.batches[program.batch])
 
     def breaks(self, rule: str) -> bool:
         return self.configuration.broken == rule

@@ -23,24 +23,20 @@ from tests.exactly_once.model.values import NONE, TRANSACTIONS
 from tests.exactly_once.model.world import BrokenError, World
 
 
-def partitions(turn: Turn, program: Program) -> tuple[Rows, ...]:
-    splits = turn.driver.splits
-    return splits[(turn.number + program.run) % len(splits)](turn.driver.batches[program.batch])
-
-
 def first_task(turn: Turn, program: Program) -> Program:
     return next_task(turn, program._replace(phase=WRITES, partition=0, own=()))
 
 
 def next_task(turn: Turn, program: Program) -> Program:
     """The next that has rows. After the last the driver commits what they told of."""
-    shares = partitions(turn, program)
+    shares = turn.partitions(program)
     partition = program.partition
     while partition < len(shares) and not shares[partition]:
         partition += 1
     if partition < len(shares):
         return program._replace(partition=partition)
-    return program._replace(phase=COMMITS, partition=0, view=values.begun(program.batch, program.own, turn.driver.start))
+    view = values.begun(program.batch, program.own, turn.driver.start, shares)
+    return program._replace(phase=COMMITS, partition=0, view=view)
 
 
 def writes(turn: Turn) -> Next:
@@ -51,22 +47,38 @@ def writes(turn: Turn) -> Next:
     slot = turn.world.slots[number]
     if slot.state in PENDING:
         return  # InitProducerId waits for the markers
-    rows = partitions(turn, turn.program)[turn.program.partition]
+    rows = turn.partitions(turn.program)[turn.program.partition]
     if turn.driver.is_slow and len(rows) > 1:
         world, written = _write(turn, number, slot, rows[:1])
         yield turn.does("task begins to write", written), turn.becomes(turn.program._replace(half=written), world)
         return
     world, written = _write(turn, number, slot, rows)
     yield turn.does("task writes", written), turn.becomes(with_task_done(turn, written), world)
+    if turn.world.budget.rejected:
+        yield from _writes_but_one(turn, number, slot, rows)
     if turn.world.budget.dead_attempts:
         yield turn.does("task writes and dies", written), world.spend("dead_attempts")
 
 
-def _write(turn: Turn, number: int, slot: Slot, rows: Rows) -> tuple[World, int]:
+def _writes_but_one(turn: Turn, number: int, slot: Slot, rows: Rows) -> Next:
+    """A broker rejects a row, and the task drops it. Without any other row it has no transaction."""
+    for rejected in rows:
+        stored = tuple(each for each in rows if each != rejected)
+        if not stored:
+            yield turn.does("task's row is rejected"), turn.becomes(with_task_done(turn), turn.world.spend("rejected"))
+            continue
+        world, written = _write(turn, number, slot, stored, rows)
+        yield (
+            turn.does("task writes", written, "and a row is rejected"),
+            turn.becomes(with_task_done(turn, written), world.spend("rejected")),
+        )
+
+
+def _write(turn: Turn, number: int, slot: Slot, rows: Rows, passed: Rows | None = None) -> tuple[World, int]:
     version, program = turn.configuration.version, turn.program
     if not (turn.breaks("InitProducerId before a slot is used again") and slot.transaction != NONE):
         slot = coordinator.initialized(slot, version)
-    written = values.transaction(number, slot.epoch, program.batch, program.partition, rows, version, rows)
+    written = values.transaction(number, slot.epoch, program.batch, program.partition, rows, version, rows, passed)
     return turn.world.with_slot(number, coordinator.produced(slot, written)), written
 
 
@@ -82,8 +94,8 @@ def _free_slot(turn: Turn) -> int:
     raise AssertionError("the configuration has too few slots")
 
 
-def with_task_done(turn: Turn, written: int) -> Program:
-    own = (*turn.program.own, written)
+def with_task_done(turn: Turn, *written: int) -> Program:
+    own = (*turn.program.own, *written)
     return next_task(turn, turn.program._replace(own=own, half=NONE, partition=turn.program.partition + 1))
 
 
@@ -94,7 +106,7 @@ def _goes_on(turn: Turn) -> Next:
     """The rest of a slow task's rows, to the partition of the first one, or to others."""
     half = TRANSACTIONS[turn.program.half]
     slot = turn.world.slots[half.slot]
-    first, rest = half.rows, partitions(turn, turn.program)[turn.program.partition][1:]
+    first, rest = half.rows, turn.partitions(turn.program)[turn.program.partition][1:]
     for in_same_partition in (True, False):
         whole = _transaction(turn, (*first, *rest), first if in_same_partition else (*first, *rest))
         where = "the same partition" if in_same_partition else "another partition"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from spark_kafka_sink.exactly_once.commit_record import CommitRecord
 from spark_kafka_sink.exactly_once.resolving import Refusal, Refused
 from spark_kafka_sink.exactly_once.rules import GiveUp, Reason, Stop
 from tests.exactly_once.model import values
@@ -17,18 +18,25 @@ from tests.exactly_once.model.world import BrokenError, World
 
 
 def check_done(turn: Turn) -> None:
-    """The batch is complete: each row is visible, but for what a person has given up."""
+    """The batch is complete: each row is visible, but for what was dropped, and what a person has given up."""
     who = turn.configuration.programs[turn.number]
     last = VIEWS[turn.program.view].last
     if turn.program.is_aborting or who not in turn.configuration.drivers or last is None:
         return
     given_up = {row for each in _lost_transactions(turn) for row in TRANSACTIONS[each].rows if turn.configuration.accepts_loss}
+    given_up |= _dropped(last)
     batch = turn.program.batch
     begin = turn.driver.start or 0  # what came before, a person has given up
     batches = range(min(begin, batch) if turn.driver.ignores_failures else batch, batch + 1)
     for row in (row for each in batches for row in turn.driver.batches[each]):
         if not turn.world.visible[row] and row not in given_up:
             raise BrokenError(f"batch {batch} counts as complete, and row {row} is not visible")
+
+
+def _dropped(last: CommitRecord) -> set[int]:
+    """The rows that no transaction of the batch has, because a broker rejected them."""
+    stored = {row for each in values.numbers_of(last.handles) for row in TRANSACTIONS[each].rows}
+    return {row for _, rows in values.rows_passed(last) for row in rows} - stored
 
 
 def _lost_transactions(turn: Turn) -> tuple[int, ...]:
@@ -90,12 +98,8 @@ def _is_written_otherwise(turn: Turn) -> bool:
     """A task's rows are others than those that the log has of it."""
     last = VIEWS[turn.program.view].last
     assert last is not None
-    return _shares(turn.program.own) != _shares(values.numbers_of(last.handles))
-
-
-def _shares(transactions: tuple[int, ...]) -> set[tuple[int, tuple[int, ...]]]:
-    """The rows of each task."""
-    return {(TRANSACTIONS[each].prepared.spark_partition, TRANSACTIONS[each].rows) for each in transactions}
+    passed = turn.partitions(turn.program)
+    return {(number, rows) for number, rows in enumerate(passed) if rows} != values.rows_passed(last)
 
 
 def _was_aborted_by_person(turn: Turn) -> bool:

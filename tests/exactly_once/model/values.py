@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Final, NamedTuple, TypeVar
 
-from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction
+from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, TaskRows
 from spark_kafka_sink.exactly_once.proof import Outcome, TransactionDescription
 from spark_kafka_sink.exactly_once.rules import View, Write
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle, partition_ranges
@@ -44,6 +44,7 @@ TRANSACTIONS: Final[list[Transaction]] = []
 RECORDS: Final[list[CommitRecord]] = []
 VIEWS: Final[list[View]] = []
 _NUMBERS: Final[dict[Hashable, int]] = {}
+_ROWS: Final[dict[int, tuple[int, ...]]] = {}  # by checksum
 
 
 def _number(values: list[T], key: Hashable, make: Callable[[int], T]) -> int:
@@ -66,13 +67,15 @@ def transaction(
     rows: tuple[int, ...],
     version: int,
     in_partitions_of: tuple[int, ...],
+    passed: tuple[int, ...] | None = None,
 ) -> int:
-    """in_partitions_of: rows, each of which has a topic partition of its own."""
+    """in_partitions_of: rows, each of which has a topic partition of its own. passed: the task's rows, if some were rejected."""
     where = partition_ranges(("topic", each) for each in in_partitions_of)
-    label = (f"batch {batch}, partition {spark_partition}", "0")
+    task = passed_to(spark_partition, rows if passed is None else passed)
+    label = (f"batch {batch}, partition {spark_partition}{'' if passed is None else f', of {passed}'}", "0")
     producer_id = PRODUCER_ID + epoch // EPOCHS
     handle = TransactionHandle(f"slot-{slot}", producer_id, epoch, version, len(rows), (label, *where))
-    prepared = PreparedTransaction(handle, spark_partition, hash(rows))
+    prepared = PreparedTransaction(handle, spark_partition, task.checksum)
     return _number(TRANSACTIONS, handle, lambda _: Transaction(slot, batch, rows, prepared))
 
 
@@ -85,13 +88,25 @@ def handles_of(numbers: tuple[int, ...]) -> tuple[TransactionHandle, ...]:
     return tuple(TRANSACTIONS[each].handle for each in numbers)
 
 
+def passed_to(spark_partition: int, rows: tuple[int, ...]) -> TaskRows:
+    _ROWS[hash(rows)] = rows
+    return TaskRows(spark_partition, len(rows), hash(rows))
+
+
+def rows_passed(record: CommitRecord) -> set[tuple[int, tuple[int, ...]]]:
+    """The rows of each task, by what the record says."""
+    return {(each.spark_partition, _ROWS[each.checksum]) for each in record.passed if each.spark_partition >= 0}
+
+
 # Records
 
 
 @cache
 def record(batch: int, write: Write) -> int:
     """Equal ones are one record: to write the same again changes nothing, and no other record can come between (see rules)."""
-    new = CommitRecord("query", batch, write.state, "", write.rows, write.transactions, write.committed, write.aborted)
+    new = CommitRecord(
+        "query", batch, write.state, "", write.rows, write.transactions, write.committed, write.aborted, tasks=write.tasks
+    )
     return _number(RECORDS, new, lambda number: replace(new, record_id=str(number)))
 
 
@@ -106,13 +121,15 @@ def view(new: View) -> int:
     described = None if new.described is None else tuple(sorted((k, v) for k, v in new.described.items()))
     outcomes = None if new.outcomes is None else tuple(sorted(new.outcomes.items()))
     last = None if new.last is None else new.last.record_id
-    key = (new.batch, new.own, new.start, new.read, last, described, new.listed, outcomes, new.reread)
+    key = (new.batch, new.own, new.tasks, new.start, new.read, last, described, new.listed, outcomes, new.reread)
     return _number(VIEWS, key, lambda _: new)
 
 
 @cache
-def begun(batch: int, own: tuple[int, ...], start: int | None = None) -> int:
-    return view(View(batch, tuple(TRANSACTIONS[each].prepared for each in own), start))
+def begun(batch: int, own: tuple[int, ...], start: int | None = None, passed: tuple[tuple[int, ...], ...] = ()) -> int:
+    """passed: the rows of each task."""
+    tasks = tuple(passed_to(number, rows) for number, rows in enumerate(passed) if rows)
+    return view(View(batch, tuple(TRANSACTIONS[each].prepared for each in own), start, tasks=tasks))
 
 
 @cache
@@ -163,5 +180,5 @@ def forget() -> None:
             for each in vars(module).values():
                 if hasattr(each, "cache_clear"):
                     each.cache_clear()
-    for values in (TRANSACTIONS, RECORDS, VIEWS, _NUMBERS):
+    for values in (TRANSACTIONS, RECORDS, VIEWS, _NUMBERS, _ROWS):
         values.clear()

@@ -28,6 +28,7 @@ class Budget(NamedTuple):
     timeouts: int = 0  # of transactions
     dead_attempts: int = 0  # of tasks, which leave a transaction open
     errors: int = 0  # that end an attempt to commit, and with it the commit
+    rejected: int = 0  # rows that a broker rejects in one attempt, and on.error=drop leaves out
     forgotten: int = 0  # transactional ids that were idle for a week, and expire
 
 

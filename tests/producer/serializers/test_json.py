@@ -230,8 +230,24 @@ def test_a_type_that_json_lacks_is_refused_before_any_row(kind: pa.DataType, pro
     assert problem in str(caught.value)
 
 
-def test_half_a_surrogate_pair_becomes_a_question_mark() -> None:
-    assert JSON.serialize("topic", "\ud83d") == b'"?"'
+@pytest.mark.parametrize(
+    ("value", "at"),
+    [
+        ("\ud83d", 0),
+        ("a\ude00", 1),
+        ("\ud83d\ud83d\ude00", 0),
+        ("\ud83d\ude00\ude00", 2),
+        ({"a": ["\ud83d"]}, 0),
+        ({"k\ud83d": 1}, 1),
+    ],
+)
+def test_half_a_surrogate_pair_is_refused(value: Any, at: int) -> None:
+    with pytest.raises(SerializationError, match=f"text with a lone surrogate at {at} cannot be encoded as UTF-8"):
+        JSON.serialize("topic", value)
+
+
+def test_both_halves_of_a_surrogate_pair_are_a_character() -> None:
+    assert JSON.serialize("topic", "\ud83d\ude00") == '"\U0001f600"'.encode()
 
 
 def test_lists_of_nulls_in_a_map_behind_a_null() -> None:

@@ -18,12 +18,14 @@ from tests.faults.producing import producer_on
 from tests.producer.transactions.transacting import state_of, under_id, until_ended, until_read
 
 SOON_S = 20.0
-# A batch that was refused once expires before it is sent again.
+# A batch that was refused once expires before it is sent again. Metadata that a busy machine does not answer at once is asked for
+# again after the same back-off, so that is much shorter than max.block.ms.
 EXPIRING: dict[str, Any] = {
     "request_timeout_ms": 2_000,
     "delivery_timeout_ms": 2_000,
-    "retry_backoff_ms": 30_000,
-    "retry_backoff_max_ms": 30_000,
+    "retry_backoff_ms": 3_000,
+    "retry_backoff_max_ms": 3_000,
+    "max_block_ms": 30_000,
 }
 _numbers = itertools.count()
 
