@@ -274,7 +274,7 @@ class BatchMemory:
 
     def __init__(self, chunks: Sequence[Chunk] = ()) -> None:
         """`chunks` stand for memory that is not tracked here."""
-        # Tuples, because a batch of many partitions has one chunk and one piece, and empty lists of 50,000 batches keep the garbage
+        # Tuples, because with many partitions a batch has one chunk and one piece, and empty lists keep the garbage
         # collector busy: making a batch took 2.3 us of CPU, now 1.4.
         self._chunks = tuple(chunks)
         self._shared: tuple[SharedChunks, ...] = ()
