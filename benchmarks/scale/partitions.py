@@ -36,7 +36,7 @@ KEYS, NO_KEYS = "random keys", "no keys"
 COUNTS, QUICK_COUNTS = (1, 10, 100, 1_000, 10_000, 50_000), (1, 100, 1_000, 10_000)
 BATCH_ROWS = 10_000
 KEY_BYTES, VALUE_BYTES = 10, 90
-# Fewer rows where each takes long: the embedded broker takes 0.2 ms for a batch, and most batches of 50,000 partitions have two rows.
+# Fewer where each takes long: the embedded broker takes 0.2 ms for a batch, and with 50,000 partitions a batch has two rows.
 ROWS, FEW_ROWS, FEW_ROWS_FROM = 500_000, 100_000, 10_000
 QUICK_ROWS = 50_000
 REPEATS = 2

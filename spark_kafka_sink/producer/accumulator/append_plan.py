@@ -27,8 +27,8 @@ Partitions = NDArray[np.int32]
 # threads, with lz4 28 instead of 32. The peak of the process stays the same; with lz4 it is
 # 271 instead of 244 MB, and does not grow further.
 LARGE_ROW = 32 * 1024
-# Runs that are planned at once. With 50,000 partitions an append has 35,000 runs, and memory for 1,000 batches at a time. Looking at
-# all that are left in each of the 35 rounds made planning quadratic: a fifth of the append's CPU.
+# Runs that are planned at once. With 50,000 partitions an append has 35,000 runs, and memory for 1,000 batches at a time. To look
+# at all that were left, in each of the 35 rounds, made planning quadratic: a fifth of the append's CPU.
 MAX_RUNS = 4096
 
 
