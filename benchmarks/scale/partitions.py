@@ -83,7 +83,8 @@ def measure(quick: bool, folder: Path) -> None:
                 for one in found:
                     said = f"{one.cpu_us_per_row:8.3f} us CPU/row {one.batch_bytes:9,} B a batch {one.memory_mib:7.1f} MiB"
                     print(f"{one.partitions:8,} partitions, {one.rows_have:12} {said}", file=sys.stderr, flush=True)
-    keep(folder / "scale_partitions.csv", machine(), samples)
+    measured_on = machine().partition("; Kafka")[0]
+    keep(folder / "scale_partitions.csv", f"{measured_on}; embedded broker", samples)
     draw(folder)
 
 
