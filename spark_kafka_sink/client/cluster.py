@@ -54,10 +54,11 @@ class TopicMetadata:
         """Returns whether `epoch` is newer than the known epoch of a partition; False for an unknown partition."""
         return 0 <= partition < len(self.epochs) and epoch > self.epochs[partition]
 
-    def with_leader(self, partition: int, leader: int, epoch: int) -> TopicMetadata:
-        """Returns a copy with a new leader and epoch for one partition."""
+    def with_leaders(self, moved: Mapping[int, tuple[int, int]]) -> TopicMetadata:
+        """Returns a copy in which some partitions have a new leader and epoch."""
         leaders, epochs = list(self.leaders), list(self.epochs)
-        leaders[partition], epochs[partition] = leader, epoch
+        for partition, (leader, epoch) in moved.items():
+            leaders[partition], epochs[partition] = leader, epoch
         return replace(self, leaders=tuple(leaders), epochs=tuple(epochs))
 
 

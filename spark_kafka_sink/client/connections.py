@@ -229,7 +229,7 @@ class Connections:
         self._selector.send(node_id, buffers)
         timeout_ms = self._config.request_timeout_ms if timeout_ms is None else timeout_ms
         if not self.in_flight.count(node_id):  # the next response is this request's, or nobody's
-            self._selector.limit_frames(node_id, api.max_response_bytes)
+            self._selector.limit_frames(node_id, api.max_response_bytes, api.too_large)
         self.in_flight.add(
             InFlightRequest(
                 node_id=node_id,
@@ -284,7 +284,7 @@ class Connections:
                 continue
             following = self.in_flight.answered(node_id)
             if following is not None:
-                self._selector.limit_frames(node_id, following.api.max_response_bytes)
+                self._selector.limit_frames(node_id, following.api.max_response_bytes, following.api.too_large)
             self._throttle(request, body, now_ms)
             if request.tag is _NEGOTIATION:
                 self._negotiated(request, body, now_ms, events)

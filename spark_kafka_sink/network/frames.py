@@ -54,6 +54,7 @@ class FrameReader:
 
     def __init__(self, max_size: int, peer: str, *, of_broker: bool = False) -> None:
         self.max_size = max_size
+        self.too_large = ""  # what to do about a frame that is larger, for its error
         self._peer = peer
         self._of_broker = of_broker
         self.bytes_read = 0
@@ -131,6 +132,7 @@ class FrameReader:
                 broker=self._peer,
             )
         hint = next((hint for prefix, hint in _STRANGERS if start.startswith(prefix)), None)
+        hint = hint or (self.too_large if size > self.max_size else "")
         raise ProtocolError(
             f"{self._peer} sent a frame of {size:,} bytes, but the size must be 1 to {self.max_size:,}"
             + (f": {hint}" if hint else f" (first bytes {start!r})"),

@@ -163,11 +163,15 @@ class Selector:
         self._note_buffered(channel)
         self._watch(channel)
 
-    def limit_frames(self, connection_id: int, max_size: int) -> None:
-        """Limits the frames of one connection to `max_size` bytes. Does nothing if it is closed."""
+    def limit_frames(self, connection_id: int, max_size: int, too_large: str = "") -> None:
+        """Limits the frames of one connection to `max_size` bytes. Does nothing if it is closed.
+
+        too_large: what to do about a larger one, for its error.
+        """
         channel = self._channels.get(connection_id)
         if channel is not None:
             channel.reader.max_size = max_size
+            channel.reader.too_large = too_large
 
     def close_connection(self, connection_id: int) -> None:
         """Closes a connection without reporting it. A frame being sent is dropped, and its buffers are free afterwards."""

@@ -79,6 +79,7 @@ class Api(Generic[RequestT, ResponseT]):
 
     max_response_bytes: a larger response is refused before it is read. The limit keeps what a hostile broker can make a client
     spend on one response below 64 MB and a second. Java's client has no limit, and librdkafka's is 100 MB for all.
+    too_large: what to do about such a response, for its error.
     """
 
     key: ApiKey
@@ -88,6 +89,7 @@ class Api(Generic[RequestT, ResponseT]):
     request: type[RequestT]
     response: type[ResponseT]
     max_response_bytes: int = USUAL_RESPONSE_BYTES
+    too_large: str = ""
 
     @property
     def name(self) -> str:

@@ -79,5 +79,13 @@ class MetadataResponse(Message):
     error_code: int = wire(INT16, since=13, default=0, ignorable=True)
 
 
-METADATA = Api(ApiKey.METADATA, 0, 13, 9, MetadataRequest, MetadataResponse, max_response_bytes=4 * MEGABYTE)
-"""A partition with three replicas has 45 bytes, so the response has room for 90,000."""
+_TOO_LARGE = (
+    "if it is a Metadata response, this client uses topics with more than about 90,000 partitions in all: write to fewer topics"
+    " per producer, or to topics with fewer partitions"
+)
+
+METADATA = Api(
+    ApiKey.METADATA, 0, 13, 9, MetadataRequest, MetadataResponse, max_response_bytes=4 * MEGABYTE, too_large=_TOO_LARGE
+)
+"""A partition with three replicas has 42 to 45 bytes, so the response has room for 90,000, of all topics that one client uses. A
+response of 50,000 takes 0.3 s of CPU. A larger limit would let a hostile broker take more than 64 MB (tests/limits.py)."""

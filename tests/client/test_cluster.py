@@ -168,8 +168,8 @@ def test_a_newer_epoch_outdates_what_is_known_of_a_partition(partition: int, epo
     assert known((1, 5)).is_outdated_by(partition, epoch) is newer
 
 
-def test_with_leader_changes_one_partition() -> None:
-    assert known((1, 5), (1, 5)).with_leader(1, 2, 6) == known((1, 5), (2, 6))
+def test_with_leaders_changes_some_partitions_and_keeps_the_others() -> None:
+    assert known((1, 5), (1, 5), (1, 5)).with_leaders({1: (2, 6), 2: (3, 7)}) == known((1, 5), (2, 6), (3, 7))
 
 
 # Topic ids

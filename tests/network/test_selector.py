@@ -166,6 +166,14 @@ def test_a_connection_can_have_a_smaller_limit_than_the_others(ends: Ends) -> No
     assert ends.selector.can_send(2)
 
 
+def test_the_error_of_a_frame_above_the_limit_says_what_to_do(ends: Ends) -> None:
+    far = ends.connected(1)
+    ends.selector.limit_frames(1, 3, "ask for less")
+    far.sendall(framed(b"four"))
+    result = ends.until(lambda result: bool(result.disconnected))
+    assert result.disconnected[0].error.message.endswith("the size must be 1 to 3: ask for less")
+
+
 def test_a_muted_connection_still_sends(ends: Ends) -> None:
     far = ends.connected()
     ends.selector.mute(1)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import BufferExhaustedError, RecordTooLargeError
-from spark_kafka_sink.producer.accumulator import appender
+from spark_kafka_sink.producer.accumulator import append_plan, appender
 from spark_kafka_sink.producer.accumulator.appender import parts as parts_of
 from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, SealedBatch
 from spark_kafka_sink.producer.accumulator.sequences import NO_PRODUCER
@@ -84,6 +84,15 @@ def test_each_record_keeps_its_own_timestamp(rows: list[tuple[int, int]]) -> Non
     for partition, timestamp in rows:
         expected[partition].append(timestamp)
     assert got == expected
+
+
+def test_rows_of_more_partitions_than_are_planned_at_once_are_all_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(append_plan, "MAX_RUNS", 3)
+    parts = make_parts()
+    scope = parts.tally()
+    for append in (b"first", b"second"):
+        parts.append(scope, [append] * 20, [row % 10 for row in range(20)])
+    assert by_partition(parts.drain_all()) == {partition: [b"first"] * 2 + [b"second"] * 2 for partition in range(10)}
 
 
 def test_records_without_a_timestamp_get_the_time_of_append() -> None:
