@@ -287,9 +287,10 @@ def _replayed(view: View, last: CommitRecord) -> Step:
     is_told_apart = len(before) == len(last.transactions)  # not if partitions are unknown
     if not is_told_apart or sorted(map(_content, view.own)) != sorted(map(_content, last.transactions)):
         return _stop(view, Reason.NOT_REPLAYED)
-    lost = [where for where, each in before.items() if each.handle.transactional_id in last.aborted]
-    kept = tuple(each for where, each in before.items() if where not in lost)
-    return _prepare(view, tuple(again[where] for where in lost), kept)
+    aborted = set(last.aborted)
+    lost = tuple(again[where] for where, each in before.items() if each.handle.transactional_id in aborted)
+    kept = tuple(each for each in last.transactions if each.handle.transactional_id not in aborted)
+    return _prepare(view, lost, kept)
 
 
 def _content(transaction: PreparedTransaction) -> tuple[int, int, int]:
@@ -303,7 +304,8 @@ def _leftovers(view: View) -> tuple[TransactionHandle, ...]:
     if view.last is None or view.last.batch != view.batch:
         return found
     if view.last.state is State.COMPLETE:
-        found = (*found, *(each for each in view.listed or () if key(each) not in _keys(found)))
+        own = _keys(found)
+        found = (*found, *(each for each in view.listed or () if key(each) not in own))
     asked_for = _keys(view.last.handles) - _keys(view.last.aborted_handles)
     return tuple(each for each in found if key(each) not in asked_for)
 
