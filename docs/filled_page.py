@@ -1,10 +1,11 @@
-"""Fills the tables of pages that are otherwise written by hand: docs/broker.md and docs/metrics.md."""
+"""Fills the tables of pages that are otherwise written by hand: docs/broker.md, docs/metrics.md and docs/scale.md."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from benchmarks.scale import tasks
 from docs.markdown import table
 from spark_kafka_sink.broker.cluster.topic_config import TOPIC_CONFIGS
 from spark_kafka_sink.broker.server_properties import SETTINGS
@@ -40,6 +41,10 @@ def metrics_page() -> str:
     return filled("metrics.md")
 
 
+def scale_page() -> str:
+    return filled("scale.md")
+
+
 def _settings() -> str:
     rows = (
         [f"`{name}`", _value(setting.default), _value(setting.key.text(setting.key.default)), setting.key.doc]
@@ -68,4 +73,5 @@ def _value(text: str | None) -> str:
 TABLES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "broker.md": {"the broker's settings": _settings, "the topics' settings": _topics},
     "metrics.md": {"the producer's metrics": metrics_tables},
+    "scale.md": {"tasks": tasks.tables},
 }

@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks.cost import page as performance
 from docs.api_page import api_page
 from docs.cli_page import cli_page
-from docs.filled_page import broker_page, metrics_page
+from docs.filled_page import broker_page, metrics_page, scale_page
 from docs.options_page import options_page
 
 FOLDER = Path(__file__).parent
@@ -20,6 +20,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "metrics.md": metrics_page,
     "options.md": options_page,
     "performance.md": performance.page,
+    "scale.md": scale_page,
     **{f"pictures/{name}": partial(performance.picture, name) for name in performance.PICTURES},
     "../README.md": performance.readme,
 }
