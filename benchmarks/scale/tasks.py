@@ -207,7 +207,7 @@ def measure(quick: bool, folder: Path) -> None:
             for tasks in sizes:
                 cluster.measure(tasks)
     with (folder / f"{NAME}.csv").open("w", encoding="utf-8", newline="") as file:
-        file.write(f"# {machine(())}\n")
+        file.write(f"# {machine()}\n")
         writer = csv.DictWriter(file, [each.name for each in fields(Sample)], lineterminator="\n")
         writer.writeheader()
         writer.writerows(asdict(sample) for sample in samples)

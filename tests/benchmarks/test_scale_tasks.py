@@ -38,7 +38,7 @@ def test_a_call_has_its_time_and_how_many_transactions_it_ended_each_second(path
 
 
 def test_a_resumed_batch_ends_the_transactions_of_both_attempts(path: Path) -> None:
-    assert "| 16 s | 10.00 s | 2,000 |" in _row(tables(path), "new driver")
+    assert "| 16 s | 10 s | 2,000 |" in _row(tables(path), "new driver")
 
 
 def test_the_parts_of_a_first_commit_have_the_size_of_its_record(path: Path) -> None:
