@@ -28,7 +28,10 @@ PATIENCE_MS: Final = 10_000
 """Time limit of one response. A suspended broker keeps its connections, and its replacement responds long before a deadline of
 minutes. All requests made here may be repeated."""
 
-_PIPELINED: Final = 100_000
+_PIPELINED: Final = 200
+"""Requests in flight on a connection. A broker serves them one after the other, so more are not faster, and the last of
+thousands would wait longer than `PATIENCE_MS`: then the connection is closed, and all of them are sent again."""
+
 _IDLE_MS: Final = 1000
 _LOOK_MS: Final = 1000
 """Interval at which a wait for metadata checks whether a warning is due."""
@@ -38,7 +41,8 @@ _TRANSACTION: Final = 1  # CoordinatorType.TRANSACTION
 _BATCHED: Final = FIND_COORDINATOR.limited_to(4, FIND_COORDINATOR.max_version)
 """Kafka 3.0 and later, as are DescribeTransactions and ListTransactions."""
 _AT_ONCE: Final = 1000
-_MAX_KEPT: Final = 10_000
+_MAX_KEPT: Final = 100_000
+"""Coordinators kept, 15 MB. Micro-batches of 10,000 tasks use more than 10,000 ids, and lost all with that limit."""
 
 _PASSING: Final = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
 """Transient codes: a cluster that is new to transactions must first create the topic of their states."""

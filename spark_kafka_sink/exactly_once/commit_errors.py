@@ -74,7 +74,7 @@ def commit_stopped(
         recover=_command("recover", batch, options),
         resolve=_command("resolve", batch, f"--batch {last.batch if last is not None else batch.number} {options}"),
     )
-    is_own = last is not None and any(each in last.handles for each in view.own_handles)
+    is_own = last is not None and not set(last.handles).isdisjoint(view.own_handles)
     one, many = (f"{_of(view.tasks, ',')} of this run {verb}" for verb in ("is", "are"))
     invisible = f" {rows_of(view.own, one, many)} not visible." if is_invisible and not is_own else ""
     return CommitStoppedError(
@@ -176,10 +176,12 @@ def _of(tasks: tuple[TaskRows, ...], end: str = "") -> str:
 
 def _handles(handles: Iterable[TransactionHandle], outcomes: Mapping[str, str] | None = None) -> str:
     """Returns each transaction with its rows, their partitions and its outcome, as text."""
-    said = []
-    for each in handles:
+    said, more = [], 0
+    for number, each in enumerate(handles):
+        if number >= _MAX_NAMED:
+            more += 1
+            continue
         where = ", ".join(f"{topic} {numbers}" for topic, numbers in each.partitions)
         outcome = (outcomes or {}).get(each.transactional_id)
         said.append(f"{each.transactional_id}, {counted(each.records, 'row')} in {where}{f' ({outcome})' if outcome else ''}")
-    more = [f"and {len(said) - _MAX_NAMED} more"] if len(said) > _MAX_NAMED else []
-    return "; ".join(said[:_MAX_NAMED] + more) or "none"
+    return "; ".join([*said, *([f"and {more} more"] if more else [])]) or "none"

@@ -106,12 +106,14 @@ class CommitRecord:
 
     @property
     def aborted_handles(self) -> tuple[TransactionHandle, ...]:
-        return tuple(each for each in self.handles if each.transactional_id in self.aborted)
+        aborted = set(self.aborted)
+        return tuple(each for each in self.handles if each.transactional_id in aborted)
 
     @property
     def to_commit(self) -> tuple[TransactionHandle, ...]:
         """Returns the transactions that are still to be committed while the record is prepared."""
-        return tuple(each for each in self.handles if each.transactional_id not in self.committed)
+        committed = set(self.committed)
+        return tuple(each for each in self.handles if each.transactional_id not in committed)
 
 
 FORMAT: Final = 3

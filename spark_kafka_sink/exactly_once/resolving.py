@@ -83,7 +83,7 @@ def _unresolved(view: View, last: CommitRecord, resolution: Resolution) -> Write
     """Handles a batch of which not all transactions are committed and not all are aborted; its record is still the last."""
     outcomes = {each: (view.outcomes or {}).get(each, Outcome.UNKNOWN) for each in (h.transactional_id for h in last.to_commit)}
     missing = tuple(each for each, outcome in outcomes.items() if outcome is not Outcome.COMMITTED)
-    committed = (*last.committed, *(each for each in outcomes if each not in missing))
+    committed = (*last.committed, *(each for each, outcome in outcomes.items() if outcome is Outcome.COMMITTED))
     if resolution is Resolution.RECOVER:
         return Refused(Refusal.UNRESOLVED, missing)
     if resolution is Resolution.ACCEPT_LOSS:

@@ -312,7 +312,8 @@ def _replayed(view: View, last: CommitRecord) -> Step:
     is_told_apart = len({each.spark_partition for each in last.passed}) == len(last.passed)  # not if partitions are unknown
     if not is_told_apart or not _has_same_rows(view, last):
         return _stop(view, Reason.NOT_REPLAYED)
-    kept = tuple(each for each in last.transactions if each.handle.transactional_id not in last.aborted)
+    aborted = set(last.aborted)
+    kept = tuple(each for each in last.transactions if each.handle.transactional_id not in aborted)
     visible = {each.spark_partition for each in kept}
     return _prepare(view, tuple(each for each in view.own if each.spark_partition not in visible), kept)
 
@@ -330,7 +331,8 @@ def _leftovers(view: View) -> tuple[TransactionHandle, ...]:
     if view.last is None or view.last.batch != view.batch:
         return found
     if view.last.state is State.COMPLETE:
-        found = (*found, *(each for each in view.listed or () if key(each) not in _keys(found)))
+        own = _keys(found)
+        found = (*found, *(each for each in view.listed or () if key(each) not in own))
     asked_for = _keys(view.last.handles) - _keys(view.last.aborted_handles)
     return tuple(each for each in found if key(each) not in asked_for)
 

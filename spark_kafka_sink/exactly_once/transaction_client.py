@@ -166,15 +166,22 @@ class TransactionClient:
                 return found
             waiting.again()
 
-    def open_handles(self, ids: TransactionalIds, deadline: float) -> tuple[TransactionHandle, ...]:
-        """Returns handles of all open transactions of this query's tasks; `records` is 0, because the number is unknown."""
+    def open_handles(
+        self, ids: TransactionalIds, deadline: float, known: Mapping[str, TransactionDescription] | None = None
+    ) -> tuple[TransactionHandle, ...]:
+        """Returns handles of all open transactions of this query's tasks; `records` is 0, because the number is unknown.
+
+        known: recent descriptions, of ids that are not asked about again.
+        """
         # After a claim, the coordinator of the commit log's id is known.
         listed = [each for each in self.list_open(ids.start, deadline, example=ids.commit_log) if ids.owns(each)]
         version = self.transaction_version(deadline)
-        described = self.describe(listed, deadline).items()
+        described = dict(known or {})
+        described |= self.describe([each for each in listed if each not in described], deadline)
+        found = ((each, described[each]) for each in listed if each in described)
         return tuple(
             TransactionHandle(each, said.producer_id, said.epoch, version, 0, said.partitions)
-            for each, said in described
+            for each, said in found
             if said.state == ONGOING
         )
 

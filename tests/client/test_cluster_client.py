@@ -113,6 +113,22 @@ def test_200_requests_to_one_broker_are_on_their_way_at_the_same_time(client: Cl
     assert len(answers) == 200
 
 
+def test_of_many_requests_to_a_slow_broker_a_few_hundred_are_on_their_way() -> None:
+    """If thousands were, the last would be overdue, and the connection would be closed with all of them."""
+    sent = list[int]()
+
+    def body(version: int) -> Message:
+        sent.append(version)
+        return CLUSTER
+
+    with EmbeddedBroker() as broker, client_of(broker.bootstrap_servers) as client:
+        (node_id,) = client.brokers(soon())
+        with broker.faults.hold(ApiKey.DESCRIBE_CLUSTER):
+            client.try_many([ClusterRequest(node_id, DESCRIBE_CLUSTER, body)] * 1_500, soon(1.5))
+
+    assert len(sent) == 200
+
+
 def test_the_leader_of_each_partition_is_known(client: ClusterClient, new_topic: NewTopic) -> None:
     topic = new_topic(3)
 

@@ -72,6 +72,14 @@ def test_what_is_written_is_what_is_read_in_however_many_chunks(record: CommitRe
     assert decode(chunks(record, chunk_bytes)) == record
 
 
+@pytest.mark.slow
+def test_the_record_of_ten_thousand_tasks_is_in_chunks_that_brokers_accept_by_default() -> None:
+    made = encode(a_record(10_000))
+    assert len(made) > 1
+    assert max(map(len, made)) < 1_000_000  # max.message.bytes is 1 MiB and 12 bytes
+    assert decode(dict(enumerate(made))) == a_record(10_000)
+
+
 @given(query_id=TEXT, chunk=st.integers(0, 2**31))
 def test_keys_tell_query_and_chunk(query_id: str, chunk: int) -> None:
     assert decode_key(encode_key(query_id, chunk), "log") == (query_id, chunk)

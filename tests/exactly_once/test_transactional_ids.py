@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 
@@ -66,6 +67,20 @@ def test_attempts_of_one_batch_never_share_an_id() -> None:
     slots = Slots()
     taken = [slots.take(QUERY, 7) for _ in range(50)]
     assert len(set(taken)) == 50
+
+
+def test_a_batch_that_asks_again_after_a_later_one_takes_no_slot_of_that() -> None:
+    slots = Slots()
+    assert [slot_of(slots.take(QUERY, batch)) for batch in (1, 1, 2, 1, 2, 3, 2, 3)] == ["0", "1", "0", "2", "1", "0", "2", "1"]
+
+
+@pytest.mark.slow
+def test_the_ids_of_many_tasks_are_found_without_looking_at_all_slots_for_each() -> None:
+    slots = Slots()
+    begun = time.process_time()
+    taken = [{slots.take(QUERY, batch) for _ in range(20_000)} for batch in (1, 2)]
+    assert time.process_time() - begun < 5  # 0.2 s; 30 s if each looks at all
+    assert taken[0] == taken[1]
 
 
 def test_a_later_batch_uses_the_ids_again_and_no_more_of_them() -> None:
