@@ -7,8 +7,9 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import psutil
 
@@ -31,6 +32,8 @@ from tests.kafka.cluster import FULL_SPEED, KafkaCluster
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
+
+T = TypeVar("T")
 
 NAME: Final = "scale_tasks"
 PICTURES: Final = Path(__file__).resolve().parents[2] / "docs" / "pictures"
@@ -106,7 +109,7 @@ class _TimedTransactions(TransactionClient):
         return _timed(self._spent, "end", lambda: super(_TimedTransactions, self).end(handles, committed, deadline, batch))
 
 
-def _timed(spent: dict[str, float], name: str, call: Callable[[], Any]) -> Any:
+def _timed(spent: dict[str, float], name: str, call: Callable[[], T]) -> T:
     begun = time.perf_counter()
     try:
         return call()
@@ -145,9 +148,7 @@ class _Cluster:
             opened = OpenTransactions(opener, self.topic, PARTITIONS)
             for number, kind in enumerate((FIRST, LATER)):
                 own = opened.open(_names(ids, tasks, 0), _soon())
-                self._call(
-                    kind, driver, opened, own, lambda own=own, n=number: driver.committer.commit(MicroBatch(ids.query_id, n), own)
-                )
+                self._call(kind, driver, opened, own, partial(driver.committer.commit, MicroBatch(ids.query_id, number), own))
             lost = opened.open(_names(ids, tasks, 0), _soon())
             driver.log.claim(ids, _soon()).write(_record(ids, lost), _soon())
             own = opened.open(_names(ids, tasks, tasks), _soon())
@@ -165,7 +166,9 @@ class _Cluster:
         memory, cpu, begun = process.memory_info().rss, time.process_time(), time.perf_counter()
         call()
         seconds, cpu = time.perf_counter() - begun, time.process_time() - cpu
-        spent = {name: round(driver.spent.get(name, 0.0), 4) for name in ("claim", "describe", "list", "end")}
+        claim_s, describe_s, list_s, end_s = (
+            round(driver.spent.get(name, 0.0), 4) for name in ("claim", "describe", "list", "end")
+        )
         self.samples.append(
             Sample(
                 kind,
@@ -174,7 +177,10 @@ class _Cluster:
                 round(opened.init_s, 4),
                 round(opened.produce_s, 4),
                 round(seconds, 4),
-                *spent.values(),
+                claim_s,
+                describe_s,
+                list_s,
+                end_s,
                 round(cpu, 4),
                 round(self._broker_cpu_s() - before, 2),
                 sum(map(len, encode(_record(TransactionalIds("scale", str(uuid.uuid4())), own)))),
