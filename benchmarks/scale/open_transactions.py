@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.client.cluster_requests import ClusterRequest, only_one
@@ -36,7 +36,6 @@ class OpenTransactions:
     partitions: int
     init_s: float = 0.0
     produce_s: float = 0.0
-    _next: int = field(default=0)
 
     def open(self, ids: Sequence[str], deadline: float) -> tuple[PreparedTransaction, ...]:
         """Begins a transaction for each id, writes ROWS rows to one partition in it, and leaves it open."""
@@ -69,8 +68,8 @@ class OpenTransactions:
     def _produce(self, left: list[tuple[str, tuple[int, int], int]], deadline: float) -> None:
         while left:
             requests = [
-                ClusterRequest(self.client.leader(self.topic, at, deadline), _PRODUCE, self._rows(name, producer, at))
-                for name, producer, at in left
+                ClusterRequest(self.client.leader(self.topic, at, deadline), _PRODUCE, self._rows(each, producer, at))
+                for each, producer, at in left
             ]
             again = []
             for one, answer in zip(left, self.client.try_many(requests, deadline), strict=True):

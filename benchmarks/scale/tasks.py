@@ -33,6 +33,8 @@ from tests.kafka.cluster import FULL_SPEED, KafkaCluster
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
+T = TypeVar("T")
+
 NAME: Final = "scale_tasks"
 PICTURES: Final = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 # By number of brokers. The test brokers have 4 partitions for transactions by default, Kafka has 50.
@@ -77,9 +79,6 @@ class Sample:
     memory_mib: float
 
 
-_T = TypeVar("_T")
-
-
 class _TimedLog(CommitLog):
     """Adds up the time of claims, each of which reads the log."""
 
@@ -110,7 +109,7 @@ class _TimedTransactions(TransactionClient):
         return _timed(self._spent, "end", lambda: super(_TimedTransactions, self).end(handles, committed, deadline, batch))
 
 
-def _timed(spent: dict[str, float], name: str, call: Callable[[], _T]) -> _T:
+def _timed(spent: dict[str, float], name: str, call: Callable[[], T]) -> T:
     begun = time.perf_counter()
     try:
         return call()
@@ -167,7 +166,9 @@ class _Cluster:
         memory, cpu, begun = process.memory_info().rss, time.process_time(), time.perf_counter()
         call()
         seconds, cpu = time.perf_counter() - begun, time.process_time() - cpu
-        claim, describe, listed, end = (round(driver.spent.get(name, 0.0), 4) for name in ("claim", "describe", "list", "end"))
+        claim_s, describe_s, list_s, end_s = (
+            round(driver.spent.get(name, 0.0), 4) for name in ("claim", "describe", "list", "end")
+        )
         self.samples.append(
             Sample(
                 kind,
@@ -176,10 +177,10 @@ class _Cluster:
                 round(opened.init_s, 4),
                 round(opened.produce_s, 4),
                 round(seconds, 4),
-                claim,
-                describe,
-                listed,
-                end,
+                claim_s,
+                describe_s,
+                list_s,
+                end_s,
                 round(cpu, 4),
                 round(self._broker_cpu_s() - before, 2),
                 sum(map(len, encode(_record(TransactionalIds("scale", str(uuid.uuid4())), own)))),
