@@ -156,6 +156,7 @@ AREAS: Final[Mapping[str, Area]] = {
             "a stage that is run again",
             "SIGKILL of processes that write dead letters",
             "SIGKILL of a Python worker or an executor",
+            "executors and workers of a cluster lost and added",
             "brokers killed",
             "the driver or its commit process killed before, during and after the commit",
             "a replayed batch with other partitioning",

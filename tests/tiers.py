@@ -65,6 +65,7 @@ NO_SECOND_TRY: Final = (
     "tests/producer/sender/",
     "tests/producer/test_many_threads.py",
     "tests/spark/test_exactly_once.py",
+    "tests/spark_cluster/",
 )
 """Tests whose failure may be a lost or a doubled row, which another run would hide. Others that fail run once more (Makefile)."""
 # The Makefile runs this folder with each pyspark.

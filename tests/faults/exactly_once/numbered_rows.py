@@ -37,16 +37,22 @@ class NumberedRows:
     def write(self) -> NumberedRows:
         self.folder.mkdir(parents=True)
         for batch in range(self.batches):
-            for task in range(self.tasks):
-                self._write_file(batch, task)
+            self.write_batch(batch)
         return self
 
+    def write_batch(self, batch: int) -> None:
+        """A stream may read meanwhile: it sees whole files."""
+        for task in range(self.tasks):
+            self._write_file(batch, task)
+
     def _write_file(self, batch: int, task: int) -> None:
-        path = self.folder / f"batch-{batch:05}-{task}.txt"
+        name = f"batch-{batch:05}-{task}.txt"
+        path = self.folder / f".{name}"  # Spark does not see it
         first = batch * self.rows
         path.write_text("".join(f"{row * self.tasks + task}\n" for row in range(first, first + self.rows)))
         when = EPOCH_S + batch * self.tasks + task  # Spark's file source takes the oldest first
         os.utime(path, (when, when))
+        path.rename(self.folder / name)
 
     def check(self, found: Iterable[Witnessed]) -> None:
         """AssertionError unless each row is there once, under its key, and those of a key are in order."""
