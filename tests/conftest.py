@@ -15,6 +15,7 @@ pytest_plugins = [
     "tests.kafka.transaction_fixtures",
     "tests.kafka.version_fixtures",
     "tests.registry.fixtures",
+    "tests.scheduling",
     "tests.security.kdc",
     "tests.tiers",
 ]
