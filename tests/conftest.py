@@ -10,11 +10,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.faults.exactly_once.class_archive import java_options
+
 pytest_plugins = [
     "tests.kafka.fixtures",
     "tests.kafka.transaction_fixtures",
     "tests.kafka.version_fixtures",
     "tests.registry.fixtures",
+    "tests.scheduling",
     "tests.security.kdc",
     "tests.tiers",
 ]
@@ -24,6 +27,17 @@ os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 # Tests stay on the loopback address, whatever the host's name resolves to.
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+# Of every JVM of Spark that a test starts, in whatever process: the options that spark-submit adds to a driver's own.
+SPARK_OPTIONS = "SPARK_SUBMIT_OPTS"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Before a fixture starts Spark: with these options its JVM takes half of the processor time."""
+    if item.get_closest_marker("spark") and SPARK_OPTIONS not in os.environ:
+        os.environ[SPARK_OPTIONS] = java_options()
 
 
 LOGGERS = ("", "spark_kafka_sink", "pyspark")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -67,6 +68,30 @@ def test_pytest_keeps_a_group_on_one_worker(tmp_path: Path) -> None:
     workers = re.findall(r"^\[(gw\d+)\].* PASSED", said, re.MULTILINE)
     assert len(workers) == 8
     assert len(set(workers)) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("last", [False, True])
+def test_a_run_goes_on_after_a_worker_that_died(tmp_path: Path, last: bool) -> None:
+    """As a test that hangs ends its worker. pytest-xdist 3.8 alone waits without an end, and runs that test five times."""
+    dies = ["import os", "def test_dies(): os._exit(1)"]
+    others = [f"def test_{number}(): pass" for number in range(3)]
+    for name, lines in {"a": others, "b": [*others, *dies] if last else [*dies, *others], "c": others[:1]}.items():
+        group = ["import pytest", f"pytestmark = pytest.mark.xdist_group('{name}')"]
+        (tmp_path / f"test_{name}.py").write_text("\n".join([*group, *lines]))
+    command = [sys.executable, "-m", "pytest", "-n", "1", "--dist", "loadgroup", "-p", "tests.scheduling"]
+    command += ["-p", "no:cacheprovider", "-p", "no:randomly", str(tmp_path)]
+    ended = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert "1 failed, 7 passed" in ended.stdout, ended.stdout + ended.stderr
+    assert "crashed while running 'test_b.py::test_dies@b'" in ended.stdout
 
 
 @pytest.mark.parametrize("place", NO_SECOND_TRY)

@@ -93,6 +93,7 @@ for options in writes:
 
 
 @pytest.mark.spark
+@pytest.mark.whole("50 s; tests/spark/test_topic_records.py compares rows with schemas, and the test above decodes each format")
 @pytest.mark.timeout(300)
 def test_rows_of_spark_are_found_as_they_were_written(broker: EmbeddedBroker, apicurio: Apicurio, tmp_path: Path) -> None:
     """Runs in a process of its own, because the command stops its Spark session."""

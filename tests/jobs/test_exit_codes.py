@@ -13,6 +13,9 @@ from jobs.outcome import ExitCode
 from tests.jobs.job_process import CHECKOUT, JobProcess, environment, spark_arguments
 from tests.kafka.kafka import Kafka
 from tests.kafka.ports import free_ports
+from tests.tiers import whole_but
+
+ONE_MORE_SPARK = "a start of Spark for each; the others of this test show how such an error ends a job"
 
 
 @pytest.fixture
@@ -83,8 +86,12 @@ def test_a_command_line_without_settings_is_wrong(capsys: pytest.CaptureFixture[
     ("override", "problem"),
     [
         ("source.schema=v string", "[SCHEMA] column value is required"),
-        ("columns.value=array(value)", "[SCHEMA] column value: is array<string>, must be string or binary; use to_json(value)"),
-        ("columns.value=nothing", "[UNRESOLVED_COLUMN.WITH_SUGGESTION]"),
+        pytest.param(
+            "columns.value=array(value)",
+            "[SCHEMA] column value: is array<string>, must be string or binary; use to_json(value)",
+            marks=pytest.mark.whole(ONE_MORE_SPARK),
+        ),
+        pytest.param("columns.value=nothing", "[UNRESOLVED_COLUMN.WITH_SUGGESTION]", marks=pytest.mark.whole(ONE_MORE_SPARK)),
         ("source.path=/no/such/place", "[PATH_NOT_FOUND]"),
     ],
 )
@@ -98,7 +105,7 @@ def test_a_source_that_is_no_source_of_records_is_a_wrong_setting(
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("job", ["export_batch", "publish_stream"])
+@pytest.mark.parametrize("job", whole_but(["export_batch", "publish_stream"], {"publish_stream"}, ONE_MORE_SPARK))
 def test_an_unknown_topic_ends_it_with_one_error(jobs: JobProcess, job_file: Path, kafka: Kafka, job: str) -> None:
     ended = jobs.run(job, job_file, "--set", f"sink.kafka.bootstrap.servers={kafka.bootstrap_servers}")
 

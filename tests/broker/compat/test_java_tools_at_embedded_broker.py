@@ -91,6 +91,7 @@ def test_console_consumer_in_a_group_and_kafka_consumer_groups(servers: str, new
     assert groups("--delete", "--group", name) == [f"Deletion of requested consumer groups ('{name}') was successful."]
 
 
+@pytest.mark.whole("three starts of Java; other clients ask for offsets and delete records in this folder")
 def test_kafka_get_offsets_and_kafka_delete_records(servers: str, new_topic: NewTopic, tmp_path: Path) -> None:
     topic = new_topic(2)
     confluent.write(servers, topic, "0", "1", "2")
@@ -101,6 +102,7 @@ def test_kafka_get_offsets_and_kafka_delete_records(servers: str, new_topic: New
     assert tool("GetOffsetShell", servers, "--topic", topic) == [f"{topic}:0:2", f"{topic}:1:1"]
 
 
+@pytest.mark.whole("two starts of Java; the verifiable producer and consumer do the same")
 def test_the_perf_tests(servers: str, new_topic: NewTopic) -> None:
     topic = new_topic(3)
     size = ("--num-records", "5000", "--record-size", "100", "--throughput", "-1")
@@ -129,6 +131,7 @@ def test_verifiable_producer_and_consumer(servers: str, new_topic: NewTopic, nam
     assert sum(max(each.offset, 0) for each in committed) == 200
 
 
+@pytest.mark.whole("many starts of Java; confluent-kafka and kafka-python list and abort transactions")
 def test_kafka_transactions(servers: str, new_topic: NewTopic, name: str) -> None:
     topic = new_topic()
     writer = confluent.producer(servers, transactional_id=name)
@@ -202,6 +205,7 @@ def test_kafka_log_dirs(broker: EmbeddedBroker, servers: str, new_topic: NewTopi
     assert sizes == {f"{topic}-{index}": (True, 0) for index in range(2)}
 
 
+@pytest.mark.whole("many starts of Java; the configs of topics have the same tool")
 def test_kafka_configs_of_users(servers: str, name: str) -> None:
     """It changes them. To describe them it asks for client quotas as well, which are not there."""
     entity = ("--entity-type", "users", "--entity-name", name)

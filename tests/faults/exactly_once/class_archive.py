@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 import pyspark
@@ -20,6 +21,16 @@ TRAINING_DEADLINE_S = 180.0
 _SPARK = Path(pyspark.__file__).parent
 
 
+def java_options() -> str:
+    """Returns the options of a JVM of Spark that lives for seconds or minutes.
+
+    The compiler that makes long runs fast costs such a one more than it saves. The log is disabled because a Spark that is
+    installed elsewhere does not match the archive, and Java would say so on stdout.
+    """
+    return f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:SharedArchiveFile={class_archive()} -Xlog:disable"
+
+
+@cache
 def class_archive() -> Path:
     """Made on first use, in about half a minute, and kept beside Kafka's jars: one for each place where pyspark is installed."""
     name = f"spark-classes-{_digest(str(_SPARK))}"

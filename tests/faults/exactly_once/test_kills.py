@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from spark_kafka_sink.exactly_once.failpoints import Failpoint
 from tests.faults.exactly_once.conftest import MovedRows
 from tests.faults.exactly_once.driver import EXECUTORS, LOCAL
 from tests.faults.exactly_once.fleet import Fleet
@@ -86,7 +87,8 @@ class TestPython:
         assert siege.made == kills
 
     @only_real_kafka  # commits on embedded brokers with version 1: tests/exactly_once/
-    @in_parts(COMMITTERS_OF_VERSION_1, MORE_OF_VERSION_1)
+    @pytest.mark.whole("each kill takes 4 to 16 s; tests/exactly_once has commits with version 1 on real Kafka")
+    @pytest.mark.parametrize("kills", [COMMITTERS_OF_VERSION_1, MORE_OF_VERSION_1], ids=["first", "more"])
     def test_transactions_of_version_1(
         self, kills: Sequence[Kill], kafka_tv1: Brokers, fleet: Fleet, moved_rows: MovedRows
     ) -> None:
@@ -141,11 +143,12 @@ class TestBrokers:
 
     @pytest.mark.fault("spark", "brokers killed")
     @pytest.mark.embedded
-    @in_parts([Kill(BROKERS, failpoint) for failpoint in SOONER], [Kill(BROKERS, failpoint) for failpoint in LATER])
+    @pytest.mark.whole("each kill takes 4 to 16 s; the test before it kills one broker after the other")
+    @pytest.mark.parametrize("failpoints", [SOONER, LATER], ids=["first", "more"])
     def test_all_brokers_at_once(
-        self, kills: Sequence[Kill], three_brokers: Brokers, fleet: Fleet, moved_rows: MovedRows
+        self, failpoints: Sequence[Failpoint], three_brokers: Brokers, fleet: Fleet, moved_rows: MovedRows
     ) -> None:
-        assert_each_row_once(three_brokers, fleet, moved_rows, kills)
+        assert_each_row_once(three_brokers, fleet, moved_rows, [Kill(BROKERS, failpoint) for failpoint in failpoints])
 
     @pytest.mark.fault("spark", "brokers killed")
     @pytest.mark.whole("the first half of a minute is the start of brokers")
