@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from benchmarks.scale import partitions, tasks
+from benchmarks.scale import partitions, tasks, workers
 from docs.markdown import table
 from spark_kafka_sink.broker.cluster.topic_config import TOPIC_CONFIGS
 from spark_kafka_sink.broker.server_properties import SETTINGS
@@ -73,5 +73,5 @@ def _value(text: str | None) -> str:
 TABLES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "broker.md": {"the broker's settings": _settings, "the topics' settings": _topics},
     "metrics.md": {"the producer's metrics": metrics_tables},
-    "scale.md": {"partitions": partitions.tables, "tasks": tasks.tables},
+    "scale.md": {"partitions": partitions.tables, "workers": workers.tables, "tasks": tasks.tables},
 }

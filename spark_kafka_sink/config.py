@@ -258,7 +258,10 @@ class ProducerConfig:
         "response are not ready, so the age of sendable batches counts.",
     )
     metadata_max_age_ms: int = declared(
-        "metadata.max.age.ms", MILLISECONDS, 300_000, "Maximum age of metadata before it is refreshed, in ms."
+        "metadata.max.age.ms",
+        MILLISECONDS,
+        300_000,
+        "Maximum age of metadata before it is refreshed, in ms. Each refresh comes up to 20 % earlier, by chance.",
     )
     metadata_max_idle_ms: int = declared(
         "metadata.max.idle.ms", integer(5000, INT64_MAX), 300_000, "Time an unused topic stays in the metadata, in ms."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -35,8 +36,15 @@ FIXED = {"retry.backoff.ms": BACKOFF, "retry.backoff.max.ms": BACKOFF}
 GROWING = {"retry.backoff.ms": BACKOFF, "retry.backoff.max.ms": 1000}
 
 
-def metadata(options: Mapping[str, object] = FIXED) -> Metadata:
-    return Metadata(producer_config({"bootstrap.servers": "a:1", "metadata.max.age.ms": MAX_AGE, **options}))
+class Latest(random.Random):
+    """Draws the largest number each time, so that metadata lives exactly MAX_AGE."""
+
+    def uniform(self, a: float, b: float) -> float:
+        return b
+
+
+def metadata(options: Mapping[str, object] = FIXED, rng: random.Random | None = None) -> Metadata:
+    return Metadata(producer_config({"bootstrap.servers": "a:1", "metadata.max.age.ms": MAX_AGE, **options}), rng or Latest())
 
 
 def topic(
@@ -185,6 +193,25 @@ def test_an_update_for_age_is_not_put_off_by_answers_that_say_nothing_new() -> N
     for _ in range(7):
         answer(of, topic("orders", (1, 5)))
     assert of.time_to_next_update_ms(START) == 200
+
+
+def test_clients_that_started_together_refresh_at_different_times_and_never_too_late() -> None:
+    clients = [metadata(rng=random.Random(seed)) for seed in range(200)]
+    for each in clients:
+        answer(each, topic("orders", (1, 5)))
+    due = sorted(each.time_to_next_update_ms(START) for each in clients)
+    assert 0.8 * MAX_AGE <= due[0] < 0.85 * MAX_AGE
+    assert 0.95 * MAX_AGE < due[-1] <= MAX_AGE
+    assert len(set(due)) > 150
+
+
+def test_each_refresh_is_drawn_again() -> None:
+    of = metadata(rng=random.Random(1))
+    due = set()
+    for _ in range(5):
+        answer(of, topic("orders", (1, 5)))
+        due.add(of.time_to_next_update_ms(START))
+    assert len(due) > 1
 
 
 def test_new_topics_do_not_wait_for_any_back_off() -> None:
