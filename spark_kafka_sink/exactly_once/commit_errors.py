@@ -63,7 +63,11 @@ def commit_stopped(
     is_invisible: whether this run's rows cannot have been committed.
     """
     last = view.last
-    said = "no record" if last is None else f"batch {last.batch}, {last.state}, {counted(last.rows, 'row')}{_of(last.tasks)}"
+    said = (
+        "no record"
+        if last is None
+        else f"batch {last.batch}, {last.state}, {counted(last.rows, 'row')}{_of(last.rows, last.tasks)}"
+    )
     shown = last.transactions if last is not None and last.batch == batch.number else view.own
     outcomes = view.outcomes or {}
     ordered = sorted(shown, key=lambda each: outcomes.get(each.handle.transactional_id, "") == "committed")  # doubtful ones first
@@ -75,7 +79,7 @@ def commit_stopped(
         resolve=_command("resolve", batch, f"--batch {last.batch if last is not None else batch.number} {options}"),
     )
     is_own = last is not None and not set(last.handles).isdisjoint(view.own_handles)
-    one, many = (f"{_of(view.tasks, ',')} of this run {verb}" for verb in ("is", "are"))
+    one, many = (f"{_of(view.rows, view.tasks, ',')} of this run {verb}" for verb in ("is", "are"))
     invisible = f" {rows_of(view.own, one, many)} not visible." if is_invisible and not is_own else ""
     return CommitStoppedError(
         f"{batch}: {reason.value}.{invisible} The last record in the commit log is: {said}."
@@ -169,9 +173,10 @@ def rows_of(transactions: Iterable[PreparedTransaction], one: str = "", many: st
     return counted(sum(each.handle.records for each in transactions), f"row{one}", f"rows{many}")
 
 
-def _of(tasks: tuple[TaskRows, ...], end: str = "") -> str:
-    """Returns how many rows Spark passed to the tasks, as text, if that is known besides the number of stored rows."""
-    return f", of {sum(each.rows for each in tasks):,} that Spark passed to tasks{end}" if tasks else ""
+def _of(stored: int, tasks: tuple[TaskRows, ...], end: str = "") -> str:
+    """Returns how many rows Spark passed to the tasks, as text, if that is known and is not the number of stored rows."""
+    passed = sum(each.rows for each in tasks)
+    return f", of {passed:,} that Spark passed to tasks{end}" if tasks and passed != stored else ""
 
 
 def _handles(handles: Iterable[TransactionHandle], outcomes: Mapping[str, str] | None = None) -> str:

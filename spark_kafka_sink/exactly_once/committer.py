@@ -45,8 +45,8 @@ class CommitReport:
 
     Attributes:
         rows: Number of rows that this commit made visible; 0 if an earlier one did.
-        own: Whether these rows were written by this run's tasks, not by an earlier attempt whose driver died after it had
-            prepared them.
+        own: Whether these rows are exactly those that this run's tasks wrote. Otherwise all or some of them are of an earlier
+            attempt, whose driver died after it had prepared them, or which was committed in part.
         committed, aborted: Number of transactions that were committed and aborted.
         visible_ms: Time from writing the prepared record to the end of the last transaction, in ms; 0 if the record existed.
         commit_ms: Duration of commit(), in ms.
@@ -138,7 +138,7 @@ class Committer:
             batch: The batch.
             own: The transactions that its tasks have prepared.
             start: The batch at which the log may begin (commit.log.start).
-            tasks: The rows that Spark passed to each task with rows; empty if `own` has all of them.
+            tasks: The rows that Spark passed to each task with rows; if empty, these are the rows in `own`.
             letters: The topic of dead letters, which does not tell batches apart.
             refuse: Raises an error if these rows must not become visible. It is not called for a batch that an earlier attempt
                 has prepared: that one may be visible in part, so it is completed.
@@ -171,7 +171,7 @@ class Committer:
         return CommitReport(call.rows, is_own, call.committed, call.aborted, round(visible_s * 1000), commit_ms, is_first)
 
     def _attempt(self, batch: MicroBatch, view: View, call: CommitCall, refuse: Callable[[], None] | None) -> bool:
-        """Commits once. Returns whether the visible rows are those of the view's own transactions."""
+        """Commits once. Returns whether the visible rows are exactly those of the view's own transactions."""
         own = view.own
         execution = self._execution(batch, view, call)
 
@@ -202,7 +202,8 @@ class Committer:
             is_invisible = self._is_invisible(batch, own, call)
             raise commit_stopped(batch, view, end.reason, self._options, is_invisible=is_invisible)
         recorded = {key(each) for each in view.last.handles} if view.last is not None else set()
-        return all(key(each.handle) in recorded for each in own)
+        # Brokers may reject all rows of a task or of the run, which then has fewer transactions than the record, or none.
+        return recorded == {key(each.handle) for each in own}
 
     def _is_invisible(self, batch: MicroBatch, own: OwnTransactions, call: CommitCall) -> bool:
         """Returns whether this run's rows cannot have been prepared, and therefore not committed."""

@@ -111,7 +111,7 @@ class View:
     last: the query's last record, once `read`. described, listed: the findings of Look; None before.
     outcomes: the outcomes of `last.to_commit` by transactional id; None before. reread: whether the log still had the same end
     when it was claimed and read again after that, or after Look. letters: the topic of dead letters, if there is one.
-    tasks: the rows that Spark passed to each task with rows; empty if its transactions have all of them.
+    tasks: the rows that Spark passed to each task with rows; if empty, these are the rows in `own`.
     """
 
     batch: int
@@ -212,10 +212,11 @@ def _has_other_rows(view: View, last: CommitRecord) -> bool:
     """Returns whether Spark passed another number of rows to the tasks before.
 
     A replay has the same number, but brokers may reject other rows of it, which on.error=drop leaves out. So what they stored is
-    not compared, except with a record of an older version, which does not tell what Spark passed.
+    not compared, except with a record of an older version, which does not tell what Spark passed. A record without `tasks` may
+    also be of this version, so there an equal number of stored rows proves nothing: each task's checksum must be equal as well.
     """
     passed = sum(each.rows for each in view.passed)
-    return passed != sum(each.rows for each in last.tasks) if last.tasks else last.rows not in (passed, view.rows)
+    return passed != sum(each.rows for each in last.passed) and not _has_same_rows(view, last)
 
 
 def _topics(view: View, transactions: tuple[PreparedTransaction, ...]) -> set[str]:

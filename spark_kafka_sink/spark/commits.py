@@ -43,7 +43,7 @@ from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.spark.bad_row_limits import check_limits
 from spark_kafka_sink.spark.guarantee import COMMIT_LOG_START, GUARANTEE, WITHOUT_TRANSACTIONS, ExactlyOnce
-from spark_kafka_sink.spark.messages import Messages, reports_of, shares_of
+from spark_kafka_sink.spark.messages import Messages, other_release, reports_of, shares_of
 from spark_kafka_sink.spark.options import SinkOptions
 
 logger = logging.getLogger(__name__)
@@ -244,7 +244,7 @@ def commit_job(options: SinkOptions, job: MicroBatch, messages: Messages) -> lis
 class Committed(NamedTuple):
     """Result of a commit.
 
-    own: whether the visible rows are those of the shares, and not of an earlier attempt. reports: of the rows made visible.
+    own: whether the visible rows are exactly those of the shares. reports: of the rows made visible.
     """
 
     own: bool
@@ -301,12 +301,7 @@ def _check_release(batch: MicroBatch, own: OwnTransactions) -> None:
     strange = sorted({each.handle.transaction_version for each in own} - {1, 2})
     if strange:
         found = ", ".join(map(str, strange))
-        raise UsageError(
-            f"{batch}: tasks report transactions of version {found}, but only 1 and 2 are known. Executors run another release of"
-            " spark-kafka-sink than the driver, so nothing is committed. Install the same release everywhere",
-            query_id=batch.query_id,
-            batch=batch.number,
-        )
+        raise other_release(batch, f"tasks report transactions of version {found}, but only 1 and 2 are known")
 
 
 _ABORTED = "{job} was aborted: none of its rows are visible, and none of its transactions are open"

@@ -13,6 +13,7 @@ from typing import Any
 
 from pyspark.sql.datasource import WriterCommitMessage
 
+from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction, TaskRows
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction
 from spark_kafka_sink.producer.partition_reports import PartitionReports
@@ -116,12 +117,25 @@ def _transaction_list(each: PreparedTransaction | None) -> list[object] | None:
 
 
 def share_from_json(text: str, batch: MicroBatch) -> TaskTransaction:
-    """Reads what `share_to_json` returns. Raises ValueError or TypeError for other text."""
-    transaction, rows = json.loads(text)
-    return TaskTransaction(
-        batch,
-        None if transaction is None else _transaction(*transaction),
-        None if rows is None else TaskRows(*map(int, rows)),
+    """Reads what `share_to_json` returns. Raises UsageError for other text, such as an older release's."""
+    try:
+        transaction, rows = json.loads(text)
+        return TaskTransaction(
+            batch,
+            None if transaction is None else _transaction(*transaction),
+            None if rows is None else TaskRows(*map(int, rows)),
+        )
+    except (ValueError, TypeError) as error:
+        raise other_release(batch, "a task reports its transaction in an unknown form") from error
+
+
+def other_release(batch: MicroBatch, found: str) -> UsageError:
+    """Returns the error of a task's message that this release does not understand."""
+    return UsageError(
+        f"{batch}: {found}. Executors run another release of spark-kafka-sink than the driver, so nothing is committed. Install"
+        " the same release everywhere",
+        query_id=batch.query_id,
+        batch=batch.number,
     )
 
 

@@ -120,6 +120,24 @@ def test_a_batch_that_the_driver_refuses_leaves_nothing_open_and_may_be_written_
     query.expect("a", "b")
 
 
+@pytest.mark.parametrize("stored_before", [("a", "b"), ()])
+@pytest.mark.parametrize("stored_now", [("a", "b"), ("a",), ()])
+def test_an_earlier_attempts_rows_are_not_those_of_a_replay_whatever_brokers_reject_of_it(
+    query: Query, cut: Cut, stored_before: tuple[str, ...], stored_now: tuple[str, ...]
+) -> None:
+    """With on.error=drop brokers may reject all rows of one attempt, which then has no transaction."""
+    batch, passed = MicroBatch(query.id, 0), (TaskRows(0, 1, 1), TaskRows(1, 1, 2))
+    cut("prepared.after")
+    with pytest.raises(CutError):
+        query.committer().commit(batch, query.write(*stored_before), tasks=passed)
+    cut(None)
+    report = query.committer().commit(batch, query.write(*stored_now), tasks=passed)
+    is_empty = not stored_before and not stored_now  # all rows were dropped, then and now
+    assert (report.rows, report.own, report.is_first) == (len(stored_before), is_empty, True)
+    query.expect(*stored_before)
+    assert query.open_ids() == []
+
+
 @pytest.mark.parametrize("reached", ["prepared.after", "end.after"])
 def test_a_batch_that_an_earlier_attempt_has_prepared_is_completed_and_not_refused(
     query: Query, monkeypatch: pytest.MonkeyPatch, reached: str
