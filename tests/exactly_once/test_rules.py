@@ -114,29 +114,10 @@ def test_a_replay_to_whose_tasks_spark_passes_another_number_of_rows_is_of_anoth
 
 def test_an_older_versions_record_that_does_not_tell_of_dropped_rows_is_compared_by_what_was_stored() -> None:
     assert decide(read(record(State.COMPLETE), OWN, tasks=PASSED)) == Done(OWN_HANDLES)
-    assert decide(read(record(State.PREPARED), OWN, tasks=PASSED)) == Commit(BEFORE_HANDLES)
     one_more = (OWN[0], prepared("own-1", 1, records=11))
     assert decide(read(record(State.COMPLETE), one_more, tasks=PASSED)) == Stop(
         Reason.OTHER_ROWS, tuple(each.handle for each in one_more)
     )
-
-
-@pytest.mark.parametrize("state", [State.PREPARED, State.COMPLETE])
-@pytest.mark.parametrize("checksums", [(100, 7), (7, 8)])
-def test_more_rows_of_which_as_many_are_stored_as_a_record_lists_are_of_another_checkpoint(
-    state: State, checksums: tuple[int, int]
-) -> None:
-    """The record has 20 rows, all of them stored. Spark passes 23, and 3 are dropped."""
-    own = tuple(prepared(f"own-{number}", number, checksum=checksum) for number, checksum in enumerate(checksums))
-    tasks = (TaskRows(0, 10, checksums[0]), TaskRows(1, 13, checksums[1]))
-    assert decide(read(record(state), own, tasks=tasks)) == Stop(Reason.OTHER_ROWS, OWN_HANDLES)
-
-
-def test_a_replay_with_other_partitions_is_the_same_batch() -> None:
-    """Also if brokers reject rows of it."""
-    own = (prepared("own-0", 0, records=14, checksum=8),)
-    for tasks in ((TaskRows(0, 14, 8), TaskRows(1, 6, 9)), (TaskRows(0, 20, 8),)):
-        assert decide(read(record(State.COMPLETE), own, tasks=tasks)) == Done((own[0].handle,))
 
 
 def test_a_complete_batch_is_done_and_what_was_written_again_is_aborted() -> None:
