@@ -64,7 +64,13 @@ class Kafka:
         return name
 
     def _create(self, new: NewTopic, deadline: float) -> None:
-        """Asks again if the broker that was asked has gone: an earlier test may just have restarted it."""
+        """Asks again if the broker that was asked has gone: an earlier test may just have restarted it.
+
+        On a busy machine, brokers may also lose their sessions for a moment. Then there are too few for the default factor.
+        """
+        transient = {KafkaError._DESTROY_BROKER, KafkaError._TRANSPORT}
+        if new.replication_factor == self.default_replication:
+            transient.add(KafkaError.INVALID_REPLICATION_FACTOR)
         tried = False
         while True:
             try:
@@ -73,9 +79,10 @@ class Kafka:
                 code = error.args[0].code()
                 if tried and code == KafkaError.TOPIC_ALREADY_EXISTS:
                     return
-                if code not in (KafkaError._DESTROY_BROKER, KafkaError._TRANSPORT) or time.monotonic() >= deadline:
+                if code not in transient or time.monotonic() >= deadline:
                     raise
                 tried = True
+                time.sleep(0.1)
             else:
                 return
 
