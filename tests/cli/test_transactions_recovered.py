@@ -218,5 +218,5 @@ def test_a_record_that_only_another_version_reads_keeps_no_other_from_being_comm
         assert "query newer: query None has a record of format 4" in said.stderr
         assert "a record with the key b'user-7'" in said.stderr
     assert (one.exit_code, one.stdout) == (0, f"{query.query_id}, batch 0: committed, with 1 row\n")
-    assert "reads formats up to 2" in unreadable.stderr
+    assert "reads formats up to 3" in unreadable.stderr
     until(lambda: query.visible() == ["a"])

@@ -14,6 +14,7 @@ from tests.kafka.version_fixtures import IN_ZOOKEEPER_MODE, WITHOUT_TOPIC_IDS, o
 from tests.kafka.versions import DEFAULT, OLDEST, POMS, broker_jar, jars_of, patch_of
 
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+USED_ELSEWHERE = "tests/kafka_versions/ uses the same clusters"
 
 
 def topic_id(cluster: KafkaCluster, topic: str) -> str:
@@ -21,15 +22,14 @@ def topic_id(cluster: KafkaCluster, topic: str) -> str:
     return str(asked[topic].result().topic_id)
 
 
-@pytest.mark.whole("tests/kafka_versions/ uses the same clusters")
+@only_versions(*sorted(POMS), whole=USED_ELSEWHERE)
 def test_a_cluster_runs_the_version_that_its_pom_pins(kafka_version: str, versioned_kafka: KafkaCluster) -> None:
     command = psutil.Process(versioned_kafka.pid(1)).cmdline()
     assert str(jars_of(kafka_version) / "*") in command
     assert (jars_of(kafka_version) / broker_jar(kafka_version)).is_file()
 
 
-@pytest.mark.whole("tests/kafka_versions/ uses the same clusters")
-@only_versions(OLDEST, "2.8", "3.7", "3.8")
+@only_versions(OLDEST, "2.8", "3.7", "3.8", whole=USED_ELSEWHERE)
 def test_only_a_cluster_of_old_brokers_has_no_topic_ids(kafka_version: str, versioned_kafka: KafkaCluster) -> None:
     topic = versioned_kafka.create_topic(f"ids-of-{kafka_version}")
     assert (topic_id(versioned_kafka, topic) == NO_ID) == (kafka_version in (OLDEST, IN_ZOOKEEPER_MODE))
