@@ -17,12 +17,15 @@ from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from _typeshed import DataclassInstance
     from matplotlib.axes import Axes
+
+_SampleT = TypeVar("_SampleT", bound="DataclassInstance")
 
 KAFKA = "4.1.0"
 CODECS = ("none", "lz4", "snappy", "zstd", "gzip")  # in the order of the codec curve
@@ -75,8 +78,8 @@ def _processor() -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
-def keep(path: Path, measured_on: str, samples: Sequence[Sample]) -> None:
-    """Writes samples as CSV, after a comment with `measured_on`."""
+def keep(path: Path, measured_on: str, samples: Sequence[DataclassInstance]) -> None:
+    """Writes samples of one class as CSV, after a comment with `measured_on`."""
     with path.open("w", encoding="utf-8", newline="") as file:
         file.write(f"# {measured_on}\n")
         writer = csv.DictWriter(file, [each.name for each in fields(samples[0])], lineterminator="\n")
@@ -84,12 +87,12 @@ def keep(path: Path, measured_on: str, samples: Sequence[Sample]) -> None:
         writer.writerows(asdict(sample) for sample in samples)
 
 
-def kept(path: Path) -> tuple[str, list[Sample]]:
-    """Reads what `keep` wrote: when and on what it was measured, and the samples."""
+def kept(path: Path, kind: type[_SampleT]) -> tuple[str, list[_SampleT]]:
+    """Reads what `keep` wrote: when and on what it was measured, and the samples. kind: their class, of str, int and float."""
     with path.open(encoding="utf-8", newline="") as file:
         measured_on = file.readline().removeprefix("# ").strip()
         rows = csv.DictReader(file)
-        samples = [Sample(**{each.name: _TYPES[str(each.type)](row[each.name]) for each in fields(Sample)}) for row in rows]
+        samples = [kind(**{each.name: _TYPES[str(each.type)](row[each.name]) for each in fields(kind)}) for row in rows]
     return measured_on, samples
 
 
@@ -106,7 +109,7 @@ def medians(samples: Sequence[Sample], figure: Callable[[Sample], float]) -> dic
 
 def draw(curve: Curve, folder: Path) -> None:
     """Draws a curve's CSV file of `folder` as an SVG picture beside it."""
-    measured_on, samples = kept(folder / f"{curve}.csv")
+    measured_on, samples = kept(folder / f"{curve}.csv", Sample)
     with saved_figure(folder / f"{curve}.svg", measured_on) as axes:
         _DRAWN[curve](axes, samples)
 

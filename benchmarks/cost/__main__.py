@@ -24,12 +24,13 @@ from benchmarks.cells import FIRST_WARM_UPS, WARM_UPS, Plan, take_turns
 from benchmarks.contenders import Target
 from benchmarks.cost.cells import CELLS, FILES, FILES_OF, FULL, QUICK, CostCell, CostPlan, Payload
 from benchmarks.cost.contenders import CONTENDERS, LIMITS
-from benchmarks.cost.costs import CostSample, keep, samples_of
+from benchmarks.cost.costs import CostSample, samples_of
 from benchmarks.cost.page import FILE, markdown, write_drafts
 from benchmarks.cost.rows import write_rows
 from benchmarks.environment import CHECKOUT, Topics, broker, spark_session
 from benchmarks.figures import reached
 from benchmarks.measure import timed
+from benchmarks.pictures import keep
 from benchmarks.report import goals_table
 from benchmarks.results import Run, Runs
 from docs.__main__ import main as make_pages

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from pathlib import Path
+from dataclasses import dataclass
 from statistics import median
 
 from benchmarks.results import CEILING, JVM, Run, Runs
@@ -36,29 +34,6 @@ def samples_of(cell: str, runs: Runs) -> list[CostSample]:
 def _sample(cell: str, contender: str, run: Run) -> CostSample:
     times = (round(each, 4) for each in (run.seconds, run.jvm_s, run.cpu_s, run.planners_s))
     return CostSample(cell, contender, run.rows, *times)
-
-
-def keep(path: Path, measured_on: str, samples: Sequence[CostSample]) -> None:
-    """Writes samples as CSV, after a comment with `measured_on`: the date, the machine and the versions."""
-    with path.open("w", encoding="utf-8", newline="") as file:
-        file.write(f"# {measured_on}\n")
-        writer = csv.DictWriter(file, [each.name for each in fields(CostSample)], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(asdict(sample) for sample in samples)
-
-
-def kept(path: Path) -> tuple[str, list[CostSample]]:
-    """Reads what `keep` wrote."""
-    with path.open(encoding="utf-8", newline="") as file:
-        measured_on = file.readline().removeprefix("# ").strip()
-        samples = [
-            CostSample(row["cell"], row["contender"], int(row["rows"]), *(float(row[name]) for name in _FLOATS))
-            for row in csv.DictReader(file)
-        ]
-    return measured_on, samples
-
-
-_FLOATS = ("seconds", "jvm_s", "python_s", "planners_s")
 
 
 @dataclass(frozen=True, slots=True)

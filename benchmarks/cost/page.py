@@ -9,9 +9,10 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.cost.cells import BY_NAME, FILES, FILES_OF, CostCell
-from benchmarks.cost.costs import Cost, Costs, CostSample, costs, jvm_ratio, kept, over_floor
+from benchmarks.cost.costs import Cost, Costs, CostSample, costs, jvm_ratio, over_floor
 from benchmarks.cost.picture import cells_picture, headline_picture
 from benchmarks.cost.schemas_section import SCHEMAS
+from benchmarks.pictures import kept
 from benchmarks.results import CEILING, CONFLUENT, JVM, JVM_TUNED, KAFKA_PYTHON, PARQUET, SINK, SINK_EXACTLY_ONCE
 from docs.markdown import table
 
@@ -110,18 +111,18 @@ the settings change the cost.
 
 def page() -> str:
     """Returns docs/performance.md."""
-    return markdown(*kept(FILE), pictures="pictures/")
+    return markdown(*kept(FILE, CostSample), pictures="pictures/")
 
 
 def picture(name: str) -> str:
     """Returns a picture of docs/pictures/, HEADLINE or ALL_CELLS."""
-    return PICTURES[name](*kept(FILE))
+    return PICTURES[name](*kept(FILE, CostSample))
 
 
 def readme() -> str:
     """Returns README.md as it is, with its sentences on speed made again."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    _, samples = kept(FILE)
+    _, samples = kept(FILE, CostSample)
     item = re.compile(r"- \*\*Fast\.\*\*.*?(?=^- \*\*)", re.DOTALL | re.MULTILINE)
     made, count = item.subn(lambda _: quoted(costs(samples)), text)
     if count != 1:
@@ -246,7 +247,7 @@ PICTURES: Mapping[str, Callable[[str, Sequence[CostSample]], str]] = {
 
 def write_drafts(folder: Path) -> list[str]:
     """Writes the page and its pictures beside the CSV file of `folder`, and returns the names of all files."""
-    measured_on, samples = kept(folder / FILE.name)
+    measured_on, samples = kept(folder / FILE.name, CostSample)
     made = {"performance.md": markdown, **PICTURES}
     for name, text in made.items():
         (folder / name).write_text(text(measured_on, samples), encoding="utf-8")

@@ -6,14 +6,13 @@ that of the client. Wall time depends on the broker, which is Python.
 
 from __future__ import annotations
 
-import csv
 import multiprocessing
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from time import perf_counter, process_time
@@ -22,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.environment import CHECKOUT
-from benchmarks.pictures import COLORS, machine, saved_figure
+from benchmarks.pictures import COLORS, keep, kept, machine, saved_figure
 from docs.markdown import table
 from spark_kafka_sink.broker import EmbeddedBroker
 from spark_kafka_sink.producer.producer import Producer
@@ -210,27 +209,9 @@ def _status_mib(name: str) -> float:
 # Samples, tables and picture
 
 
-def keep(path: Path, measured_on: str, samples: Sequence[Sample]) -> None:
-    """Writes samples as CSV, after a comment with `measured_on`."""
-    with path.open("w", encoding="utf-8", newline="") as file:
-        file.write(f"# {measured_on}\n")
-        writer = csv.DictWriter(file, [each.name for each in fields(Sample)], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(asdict(sample) for sample in samples)
-
-
-def kept(path: Path) -> tuple[str, list[Sample]]:
-    """Reads what `keep` wrote: when and on what it was measured, and the samples."""
-    types = {"str": str, "int": int, "float": float}
-    with path.open(encoding="utf-8", newline="") as file:
-        measured_on = file.readline().removeprefix("# ").strip()
-        rows = list(csv.DictReader(file))
-    return measured_on, [Sample(**{each.name: types[str(each.type)](row[each.name]) for each in fields(Sample)}) for row in rows]
-
-
 def tables(folder: Path = PICTURES) -> str:
     """Returns Markdown tables of the samples in docs/pictures: rows, then metadata. Figures are medians."""
-    measured_on, samples = kept(folder / "scale_partitions.csv")
+    measured_on, samples = kept(folder / "scale_partitions.csv", Sample)
     return "\n\n".join([_rows_table(samples), _metadata_table(samples), f"Measured on {measured_on}."])
 
 
@@ -260,7 +241,7 @@ def _metadata_table(samples: Sequence[Sample]) -> str:
 
 def draw(folder: Path) -> None:
     """Draws scale_partitions.svg from the CSV file beside it."""
-    measured_on, samples = kept(folder / "scale_partitions.csv")
+    measured_on, samples = kept(folder / "scale_partitions.csv", Sample)
     with saved_figure(folder / "scale_partitions.svg", measured_on) as axes:
         for one, name, label in (
             (axes[0], "cpu_us_per_row", "CPU, µs per row"),

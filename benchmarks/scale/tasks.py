@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import csv
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import psutil
 
 from benchmarks.environment import BROKER_HEAP_MB, BROKER_SETTINGS
-from benchmarks.pictures import COLORS, machine, saved_figure
+from benchmarks.pictures import COLORS, keep, kept, machine, saved_figure
 from benchmarks.scale.open_transactions import OpenTransactions
 from docs.markdown import table
 from spark_kafka_sink.client.cluster_client import ClusterClient
@@ -212,26 +211,13 @@ def measure(quick: bool, folder: Path) -> None:
             cluster = _Cluster(kafka, kafka.create_topic("scale-tasks", PARTITIONS), samples)
             for tasks in sizes:
                 cluster.measure(tasks)
-    with (folder / f"{NAME}.csv").open("w", encoding="utf-8", newline="") as file:
-        file.write(f"# {machine()}\n")
-        writer = csv.DictWriter(file, [each.name for each in fields(Sample)], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(asdict(sample) for sample in samples)
+    keep(folder / f"{NAME}.csv", machine(), samples)
     draw(folder)
-
-
-def kept(path: Path) -> tuple[str, list[Sample]]:
-    """Returns when and on what it was measured, and the samples."""
-    types: Mapping[str, Callable[[str], Any]] = {"str": str, "float": float, "int": int}
-    with path.open(encoding="utf-8", newline="") as file:
-        measured_on = file.readline().removeprefix("# ").strip()
-        rows = list(csv.DictReader(file))
-    return measured_on, [Sample(**{each.name: types[str(each.type)](row[each.name]) for each in fields(Sample)}) for row in rows]
 
 
 def draw(folder: Path) -> None:
     """Draws the samples of a folder beside them."""
-    measured_on, samples = kept(folder / f"{NAME}.csv")
+    measured_on, samples = kept(folder / f"{NAME}.csv", Sample)
     one_broker = [sample for sample in samples if sample.brokers == 1]
     with saved_figure(folder / f"{NAME}.svg", measured_on) as axes:
         for kind, color in zip((LATER, RESUMED, ABORTED), COLORS, strict=True):
@@ -251,7 +237,7 @@ def draw(folder: Path) -> None:
 
 def tables(path: Path = PICTURES / f"{NAME}.csv") -> str:
     """Returns the Markdown of docs/scale.md: what a commit takes, its parts, and what brokers do for it."""
-    measured_on, samples = kept(path)
+    measured_on, samples = kept(path, Sample)
     of_call = table(
         ["call", "brokers", "tasks", "time", "EndTxn", "EndTxn/s", "driver CPU", "brokers' CPU"],
         (

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.pictures import COLORS, saved_figure
@@ -139,23 +138,6 @@ def timelines(workers: int, events: Iterable[Event], killed: float) -> list[Samp
     return [
         Sample(workers, f"timeline {kind}", number, round(place * BIN_S, 1)) for (kind, place), number in sorted(bins.items())
     ]
-
-
-def keep(path: Path, measured_on: str, samples: Sequence[Sample]) -> None:
-    """Writes samples as CSV, after a comment with `measured_on`."""
-    with path.open("w", encoding="utf-8", newline="") as file:
-        file.write(f"# {measured_on}\n")
-        writer = csv.DictWriter(file, [each.name for each in fields(Sample)], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(asdict(sample) for sample in samples)
-
-
-def kept(path: Path) -> tuple[str, list[Sample]]:
-    """Reads what `keep` wrote."""
-    with path.open(encoding="utf-8", newline="") as file:
-        measured_on = file.readline().removeprefix("# ").strip()
-        rows = list(csv.DictReader(file))
-    return measured_on, [Sample(int(row["workers"]), row["figure"], float(row["value"]), float(row["at"])) for row in rows]
 
 
 def made_tables(measured_on: str, samples: Sequence[Sample]) -> str:

@@ -12,7 +12,7 @@ import psutil
 from confluent_kafka import Consumer, TopicPartition
 
 from benchmarks.environment import BROKER_SETTINGS, CHECKOUT
-from benchmarks.pictures import machine
+from benchmarks.pictures import keep, kept, machine
 from benchmarks.scale import worker_figures
 from benchmarks.scale.crowd import Crowd, Event
 from benchmarks.scale.worker_figures import Sample
@@ -69,7 +69,7 @@ class Usage:
 
 def tables() -> str:
     """Returns the Markdown tables of docs/scale.md."""
-    return worker_figures.made_tables(*worker_figures.kept(SAMPLES))
+    return worker_figures.made_tables(*kept(SAMPLES, Sample))
 
 
 def measure(quick: bool, folder: Path, plan: Plan | None = None) -> None:
@@ -84,7 +84,7 @@ def measure(quick: bool, folder: Path, plan: Plan | None = None) -> None:
         for workers in plan.workers:
             found += _measured(cluster, workers, plan, with_timelines=workers == max(plan.workers))
     measured_on = machine()
-    worker_figures.keep(folder / "scale_workers.csv", measured_on, found)
+    keep(folder / "scale_workers.csv", measured_on, found)
     worker_figures.draw(folder / "scale_workers.svg", measured_on, found)
     for one in found:
         if one.figure in ("rows lost", "rows doubled") and one.value:

@@ -18,10 +18,11 @@ import pytest
 from benchmarks.cost.__main__ import _parser, main, planned, progress
 from benchmarks.cost.cells import BY_NAME, CELLS, FILES, FILES_OF, FULL, QUICK, Format, Payload
 from benchmarks.cost.contenders import CONTENDERS
-from benchmarks.cost.costs import CostSample, costs, jvm_ratio, keep, kept, over_floor, samples_of
+from benchmarks.cost.costs import CostSample, costs, jvm_ratio, over_floor, samples_of
 from benchmarks.cost.page import ALL_CELLS, FILE, HEADLINE, LABELS, README_CELLS, markdown, quoted, readme, write_drafts
 from benchmarks.cost.picture import PANELS, cells_picture, headline_picture
 from benchmarks.cost.rows import AVRO_FIELDS, HEADERS, json_template, table, write_rows
+from benchmarks.pictures import keep, kept
 from benchmarks.results import CEILING, CONFLUENT, JVM, JVM_TUNED, KAFKA_PYTHON, PARQUET, SINK, SINK_EXACTLY_ONCE, Run
 
 SIZES = (100, 1024, 10 * 1024)
@@ -209,7 +210,7 @@ def test_files_hold_the_rows_in_equal_parts_and_the_same_ones_in_every_run(tmp_p
 
 def test_what_is_kept_is_read_back(tmp_path: Path) -> None:
     keep(tmp_path / "a.csv", "today; a machine", SAMPLES)
-    assert kept(tmp_path / "a.csv") == ("today; a machine", SAMPLES)
+    assert kept(tmp_path / "a.csv", CostSample) == ("today; a machine", SAMPLES)
 
 
 def test_a_run_is_kept_with_the_time_of_each_kind_of_process() -> None:
@@ -297,7 +298,7 @@ def test_a_measurement_leaves_its_page_and_pictures_beside_its_figures(tmp_path:
 
 
 def test_the_figures_of_the_docs_are_those_of_all_cells() -> None:
-    measured_on, samples = kept(FILE)
+    measured_on, samples = kept(FILE, CostSample)
 
     assert re.match(r"\d{4}-\d\d-\d\d; .* cores", measured_on)
     assert {(one.cell, one.contender) for one in samples} == {(cell.name, name) for cell in CELLS for name in cell.contenders}
@@ -312,6 +313,6 @@ def test_the_readme_quotes_the_figures() -> None:
     assert "confluent-kafka takes 2.5 and 2.5 times as much" in " ".join(item.split())
     assert max(map(len, item.splitlines())) <= 100
     assert len(item.splitlines()) <= 4  # the README has no room for more
-    assert quoted(costs(kept(FILE)[1])) in readme()
+    assert quoted(costs(kept(FILE, CostSample)[1])) in readme()
     assert f"docs/pictures/{HEADLINE}" in readme()
     assert set(README_CELLS) <= set(BY_NAME)

@@ -23,7 +23,7 @@ def texts(picture: Path) -> str:
 def test_what_is_kept_is_read_back(tmp_path: Path) -> None:
     keep(tmp_path / "a.csv", "today; a machine", SAMPLES)
 
-    assert kept(tmp_path / "a.csv") == ("today; a machine", SAMPLES)
+    assert kept(tmp_path / "a.csv", Sample) == ("today; a machine", SAMPLES)
 
 
 def test_a_point_of_a_line_is_the_median_of_its_runs() -> None:
@@ -48,7 +48,7 @@ def test_large_rows_come_in_smaller_arrow_batches_and_fewer_of_them() -> None:
 
 @pytest.mark.parametrize("curve", Curve)
 def test_a_picture_in_the_docs_has_each_line_and_says_when_and_on_what_it_was_measured(curve: Curve) -> None:
-    measured_on, samples = kept(OUTPUT / f"{curve}.csv")
+    measured_on, samples = kept(OUTPUT / f"{curve}.csv", Sample)
     shown = texts(OUTPUT / f"{curve}.svg")
 
     assert {(sample.series, sample.x) for sample in samples} == {(point.series, point.x) for point in points(curve)}

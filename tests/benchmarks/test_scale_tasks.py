@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.pictures import kept
 from benchmarks.scale import tasks
-from benchmarks.scale.tasks import kept, measure, tables
+from benchmarks.scale.tasks import Sample, measure, tables
 
 SAMPLES = """# 2026-01-01; a machine
 kind,brokers,tasks,init_s,write_s,seconds,claim_s,describe_s,list_s,end_s,cpu_s,broker_cpu_s,record_bytes,memory_mib
@@ -55,7 +56,7 @@ def _row(made: str, start: str) -> str:
 def test_commits_of_a_few_tasks_are_measured_and_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "QUICK", {1: (3,)})
     measure(True, tmp_path)
-    measured_on, samples = kept(tmp_path / "scale_tasks.csv")
+    measured_on, samples = kept(tmp_path / "scale_tasks.csv", Sample)
     assert "Kafka" in measured_on
     assert [sample.kind for sample in samples] == [tasks.FIRST, tasks.LATER, tasks.RESUMED, tasks.ABORTED]
     assert all(0 < sample.end_s < sample.seconds for sample in samples)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.scale.worker_figures import Sample, busiest, judged, keep, kept, made_tables
+from benchmarks.pictures import keep, kept
+from benchmarks.scale.worker_figures import Sample, busiest, judged, made_tables
 from benchmarks.scale.workers import Plan, measure
 
 
@@ -24,7 +25,7 @@ def test_lost_and_doubled_rows_are_counted() -> None:
 def test_samples_are_read_as_they_were_kept(tmp_path: Path) -> None:
     samples = [Sample(1000, "start s", 4.5), Sample(1000, "timeline Metadata", 3.0, 0.2)]
     keep(tmp_path / "samples.csv", "a machine", samples)
-    assert kept(tmp_path / "samples.csv") == ("a machine", samples)
+    assert kept(tmp_path / "samples.csv", Sample) == ("a machine", samples)
 
 
 def test_a_line_of_the_tables_has_the_figures_of_a_number_of_workers() -> None:
@@ -38,7 +39,7 @@ def test_a_line_of_the_tables_has_the_figures_of_a_number_of_workers() -> None:
 @pytest.mark.whole("a cluster of its own, which loses a broker: 30 s")
 def test_a_few_workers_lose_no_row_when_a_broker_is_killed(tmp_path: Path) -> None:
     measure(quick=True, folder=tmp_path, plan=Plan((4,), idle_s=0.5, active_s=1.0, calm_s=2.0, quiet_s=2.0))
-    _, samples = kept(tmp_path / "scale_workers.csv")
+    _, samples = kept(tmp_path / "scale_workers.csv", Sample)
     found = {sample.figure: sample.value for sample in samples}
     assert found["rows"] > 0
     assert found["rows lost"] == found["rows doubled"] == 0
