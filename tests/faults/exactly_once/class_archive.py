@@ -24,10 +24,9 @@ _SPARK = Path(pyspark.__file__).parent
 def java_options() -> str:
     """Returns the options of a JVM of Spark that lives for seconds or minutes.
 
-    The compiler that makes long runs fast costs such a one more than it saves. The log is disabled because a Spark that is
-    installed elsewhere does not match the archive, and Java would say so on stdout.
+    The compiler that makes long runs fast costs such a one more than it saves.
     """
-    return f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:SharedArchiveFile={class_archive()} -Xlog:disable"
+    return f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:SharedArchiveFile={class_archive()}"
 
 
 @cache

@@ -20,7 +20,7 @@ import psutil
 from pyspark import find_spark_home
 
 from spark_kafka_sink.exactly_once.failpoints import VARIABLE
-from tests.faults.exactly_once.class_archive import class_archive
+from tests.faults.exactly_once import class_archive
 from tests.faults.exactly_once.driver_program import Query
 from tests.faults.exactly_once.failpoint_watch import FailpointWatch, Reached
 from tests.faults.numbered_stream import wait_until
@@ -48,7 +48,7 @@ SETTINGS = {
 
 def java_options() -> dict[str, str]:
     """Of drivers and executors, which live for seconds."""
-    options = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:SharedArchiveFile={class_archive()}"
+    options = class_archive.java_options()
     return {"spark.driver.extraJavaOptions": options, "spark.executor.extraJavaOptions": options}
 
 

@@ -18,7 +18,7 @@ from typing import Self
 import psutil
 import pyspark
 
-from tests.faults.exactly_once.class_archive import class_archive
+from tests.faults.exactly_once.class_archive import java_options
 from tests.faults.numbered_stream import wait_until
 from tests.kafka.guardian import Guardian
 from tests.kafka.ports import free_ports
@@ -121,7 +121,7 @@ class StandaloneCluster:
             "SPARK_LOCAL_IP": ADDRESS,  # where the web pages are, which cannot be turned off
             "SPARK_LOCAL_DIRS": str(self._folder),
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:SharedArchiveFile={class_archive()}",
+            "SPARK_DAEMON_JAVA_OPTS": java_options(),
             **({"PYTHONPATH": path} if self._sees_checkout else {}),
         }
 
