@@ -97,16 +97,16 @@ def check_may_write(client: ClusterClient, settings: CommitLogSettings, deadline
 
 
 class CommitLogDeletedError(BrokerError):
-    """The topic of the commit log does not exist any more."""
+    """The topic of the commit log does not exist any more, or it was made again without its records."""
 
     code = "COMMIT_LOG_DELETED"
 
 
 def made_again(topic: str) -> CommitLogDeletedError:
-    """Returns the error of a commit that has written to a commit log which is not there any more."""
+    """Returns the error of a commit, an abort or a command that depends on records which are gone."""
     return CommitLogDeletedError(
-        f"the commit log, topic {topic}, was deleted and made again while a batch was committed, so it does not say whether the"
-        " batch is visible",
+        f"the commit log, topic {topic}, was deleted and made again, so it no longer says which transactions are committed."
+        " Before you write any rows again, read the topic that they were written to, and look whether they are visible",
         topic=topic,
     )
 

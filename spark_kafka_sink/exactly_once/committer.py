@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+import uuid
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,11 +15,12 @@ from spark_kafka_sink.errors import CommitError, DeadlineError, KafkaSinkError
 from spark_kafka_sink.exactly_once import failpoints, resolving
 from spark_kafka_sink.exactly_once.commit_errors import RowVisibility, batch_aborted, commit_stopped, commit_timeout, rows_of
 from spark_kafka_sink.exactly_once.commit_log import CommitLog, old_jobs
-from spark_kafka_sink.exactly_once.commit_log_topic import CommitLogDeletedError
+from spark_kafka_sink.exactly_once.commit_log_topic import CommitLogDeletedError, made_again
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction, State, TaskRows
 from spark_kafka_sink.exactly_once.execution import BestEffort, CommitCall, Execution, retry_on_claim_lost
 from spark_kafka_sink.exactly_once.log_writer import ClaimLostError
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
+from spark_kafka_sink.exactly_once.proof import Proof
 from spark_kafka_sink.exactly_once.resolving import Refusal, Refused
 from spark_kafka_sink.exactly_once.rules import Done, GiveUp, Step, Stop, View, decide, key, prepares_first
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
@@ -86,6 +88,8 @@ class Committer:
         self._options = options
         # Batches whose record this process has written, or may have: Spark commits a batch once, other callers may repeat it.
         self._prepared: deque[tuple[str, int]] = deque(maxlen=_REMEMBERED)
+        # The log's topic, by query and batch, in which a record of the batch was: a new topic does not have it.
+        self._logged_in: dict[tuple[str, int], uuid.UUID] = {}
         self._is_checked = False
 
     def check(self, batch: MicroBatch, timeout_s: float) -> None:
@@ -152,7 +156,8 @@ class Committer:
         """
         failpoints.reach("commit.start", batch.number)
         begun = time.monotonic()
-        call = self._call(batch)
+        # With commit.log.start a person says that the batch is to be written, after the log was deleted.
+        call = self._call(batch, is_logged=start != batch.number)
         try:
             view = View(batch.number, own, start, letters=letters, tasks=tasks)
             is_own = retry_on_claim_lost(partial(self._attempt, batch, view, call, refuse), call.deadline)
@@ -162,7 +167,8 @@ class Committer:
         except KafkaSinkError as error:
             if not isinstance(error, CommitError):
                 is_invisible, is_deleted = self._is_invisible(batch, own, call), isinstance(error, CommitLogDeletedError)
-                error.add_note(_what_is_known(batch, own, is_invisible=is_invisible, is_deleted=is_deleted))
+                is_gone = is_deleted and (not is_invisible or _is_logged_maybe(call) or _key(batch) in self._logged_in)
+                error.add_note(_what_is_known(batch, own, is_invisible=is_invisible, is_gone=is_gone))
             raise
         failpoints.reach("commit.end", batch.number)
         visible_s = call.visible - call.prepared if call.visible and call.prepared else 0.0
@@ -192,10 +198,14 @@ class Committer:
             raise
         finally:
             if call.is_prepared_maybe:
-                self._prepared.append((batch.query_id, batch.number))
+                self._prepared.append(_key(batch))
+            self._remember(batch, call)
         assert isinstance(end, Done | GiveUp | Stop)
-        execution.abort(end.leftovers)
+        proofs = execution.abort(end.leftovers)
         if isinstance(end, GiveUp):
+            if Proof.COMMITTED in proofs:  # by a commit whose record is gone
+                call.is_prepared_maybe = True
+                raise made_again(self._log.topic)
             raise batch_aborted(batch, own, end.ended)
         view = execution.view
         if not isinstance(end, Done):
@@ -208,13 +218,21 @@ class Committer:
     def _is_invisible(self, batch: MicroBatch, own: OwnTransactions, call: CommitCall) -> bool:
         """Returns whether this run's rows cannot have been prepared, and therefore not committed."""
         is_logged = any(key(each.handle) in call.logged for each in own)
-        return not is_logged and not call.is_prepared_maybe and (batch.query_id, batch.number) not in self._prepared
+        return not is_logged and not call.is_prepared_maybe and _key(batch) not in self._prepared
+
+    def _remember(self, batch: MicroBatch, call: CommitCall) -> None:
+        """Remembers the log's topic for a repeated commit() and for abort_job, if the batch may have a record in it."""
+        if call.topic_id is None or not _is_logged_maybe(call):
+            return
+        self._logged_in[_key(batch)] = call.topic_id
+        if len(self._logged_in) > _REMEMBERED:
+            del self._logged_in[next(iter(self._logged_in))]
 
     def _visibility(self, batch: MicroBatch, own: OwnTransactions, call: CommitCall) -> RowVisibility:
         """Returns what is known after a timeout. Aborts, within a separate time limit, transactions that cannot be committed."""
         is_invisible = self._is_invisible(batch, own, call)
         handles = tuple(each.handle for each in own)
-        is_ended = is_invisible and self._execution(batch, View(batch.number, own), call).abort(handles)
+        is_ended = is_invisible and Proof.OPEN not in self._execution(batch, View(batch.number, own), call).abort(handles)
         if call.visible is not None:
             return RowVisibility.VISIBLE
         if is_invisible:
@@ -222,8 +240,10 @@ class Committer:
         is_prepared = call.prepared is not None or any(key(each.handle) in call.logged for each in own)
         return RowVisibility.PREPARED if is_prepared else RowVisibility.UNKNOWN
 
-    def _call(self, batch: MicroBatch) -> CommitCall:
-        return CommitCall(time.monotonic() + self._timeout_s, batch.checkpoint, self._best_effort)
+    def _call(self, batch: MicroBatch, *, is_logged: bool = True) -> CommitCall:
+        """is_logged: whether the log must still be the topic in which this process has read or written the batch's record."""
+        topic_id = self._logged_in.get(_key(batch)) if is_logged else None
+        return CommitCall(time.monotonic() + self._timeout_s, batch.checkpoint, self._best_effort, topic_id=topic_id)
 
     def _execution(self, batch: MicroBatch, view: View, call: CommitCall) -> Execution:
         return Execution(self._log, self._transactions, TransactionalIds(self._prefix, batch.query_id), view, call)
@@ -233,10 +253,12 @@ class Committer:
 
         Returns:
             True if nothing of the job is open or visible; False if some transactions may be open until they time out. Refused,
-            without any change, if the job is complete, or prepared and to be committed by `recover`.
+            without any change, if the job is complete, or prepared and to be committed by `recover`. Refused also if
+            transactions of `own` are committed, though the log, which was deleted, does not say so.
 
         Raises:
             DeadlineError: The cluster did not respond in time, so the job may be prepared.
+            CommitLogDeletedError: The commit log in which this process prepared the job is gone, so rows may be visible.
             KafkaSinkError: The commit log cannot be used.
         """
         call = self._call(job)
@@ -248,24 +270,44 @@ class Committer:
         if isinstance(end, Refused):
             return end
         assert isinstance(end, Done)
-        is_all = execution.abort(end.leftovers) and execution.is_listed
+        proofs = execution.abort(end.leftovers)
         last = execution.view.last
         if last is not None and last.state is State.COMPLETE:
             return Refused(Refusal.COMPLETE)
+        if Proof.COMMITTED in proofs:  # since they were looked at
+            return Refused(Refusal.COMMITTED)
+        is_all = Proof.OPEN not in proofs and execution.is_listed
         if is_all:  # otherwise the record stays, and keeps a running commit() from committing any of them
             execution.forget()
         return is_all
 
 
-def _what_is_known(batch: MicroBatch, own: OwnTransactions, *, is_invisible: bool, is_deleted: bool) -> str:
-    """Returns what is known about the rows of a commit that failed. is_deleted: whether the commit log was."""
-    if is_invisible:
-        return f"{batch}: {rows_of(own, ' of this run is', ' of this run are')} not committed."
-    if is_deleted:
-        run = "run the job" if batch.is_job else "start the query"
-        again = f"{run} again" if batch.number == 0 else f"set commit.log.start={batch.number}"
-        return (
-            f"{batch}: {rows_of(own)} of this run, or some of them, may be visible, and a new commit log does not say so: look"
-            f" into the topic before you {again}, which writes them again."
+def _key(batch: MicroBatch) -> tuple[str, int]:
+    return batch.query_id, batch.number
+
+
+def _is_logged_maybe(call: CommitCall) -> bool:
+    """Returns whether the log may have had a record to commit the batch, of this run or of an earlier one."""
+    return bool(call.logged) or call.is_prepared_maybe or call.visible is not None
+
+
+def _what_is_known(batch: MicroBatch, own: OwnTransactions, *, is_invisible: bool, is_gone: bool) -> str:
+    """Returns what is known about the rows of a commit that failed.
+
+    is_gone: whether the log that was deleted may have had a record to commit the batch.
+    """
+    invisible = f"{batch}: {rows_of(own, ' of this run is', ' of this run are')} not committed"
+    if is_gone:
+        again = "run the job again" if batch.is_job else f"set commit.log.start={batch.number}"
+        visible = (
+            f"{invisible}, but rows of an earlier attempt"
+            if is_invisible
+            else f"{batch}: {rows_of(own)} of this run, or some of them,"
         )
+        return (
+            f"{visible} may be visible, and a new commit log does not say so: look into the topic before you {again}, which"
+            " writes them again."
+        )
+    if is_invisible:
+        return f"{invisible}."
     return f"{batch}: {rows_of(own)} of this run, or some of them, may be committed; the next commit of the batch finds out."

@@ -64,7 +64,7 @@ class CommitCall:
         rows: Number of rows made visible.
         is_prepared_maybe: Whether the transactions of this commit() may have been prepared.
         logged: Transactions that the last record read for the batch asks to commit.
-        topic_id: Id of the commit log's topic as the first attempt read it; None before that.
+        topic_id: Id of the commit log's topic as the first attempt read it, or an earlier call; None before that.
         prepared, visible: When the batch was prepared and became visible, on time.monotonic's clock.
     """
 
@@ -136,13 +136,14 @@ class Execution:
                 case end:
                     return end
 
-    def abort(self, handles: tuple[TransactionHandle, ...]) -> bool:
+    def abort(self, handles: tuple[TransactionHandle, ...]) -> frozenset[Proof]:
         """Aborts abandoned transactions, because open ones block readers until they time out.
 
-        Never raises. Returns whether none of them is open.
+        Never raises. Returns what is proved of those whose abort was not confirmed: with OPEN, some may still be open, and with
+        COMMITTED, some were committed before, so their rows are visible.
         """
         if not handles:
-            return True
+            return frozenset()
         self._reach("sweep.before")
         deadline = time.monotonic() + self._call.best_effort.sweep_s + len(handles) * _SWEEP_S_EACH
         try:
@@ -155,9 +156,9 @@ class Execution:
             logger.warning(
                 "batch %s of %s: transactions may stay open until they time out: %s", self.view.batch, self._ids.query_id, error
             )
-            return False
+            return frozenset({Proof.OPEN})
         self._reach("sweep.after")
-        return not any(proof_of(each, described.get(each.transactional_id)) is Proof.OPEN for each in left)
+        return frozenset(proof_of(each, described.get(each.transactional_id)) for each in left)
 
     def forget(self) -> None:
         """Removes the records of a job that is no longer needed. Errors are only logged: leftover records do no harm."""

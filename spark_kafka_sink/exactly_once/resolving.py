@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
-from spark_kafka_sink.exactly_once.proof import Outcome
+from spark_kafka_sink.exactly_once.proof import Outcome, Proof, proof_of
 from spark_kafka_sink.exactly_once.rules import Commit, Done, Look, Read, Stop, View, Write, key, rewritten, roll_forward
 
 
@@ -40,6 +40,7 @@ class Refusal(Enum):
     UNKNOWN = "not all uncommitted transactions are proved to be aborted, so a replay could duplicate rows: --accept-loss"
     PARTITION_UNKNOWN = "the Spark partitions of the transactions are unknown: --accept-loss"
     PREPARED = "the batch is prepared and must be committed: recover"
+    COMMITTED = "some of its transactions are committed, though the commit log has no record of that"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,12 @@ def batch_to_abort(last: CommitRecord | None) -> int:
     return 0 if last is None else last.batch
 
 
+def has_committed(view: View) -> bool:
+    """Returns whether a transaction of the tasks is proved to be committed: if no record says so, the log was deleted."""
+    described = view.described or {}
+    return any(proof_of(each, described.get(each.transactional_id)) is Proof.COMMITTED for each in view.own_handles)
+
+
 def abort(view: View) -> Read | Look | Write | Done | Refused:
     """Returns the next step towards aborting all open transactions of a failed batch job, or of a query that is not running.
 
@@ -119,6 +126,8 @@ def abort(view: View) -> Read | Look | Write | Done | Refused:
         return Refused(Refusal.MOVED_ON)
     if view.listed is None:
         return Look()
+    if has_committed(view):
+        return Refused(Refusal.COMMITTED)
     own = {key(each.handle) for each in view.own}
     found = (*view.own, *(PreparedTransaction(each, -1, 0) for each in view.listed if key(each) not in own))
     logged = set() if last is None else {key(each) for each in last.handles}

@@ -35,6 +35,7 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.exactly_once.commit_errors import RowVisibility
 from spark_kafka_sink.exactly_once.commit_log import CommitLog
+from spark_kafka_sink.exactly_once.commit_log_topic import CommitLogDeletedError
 from spark_kafka_sink.exactly_once.committer import Committer, OwnTransactions
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction
 from spark_kafka_sink.exactly_once.resolving import Refusal, Refused
@@ -50,8 +51,9 @@ logger = logging.getLogger(__name__)
 
 # A driver may start one query after the other, each with its own checkpoint.
 MOST_COMMITTERS = 32
-# A killed task's Python worker may run on for spark.python.task.killTimeout, 2 s, and start a transaction in that time.
-KILL_TIMEOUT_S = 2.5
+# The Python worker of a killed task runs on, and may start a transaction. Spark looks every 2 s whether the task was killed, and
+# ends the worker after spark.python.task.killTimeout, 2 s more (PythonRunner.MonitorThread).
+KILL_TIMEOUT_S = 4.5
 
 
 # The cluster, the commit log, and the query; "" for all jobs.
@@ -312,7 +314,18 @@ _STILL_OPEN = (
 _COMPLETE = "{job} is complete: all of its rows are visible, despite its error. Do not run it again"
 _TO_RECOVER = "Run `{command} recover {of}` to end it, and run the job again only if that command says so"
 _PREPARED = f"{{job}} failed while it was being committed, so some of its rows may be visible. {_TO_RECOVER}"
+_COMMITTED = (
+    "{job} was not aborted: some of its transactions are committed, though the commit log, which was deleted, does not say so."
+    " All of its rows may be visible: look into the topic before you run the job again"
+)
+_LOG_DELETED = (
+    "{job} could not be aborted, because the commit log was deleted ({error}). Its rows, or some of them, may be visible: look"
+    " into the topic before you run the job again"
+)
 _UNKNOWN = f"{{job}} could not be aborted, and it is not known whether it is prepared ({{error}}). {_TO_RECOVER}"
+
+
+_REFUSED = {Refusal.COMPLETE: _COMPLETE, Refusal.COMMITTED: _COMMITTED}
 
 
 def abort_job(options: SinkOptions, job: MicroBatch, messages: Messages = ()) -> None:
@@ -333,10 +346,12 @@ def _aborted(options: SinkOptions, job: MicroBatch, own: OwnTransactions) -> tup
         if not isinstance(end, Refused):
             time.sleep(KILL_TIMEOUT_S)
             end = _abort_once(options, job, own)
+    except CommitLogDeletedError as error:
+        return _LOG_DELETED, error
     except KafkaSinkError as error:
         return _UNKNOWN, error
     if isinstance(end, Refused):
-        return (_COMPLETE if end.refusal is Refusal.COMPLETE else _PREPARED), None
+        return _REFUSED.get(end.refusal, _PREPARED), None
     return (_ABORTED if end else _STILL_OPEN), None
 
 

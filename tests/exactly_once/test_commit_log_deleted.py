@@ -11,6 +11,7 @@ from spark_kafka_sink.errors import CommitStoppedError, OptionError
 from spark_kafka_sink.exactly_once import commit_log_topic, failpoints
 from spark_kafka_sink.exactly_once.commit_log_topic import CommitLogDeletedError
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
+from spark_kafka_sink.exactly_once.resolving import Refusal, Refused
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from tests.exactly_once.opened import new_id, soon
 from tests.exactly_once.queries import PREFIX, CutError, Query
@@ -24,6 +25,13 @@ LIMIT_S = 30.0  # of a commit's 225 s and more
 def query(query: Query) -> Query:
     """With a log of its own."""
     return Query(query.kafka, query.client, query.topic, new_id("commits"))
+
+
+def make_again(query: Query) -> None:
+    """Also claims the new log, as another driver does, so that a running commit has to read again."""
+    query.kafka.delete_topic(query.log_topic)
+    query.kafka.create_topic(query.log_topic, 2, 1, {"cleanup.policy": "compact"})
+    query.log().claim(TransactionalIds(PREFIX, query.id), soon())
 
 
 @pytest.mark.fault("spark", "the commit log's topic is deleted between batches")
@@ -76,17 +84,58 @@ def test_one_that_is_made_again_in_the_middle_of_a_commit_does_not_say_that_its_
     def reach(name: str, batch: int) -> None:
         if name == where and not made:
             made.append(name)
-            query.kafka.delete_topic(query.log_topic)
-            query.kafka.create_topic(query.log_topic, 2, 1, {"cleanup.policy": "compact"})
-            query.log().claim(TransactionalIds(PREFIX, query.id), soon())  # another driver: the commit has to read again
+            make_again(query)
 
     monkeypatch.setattr(failpoints, "reach", reach)
-    with pytest.raises(CommitLogDeletedError, match="was deleted and made again") as caught:
-        query.commit(0, query.write("a"))
-    (note,) = caught.value.__notes__
-    assert "1 row of this run, or some of them, may be visible" in note
-    assert "look into the topic before you start the query again, which writes them again" in note
+    committer, batch, own = query.committer(), MicroBatch(query.id, 0), query.write("a")
+    for _ in range(2):  # repeated, as after a timeout
+        with pytest.raises(
+            CommitLogDeletedError, match=r"was deleted and made again.* Before you write any rows again"
+        ) as caught:
+            committer.commit(batch, own)
+        (note,) = caught.value.__notes__
+        assert "1 row of this run, or some of them, may be visible" in note
+        assert "look into the topic before you set commit.log.start=0, which writes them again" in note
+    with pytest.raises(CommitLogDeletedError):
+        committer.abort_job(batch, own)
     assert made == [where]
+    query.expect("a")
+
+    # Another process has not seen the old log. The transactions say that they are committed.
+    assert query.committer().abort_job(batch, own) == Refused(Refusal.COMMITTED)
+    assert query.id not in query.log().last_records(soon()).records
+    with pytest.raises(CommitLogDeletedError) as caught:
+        query.commit(0, own)
+    assert "1 row of this run, or some of them, may be visible" in caught.value.__notes__[0]
+
+    # A person who has looked into the topic may write the batch again.
+    assert committer.commit(batch, query.write("b"), start=0).rows == 1
+    query.expect("a", "b")
+
+
+@pytest.mark.fault("spark", "the commit log's topic is deleted between batches")
+def test_rows_of_an_earlier_driver_may_be_visible_when_it_is_made_again_in_the_middle_of_a_commit(
+    query: Query, cut: Callable[[str | None], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut("prepared.after")
+    with pytest.raises(CutError):
+        query.commit(0, query.write("a"))
+    made: list[str] = []
+
+    def reach(name: str, batch: int) -> None:
+        if name == "complete.before" and not made:
+            made.append(name)
+            make_again(query)
+
+    monkeypatch.setattr(failpoints, "reach", reach)
+    committer = query.committer()
+    for _ in range(2):
+        with pytest.raises(CommitLogDeletedError, match="was deleted and made again") as caught:
+            committer.commit(MicroBatch(query.id, 0), query.write("a"))
+        (note,) = caught.value.__notes__
+        assert "1 row of this run is not committed, but rows of an earlier attempt may be visible" in note
+        assert "look into the topic before you set commit.log.start=0" in note
+    assert query.open_ids() == []
     query.expect("a")
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+import time
 from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
+from pyspark import TaskContext
 
 from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.producer.interceptors import ColumnsMetadata, ProducerInterceptor
@@ -128,6 +130,16 @@ class Wanting(ProducerInterceptor):
 
 class Stranger:
     """No interceptor."""
+
+
+class SlowFirstTask(ProducerInterceptor):
+    """For a Spark task: the rows of the first task take 5 s."""
+
+    def on_send_columns(self, topic: str, columns: RecordColumns) -> RecordColumns:
+        context = TaskContext.get()
+        if context is not None and context.partitionId() == 0:
+            time.sleep(5)
+        return columns
 
 
 class Marking(ProducerInterceptor):

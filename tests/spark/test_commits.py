@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from spark_kafka_sink.errors import CommitTimeoutError, DeadlineError, UsageError
+from spark_kafka_sink.errors import CommitTimeoutError, DeadlineError, KafkaSinkError, UsageError
+from spark_kafka_sink.exactly_once.commit_log_topic import made_again
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
 from spark_kafka_sink.exactly_once.committer import CommitReport, Committer
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction
@@ -106,6 +107,8 @@ COMMAND = "spark-kafka-sink transactions {} --query job-1 --bootstrap-servers 12
         (False, f"may still be open. They will time out; run `{COMMAND.format('abort')}` to end them now"),
         (Refused(Refusal.COMPLETE), "all of its rows are visible, despite its error. Do not run it again"),
         (Refused(Refusal.PREPARED), f"some of its rows may be visible. Run `{COMMAND.format('recover')}` to end it"),
+        (Refused(Refusal.COMMITTED), "All of its rows may be visible: look into the topic before you run the job again"),
+        (made_again("commits"), "Its rows, or some of them, may be visible: look into the topic before you run the job again"),
         (
             DeadlineError("no broker"),
             f"not known whether it is prepared ([DEADLINE] no broker). Run `{COMMAND.format('recover')}` to end it",
@@ -116,11 +119,11 @@ def test_what_became_of_a_job_that_failed_is_said_with_what_to_do(
     options: SinkOptions,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
-    end: Refused | bool | DeadlineError,
+    end: Refused | bool | KafkaSinkError,
     said: str,
 ) -> None:
     def abort(*_: object) -> Refused | bool:
-        if isinstance(end, DeadlineError):
+        if isinstance(end, KafkaSinkError):
             raise end
         return end
 

@@ -280,6 +280,20 @@ def test_of_a_batch_job_that_fails_nothing_is_visible_and_nothing_is_open(spark:
     target.expect(range(3))
 
 
+def test_a_killed_task_that_begins_its_transaction_late_leaves_it_not_open(spark: SparkSession, target: Target) -> None:
+    # Spark looks at 2 s, 4 s, ... whether it has killed a task, and ends its worker 2 s later. The second task fails after 2 s.
+    slow = {"kafka.interceptor.classes": "tests.producer.recording_interceptors.SlowFirstTask"}
+    wait = "java_method('java.lang.Thread', 'sleep', 2000L)"
+    df = numbers(spark, 20, tasks=2).selectExpr(
+        "value", f"IF(int(value) < 19, int(value) % 3, nvl2({wait}, -1, -1)) AS partition"
+    )
+    with pytest.raises(RecordError, match="column partition: -1 is negative"):
+        sks.publish(df, options={**target.options, **slow})
+    assert target.open_ids() == []
+    sks.publish(numbers(spark, 3), options=target.options)
+    target.expect(range(3))
+
+
 @pytest.mark.fault("spark", "an unusable commit log, before the first batch's tasks")
 def test_a_batch_job_that_could_not_be_committed_ends_before_its_tasks_begin(
     spark: SparkSession, target: Target, kafka: Kafka, new_topic: NewTopic

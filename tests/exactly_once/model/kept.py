@@ -48,5 +48,6 @@ KEPT_WITHOUT_COUNTER_EXAMPLE: Final[dict[str, Kept]] = {
 # The model's rows all go to one topic, and its tasks know their partitions: the tests of rules.py and resolving.py have these.
 NEVER_COME_TO: Final[dict[Reason | Refusal, str]] = {
     Reason.OTHER_TOPICS: "only another query, or sink, writes to other topics, and that is no part of the model",
+    Refusal.COMMITTED: "nobody deletes the commit log, which would say it; without it, an abort still refuses",
     Refusal.PARTITION_UNKNOWN: "every task is told its own; a replay looks for the same reason whether they are told apart",
 }
