@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from spark_kafka_sink.spark.checks.report import CheckLine, CheckReport
     from spark_kafka_sink.spark.explain import Explanation, explain
     from spark_kafka_sink.spark.foreach_batch import foreach_batch
+    from spark_kafka_sink.spark.history import BatchReport, QueryHistory
     from spark_kafka_sink.spark.metrics import DeliveryMetrics
     from spark_kafka_sink.spark.partition_writer import partition_writer
     from spark_kafka_sink.spark.publish import PublishReport, TaskReport, publish
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AvroSerializer",
     "BadRows",
+    "BatchReport",
     "CheckLine",
     "CheckReport",
     "Cluster",
@@ -74,6 +76,7 @@ __all__ = [
     "ProducerRecord",
     "ProtobufSerializer",
     "PublishReport",
+    "QueryHistory",
     "RecordColumns",
     "RecordFuture",
     "RecordMetadata",
@@ -93,6 +96,7 @@ __all__ = [
 _HOME = {
     "AvroSerializer": "producer.serializers.schemas.registry_serializer",
     "BadRows": "producer.bad_rows",
+    "BatchReport": "spark.history",
     "CheckLine": "spark.checks.report",
     "CheckReport": "spark.checks.report",
     "Cluster": "client.cluster",
@@ -115,6 +119,7 @@ _HOME = {
     "ProtobufSerializer": "producer.serializers.schemas.registry_serializer",
     "ProducerRecord": "producer.producer_record",
     "PublishReport": "spark.publish",
+    "QueryHistory": "spark.history",
     "RecordColumns": "records.columns",
     "RecordFuture": "producer.single_records.record_future",
     "RecordMetadata": "producer.producer_record",

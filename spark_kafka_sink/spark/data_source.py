@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NoReturn
@@ -23,12 +24,14 @@ from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.installation import SameVersion, check_same_version
 from spark_kafka_sink.secret import HiddenValues
+from spark_kafka_sink.spark.history import BatchReport
 from spark_kafka_sink.spark.messages import DeliveryMessage, Messages, reports_of, total
 from spark_kafka_sink.spark.metrics import Feed
 from spark_kafka_sink.spark.python_workers import log_in_sparks_process
 from spark_kafka_sink.version import __version__
 
 if TYPE_CHECKING:
+    from spark_kafka_sink.producer.report import DeliveryReport
     from spark_kafka_sink.spark.options import SinkOptions
     from spark_kafka_sink.spark.schema import SinkSchema
 
@@ -171,12 +174,13 @@ class KafkaSinkWriter(SameVersion, DataSourceArrowWriter):
             check_job(self._options, self._job)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        from spark_kafka_sink.spark.task import run_task, spark_partition
+        from spark_kafka_sink.spark.task import run_task, spark_partition, task_query_id
 
         batches = ((self._schema, batch) for batch in iterator)
         batch = None if self._options.exactly_once is None else self._batch()
+        began = time.time()
         report, share = run_task(batches, self._options, self._feed, batch)
-        return DeliveryMessage(spark_partition(), report, share)
+        return DeliveryMessage(spark_partition(), report, share, task_query_id(), began)
 
     def _batch(self) -> MicroBatch:
         """Returns the batch that a task writes a share of."""
@@ -185,19 +189,26 @@ class KafkaSinkWriter(SameVersion, DataSourceArrowWriter):
     def commit(self, messages: Messages) -> None:
         self._check_complete(messages)
         if self._options.exactly_once is None:
-            self._commit_at_least_once(messages)
+            reports = self._commit_at_least_once(messages)
         else:
             from spark_kafka_sink.spark.commits import commit_job
 
-            self._feed.committed(commit_job(self._options, self._job, messages))
+            reports = commit_job(self._options, self._job, messages)
+        self._committed(self._job.query_id, 0, messages, reports)
 
-    def _commit_at_least_once(self, messages: Messages) -> None:
-        """Reports what the tasks wrote, which is in Kafka already. Raises TooManyBadRowsError."""
+    def _commit_at_least_once(self, messages: Messages) -> list[DeliveryReport]:
+        """Returns what the tasks wrote, which is in Kafka already. Raises TooManyBadRowsError."""
         if self._options.errors.tolerates:
             from spark_kafka_sink.spark.bad_row_limits import check_limits
 
             check_limits(self._options.errors, reports_of(messages), is_visible=True)
-        self._feed.committed(reports_of(messages))
+        return reports_of(messages)
+
+    def _committed(self, query_id: str, batch: int, messages: Messages, reports: Iterable[DeliveryReport]) -> None:
+        """Tells the driver program."""
+        now = time.time()
+        began = min((each.began for each in messages if isinstance(each, DeliveryMessage)), default=now)
+        self._feed.committed(BatchReport(query_id, batch, began, max(now - began, 0.0), total(reports)))
 
     def _check_complete(self, messages: Messages) -> None:
         """Refuses to commit what no task wrote.
@@ -236,11 +247,14 @@ class KafkaSinkStreamWriter(KafkaSinkWriter, DataSourceStreamWriter):
     def commit(self, messages: Messages, batchId: int) -> None:  # type: ignore[override]
         self._check_complete(messages)
         if self._options.exactly_once is None:
-            self._commit_at_least_once(messages)
+            reports = self._commit_at_least_once(messages)
         else:
             from spark_kafka_sink.spark.commits import commit_micro_batch
 
-            self._feed.committed(commit_micro_batch(self._options, batchId, messages))
+            reports = commit_micro_batch(self._options, batchId, messages)
+        # A micro-batch without tasks does not know its query.
+        query_id = next((each.query_id for each in messages if isinstance(each, DeliveryMessage)), "")
+        self._committed(query_id, batchId, messages, reports)
 
     def abort(self, messages: Messages, batchId: int) -> None:  # type: ignore[override]
         log_in_sparks_process()

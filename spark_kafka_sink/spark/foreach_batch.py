@@ -53,8 +53,9 @@ class ForeachBatch(SameVersion):
     def _publish(self, df: DataFrame, batch_id: int) -> None:
         # Batches after the first survive an outage of Kafka for as long as their options say.
         if self._options.exactly_once is None:
+            batch = MicroBatch(_query_id(df), batch_id)
             self.reports = publish_dataframe(
-                df, self._options, self._metrics, is_reachable=self._is_reachable, resolve=self._resolved
+                df, self._options, self._metrics, batch, is_reachable=self._is_reachable, resolve=self._resolved
             )
         else:
             query_id, run_id = _query_and_run(df)
@@ -125,6 +126,12 @@ def _check_follows(before: _Call, call: _Call) -> None:
             f"batch {call.batch}: batch {before.batch} was not committed. Its call has raised an error, or has not returned; let"
             " the error end the query, and start the query again: it goes on with that batch"
         )
+
+
+def _query_id(df: DataFrame) -> str:
+    """Returns the id of the query whose thread this is, for the history; empty on Spark Connect and outside of a query."""
+    context = getattr(df.sparkSession, "_sc", None)
+    return str((context and context.getLocalProperty(QUERY_ID)) or "")
 
 
 def _query_and_run(df: DataFrame) -> tuple[str, str]:

@@ -27,25 +27,38 @@ Messages = Sequence[WriterCommitMessage | None]  # a failed task's is None
 class DeliveryMessage(WriterCommitMessage):
     """Result of a finished task.
 
-    spark_partition: -1 outside of a task. share: its transaction under exactly-once.
+    Attributes:
+        spark_partition: The task's; -1 outside of a task.
+        report: Its counts.
+        share: Its transaction under exactly-once.
+        query_id: The id of its streaming query; empty for a batch job.
+        began: When it began, in seconds since the epoch.
     """
 
     spark_partition: int = -1
     report: DeliveryReport = field(default_factory=DeliveryReport)
     share: TaskTransaction | None = None
+    query_id: str = ""
+    began: float = 0.0
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The partitions of a transaction are text ("0-7,9,12"), of up to 5 KB for 1,000 of them.
         batch, share = (
             (None, None) if self.share is None else (self.share.batch, zlib.compress(share_to_json(self.share).encode()))
         )
-        return _message, (self.spark_partition, self.report, batch, share)
+        return _message, (self.spark_partition, self.report, batch, share, self.query_id, self.began)
 
 
-def _message(spark_partition: int, report: DeliveryReport, batch: MicroBatch | None, share: bytes | None) -> DeliveryMessage:
-    if batch is None or share is None:
-        return DeliveryMessage(spark_partition, report)
-    return DeliveryMessage(spark_partition, report, share_from_json(zlib.decompress(share).decode(), batch))
+def _message(
+    spark_partition: int,
+    report: DeliveryReport,
+    batch: MicroBatch | None,
+    share: bytes | None,
+    query_id: str = "",
+    began: float = 0.0,
+) -> DeliveryMessage:
+    read = None if batch is None or share is None else share_from_json(zlib.decompress(share).decode(), batch)
+    return DeliveryMessage(spark_partition, report, read, query_id, began)
 
 
 def reports_of(messages: Messages) -> list[DeliveryReport]:

@@ -1,50 +1,38 @@
-"""Brings delivery reports back to the driver. Only this module uses accumulators.
+"""Brings delivery reports back to the driver. Only this module and `display.py` use accumulators.
 
 `live` comes through a Spark accumulator at the end of each successful task. `committed` comes from the commits of whole batches:
-Spark's commit process sends their reports to a listener of the driver program on the loopback interface.
+Spark's commit process sends their reports to a listener of the driver program. Tasks send their progress there while they run.
 """
 
 from __future__ import annotations
 
-import hmac
 import logging
-import secrets
-import selectors
-import socket
-import struct
 import threading
-import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.accumulators import Accumulator, AccumulatorParam
 
-from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.spark.display import summary
-from spark_kafka_sink.spark.messages import report_from_bytes, report_to_bytes, total
+from spark_kafka_sink.spark.history import BatchReport, History, QueryHistory
+from spark_kafka_sink.spark.listener import Handler, ListenerAddress, MetricsListener, send
+from spark_kafka_sink.spark.live import PROGRESS, Counts, LiveTasks
+from spark_kafka_sink.spark.messages import total
+from spark_kafka_sink.spark.python_workers import stderr_handler
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
+    from pyspark.sql.streaming.query import StreamingQuery
 
 logger = logging.getLogger(__name__)
 
-LOOPBACK = "127.0.0.1"
-# A report takes about 10 bytes per topic-partition, so this is enough for any cluster.
-MAX_MESSAGE_BYTES = 64 * 1024 * 1024
-# For one message. The listener serves one at a time, so a sender also waits for a silent peer before it.
-RECEIVE_TIMEOUT_S = 5.0
-SEND_TIMEOUT_S = 3 * RECEIVE_TIMEOUT_S
-
-_LENGTH = struct.Struct(">I")
-_TOKEN_BYTES = 32
-_DONE = b"\x01"
-
-# Kinds of messages: the first byte after the token.
 _COMMITTED = b"C"
 _REFUSED = b"R"
+
+BatchListener = Callable[[BatchReport], object]
 
 
 class DeliveryReportParam(AccumulatorParam[DeliveryReport | None]):
@@ -59,32 +47,45 @@ class DeliveryReportParam(AccumulatorParam[DeliveryReport | None]):
         return total(reports) if reports else None
 
 
-@dataclass(frozen=True, slots=True)
-class ListenerAddress:
-    """The address to send a report to, and the token that the listener expects, which must never be printed."""
+class CountsParam(AccumulatorParam[Counts]):
+    """Adds up what finished tasks have delivered, for the bar of one call."""
 
-    port: int
-    token: str = field(repr=False)
+    def zero(self, value: Counts) -> Counts:
+        return Counts()
+
+    def addInPlace(self, value1: Counts, value2: Counts) -> Counts:
+        return value1 + value2
 
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """Travels with a task and its commit and brings their reports back. Both fields are None if that is not possible."""
+    """Travels with a task and its commit and brings their reports back. Fields are None if that is not possible.
+
+    Attributes:
+        accumulator: Adds up the reports of finished tasks.
+        listener: The address of the driver program's listener.
+        call: Names a call of the sink whose bar shows running tasks. Empty: the query or job names it.
+        finished: Adds up the counts of finished tasks of that call.
+    """
 
     accumulator: Accumulator[DeliveryReport | None] | None = None
     listener: ListenerAddress | None = None
+    call: str = ""
+    finished: Accumulator[Counts] | None = None
 
     def task_done(self, report: DeliveryReport) -> None:
         """Reports a finished task. Spark takes the update to the driver once, and only if the task succeeds."""
         if self.accumulator is not None:
             self.accumulator.add(report)
+        if self.finished is not None:
+            self.finished.add(Counts(report.records, report.bytes, report.retries))
 
-    def committed(self, reports: Iterable[DeliveryReport]) -> None:
+    def committed(self, batch: BatchReport) -> None:
         """Reports a commit from Spark's commit process. The rows are written, so a missing driver program is not an error."""
         if self.listener is None:
             return
         try:
-            send_report(self.listener, total(reports))
+            send(self.listener, _COMMITTED, batch.to_bytes())
         except OSError as error:
             logger.warning("a commit's delivery report did not reach the driver program, so `committed` is too low: %s", error)
 
@@ -93,7 +94,7 @@ class Feed:
         if self.listener is None:
             return
         try:
-            send_refusal(self.listener)
+            send(self.listener, _REFUSED, b"")
         except OSError as error:
             logger.warning("could not report a refused commit to the driver program, so a continuous query continues: %s", error)
 
@@ -105,8 +106,8 @@ class DeliveryMetrics:
 
     Spark Connect has no accumulators, so reading a count raises UsageError there.
 
-    Threads: the listener's thread and callers of `add_committed` add to `committed`, under the lock; PySpark's accumulator
-    thread replaces `live`.
+    Threads: the listener's thread and callers of `batch_committed` add to `committed`, under the lock, and then call the batch
+    listeners without it; PySpark's accumulator thread replaces `live`.
     """
 
     def __init__(
@@ -123,11 +124,26 @@ class DeliveryMetrics:
         self._reason = reason
         self._lock = threading.Lock()
         self._committed: DeliveryReport | None = None
+        self._history = History()
+        self._batch_listeners: list[BatchListener] = []
+        self._warned: set[int] = set()
         self._accumulator: Accumulator[DeliveryReport | None] | None = None
-        self._listener: CommitListener | None = None
+        self._listener: MetricsListener | None = None
+        self._live = LiveTasks()
         if context is not None:
             self._accumulator = context.accumulator(None, DeliveryReportParam())
-            self._listener = CommitListener(self.add_committed, on_refusal)
+            self._listener = self._listening(context, on_refusal)
+
+    def _listening(self, context: SparkContext, on_refusal: Callable[[], None]) -> MetricsListener:
+        def committed(content: bytes) -> None:
+            self.batch_committed(BatchReport.from_bytes(content))
+
+        def refused(content: bytes) -> None:
+            if content:
+                raise ValueError("a refusal has no content")
+            on_refusal()
+
+        return listener_of(context, {_COMMITTED: committed, _REFUSED: refused, PROGRESS: self._live.take})
 
     @property
     def available(self) -> bool:
@@ -152,15 +168,85 @@ class DeliveryMetrics:
         with self._lock:
             return self._committed
 
+    def running(self, call: str | None = None) -> tuple[int, Counts]:
+        """Returns the number of tasks that run, and what they have delivered so far, which `live` does not count yet.
+
+        A task tells it each second, but not in its first second, and only if its executor can reach the driver.
+
+        Args:
+            call: Only tasks of the streaming query with this id, or of the batch job.
+        """
+        self._check_available()
+        return self._live.running(call)
+
+    @property
+    def live_tasks(self) -> LiveTasks:
+        """The counts of running tasks, by the call that they belong to."""
+        return self._live
+
+    def of(self, query: StreamingQuery | str) -> QueryHistory:
+        """Returns the history of a streaming query: a row of numbers for each micro-batch that was committed.
+
+        The driver keeps the last 100,000 micro-batches and jobs of all queries together.
+
+        Args:
+            query: The query, or its id. A batch job's id begins with "job-" and is in `query_ids`.
+        """
+        self._check_available()
+        return self._history.of(query if isinstance(query, str) else str(query.id))
+
+    def query_ids(self) -> list[str]:
+        """Returns the ids of the queries and batch jobs in the history, the one that committed last first."""
+        self._check_available()
+        return self._history.query_ids()
+
+    def add_batch_listener(self, listener: BatchListener) -> None:
+        """Has `listener` called with the BatchReport of each micro-batch and batch job that is committed from now on.
+
+        It is called in another thread, and a slow one delays the next commit's report. If it raises, one warning is logged, and
+        the stream goes on.
+        """
+        self._check_available()
+        with self._lock:
+            self._batch_listeners.append(listener)
+
+    def remove_batch_listener(self, listener: BatchListener) -> None:
+        """Ends the calls of a listener. One that was not added is ignored."""
+        with self._lock:
+            if listener in self._batch_listeners:
+                self._batch_listeners.remove(listener)
+
+    def log_batches(self) -> None:
+        """Logs a line for each committed micro-batch and batch job from now on: at level INFO of `spark_kafka_sink.batches`.
+
+        Unless the program configures logging, the lines go to stderr. Calling it again changes nothing.
+        """
+        self.remove_batch_listener(log_batch)
+        self.add_batch_listener(log_batch)
+        if not _batches.handlers:
+            _batches.setLevel(logging.INFO)
+            _batches.addHandler(stderr_handler())
+
     @property
     def feed(self) -> Feed:
         """The part that travels with a task, so that it can report to this object."""
         return Feed(self._accumulator, self._listener.address if self._listener else None)
 
-    def add_committed(self, report: DeliveryReport) -> None:
-        """Adds the report of a commit to `committed`."""
+    def batch_committed(self, batch: BatchReport) -> None:
+        """Adds a commit to `committed` and to the history, and calls the listeners."""
         with self._lock:
-            self._committed = total([report] if self._committed is None else [self._committed, report])
+            self._committed = total([batch.report] if self._committed is None else [self._committed, batch.report])
+            listeners = list(self._batch_listeners)
+        self._history.add(batch)
+        for listener in listeners:
+            try:
+                listener(batch)
+            except Exception as error:
+                if id(listener) not in self._warned:
+                    self._warned.add(id(listener))
+                    logger.warning(
+                        "a batch listener raised %s: %s; further errors of it are not logged", type(error).__name__, error
+                    )
 
     def close(self) -> None:
         """Stops listening for commits. The counts stay readable, and the next `register` returns a new handle."""
@@ -182,88 +268,26 @@ class DeliveryMetrics:
         )
 
 
-class CommitListener:
-    """Hands each report that comes in with the right token to `on_report`, and calls `on_refusal` for each refused commit.
+def listener_of(context: SparkContext, handlers: Mapping[bytes, Handler]) -> MetricsListener:
+    """Starts a listener where the executors of this SparkContext can reach it, or else on the loopback interface.
 
-    Threads: one daemon thread owns the sockets and calls both; `stop()` may be called from any thread and waits for it.
-    A message is length, token, kind and, for a report, its bytes; the token is checked before the rest is read, and nothing is
-    ever unpickled.
+    In local mode that is the loopback interface. On a cluster it is the address where Spark's own driver listens.
     """
-
-    def __init__(self, on_report: Callable[[DeliveryReport], None], on_refusal: Callable[[], None]) -> None:
-        self._on_report = on_report
-        self._on_refusal = on_refusal
-        self._server = socket.create_server((LOOPBACK, 0))
-        self._stopper, self._stopped = socket.socketpair()
-        self.address = ListenerAddress(self._server.getsockname()[1], secrets.token_hex(_TOKEN_BYTES // 2))
-        self._thread = threading.Thread(target=self._serve, name="kafka-sink-commit-listener", daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Closes the port. A second call does nothing."""
-        self._stopper.close()
-        self._thread.join(RECEIVE_TIMEOUT_S + 1)
-
-    def _serve(self) -> None:
-        with self._server, self._stopped, selectors.DefaultSelector() as selector:
-            selector.register(self._server, selectors.EVENT_READ)
-            selector.register(self._stopped, selectors.EVENT_READ)
-            while all(key.fileobj is self._server for key, _ in selector.select()):
-                self._accept()
-
-    def _accept(self) -> None:
+    settings = context.getConf()
+    if not str(context.master).startswith("local"):
+        bound = settings.get("spark.driver.bindAddress") or settings.get("spark.driver.host")
+        host = settings.get("spark.driver.host")
         try:
-            connection, _ = self._server.accept()
-            with connection:
-                self._receive(connection)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            logger.warning("refused a message to the commit listener: %s: %s", type(error).__name__, error)
-
-    def _receive(self, connection: socket.socket) -> None:
-        deadline = time.monotonic() + RECEIVE_TIMEOUT_S
-        (length,) = _LENGTH.unpack(_read(connection, _LENGTH.size, deadline))
-        if not _TOKEN_BYTES < length <= MAX_MESSAGE_BYTES:
-            raise ValueError(f"its length {length} is not valid")
-        if not hmac.compare_digest(_read(connection, _TOKEN_BYTES, deadline), self.address.token.encode()):
-            raise ValueError("its token is wrong")
-        kind = _read(connection, len(_COMMITTED), deadline)
-        body = _read(connection, length - _TOKEN_BYTES - len(kind), deadline)
-        if kind == _COMMITTED:
-            self._on_report(report_from_bytes(body))
-        elif kind == _REFUSED and not body:
-            self._on_refusal()
-        else:
-            raise ValueError(f"its kind is {kind!r}, with {counted(len(body), 'byte')}")
-        connection.sendall(_DONE)
+            if bound and host:
+                return MetricsListener(handlers, bound, known_as=host)
+        except OSError as error:
+            logger.warning("cannot listen on %s, so that running tasks are not shown: %s", bound, error)
+    return MetricsListener(handlers)
 
 
-def send_report(address: ListenerAddress, report: DeliveryReport) -> None:
-    """Sends a report to the listener. Raises OSError if it cannot be reached or does not confirm the report."""
-    _send(address, _COMMITTED, report_to_bytes(report))
+_batches = logging.getLogger("spark_kafka_sink.batches")
 
 
-def send_refusal(address: ListenerAddress) -> None:
-    """Tells the listener that a commit was refused. Raises OSError as `send_report` does."""
-    _send(address, _REFUSED, b"")
-
-
-def _send(address: ListenerAddress, kind: bytes, content: bytes) -> None:
-    body = address.token.encode() + kind + content
-    if len(body) > MAX_MESSAGE_BYTES:
-        raise OSError(f"the message takes {counted(len(body), 'byte')}, more than {MAX_MESSAGE_BYTES}")
-    deadline = time.monotonic() + SEND_TIMEOUT_S
-    with socket.create_connection((LOOPBACK, address.port), timeout=SEND_TIMEOUT_S) as connection:
-        connection.sendall(_LENGTH.pack(len(body)) + body)
-        _read(connection, len(_DONE), deadline)
-
-
-def _read(connection: socket.socket, size: int, deadline: float) -> bytes:
-    """Returns exactly `size` bytes. Raises OSError after `deadline`, in seconds of the monotonic clock."""
-    data = bytearray()
-    while len(data) < size:
-        connection.settimeout(max(deadline - time.monotonic(), 0.001))
-        part = connection.recv(min(size - len(data), 1 << 20))
-        if not part:
-            raise ConnectionError("the connection was closed in the middle of a message")
-        data += part
-    return bytes(data)
+def log_batch(batch: BatchReport) -> None:
+    """Logs the line of `log_batches`."""
+    _batches.info("%s", batch)

@@ -5,6 +5,7 @@ publish() and foreach_batch() run a batch DataFrame through mapInArrow. Each tas
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,12 +24,14 @@ from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers
 from spark_kafka_sink.spark.bad_row_limits import check_limits
 from spark_kafka_sink.spark.commits import abort_job, check_batch, check_job, commit_shares
-from spark_kafka_sink.spark.display import html_table, progress_bar, summary, table
+from spark_kafka_sink.spark.display import html_table, summary, table
 from spark_kafka_sink.spark.explain import linked, plug_in_error, sink_error
 from spark_kafka_sink.spark.first_contact import check_reachable
+from spark_kafka_sink.spark.history import BatchReport
 from spark_kafka_sink.spark.messages import report_from_bytes, report_to_bytes, share_from_json, share_to_json, total
 from spark_kafka_sink.spark.metrics import DeliveryMetrics, Feed
 from spark_kafka_sink.spark.options import KAFKA_PREFIX, TOPIC, SinkOptions, sink_options
+from spark_kafka_sink.spark.progress_bar import CallProgress, progress_of
 from spark_kafka_sink.spark.python_workers import warn_of_other_python
 from spark_kafka_sink.spark.schema import SinkSchema, schema_of
 from spark_kafka_sink.spark.task import run_task, spark_partition
@@ -36,7 +39,9 @@ from spark_kafka_sink.spark.task import run_task, spark_partition
 Resolve = Callable[[SinkOptions, SinkSchema, StructType], SinkOptions]
 """Returns the options with the schemas of keys and values: `resolved_schemas.resolved_options`, or an earlier result of it."""
 
-_RESULT_DDL = "spark_partition int, report binary, share string"
+_RESULT_DDL = "spark_partition int, report binary, share string, began double"
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,14 +143,29 @@ def _publish(
     checked = sink_options({**options, **given})
     warn_of_other_python(getattr(df.sparkSession, "_sc", None))
     start = time.monotonic()
-    with progress_bar(df.sparkSession, progress):
-        tasks = publish_job(df, checked, metrics)
+    with progress_of(df.sparkSession, metrics, progress) as shown:
+        try:
+            tasks = publish_job(df, checked, metrics, shown.feed)
+        except KeyboardInterrupt as error:  # PySpark has cancelled the job
+            error.add_note(_when_interrupted(checked, shown))
+            logger.warning("publish was interrupted. %s", error.__notes__[-1])
+            raise
     return PublishReport(total(task.report for task in tasks), tuple(tasks), time.monotonic() - start)
+
+
+def _when_interrupted(options: SinkOptions, progress: CallProgress) -> str:
+    if options.exactly_once is not None:
+        return "The log says whether the job's transactions are aborted, so that none of its rows are visible."
+    stays = "they stay in their topics, and another call writes them again."
+    if not progress.is_counted:
+        return f"It is not known how many rows Kafka has acknowledged; {stays}"
+    return f"Kafka has acknowledged {counted(progress.delivered().records, 'row')} or more; {stays}"
 
 
 @dataclass(frozen=True, slots=True)
 class ArrowTask(SameVersion):
-    """One task over Arrow batches. Returns one row: its report and, under exactly-once, its transaction.
+    """One task over Arrow batches. Returns one row: its report, when it began and, under exactly-once, its
+    transaction.
 
     batch: the micro-batch that the task writes a share of, under exactly-once.
     """
@@ -157,27 +177,31 @@ class ArrowTask(SameVersion):
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = ((self.schema, batch) for batch in batches)
+        began = time.time()
         report, share = run_task(rows, self.options, self.feed, self.batch)
         columns = [
             array_of_numbers(np.array([spark_partition()], np.int32)),
             array_of_bytes([report_to_bytes(report)]),
             array_of_bytes([None if share is None else share_to_json(share).encode()], pa.string()),
+            array_of_numbers(np.array([began], np.float64)),
         ]
-        yield pa.record_batch(columns, names=["spark_partition", "report", "share"])
+        yield pa.record_batch(columns, names=["spark_partition", "report", "share", "began"])
 
 
-def publish_job(df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | None) -> list[TaskReport]:
+def publish_job(
+    df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | None, feed: Feed | None = None
+) -> list[TaskReport]:
     """Runs the job and returns its tasks' reports, by Spark partition. Under exactly-once all rows become visible, or none."""
     job = None if options.exactly_once is None else MicroBatch.of_new_job()
     columns = _columns(df, options)
     # A client of Spark Connect need not reach Kafka itself, unless it shall create the topic.
     if getattr(df.sparkSession, "_sc", None) is not None or options.creation is not None:
         check_reachable(options)
-    df, task = _planned(df, columns, options, metrics, job)
+    df, task = _planned(df, columns, options, feed or _feed(metrics), job)
     if job is not None:
         check_job(options, job)
     try:
-        return _run(df, task, metrics)
+        return _run(df, task, metrics, job or MicroBatch.of_new_job())
     except BaseException:  # a notebook's interrupt, too
         if job is not None:
             abort_job(options, job)
@@ -188,23 +212,28 @@ def publish_dataframe(
     df: DataFrame,
     options: SinkOptions,
     metrics: DeliveryMetrics | None,
-    batch: MicroBatch | None = None,
+    batch: MicroBatch,
     *,
     is_reachable: bool = True,
     resolve: Resolve | None = None,
 ) -> list[TaskReport]:
     """Runs the job and returns its tasks' reports, by Spark partition. `metrics` counts them as live and as committed.
 
-    batch: the micro-batch of the rows, under exactly-once. If the rows of an earlier attempt are the visible ones, these rows are
+    batch: the micro-batch of the rows. Under exactly-once, if the rows of an earlier attempt are the visible ones, these rows are
     aborted and there are no reports. is_reachable: whether Kafka was reached before; if not, the driver asks it first.
     resolve: asks the registry if the options have schemas; None: it is asked anyway.
     """
     columns = _columns(df, options)
+    written = None if options.exactly_once is None else batch
     if not is_reachable:
         check_reachable(options)
-        if batch is not None:
-            check_batch(options, batch)
-    return _run(*_planned(df, columns, options, metrics, batch, resolve), metrics)
+        if written is not None:
+            check_batch(options, written)
+    return _run(*_planned(df, columns, options, _feed(metrics), written, resolve), metrics, batch)
+
+
+def _feed(metrics: DeliveryMetrics | None) -> Feed:
+    return Feed() if metrics is None else metrics.feed
 
 
 def _columns(df: DataFrame, options: SinkOptions) -> SinkSchema:
@@ -219,7 +248,7 @@ def _planned(
     df: DataFrame,
     schema: SinkSchema,
     options: SinkOptions,
-    metrics: DeliveryMetrics | None,
+    feed: Feed,
     batch: MicroBatch | None,
     resolve: Resolve | None = None,
 ) -> tuple[DataFrame, ArrowTask]:
@@ -235,7 +264,7 @@ def _planned(
     # a column with a dot in its name, so the columns get other names.
     places = schema.places()
     selected = df.select(*(_quoted(df.columns[place]) for place in places)).toDF(*(f"column{place}" for place in places))
-    return selected, ArrowTask(schema.selected(), options, metrics.feed if metrics else Feed(), batch)
+    return selected, ArrowTask(schema.selected(), options, feed, batch)
 
 
 def _quoted(name: str) -> str:
@@ -243,7 +272,9 @@ def _quoted(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
-def _run(df: DataFrame, task: ArrowTask, metrics: DeliveryMetrics | None) -> list[TaskReport]:
+def _run(df: DataFrame, task: ArrowTask, metrics: DeliveryMetrics | None, batch: MicroBatch) -> list[TaskReport]:
+    """batch: names the rows in the history, whether they are written in transactions or not."""
+
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return task.run(batches)
 
@@ -258,6 +289,7 @@ def _run(df: DataFrame, task: ArrowTask, metrics: DeliveryMetrics | None) -> lis
         visible = commit_shares(task.options, task.batch, shares, committed)
         reports, committed = (reports if visible.own else []), visible.reports
     if metrics is not None and metrics.available:
-        for report in committed:
-            metrics.add_committed(report)
+        now = time.time()
+        began = min((row[3] for row in rows), default=now)
+        metrics.batch_committed(BatchReport(batch.query_id, batch.number, began, max(now - began, 0.0), total(committed)))
     return reports

@@ -40,10 +40,15 @@ def log_in_sparks_process() -> None:
     is_sparks = spec is not None and spec.name.startswith("pyspark.")
     if package.handlers or logging.getLogger().handlers or not is_sparks:
         return
+    package.addHandler(stderr_handler())
+
+
+def stderr_handler() -> logging.Handler:
+    """Returns a handler whose lines look like those of Spark's own log. It is silent once the program configures logging."""
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter(_FORMAT, _TIME))
     handler.addFilter(lambda record: not logging.getLogger().handlers)
-    package.addHandler(handler)
+    return handler
 
 
 def warn_of_other_python(context: SparkContext | None, *, is_planned: bool = False) -> None:

@@ -6,6 +6,7 @@ Under exactly-once the task writes in a transaction, which it leaves open for th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.spark.coalescer import ArrowBatchCoalescer
 from spark_kafka_sink.spark.columns import TopicRecords, records_by_topic
 from spark_kafka_sink.spark.display import errors_text
+from spark_kafka_sink.spark.live import Counts, reporter
 from spark_kafka_sink.spark.metrics import Feed
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.producer_cache import cache
@@ -62,6 +64,11 @@ def spark_partition() -> int:
 def _local_property(name: str) -> str | None:
     context = TaskContext.get()
     return context.getLocalProperty(name) if context else None
+
+
+def task_query_id() -> str:
+    """Returns the id of the streaming query that the current task belongs to; empty if there is none."""
+    return _local_property(QUERY_ID) or ""
 
 
 def task_batch() -> MicroBatch:
@@ -104,9 +111,9 @@ def run_task(
     if first is not None:  # Many tasks of a small DataFrame have no rows, and need no connection or transaction.
         rows = chain([first], iterator)
         if batch is None:
-            report = _deliver(rows, options, serialized_before)
+            report = _deliver(rows, options, feed, serialized_before)
         else:
-            report, transaction, passed = _deliver_in_transaction(rows, options, batch)
+            report, transaction, passed = _deliver_in_transaction(rows, options, feed, batch)
     feed.task_done(report)
     if batch is None:
         return report, None
@@ -114,8 +121,19 @@ def run_task(
     return report, TaskTransaction(batch, transaction, passed)
 
 
-def _deliver(batches: Iterable[SchemaAndBatch], options: SinkOptions, serialized_before: frozenset[str]) -> DeliveryReport:
-    with cache.scope(options.producer, keeps_rejected=options.errors.tolerates) as scope:
+def _watched(scope: SendScope, feed: Feed) -> AbstractContextManager[None]:
+    """Returns a block in which the task's progress goes to the driver program."""
+    context = TaskContext.get()
+    if context is None or feed.listener is None:
+        return nullcontext()
+    call = feed.call or task_query_id()
+    return reporter.watching(feed.listener, str(context.taskAttemptId()), call, lambda: Counts(*scope.progress()))
+
+
+def _deliver(
+    batches: Iterable[SchemaAndBatch], options: SinkOptions, feed: Feed, serialized_before: frozenset[str]
+) -> DeliveryReport:
+    with cache.scope(options.producer, keeps_rejected=options.errors.tolerates) as scope, _watched(scope, feed):
         bad_rows = _bad_rows(scope, options, serialized_before)
         try:
             _append_all(scope, _records(batches, options, None if bad_rows is None else bad_rows.refuse), options, bad_rows)
@@ -132,13 +150,14 @@ def _deliver(batches: Iterable[SchemaAndBatch], options: SinkOptions, serialized
 
 
 def _deliver_in_transaction(
-    batches: Iterable[SchemaAndBatch], options: SinkOptions, batch: MicroBatch
+    batches: Iterable[SchemaAndBatch], options: SinkOptions, feed: Feed, batch: MicroBatch
 ) -> tuple[DeliveryReport, PreparedTransaction | None, TaskRows | None]:
     assert options.exactly_once is not None
     ids = TransactionalIds(options.exactly_once.transactional_id_prefix, batch.query_id)
     checksum = RowChecksum()
     transactional_id = slots.take(ids, batch.number)
-    with cache.transaction(options.producer, transactional_id, keeps_rejected=options.errors.tolerates) as scope:
+    opened = cache.transaction(options.producer, transactional_id, keeps_rejected=options.errors.tolerates)
+    with opened as scope, _watched(scope, feed):
         # An earlier attempt may have committed a part of a micro-batch, which the commit must complete whatever this one finds.
         bad_rows = _bad_rows(scope, options, fails_at_limit=batch.is_job)
 

@@ -20,15 +20,20 @@ import pyspark_kafka_sink
 from spark_kafka_sink.errors import OptionError, UsageError
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.spark.data_source import KafkaSinkDataSource, KafkaSinkStreamWriter, KafkaSinkWriter, reporting_to
+from spark_kafka_sink.spark.history import BatchReport
+from spark_kafka_sink.spark.listener import MetricsListener
 from spark_kafka_sink.spark.messages import DeliveryMessage
-from spark_kafka_sink.spark.metrics import CommitListener, Feed
+from spark_kafka_sink.spark.metrics import Feed
 
 SCHEMA = StructType([StructField("value", BinaryType())])
 # Spark hands options over with lower-cased keys.
 OPTIONS = CaseInsensitiveDict(
     {"kafka.bootstrap.servers": "localhost:1", "topic": "t", "checkpointlocation": "x", "queryname": "q"}
 )
-MESSAGES = [DeliveryMessage(0, DeliveryReport(records=2)), DeliveryMessage(1, DeliveryReport(records=3))]
+MESSAGES = [
+    DeliveryMessage(0, DeliveryReport(records=2), query_id="q", began=2_000.0),
+    DeliveryMessage(1, DeliveryReport(records=3), query_id="q", began=1_000.0),
+]
 
 
 def through_spark(thing: Any) -> Any:
@@ -68,8 +73,8 @@ def test_a_commit_that_no_task_wrote_for_is_refused() -> None:
 
 
 def test_a_refused_commit_is_told_to_the_driver_program_and_a_good_one_is_not() -> None:
-    refusals: list[None] = []
-    listener = CommitListener(lambda report: None, lambda: refusals.append(None))
+    refusals: list[bytes] = []
+    listener = MetricsListener({b"C": lambda content: None, b"R": refusals.append})
     try:
         writer = through_spark(reporting_to(Feed(listener=listener.address))(options=OPTIONS).streamWriter(SCHEMA, False))
         writer.commit(MESSAGES, 0)
@@ -89,8 +94,8 @@ def test_an_abort_says_what_stays_in_kafka(caplog: pytest.LogCaptureFixture) -> 
 
 
 def test_a_commit_reports_to_the_handle_that_the_class_is_bound_to() -> None:
-    received: list[DeliveryReport] = []
-    listener = CommitListener(received.append, lambda: None)
+    received: list[BatchReport] = []
+    listener = MetricsListener({b"C": lambda content: received.append(BatchReport.from_bytes(content))})
     try:
         bound = through_spark(reporting_to(Feed(listener=listener.address)))
         writer = through_spark(bound(options=OPTIONS).streamWriter(SCHEMA, False))
@@ -99,7 +104,10 @@ def test_a_commit_reports_to_the_handle_that_the_class_is_bound_to() -> None:
         bound(options=OPTIONS).writer(SCHEMA, False).commit(MESSAGES)
     finally:
         listener.stop()
-    assert received == [DeliveryReport(records=5)] * 2
+    assert [each.report for each in received] == [DeliveryReport(records=5)] * 2
+    assert (received[0].query_id, received[0].batch, received[0].began) == ("q", 7, 1_000.0)
+    assert received[0].seconds > 1_000_000
+    assert received[1].query_id.startswith("job-")
 
 
 def test_one_binding_does_not_leak_into_another() -> None:
@@ -124,4 +132,6 @@ def test_a_sessions_options_do_not_show() -> None:
 def test_a_writer_of_no_batches_delivers_nothing_and_connects_to_nobody() -> None:
     writer = source().writer(SCHEMA, False)
     assert isinstance(writer, KafkaSinkWriter)
-    assert writer.write(iter([])) == DeliveryMessage(-1, DeliveryReport())
+    message = writer.write(iter([]))
+    assert isinstance(message, DeliveryMessage)
+    assert (message.spark_partition, message.report, message.share, message.query_id) == (-1, DeliveryReport(), None, "")

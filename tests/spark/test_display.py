@@ -1,17 +1,8 @@
 from __future__ import annotations
 
-import sys
-from types import SimpleNamespace
-from typing import Any, cast
-
-import pytest
-from py4j.protocol import Py4JError
-from pyspark.sql import SparkSession
-
 from spark_kafka_sink.producer.partition_reports import PartitionReport, PartitionReports
 from spark_kafka_sink.producer.report import DeliveryReport
-from spark_kafka_sink.spark import display
-from spark_kafka_sink.spark.display import MAX_PARTITIONS, html_table, progress_bar, summary, table
+from spark_kafka_sink.spark.display import MAX_PARTITIONS, html_table, summary, table
 from spark_kafka_sink.spark.messages import total
 
 
@@ -64,72 +55,6 @@ def test_many_partitions_are_counted_not_listed() -> None:
 
 def test_names_of_topics_are_escaped_in_html() -> None:
     assert "<td>a&lt;b</td>" in html_table(report(1, "a<b"))
-
-
-class Refusing:
-    """A context of a cluster that lets a program follow no jobs."""
-
-    def __init__(self, refused: str) -> None:
-        self._refused = refused
-
-    def __getattr__(self, name: str) -> Any:
-        if name == self._refused:
-            raise Py4JError(f"Method {name} is not whitelisted")
-        return lambda *_: None
-
-
-class Session:
-    def __init__(self, context: object) -> None:
-        self._sc = context
-
-
-@pytest.mark.parametrize("refused", ["addJobTag", "_jsc"])
-def test_a_job_runs_without_a_bar_where_progress_cannot_be_followed(refused: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with progress_bar(cast("SparkSession", Session(Refusing(refused))), show=True):
-        ran = True
-    assert ran
-    assert capsys.readouterr().err == ""
-
-
-class Shown:
-    """IPython's display of a cell: the texts of one output, in order."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-
-    def __call__(self, data: dict[str, str], *, raw: bool, display_id: bool) -> Shown:
-        assert raw
-        assert display_id
-        self.update(data, raw=raw)
-        return self
-
-    def update(self, data: dict[str, str], *, raw: bool) -> None:
-        assert raw
-        self.texts.append(data["text/plain"])
-
-
-def test_a_notebook_without_ipywidgets_gets_one_line_that_is_replaced(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shown, shell = Shown(), SimpleNamespace(config={"IPKernelApp": {}})
-    monkeypatch.setitem(sys.modules, "IPython", cast("Any", SimpleNamespace(get_ipython=lambda: shell)))
-    monkeypatch.setitem(sys.modules, "IPython.display", cast("Any", SimpleNamespace(display=shown)))
-    monkeypatch.setattr(display, "find_spec", lambda name: None)
-    with display._bar() as bar:
-        bar.n, bar.total = 1, 1200
-        bar.refresh()
-        bar.refresh()
-        bar.n = 1200
-    assert shown.texts == [f"kafka_sink: {tasks} tasks" for tasks in ("0 of 0", "1 of 1,200", "1,200 of 1,200")]
-    assert capsys.readouterr() == ("", "")
-
-
-def test_without_tqdm_nothing_is_drawn(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
-    with display._bar() as bar:
-        bar.n = bar.total = 1
-        bar.refresh()
-    assert capsys.readouterr() == ("", "")
 
 
 def test_bad_rows_are_shown_by_reason_with_what_became_of_them() -> None:

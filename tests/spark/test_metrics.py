@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from hypothesis import given
@@ -8,9 +11,15 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.producer.report import DeliveryReport
+from spark_kafka_sink.spark.history import BatchReport
+from spark_kafka_sink.spark.listener import ListenerAddress, MetricsListener, send
 from spark_kafka_sink.spark.messages import total
-from spark_kafka_sink.spark.metrics import CommitListener, DeliveryMetrics, DeliveryReportParam, Feed, ListenerAddress
+from spark_kafka_sink.spark.metrics import DeliveryMetrics, DeliveryReportParam, Feed
 from tests.spark.reports import reports
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql.streaming.query import StreamingQuery
 
 PARAM = DeliveryReportParam()
 optional = st.none() | reports
@@ -48,30 +57,140 @@ def test_without_accumulators_a_count_is_an_error_and_never_0() -> None:
     metrics.close()
 
 
+def batch(records: int = 1, query: str = "q", number: int = 0) -> BatchReport:
+    return BatchReport(query, number, 1_700_000_000.0, 2.0, DeliveryReport(records=records))
+
+
 def test_a_feed_to_nowhere_takes_reports() -> None:
     feed = pickle.loads(pickle.dumps(Feed()))
     feed.task_done(DeliveryReport())
-    feed.committed([DeliveryReport()])
+    feed.committed(batch())
     feed.refused()
     assert feed == Feed()
 
 
-def test_a_commit_reports_the_sum_of_its_tasks() -> None:
-    received: list[DeliveryReport] = []
-    listener = CommitListener(received.append, lambda: None)
+class Context:
+    """As much of a SparkContext as counting needs."""
+
+    def __init__(self, master: str = "local[2]", **settings: str) -> None:
+        self.master = master
+        self.settings = {name.replace("_", "."): value for name, value in settings.items()}
+
+    def accumulator(self, value: Any, param: Any) -> Any:
+        return SimpleNamespace(value=value)
+
+    def getConf(self) -> Any:
+        return self.settings
+
+
+@pytest.fixture
+def metrics() -> Iterator[DeliveryMetrics]:
+    made = DeliveryMetrics(cast("SparkContext", Context()))
+    yield made
+    made.close()
+
+
+def test_commits_add_up_and_each_is_in_the_history(metrics: DeliveryMetrics) -> None:
+    feed = Feed(listener=metrics.feed.listener)
+    for number in (0, 1):
+        feed.committed(batch(records=number + 1, number=number))
+    metrics.batch_committed(batch(records=10, query="other"))
+    assert metrics.committed == DeliveryReport(records=13)
+    assert metrics.of("q").to_arrow()["rows"].to_pylist() == [1, 2]
+    assert metrics.of(cast("StreamingQuery", SimpleNamespace(id="other"))).rows == 10
+    assert sorted(metrics.query_ids()) == ["other", "q"]
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{}", b"null", b"[1]", b"\xff\xff", b'["q", 0, 1, 2]\n{"records": "x"}', b"cos\nsystem\n(S'true'\ntR."]
+)
+def test_anything_but_a_report_is_refused_even_with_the_token(metrics: DeliveryMetrics, body: bytes) -> None:
+    address = metrics.feed.listener
+    assert address is not None
+    for kind in (b"C", b"P"):
+        with pytest.raises(OSError):
+            send(address, kind, body)
+    assert metrics.committed is None
+
+
+def test_a_refused_commit_is_told_without_content() -> None:
+    told: list[None] = []
+    metrics = DeliveryMetrics(cast("SparkContext", Context()), lambda: told.append(None))
     try:
-        Feed(listener=listener.address).committed([DeliveryReport(records=1), DeliveryReport(records=2)])
+        address = metrics.feed.listener
+        assert address is not None
+        with pytest.raises(OSError):
+            send(address, b"R", b"R")
+        assert told == []
+        Feed(listener=address).refused()
+        assert told == [None]
+        assert metrics.committed is None
     finally:
-        listener.stop()
-    assert received == [DeliveryReport(records=3)]
+        metrics.close()
 
 
 def test_a_driver_program_that_is_gone_does_not_fail_the_commit_but_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    listener = CommitListener(lambda report: None, lambda: None)
+    listener = MetricsListener({})
     listener.stop()
     address = ListenerAddress(listener.address.port, "secret" * 5 + "ab")
-    Feed(listener=address).committed([DeliveryReport()])
+    Feed(listener=address).committed(batch())
     assert "did not reach the driver program" in caplog.text
     Feed(listener=address).refused()
     assert "could not report a refused commit" in caplog.text
     assert "secret" not in caplog.text
+
+
+def test_a_batch_listener_is_called_until_it_is_removed(metrics: DeliveryMetrics) -> None:
+    heard: list[BatchReport] = []
+    metrics.add_batch_listener(heard.append)
+    metrics.batch_committed(batch(number=1))
+    metrics.remove_batch_listener(heard.append)
+    metrics.remove_batch_listener(heard.append)
+    metrics.batch_committed(batch(number=2))
+    assert heard == [batch(number=1)]
+
+
+def test_a_batch_listener_that_raises_is_logged_once_and_the_others_are_called(
+    metrics: DeliveryMetrics, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard: list[BatchReport] = []
+
+    def raises(report: BatchReport) -> None:
+        raise ZeroDivisionError("garbage")
+
+    metrics.add_batch_listener(raises)
+    metrics.add_batch_listener(heard.append)
+    feed = Feed(listener=metrics.feed.listener)
+    for number in range(3):
+        feed.committed(batch(number=number))
+    assert len(heard) == 3
+    assert caplog.text.count("a batch listener raised ZeroDivisionError: garbage") == 1
+
+
+def test_a_line_is_logged_for_each_batch_when_asked(metrics: DeliveryMetrics, caplog: pytest.LogCaptureFixture) -> None:
+    metrics.batch_committed(batch(number=1))
+    assert caplog.text == ""
+    with caplog.at_level("INFO", "spark_kafka_sink.batches"):
+        metrics.log_batches()
+        metrics.log_batches()
+        metrics.batch_committed(batch(number=2, records=5_000))
+    assert [each.message for each in caplog.records] == ["batch 2 of q: 5,000 rows in 2.0 s (2,500 rows/s), 0.0 MB, 0 retries"]
+
+
+def test_on_a_cluster_the_listener_is_where_the_driver_is() -> None:
+    made = DeliveryMetrics(
+        cast("SparkContext", Context("spark://h:7077", spark_driver_host="localhost", spark_driver_bindAddress="127.0.0.1"))
+    )
+    assert made.feed.listener is not None
+    assert made.feed.listener.host == "localhost"
+    made.close()
+
+
+def test_where_the_driver_cannot_listen_it_listens_to_its_own_machine(caplog: pytest.LogCaptureFixture) -> None:
+    made = DeliveryMetrics(
+        cast("SparkContext", Context("spark://h:7077", spark_driver_host="192.0.2.1", spark_driver_bindAddress="192.0.2.1"))
+    )
+    assert made.feed.listener is not None
+    assert made.feed.listener.host == "127.0.0.1"
+    assert "cannot listen on 192.0.2.1, so that running tasks are not shown" in caplog.text
+    made.close()

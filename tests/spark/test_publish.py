@@ -56,7 +56,7 @@ def test_a_progress_bar_shows_all_tasks_done(
     before = set(threading.enumerate())
     sks.publish(numbers(spark, 10, tasks=3), topic=new_topic(), bootstrap_servers=kafka.bootstrap_servers, progress=True)
     assert "kafka_sink: 100%" in capsys.readouterr().err
-    assert not [thread for thread in set(threading.enumerate()) - before if thread.name == "kafka-sink-progress"]
+    assert not [thread for thread in set(threading.enumerate()) - before if thread.name == "kafka-sink-bar"]
 
 
 def test_wrong_arguments_are_refused_before_any_task(spark: SparkSession, kafka: Kafka) -> None:

@@ -1,0 +1,253 @@
+"""The history of a driver's micro-batches and batch jobs: a row of numbers for each that was committed."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from spark_kafka_sink.counts import counted
+from spark_kafka_sink.installation import check_extra
+from spark_kafka_sink.producer.report import LATENCY_BUCKETS, DeliveryReport
+from spark_kafka_sink.spark.messages import report_from_bytes, report_to_bytes
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MOST_BATCHES: Final = 100_000
+"""Of all queries together. They take 13 MB; each further one replaces the oldest."""
+
+_FIRST_SIZE: Final = 256
+_SHOWN: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReport:
+    """Report of a committed micro-batch or batch job.
+
+    Attributes:
+        query_id: Spark's id of the query; of a batch job an id that begins with "job-".
+        batch: Spark's number of the micro-batch; 0 for a batch job.
+        began: When its first task began, in seconds since the epoch.
+        seconds: From then until it was committed.
+        report: Its counts. If an earlier attempt had committed it, they are 0.
+    """
+
+    query_id: str
+    batch: int
+    began: float
+    seconds: float
+    report: DeliveryReport
+
+    @property
+    def rows_per_second(self) -> float:
+        """Acknowledged records per second."""
+        return self.report.records / self.seconds if self.seconds > 0 else 0.0
+
+    def ack_latency_ms(self, fraction: float) -> float:
+        """Returns the time within which this fraction of the record batches was acknowledged, rounded up to a power of 2.
+
+        NaN if nothing was acknowledged.
+        """
+        return ack_latency_ms(self.report, fraction)
+
+    def to_bytes(self) -> bytes:
+        """Returns the report as a line of JSON, followed by the counts."""
+        line = json.dumps([self.query_id, self.batch, self.began, self.seconds], separators=(",", ":"))
+        return line.encode() + b"\n" + report_to_bytes(self.report)
+
+    @staticmethod
+    def from_bytes(data: bytes) -> BatchReport:
+        """Reads what `to_bytes` returns. Raises ValueError, KeyError or TypeError for other bytes."""
+        line, _, report = data.partition(b"\n")
+        query_id, batch, began, seconds = json.loads(line)
+        return BatchReport(str(query_id), int(batch), float(began), float(seconds), report_from_bytes(report))
+
+    def __str__(self) -> str:
+        """Returns one line, as for a log."""
+        report = self.report
+        name = self.query_id if self.query_id.startswith("job-") else f"batch {self.batch} of {self.query_id}"
+        parts = [
+            f"{counted(report.records, 'row')} in {self.seconds:,.1f} s ({self.rows_per_second:,.0f} rows/s)",
+            f"{report.bytes / 1e6:,.1f} MB",
+            f"99 % of batches acknowledged within {self.ack_latency_ms(0.99):,.0f} ms" if report.ack_latency else "",
+            f"commit {report.commit_ms:,} ms" if report.commits else "",
+            counted(report.retries, "retry", "retries"),
+            report.bad_rows_text() if report.bad_rows else "",
+            *report.slowed_down(),
+        ]
+        return f"{name}: " + ", ".join(filter(None, parts))
+
+
+def ack_latency_ms(report: DeliveryReport, fraction: float) -> float:
+    """Returns the upper bound in ms of the bucket of all topics' acknowledgements at this fraction; NaN if there are none."""
+    counts = np.zeros(LATENCY_BUCKETS, np.int64)
+    for topic in report.ack_latency.values():
+        counts += topic
+    total = int(counts.sum())
+    if not total:
+        return float("nan")
+    return float(1 << int(np.searchsorted(np.cumsum(counts), fraction * total)))
+
+
+_ROW: Final = np.dtype(
+    [
+        ("query_id", "S40"),
+        ("batch", "i8"),
+        ("began", "f8"),
+        ("seconds", "f4"),
+        ("rows", "i8"),
+        ("bytes", "i8"),
+        ("compressed_bytes", "i8"),
+        ("retries", "i4"),
+        ("errors", "i4"),
+        ("bad_rows", "i8"),
+        ("dead_letters", "i8"),
+        ("ack_p50_ms", "f4"),
+        ("ack_p95_ms", "f4"),
+        ("ack_p99_ms", "f4"),
+        ("commit_ms", "i4"),
+        ("transactions", "i4"),
+    ]
+)
+
+
+def _row(batch: BatchReport) -> tuple[Any, ...]:
+    report = batch.report
+    return (
+        batch.query_id.encode(),
+        batch.batch,
+        batch.began,
+        batch.seconds,
+        report.records,
+        report.bytes,
+        report.compressed_bytes,
+        report.retries,
+        sum(report.errors.values()),
+        sum(report.bad_rows.values()),
+        report.dead_letters,
+        *(ack_latency_ms(report, fraction) for fraction in (0.5, 0.95, 0.99)),
+        report.commit_ms,
+        report.transactions_committed,
+    )
+
+
+class History:
+    """The last MOST_BATCHES committed micro-batches and jobs of a driver, as columns in a ring.
+
+    Threads: any may add and read, under the lock.
+    """
+
+    def __init__(self, most: int = MOST_BATCHES) -> None:
+        """most: how many are kept."""
+        self._most = most
+        self._lock = threading.Lock()
+        self._rows: NDArray[np.void] = np.zeros(min(_FIRST_SIZE, most), _ROW)
+        self._count = 0  # of all that were added
+
+    def add(self, batch: BatchReport) -> None:
+        """Adds a batch that was committed."""
+        with self._lock:
+            size = len(self._rows)
+            if self._count == size < self._most:
+                self._rows = np.concatenate([self._rows, np.zeros(min(size, self._most - size), _ROW)])
+            self._rows[self._count % len(self._rows)] = _row(batch)
+            self._count += 1
+
+    def of(self, query_id: str) -> QueryHistory:
+        """Returns what there is of a query or job, oldest first."""
+        with self._lock:
+            size = len(self._rows)
+            begin = self._count % size if self._count > size else 0
+            rows = np.concatenate([self._rows[begin : min(self._count, size)], self._rows[:begin]])
+        return QueryHistory(query_id, rows[rows["query_id"] == query_id.encode()])
+
+    def query_ids(self) -> list[str]:
+        """Returns the ids of queries and jobs, the one whose last batch is the newest first."""
+        with self._lock:
+            rows = self._rows[: self._count].copy()
+        ids, places = np.unique(rows["query_id"], return_inverse=True)
+        newest = np.zeros(len(ids))
+        np.maximum.at(newest, places, rows["began"])
+        return [ids[place].decode() for place in np.argsort(-newest, kind="stable")]
+
+
+class QueryHistory:
+    """The committed micro-batches of a query, oldest first. Notebooks show the last ten as a table.
+
+    Attributes:
+        query_id: Spark's id of the query, or the id of a batch job.
+    """
+
+    def __init__(self, query_id: str, rows: NDArray[np.void]) -> None:
+        """rows: of the dtype above."""
+        self.query_id = query_id
+        self._rows = rows
+
+    def __len__(self) -> int:
+        """Returns the number of micro-batches."""
+        return len(self._rows)
+
+    @property
+    def rows(self) -> int:
+        """All acknowledged records."""
+        return int(self._rows["rows"].sum())
+
+    def rows_per_second(self) -> NDArray[np.float64]:
+        """Returns the rate of each micro-batch."""
+        seconds = np.maximum(self._rows["seconds"], 1e-3)
+        rates: NDArray[np.float64] = self._rows["rows"] / seconds
+        return rates
+
+    def to_arrow(self) -> pa.Table:
+        """Returns a row for each micro-batch.
+
+        Returns:
+            Columns `batch` (int64), `began` (timestamp in UTC), `seconds`, and counts: `rows`, `bytes`, `compressed_bytes`,
+            `retries`, `errors`, `bad_rows` and `dead_letters`. `errors` are batches that a broker or the network rejected.
+            `ack_p50_ms`, `ack_p95_ms` and `ack_p99_ms` are upper bounds of latencies, null without any. `commit_ms` and
+            `transactions` are those of the commit.
+        """
+        columns = {name: pa.array(np.ascontiguousarray(self._rows[name])) for name in _ROW.names or () if name != "query_id"}
+        columns["began"] = pa.array((self._rows["began"] * 1e6).astype("i8"), pa.int64()).cast(pa.timestamp("us", "UTC"))
+        for name in ("ack_p50_ms", "ack_p95_ms", "ack_p99_ms"):
+            columns[name] = pa.array(np.ascontiguousarray(self._rows[name]), from_pandas=True)
+        return pa.table(columns)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Returns the table of `to_arrow` as a pandas DataFrame. Raises InstallationError if pandas is missing."""
+        check_extra("pandas", "to_pandas()")
+        return self.to_arrow().to_pandas()
+
+    def __repr__(self) -> str:
+        lines = [f"{counted(len(self), 'micro-batch', 'micro-batches')} of {self.query_id}, {counted(self.rows, 'row')}"]
+        cells = [_HEADER, *self._cells()]
+        widths = [max(len(row[column]) for row in cells) for column in range(len(_HEADER))]
+        lines += ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in cells]
+        return "\n".join(lines)
+
+    def _cells(self) -> Iterable[tuple[str, ...]]:
+        for row, rate in zip(self._rows[-_SHOWN:], self.rows_per_second()[-_SHOWN:], strict=True):
+            began = datetime.fromtimestamp(float(row["began"]), UTC).astimezone()
+            yield (
+                f"{row['batch']:,}",
+                f"{began:%H:%M:%S}",
+                f"{row['seconds']:,.2f}",
+                f"{row['rows']:,}",
+                f"{rate:,.0f}",
+                f"{row['bytes'] / 1e6:,.1f}",
+                "" if np.isnan(row["ack_p99_ms"]) else f"{row['ack_p99_ms']:,.0f}",
+                f"{row['commit_ms']:,}",
+                f"{row['retries']:,}",
+                f"{row['bad_rows']:,}",
+            )
+
+
+_HEADER: Final = ("batch", "began", "seconds", "rows", "rows/s", "MB", "ack p99 ms", "commit ms", "retries", "bad rows")

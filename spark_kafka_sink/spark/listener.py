@@ -1,0 +1,191 @@
+"""The driver's listener: takes reports from Spark's commit process, and from tasks while they run."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import secrets
+import selectors
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from spark_kafka_sink.counts import counted
+
+logger = logging.getLogger(__name__)
+
+LOOPBACK: Final = "127.0.0.1"
+# A report takes about 10 bytes per topic-partition, so this is enough for any cluster.
+MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
+# For one message, from the first byte to the last.
+RECEIVE_TIMEOUT_S = 5.0
+SEND_TIMEOUT_S: Final = 3 * RECEIVE_TIMEOUT_S
+# Connections that are served at once. The others wait in the backlog, which is longer.
+MOST_PEERS: Final = 128
+
+_LENGTH: Final = struct.Struct(">I")
+_TOKEN_BYTES: Final = 32
+_PART: Final = 1 << 20
+
+Handler = Callable[[bytes], int | None]
+"""Takes the content of a message, and returns what the sender is told: a number below 256, or None for 1.
+
+Raises ValueError, KeyError, TypeError or AttributeError for content that it does not understand.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerAddress:
+    """The address to send a message to, and the token that the listener expects, which must never be printed."""
+
+    port: int
+    token: str = field(repr=False)
+    host: str = LOOPBACK
+
+
+class MetricsListener:
+    """Hands the content of each message with the right token to the handler of its kind.
+
+    A message is length, token, kind (a byte) and content. The token is checked before more is read, and nothing is ever
+    unpickled. A connection has one message, and is closed after the answer, which is one byte.
+
+    Threads: one daemon thread owns the sockets and calls the handlers. `stop()` may be called from any thread and waits for it.
+    """
+
+    def __init__(self, handlers: Mapping[bytes, Handler], host: str = LOOPBACK, *, known_as: str | None = None) -> None:
+        """Starts to listen on a free port.
+
+        Args:
+            handlers: By kind, which is one byte.
+            host: A name or an address of this machine to listen on.
+            known_as: The name or address by which senders reach it; None for `host`.
+
+        Raises:
+            OSError: The listener cannot listen there.
+        """
+        family = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0][0]
+        self._handlers = handlers
+        self._server = socket.create_server((host, 0), family=family, backlog=1024)
+        self._server.setblocking(False)
+        self._stopper, self._stopped = socket.socketpair()
+        self._selector = selectors.DefaultSelector()
+        self._peers: dict[socket.socket, _Peer] = {}  # the oldest first
+        self.address = ListenerAddress(self._server.getsockname()[1], secrets.token_hex(_TOKEN_BYTES // 2), known_as or host)
+        self._thread = threading.Thread(target=self._serve, name="kafka-sink-metrics-listener", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Closes the port. A second call does nothing."""
+        self._stopper.close()
+        self._thread.join(RECEIVE_TIMEOUT_S + 1)
+
+    def _serve(self) -> None:
+        with self._server, self._stopped, self._selector as selector:
+            selector.register(self._server, selectors.EVENT_READ)
+            selector.register(self._stopped, selectors.EVENT_READ)
+            while True:
+                oldest = next(iter(self._peers.values()), None)
+                ready = selector.select(None if oldest is None else max(oldest.deadline - time.monotonic(), 0))
+                for key, _ in ready:
+                    if key.fileobj is self._stopped:
+                        for peer in list(self._peers):
+                            self._forget(peer)
+                        return
+                    if key.fileobj is self._server:
+                        self._accept()
+                    elif isinstance(key.fileobj, socket.socket):
+                        self._read(key.fileobj)
+                self._expire()
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._server.accept()
+        except OSError:  # the peer has gone again
+            return
+        connection.setblocking(False)
+        self._peers[connection] = _Peer(time.monotonic() + RECEIVE_TIMEOUT_S)
+        self._selector.register(connection, selectors.EVENT_READ)
+        if len(self._peers) == MOST_PEERS:
+            self._selector.unregister(self._server)
+
+    def _forget(self, connection: socket.socket) -> None:
+        self._selector.unregister(connection)
+        del self._peers[connection]
+        connection.close()
+        if len(self._peers) == MOST_PEERS - 1:
+            self._selector.register(self._server, selectors.EVENT_READ)
+
+    def _expire(self) -> None:
+        now = time.monotonic()
+        for connection in [each for each, peer in self._peers.items() if peer.deadline <= now]:
+            self._refuse(connection, TimeoutError("it took too long"))
+
+    def _read(self, connection: socket.socket) -> None:
+        peer = self._peers.get(connection)
+        if peer is None:  # expired in this round
+            return
+        try:
+            part = connection.recv(_PART)
+            if not part:
+                raise ConnectionError("the connection was closed in the middle of a message")
+            peer.data += part
+            content = self._content(peer.data)
+            if content is not None:
+                connection.sendall(self._handled(content))
+                self._forget(connection)
+        except BlockingIOError:
+            return
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            self._refuse(connection, error)
+
+    def _refuse(self, connection: socket.socket, error: Exception) -> None:
+        logger.warning("refused a message to the metrics listener: %s: %s", type(error).__name__, error)
+        self._forget(connection)
+
+    def _content(self, data: bytearray) -> bytes | None:
+        """Returns kind and content of a whole message, or None if more is to come. Raises ValueError as early as possible."""
+        if len(data) < _LENGTH.size:
+            return None
+        (length,) = _LENGTH.unpack_from(data)
+        if not _TOKEN_BYTES < length <= MAX_MESSAGE_BYTES:
+            raise ValueError(f"its length {length} is not valid")
+        begin = _LENGTH.size + _TOKEN_BYTES
+        if len(data) < begin:
+            return None
+        if not hmac.compare_digest(bytes(data[_LENGTH.size : begin]), self.address.token.encode()):
+            raise ValueError("its token is wrong")
+        end = _LENGTH.size + length
+        return bytes(data[begin:end]) if len(data) >= end else None
+
+    def _handled(self, message: bytes) -> bytes:
+        kind, content = message[:1], message[1:]
+        handler = self._handlers.get(kind)
+        if handler is None:
+            raise ValueError(f"its kind is {kind!r}, with {counted(len(content), 'byte')}")
+        answer = handler(content)
+        return bytes([1 if answer is None else answer])
+
+
+@dataclass(slots=True)
+class _Peer:
+    """A connection's message so far, and until when it must be complete, on time.monotonic's clock."""
+
+    deadline: float
+    data: bytearray = field(default_factory=bytearray)
+
+
+def send(address: ListenerAddress, kind: bytes, content: bytes, timeout_s: float = SEND_TIMEOUT_S) -> int:
+    """Sends a message, and returns the listener's answer. Raises OSError if it cannot be reached or refuses the message."""
+    body = address.token.encode() + kind + content
+    if len(body) > MAX_MESSAGE_BYTES:
+        raise OSError(f"the message takes {counted(len(body), 'byte')}, more than {MAX_MESSAGE_BYTES}")
+    with socket.create_connection((address.host, address.port), timeout=timeout_s) as connection:
+        connection.sendall(_LENGTH.pack(len(body)) + body)
+        answer = connection.recv(1)
+        if not answer:
+            raise ConnectionError("the listener has refused the message")
+        return answer[0]

@@ -1,0 +1,207 @@
+"""Progress of tasks while they run: a thread of each Python worker tells the driver, which adds it up.
+
+Only records count that brokers have acknowledged. A lost message does no harm, because each one has the task's counts so far.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from spark_kafka_sink.spark.listener import ListenerAddress, send
+
+logger = logging.getLogger(__name__)
+
+PROGRESS: Final = b"P"
+"""The kind of these messages."""
+
+# A task says nothing in its first second, so that short tasks cost nothing. One message takes 0.3 ms of a worker, and 0.1 ms of
+# the driver, which tells workers to wait longer if there are many: at most PER_SECOND messages reach it in a second.
+INTERVAL_S: Final = 1.0
+PER_SECOND: Final = 200
+# The driver is on another machine, and a worker must not hang on it. A firewall often drops packets without an answer.
+TIMEOUT_S: Final = 1.0
+# After a failure. The driver may be paused, or not reachable at all.
+RETRY_S: Final = 30.0
+# A worker that was killed says nothing any more.
+FORGET_S: Final = 30.0
+# Of the thread.
+IDLE_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Counts of what a running task has delivered so far.
+
+    Attributes:
+        records: Acknowledged records.
+        bytes: Their size, encoded but before compression.
+        retries: Batches that were sent again.
+    """
+
+    records: int = 0
+    bytes: int = 0
+    retries: int = 0
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(self.records + other.records, self.bytes + other.bytes, self.retries + other.retries)
+
+
+# In the workers
+
+
+@dataclass(slots=True)
+class _Task:
+    address: ListenerAddress
+    name: str
+    call: str
+    counts: Callable[[], Counts]
+    due: float
+    is_known: bool = False  # to the driver, or nearly
+    has_ended: bool = False
+
+
+class ProgressReporter:
+    """Tells drivers about this process's running tasks.
+
+    Threads: a daemon thread sends while tasks run, and a task's own thread once more at its end, so that the driver does not
+    count the task twice. `_sending` keeps their order. The daemon thread starts with a task and ends after an idle minute.
+    `_changed` guards the tasks, and is not held while a message is sent. Processes: a forked child starts without tasks.
+    """
+
+    def __init__(self) -> None:
+        self._reset()
+        os.register_at_fork(after_in_child=self._reset)
+
+    def _reset(self) -> None:
+        self._changed = threading.Condition()
+        self._sending = threading.Lock()
+        self._tasks: dict[int, _Task] = {}
+        self._next = 0
+        self._is_running = False
+        self._blocked: dict[ListenerAddress, float] = {}  # until when nothing is sent there
+
+    @contextmanager
+    def watching(self, address: ListenerAddress | None, name: str, call: str, counts: Callable[[], Counts]) -> Iterator[None]:
+        """Tells the driver about a task within this block, once it lasts a second. Nothing is raised if that fails.
+
+        Args:
+            address: The driver's listener; None if there is none.
+            name: The task's name, unique among the running tasks of the application.
+            call: The call of the sink that the task belongs to.
+            counts: Returns the task's counts so far. It is called in another thread.
+        """
+        if address is None:
+            yield
+            return
+        with self._changed:
+            self._next += 1
+            number = self._next
+            self._tasks[number] = task = _Task(address, name, call, counts, time.monotonic() + INTERVAL_S)
+            if not self._is_running:
+                self._is_running = True
+                threading.Thread(target=self._run, name="kafka-sink-progress", daemon=True).start()
+            elif len(self._tasks) == 1:
+                self._changed.notify()
+        try:
+            yield
+        finally:
+            with self._changed:
+                del self._tasks[number]
+            task.has_ended = True
+            if task.is_known:
+                self._send(task, is_running=False)
+
+    def _run(self) -> None:
+        try:
+            while (task := self._next_due()) is not None:
+                pause = self._send(task, is_running=True)
+                task.due = time.monotonic() + max(pause, INTERVAL_S)
+        except BaseException:
+            with self._changed:
+                self._is_running = False
+            raise
+
+    def _next_due(self) -> _Task | None:
+        """Waits for a task that is due. Returns None, and counts as ended, after an idle minute."""
+        with self._changed:
+            idle_since = time.monotonic()
+            while True:
+                now = time.monotonic()
+                task = min(self._tasks.values(), key=lambda each: each.due, default=None)
+                if task is None:
+                    left = idle_since + IDLE_S - now
+                    if left <= 0:
+                        self._is_running = False
+                        return None
+                else:
+                    idle_since, left = now, task.due - now
+                    if left <= 0:
+                        return task
+                self._changed.wait(left)
+
+    def _send(self, task: _Task, *, is_running: bool) -> float:
+        """Returns the number of seconds until the next message of the task."""
+        with self._sending:
+            now = time.monotonic()
+            if self._blocked.get(task.address, now) > now:
+                return self._blocked[task.address] - now
+            # In this order, and the other way round in the task's thread: either sees what the other has set.
+            task.is_known = True
+            if is_running and task.has_ended:
+                return INTERVAL_S
+            try:
+                counts = task.counts()
+                values = [task.name, task.call, is_running, counts.records, counts.bytes, counts.retries]
+                return send(task.address, PROGRESS, json.dumps(values).encode(), TIMEOUT_S)
+            except Exception as error:  # whatever it is, rows matter more
+                logger.info("the driver program cannot be told about running tasks at %s: %s", task.address.host, error)
+                self._blocked[task.address] = now + RETRY_S
+                return RETRY_S
+
+
+reporter: Final = ProgressReporter()
+"""The instance of this process."""
+
+
+# In the driver
+
+
+class LiveTasks:
+    """The counts of tasks that run, as far as they have told.
+
+    Threads: the listener's thread takes messages and others read, under the lock.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """clock: returns monotonic seconds."""
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._tasks: dict[str, tuple[str, Counts, float]] = {}  # by name: the call, the counts, and when they came
+
+    def take(self, message: bytes) -> int:
+        """Takes a message, and returns after how many seconds the task shall send the next. Raises ValueError or TypeError."""
+        name, call, is_running, *numbers = json.loads(message)
+        counts = Counts(*map(int, numbers))
+        with self._lock:
+            if is_running:
+                self._tasks[str(name)] = str(call), counts, self._clock()
+            else:
+                self._tasks.pop(str(name), None)
+            return min(255, 1 + len(self._tasks) // PER_SECOND)
+
+    def running(self, call: str | None = None) -> tuple[int, Counts]:
+        """Returns the number of running tasks that have told, and the sum of their counts. call: only of this call of a sink."""
+        with self._lock:
+            oldest = self._clock() - FORGET_S - 2 * len(self._tasks) / PER_SECOND
+            for name in [name for name, (_, _, came) in self._tasks.items() if came < oldest]:
+                del self._tasks[name]
+            found = [counts for of, counts, _ in self._tasks.values() if call is None or of == call]
+        return len(found), sum(found, Counts())

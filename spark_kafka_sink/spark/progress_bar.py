@@ -1,0 +1,233 @@
+"""The bar of a `publish` call: finished tasks, and the rows that brokers have acknowledged, also of tasks that still run."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+import uuid
+from collections import deque
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from spark_kafka_sink.counts import counted
+from spark_kafka_sink.spark.live import INTERVAL_S, PROGRESS, Counts, LiveTasks
+from spark_kafka_sink.spark.metrics import CountsParam, DeliveryMetrics, Feed, listener_of
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+logger = logging.getLogger(__name__)
+
+POLL_S: Final = 0.2
+# Rates are of the last seconds, so that they follow what happens.
+_RATE_S: Final = 5.0
+# Points of the throughput over time. With more, neighbours become one.
+MOST_POINTS: Final = 400
+
+
+class CallProgress:
+    """Counts of what a call of `publish` has delivered so far.
+
+    Attributes:
+        feed: Travels with the call's tasks.
+
+    Threads: the bar's thread takes samples and others read, under the lock.
+    """
+
+    def __init__(self, feed: Feed, live: LiveTasks | None) -> None:
+        """live: the counts of running tasks; None if the tasks do not tell."""
+        self.feed = feed
+        self._live = live
+        self._lock = threading.Lock()
+        self._shown = Counts()
+        self._begun = time.monotonic()
+        self._recent: deque[tuple[float, Counts]] = deque([(self._begun, Counts())])
+        self._points: list[tuple[float, int]] = [(0.0, 0)]
+        self._spacing_s = INTERVAL_S
+        self.is_heard = False
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether the call's rows are counted while it runs."""
+        return self.feed.finished is not None
+
+    def delivered(self) -> Counts:
+        """Returns the counts of finished and running tasks. They never fall, although a task that fails is written again."""
+        finished = Counts() if self.feed.finished is None else self.feed.finished.value
+        tasks, running = (0, Counts()) if self._live is None else self._live.running(self.feed.call)
+        now = finished + running
+        with self._lock:
+            self.is_heard |= tasks > 0
+            # A task that ends is not running any more a little before Spark has added up what it delivered.
+            if now.records >= self._shown.records:
+                self._shown = now
+            return self._shown
+
+    def sample(self) -> str:
+        """Records what is delivered now, and returns it as text with the current rates."""
+        counts, now = self.delivered(), time.monotonic()
+        with self._lock:
+            self._recent.append((now, counts))
+            while len(self._recent) > 2 and self._recent[1][0] <= now - _RATE_S:
+                self._recent.popleft()
+            before, old = self._recent[0]
+            if now - self._begun >= self._points[-1][0] + self._spacing_s:
+                self._points.append((now - self._begun, counts.records))
+                if len(self._points) > MOST_POINTS:
+                    self._points = self._points[::2]
+                    self._spacing_s *= 2
+        seconds = max(now - before, POLL_S)
+        return (
+            f"{counted(counts.records, 'row')}, {(counts.records - old.records) / seconds:,.0f} rows/s,"
+            f" {(counts.bytes - old.bytes) / seconds / 1e6:,.1f} MB/s, {counted(counts.retries, 'retry', 'retries')}"
+        )
+
+    def throughput(self) -> tuple[tuple[float, float], ...]:
+        """Returns pairs of seconds since the call began, and the rows per second since the pair before."""
+        with self._lock:
+            points = [*self._points, (time.monotonic() - self._begun, self._shown.records)]
+        rates = []
+        for (begin, before), (end, after) in pairwise(points):
+            if end - begin >= POLL_S:
+                rates.append((end, (after - before) / (end - begin)))
+        return tuple(rates)
+
+
+@contextmanager
+def progress_of(spark: SparkSession, metrics: DeliveryMetrics | None, show: bool | None = None) -> Iterator[CallProgress]:
+    """Follows the jobs that this thread starts within the block, and shows a bar.
+
+    Args:
+        spark: The session.
+        metrics: Whose listener hears of running tasks. None: a listener of the bar's own, which ends with the block.
+        show: Whether to draw the bar; None: only in a notebook or a terminal.
+
+    Threads: one asks Spark every POLL_S and draws. It ends with the block. Nothing is shown on Spark Connect, which has no status
+    tracker (its progress handlers show jobs there).
+    """
+    context = getattr(spark, "_sc", None)
+    # A tag of our own, beside any job group that the user has set in this thread.
+    tag = f"kafka-sink-{uuid.uuid4().hex}"
+    if context is None or not (_is_looked_at() if show is None else show) or not _is_tagged(context, tag):
+        yield CallProgress(metrics.feed if metrics is not None else Feed(), None)
+        return
+    stop = threading.Event()
+    with _counting(context, metrics, tag) as progress, _bar() as bar:
+        poller = threading.Thread(target=_poll, args=(context, tag, bar, progress, stop), name="kafka-sink-bar", daemon=True)
+        poller.start()
+        try:
+            yield progress
+        finally:
+            stop.set()
+            poller.join()
+            context.removeJobTag(tag)
+
+
+@contextmanager
+def _counting(context: SparkContext, metrics: DeliveryMetrics | None, call: str) -> Iterator[CallProgress]:
+    finished = context.accumulator(Counts(), CountsParam())
+    if metrics is not None and metrics.available:
+        feed = metrics.feed
+        yield CallProgress(Feed(feed.accumulator, feed.listener, call, finished), metrics.live_tasks)
+        return
+    live = LiveTasks()
+    listener = listener_of(context, {PROGRESS: live.take})
+    try:
+        yield CallProgress(Feed(None, listener.address, call, finished), live)
+    finally:
+        listener.stop()
+
+
+def _is_looked_at() -> bool:
+    """Returns whether this is a notebook or a terminal."""
+    return _is_notebook() or sys.stderr.isatty()
+
+
+def _is_notebook() -> bool:
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    return shell is not None and "IPKernelApp" in shell.config
+
+
+def _bar() -> AbstractContextManager[Any]:
+    if _is_notebook() and find_spec("ipywidgets") is None:
+        return _NotebookLine()
+    try:
+        from tqdm.auto import tqdm
+    except ImportError:
+        logger.info("no progress is shown, because tqdm is not installed")
+        return nullcontext(SimpleNamespace(refresh=lambda: None, set_postfix_str=lambda text, refresh: None))
+    bar: AbstractContextManager[Any] = tqdm(desc="kafka_sink", unit="task", total=0, dynamic_ncols=True, bar_format=_FORMAT)
+    return bar
+
+
+# Rows say more than a rate of tasks. tqdm writes ", " before the postfix.
+_FORMAT: Final = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} tasks [{elapsed}{postfix}]"
+
+
+class _NotebookLine:
+    """One line of a cell's output, replaced in place. Without ipywidgets tqdm warns, and writes red lines to stderr."""
+
+    def __init__(self) -> None:
+        display = import_module("IPython.display").display
+
+        self.total = self.n = 0
+        self._postfix = ""
+        self._text = self._line()
+        self._output = display({"text/plain": self._text}, raw=True, display_id=True)
+
+    def set_postfix_str(self, text: str, *, refresh: bool) -> None:
+        self._postfix = text
+
+    def refresh(self) -> None:
+        if self._text != self._line():
+            self._text = self._line()
+            self._output.update({"text/plain": self._text}, raw=True)
+
+    def _line(self) -> str:
+        return f"kafka_sink: {self.n:,} of {counted(self.total, 'task')}{self._postfix and ', '}{self._postfix}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.refresh()
+
+
+def _is_tagged(context: Any, tag: str) -> bool:
+    """Returns whether Spark lets the program follow its own jobs. Some shared clusters do not, which must not fail the job."""
+    try:
+        context.addJobTag(tag)
+        _jobs(context, tag)
+    except Exception as error:  # AttributeError, py4j's, PySpark's
+        logger.info("no progress is shown: %s: %s", type(error).__name__, error)
+        return False
+    return True
+
+
+def _jobs(context: Any, tag: str) -> list[int]:
+    return list(context._jsc.sc().statusTracker().getJobIdsForTag(tag))
+
+
+def _poll(context: Any, tag: str, bar: Any, progress: CallProgress, stop: threading.Event) -> None:
+    tracker, stopped = context.statusTracker(), False
+    while not stopped:
+        stopped = stop.wait(POLL_S)
+        jobs = [tracker.getJobInfo(job) for job in _jobs(context, tag)]
+        stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
+        known = [stage for stage in stages if stage]
+        bar.total = sum(stage.numTasks for stage in known)
+        bar.n = sum(stage.numCompletedTasks for stage in known)
+        text = progress.sample()
+        if not progress.is_heard and bar.n < bar.total:  # they are short, or their executors cannot reach the driver
+            text += ", of finished tasks only"
+        bar.set_postfix_str(text, refresh=False)
+        bar.refresh()

@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import re
+import sys
+import threading
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+import spark_kafka_sink as sks
+from spark_kafka_sink.spark import progress_bar
+from spark_kafka_sink.spark.live import Counts, LiveTasks
+from spark_kafka_sink.spark.metrics import Feed
+from spark_kafka_sink.spark.progress_bar import MOST_POINTS, CallProgress, progress_of
+from tests.kafka.fixtures import NewTopic
+from tests.kafka.kafka import Kafka
+from tests.spark.frames import numbers, options
+from tests.spark.test_live import message
+
+
+class Refusing:
+    """A context of a cluster that lets a program follow no jobs."""
+
+    def __init__(self, refused: str) -> None:
+        self._refused = refused
+
+    def __getattr__(self, name: str) -> Any:
+        if name == self._refused:
+            raise Py4JError(f"Method {name} is not whitelisted")
+        return lambda *_: None
+
+
+class Session:
+    def __init__(self, context: object) -> None:
+        self._sc = context
+
+
+@pytest.mark.parametrize("refused", ["addJobTag", "_jsc"])
+def test_a_job_runs_without_a_bar_where_progress_cannot_be_followed(refused: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with progress_of(cast("SparkSession", Session(Refusing(refused))), None, show=True) as progress:
+        assert not progress.is_counted
+    assert capsys.readouterr().err == ""
+
+
+class Shown:
+    """IPython's display of a cell: the texts of one output, in order."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def __call__(self, data: dict[str, str], *, raw: bool, display_id: bool) -> Shown:
+        assert raw
+        assert display_id
+        self.update(data, raw=raw)
+        return self
+
+    def update(self, data: dict[str, str], *, raw: bool) -> None:
+        assert raw
+        self.texts.append(data["text/plain"])
+
+
+def test_a_notebook_without_ipywidgets_gets_one_line_that_is_replaced(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown, shell = Shown(), SimpleNamespace(config={"IPKernelApp": {}})
+    monkeypatch.setitem(sys.modules, "IPython", cast("Any", SimpleNamespace(get_ipython=lambda: shell)))
+    monkeypatch.setitem(sys.modules, "IPython.display", cast("Any", SimpleNamespace(display=shown)))
+    monkeypatch.setattr(progress_bar, "find_spec", lambda name: None)
+    with progress_bar._bar() as bar:
+        bar.n, bar.total = 1, 1200
+        bar.refresh()
+        bar.refresh()
+        bar.n = 1200
+        bar.set_postfix_str("5 rows", refresh=False)
+    assert shown.texts == [
+        f"kafka_sink: {tasks}" for tasks in ("0 of 0 tasks", "1 of 1,200 tasks", "1,200 of 1,200 tasks, 5 rows")
+    ]
+    assert capsys.readouterr() == ("", "")
+
+
+def test_without_tqdm_nothing_is_drawn(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    with progress_bar._bar() as bar:
+        bar.n = bar.total = 1
+        bar.refresh()
+    assert capsys.readouterr() == ("", "")
+
+
+def progress() -> tuple[CallProgress, Any, LiveTasks]:
+    finished, live = SimpleNamespace(value=Counts()), LiveTasks()
+    return CallProgress(Feed(call="c", finished=cast("Any", finished)), live), finished, live
+
+
+def test_rows_of_finished_and_of_running_tasks_are_delivered() -> None:
+    call, finished, live = progress()
+    finished.value = Counts(100, 1000, 1)
+    live.take(message("1", 5))
+    live.take(message("2", 50, call="another"))
+    assert call.delivered() == Counts(105, 1050, 2)
+
+
+def test_what_is_shown_does_not_fall_while_spark_adds_up_a_task_that_has_ended() -> None:
+    call, finished, live = progress()
+    live.take(message("1", 50))
+    assert call.delivered().records == 50
+    live.take(message("1", 60, is_running=False))
+    assert call.delivered().records == 50
+    finished.value = Counts(60, 600, 1)
+    assert call.delivered().records == 60
+
+
+class Clock:
+    """In place of the module `time`."""
+
+    def __init__(self, now: float) -> None:
+        self.now = now
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def test_the_text_has_rows_and_rates(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(100.0)
+    monkeypatch.setattr(progress_bar, "time", clock)
+    call, finished, _ = progress()
+    clock.now, finished.value = 102.0, Counts(1_000_000, 100_000_000, 3)
+    assert call.sample() == "1,000,000 rows, 500,000 rows/s, 50.0 MB/s, 3 retries"
+    clock.now = 110.0
+    assert call.sample() == "1,000,000 rows, 0 rows/s, 0.0 MB/s, 3 retries"
+
+
+def test_the_throughput_over_time_has_few_points_however_long_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(0.0)
+    monkeypatch.setattr(progress_bar, "time", clock)
+    call, finished, _ = progress()
+    for second in range(1, 5 * MOST_POINTS):
+        clock.now, finished.value = float(second), Counts(second * 10)
+        call.sample()
+    points = call.throughput()
+    assert MOST_POINTS / 4 < len(points) <= MOST_POINTS + 1
+    assert {round(rate) for _, rate in points} == {10}
+    assert points[-1][0] == 5 * MOST_POINTS - 1
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("with_metrics", [False, True])
+def test_the_bar_moves_inside_a_long_task(
+    spark: SparkSession,
+    kafka: Kafka,
+    new_topic: NewTopic,
+    metrics: sks.DeliveryMetrics,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    with_metrics: bool,
+) -> None:
+    before = set(threading.enumerate())
+    slow = options(kafka, topic=new_topic(), max__records__per__second="2000")
+    df = numbers(spark, 10_000, tasks=1)  # 2,000 at once, and the others in 4 s
+    sks.publish(df, options=slow, progress=True, metrics=metrics if with_metrics else None)
+    shown = capsys.readouterr().err
+    while_running = [
+        int(rows.replace(",", "")) for rows in re.findall(r"0/1 tasks \[[^]]*?, ([0-9,]+) rows, [0-9,]+ rows/s", shown)
+    ]
+    assert any(0 < rows < 10_000 for rows in while_running)
+    assert "1/1 tasks" in shown
+    assert "10,000 rows" in shown
+    assert not [thread for thread in set(threading.enumerate()) - before if thread.name.startswith("kafka-sink")]
