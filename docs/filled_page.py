@@ -1,4 +1,4 @@
-"""Fills the tables of pages that are otherwise written by hand: docs/broker.md, docs/metrics.md, docs/scale.md."""
+"""Fills the tables of pages that are otherwise written by hand: docs/broker.md, docs/metrics.md and others."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from benchmarks.scale import partitions, tasks, workers
 from docs.markdown import table
 from spark_kafka_sink.broker.cluster.topic_config import TOPIC_CONFIGS
 from spark_kafka_sink.broker.server_properties import SETTINGS
+from spark_kafka_sink.exporters.families import FAMILIES, LATENCY_TEXT
+from spark_kafka_sink.exporters.prometheus import prometheus_name
 from spark_kafka_sink.producer.metrics.metric_table import metrics_tables
 
 FOLDER = Path(__file__).parent
@@ -41,6 +43,10 @@ def metrics_page() -> str:
     return filled("metrics.md")
 
 
+def monitoring_page() -> str:
+    return filled("monitoring.md")
+
+
 def scale_page() -> str:
     return filled("scale.md")
 
@@ -66,6 +72,16 @@ def _topics() -> str:
     return table(["topic's name", "broker's names", "default", "description"], rows)
 
 
+def _prometheus() -> str:
+    rows = [
+        [f"`{name}`", ", ".join(f"`{label}`" for label in family.labels) or "none", family.text]
+        for family in FAMILIES
+        for name in [prometheus_name(family)]
+    ]
+    rows.append(["`kafka_sink_ack_latency_seconds`", "`topic`", "histogram: " + LATENCY_TEXT])
+    return table(["metric", "labels", "description"], rows)
+
+
 def _value(text: str | None) -> str:
     return f"`{text}`" if text else "none"
 
@@ -73,5 +89,6 @@ def _value(text: str | None) -> str:
 TABLES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "broker.md": {"the broker's settings": _settings, "the topics' settings": _topics},
     "metrics.md": {"the producer's metrics": metrics_tables},
+    "monitoring.md": {"Prometheus' metrics": _prometheus},
     "scale.md": {"partitions": partitions.tables, "workers": workers.tables, "tasks": tasks.tables},
 }

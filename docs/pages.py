@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks.cost import page as performance
 from docs.api_page import api_page
 from docs.cli_page import cli_page
-from docs.filled_page import broker_page, metrics_page, scale_page
+from docs.filled_page import broker_page, metrics_page, monitoring_page, scale_page
 from docs.options_page import options_page
 
 FOLDER = Path(__file__).parent
@@ -18,6 +18,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "broker.md": broker_page,
     "cli.md": cli_page,
     "metrics.md": metrics_page,
+    "monitoring.md": monitoring_page,
     "options.md": options_page,
     "performance.md": performance.page,
     "scale.md": scale_page,

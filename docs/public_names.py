@@ -30,6 +30,7 @@ SECTIONS: Mapping[str, Sequence[str]] = {
         "explain",
         "Explanation",
     ),
+    "Monitoring": ("serve_prometheus", "PrometheusServer", "DriverCollector"),
     "Checking settings": ("check", "CheckReport", "CheckLine"),
     "The producer": (
         "Producer",
@@ -93,6 +94,7 @@ GIVEN = (
     "Fault",
     "FaultInjection",
     "PartitionReports",
+    "PrometheusServer",
     "QueryHistory",
     "RecordFuture",
     "SendScope",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from spark_kafka_sink.client.cluster import Cluster, Node
     from spark_kafka_sink.config import ProducerConfig, producer_config
     from spark_kafka_sink.errors import KafkaSinkError
+    from spark_kafka_sink.exporters.prometheus import DriverCollector, PrometheusServer, serve_prometheus
     from spark_kafka_sink.producer.bad_rows import BadRows
     from spark_kafka_sink.producer.interceptors import ColumnsMetadata, ProducerInterceptor
     from spark_kafka_sink.producer.partition_reports import PartitionReport, PartitionReports
@@ -61,6 +62,7 @@ __all__ = [
     "ConsumerGroupMetadata",
     "DeliveryMetrics",
     "DeliveryReport",
+    "DriverCollector",
     "Explanation",
     "JsonSchemaSerializer",
     "KafkaSinkError",
@@ -74,6 +76,7 @@ __all__ = [
     "ProducerConfig",
     "ProducerInterceptor",
     "ProducerRecord",
+    "PrometheusServer",
     "ProtobufSerializer",
     "PublishReport",
     "QueryHistory",
@@ -91,6 +94,7 @@ __all__ = [
     "producer_config",
     "publish",
     "register",
+    "serve_prometheus",
 ]
 
 _HOME = {
@@ -104,6 +108,7 @@ _HOME = {
     "ConsumerGroupMetadata": "producer.transactions.offsets",
     "DeliveryMetrics": "spark.metrics",
     "DeliveryReport": "producer.report",
+    "DriverCollector": "exporters.prometheus",
     "Explanation": "spark.explain",
     "JsonSchemaSerializer": "producer.serializers.schemas.registry_serializer",
     "KafkaSinkError": "errors",
@@ -116,6 +121,7 @@ _HOME = {
     "Producer": "producer.producer",
     "ProducerConfig": "config",
     "ProducerInterceptor": "producer.interceptors",
+    "PrometheusServer": "exporters.prometheus",
     "ProtobufSerializer": "producer.serializers.schemas.registry_serializer",
     "ProducerRecord": "producer.producer_record",
     "PublishReport": "spark.publish",
@@ -134,6 +140,7 @@ _HOME = {
     "producer_config": "config",
     "publish": "spark.publish",
     "register": "spark.register",
+    "serve_prometheus": "exporters.prometheus",
 }
 
 
@@ -147,7 +154,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if _HOME[name] not in _NEED_NO_LIBRARIES:
         installation = import_module(f"{__name__}.installation")
-        needs_spark = _HOME[name].startswith("spark.") and _HOME[name] not in _NEED_NO_SPARK
+        needs_spark = _HOME[name].startswith(("spark.", "exporters.")) and _HOME[name] not in _NEED_NO_SPARK
         (installation.check_spark if needs_spark else installation.check_libraries)()
     home = import_module(f"{__name__}.{_HOME[name]}")
     value = home if name == _HOME[name] else getattr(home, name)

@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from spark_kafka_sink.counts import counted
+from spark_kafka_sink.exactly_once.micro_batch import is_job
 from spark_kafka_sink.installation import check_extra
 from spark_kafka_sink.producer.report import LATENCY_BUCKETS, DeliveryReport
 from spark_kafka_sink.spark.messages import report_from_bytes, report_to_bytes
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 MOST_BATCHES: Final = 100_000
 """Of all queries together. They take 13 MB; each further one replaces the oldest."""
+
+BATCH_JOBS: Final = "batch-jobs"
+"""Stands for all batch jobs together where a query's id stands, because each job has an id of its own."""
 
 _FIRST_SIZE: Final = 256
 _SHOWN: Final = 10
@@ -73,7 +77,7 @@ class BatchReport:
     def __str__(self) -> str:
         """Returns one line, as for a log."""
         report = self.report
-        name = self.query_id if self.query_id.startswith("job-") else f"batch {self.batch} of {self.query_id}"
+        name = self.query_id if is_job(self.query_id) else f"batch {self.batch} of {self.query_id}"
         parts = [
             f"{counted(report.records, 'row')} in {self.seconds:,.1f} s ({self.rows_per_second:,.0f} rows/s)",
             f"{report.bytes / 1e6:,.1f} MB",

@@ -9,15 +9,16 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyspark.accumulators import Accumulator, AccumulatorParam
 
 from spark_kafka_sink.errors import UsageError
+from spark_kafka_sink.exactly_once.micro_batch import is_job
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.spark.display import summary
-from spark_kafka_sink.spark.history import BatchReport, History, QueryHistory
+from spark_kafka_sink.spark.history import BATCH_JOBS, BatchReport, History, QueryHistory
 from spark_kafka_sink.spark.listener import Handler, ListenerAddress, MetricsListener, send
 from spark_kafka_sink.spark.live import PROGRESS, Counts, LiveTasks
 from spark_kafka_sink.spark.messages import total
@@ -33,6 +34,33 @@ _COMMITTED = b"C"
 _REFUSED = b"R"
 
 BatchListener = Callable[[BatchReport], object]
+
+# Of queries that committed last.
+MOST_TOTALS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class QueryTotals:
+    """Sums over all committed micro-batches of a query, and its last one.
+
+    Attributes:
+        batches: Number of micro-batches.
+        records: Their acknowledged records.
+        last_s: When the last one was committed, in seconds since the epoch.
+        seconds: Its duration.
+        last_records: Its records.
+    """
+
+    batches: int = 0
+    records: int = 0
+    last_s: float = 0.0
+    seconds: float = 0.0
+    last_records: int = 0
+
+    def added(self, other: QueryTotals) -> QueryTotals:
+        """Returns the sums of both, with the last micro-batch of the one that committed later, or else of `other`."""
+        last = max(other, self, key=lambda one: one.last_s)
+        return replace(last, batches=self.batches + other.batches, records=self.records + other.records)
 
 
 class DeliveryReportParam(AccumulatorParam[DeliveryReport | None]):
@@ -125,6 +153,7 @@ class DeliveryMetrics:
         self._lock = threading.Lock()
         self._committed: DeliveryReport | None = None
         self._history = History()
+        self._totals: dict[str, QueryTotals] = {}
         self._batch_listeners: list[BatchListener] = []
         self._warned: set[int] = set()
         self._accumulator: Accumulator[DeliveryReport | None] | None = None
@@ -236,6 +265,7 @@ class DeliveryMetrics:
         """Adds a commit to `committed` and to the history, and calls the listeners."""
         with self._lock:
             self._committed = total([batch.report] if self._committed is None else [self._committed, batch.report])
+            self._add_to_totals(batch)
             listeners = list(self._batch_listeners)
         self._history.add(batch)
         for listener in listeners:
@@ -247,6 +277,21 @@ class DeliveryMetrics:
                     logger.warning(
                         "a batch listener raised %s: %s; further errors of it are not logged", type(error).__name__, error
                     )
+
+    def _add_to_totals(self, batch: BatchReport) -> None:
+        """Requires the lock. Batch jobs are one query here, because each has an id of its own."""
+        name = BATCH_JOBS if is_job(batch.query_id) else batch.query_id
+        records = batch.report.records
+        one = QueryTotals(1, records, batch.began + batch.seconds, batch.seconds, records)
+        self._totals[name] = self._totals.pop(name, QueryTotals()).added(one)
+        if len(self._totals) > MOST_TOTALS:
+            del self._totals[next(iter(self._totals))]
+
+    def totals(self) -> dict[str, QueryTotals]:
+        """Returns sums by query id, of the 200 queries that committed last. `BATCH_JOBS` has those of all batch jobs."""
+        self._check_available()
+        with self._lock:
+            return dict(self._totals)
 
     def close(self) -> None:
         """Stops listening for commits. The counts stay readable, and the next `register` returns a new handle."""

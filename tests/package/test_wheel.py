@@ -73,7 +73,8 @@ def test_the_metadata_has_license_authors_links_and_dependencies(wheel: Path) ->
     core = names(line for line in required if "extra ==" not in line)
     assert core == {"pyarrow", "numpy", "crc32c", "lz4", "zstandard", "cramjam", "click"}
     assert names(line for line in required if "extra == 'spark'" in line) == {"pyspark", "pandas", "tqdm"}
-    extras = {"spark", "tls", "aws", "azure", "gcp", "kerberos", "protobuf", "json-schema", "all", "verify", "docs", "dev"}
+    extras = {"spark", "tls", "aws", "azure", "gcp", "kerberos", "protobuf", "json-schema"}
+    extras |= {"prometheus", "all", "verify", "docs", "dev"}
     assert set(told.get_all("Provides-Extra", [])) == extras
 
 

@@ -3,22 +3,23 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import UsageError
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.spark.history import BatchReport
 from spark_kafka_sink.spark.listener import ListenerAddress, MetricsListener, send
 from spark_kafka_sink.spark.messages import total
-from spark_kafka_sink.spark.metrics import DeliveryMetrics, DeliveryReportParam, Feed
+from spark_kafka_sink.spark.metrics import MOST_TOTALS, DeliveryMetrics, DeliveryReportParam, Feed, QueryTotals
+from tests.spark.counting import counting
 from tests.spark.reports import reports
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
     from pyspark.sql.streaming.query import StreamingQuery
 
 PARAM = DeliveryReportParam()
@@ -69,23 +70,9 @@ def test_a_feed_to_nowhere_takes_reports() -> None:
     assert feed == Feed()
 
 
-class Context:
-    """As much of a SparkContext as counting needs."""
-
-    def __init__(self, master: str = "local[2]", **settings: str) -> None:
-        self.master = master
-        self.settings = {name.replace("_", "."): value for name, value in settings.items()}
-
-    def accumulator(self, value: Any, param: Any) -> Any:
-        return SimpleNamespace(value=value)
-
-    def getConf(self) -> Any:
-        return self.settings
-
-
 @pytest.fixture
 def metrics() -> Iterator[DeliveryMetrics]:
-    made = DeliveryMetrics(cast("SparkContext", Context()))
+    made = counting()
     yield made
     made.close()
 
@@ -115,7 +102,7 @@ def test_anything_but_a_report_is_refused_even_with_the_token(metrics: DeliveryM
 
 def test_a_refused_commit_is_told_without_content() -> None:
     told: list[None] = []
-    metrics = DeliveryMetrics(cast("SparkContext", Context()), lambda: told.append(None))
+    metrics = counting(lambda: told.append(None))
     try:
         address = metrics.feed.listener
         assert address is not None
@@ -178,19 +165,35 @@ def test_a_line_is_logged_for_each_batch_when_asked(metrics: DeliveryMetrics, ca
 
 
 def test_on_a_cluster_the_listener_is_where_the_driver_is() -> None:
-    made = DeliveryMetrics(
-        cast("SparkContext", Context("spark://h:7077", spark_driver_host="localhost", spark_driver_bindAddress="127.0.0.1"))
-    )
+    made = counting(master="spark://h:7077", spark_driver_host="localhost", spark_driver_bindAddress="127.0.0.1")
     assert made.feed.listener is not None
     assert made.feed.listener.host == "localhost"
     made.close()
 
 
 def test_where_the_driver_cannot_listen_it_listens_to_its_own_machine(caplog: pytest.LogCaptureFixture) -> None:
-    made = DeliveryMetrics(
-        cast("SparkContext", Context("spark://h:7077", spark_driver_host="192.0.2.1", spark_driver_bindAddress="192.0.2.1"))
-    )
+    made = counting(master="spark://h:7077", spark_driver_host="192.0.2.1", spark_driver_bindAddress="192.0.2.1")
     assert made.feed.listener is not None
     assert made.feed.listener.host == "127.0.0.1"
     assert "cannot listen on 192.0.2.1, so that running tasks are not shown" in caplog.text
     made.close()
+
+
+def test_totals_are_sums_by_query_and_batch_jobs_are_one(metrics: DeliveryMetrics) -> None:
+    metrics.batch_committed(batch(records=5, number=1))
+    metrics.batch_committed(batch(records=7, number=2))
+    for _ in range(3):
+        metrics.batch_committed(batch(records=1, query=MicroBatch.of_new_job().query_id))
+    assert metrics.totals() == {
+        "q": QueryTotals(batches=2, records=12, last_s=1_700_000_002.0, seconds=2.0, last_records=7),
+        "batch-jobs": QueryTotals(batches=3, records=3, last_s=1_700_000_002.0, seconds=2.0, last_records=1),
+    }
+
+
+def test_totals_are_of_the_queries_that_committed_last(metrics: DeliveryMetrics) -> None:
+    for number in range(MOST_TOTALS + 5):
+        metrics.batch_committed(batch(query=f"q{number}"))
+        metrics.batch_committed(batch(query="q0"))
+    assert len(metrics.totals()) == MOST_TOTALS
+    assert metrics.totals()["q0"].batches == MOST_TOTALS + 6
+    assert "q1" not in metrics.totals()

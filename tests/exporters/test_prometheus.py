@@ -1,0 +1,166 @@
+"""Prometheus' own client parses what is served."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
+
+from spark_kafka_sink.errors import InstallationError
+from spark_kafka_sink.exporters.prometheus import DriverCollector, serve_prometheus
+from spark_kafka_sink.producer.partition_reports import PartitionReport, PartitionReports
+from spark_kafka_sink.producer.report import LATENCY_BUCKETS, DeliveryReport
+from spark_kafka_sink.spark.history import BatchReport
+from spark_kafka_sink.spark.metrics import DeliveryMetrics
+from tests.spark.counting import counting
+
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+@pytest.fixture
+def metrics() -> Iterator[DeliveryMetrics]:
+    made = counting()
+    yield made
+    made.close()
+
+
+def report(partitions: int = 2) -> DeliveryReport:
+    buckets = [0] * LATENCY_BUCKETS
+    buckets[0], buckets[3], buckets[-1] = 1, 98, 1
+    of = {("t", number): PartitionReport(10, 200, 0, 9) for number in range(partitions)}
+    return DeliveryReport(
+        records=10 * partitions,
+        bytes=200 * partitions,
+        compressed_bytes=50,
+        batches=3,
+        requests=2,
+        retries=1,
+        throttled_ms=1500,
+        errors={"NOT_LEADER_OR_FOLLOWER": 4},
+        bad_rows={"header": 2},
+        dead_letters=2,
+        partitions=PartitionReports(of),
+        ack_latency={"t": buckets},
+        commits=1,
+        commit_ms=250,
+        transactions_committed=6,
+        transactions_aborted=1,
+    )
+
+
+def batch(query: str = "q", partitions: int = 2) -> BatchReport:
+    return BatchReport(query, 3, 1_700_000_000.0, 2.5, report(partitions))
+
+
+def scraped(url: str) -> Samples:
+    with urllib.request.urlopen(url, timeout=10) as response:
+        return parsed(response.read().decode())
+
+
+def parsed(text: str) -> Samples:
+    found: list[Sample] = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    return {(sample.name, tuple(sorted(sample.labels.items()))): sample.value for sample in found}
+
+
+def collected(metrics: DeliveryMetrics, most_partitions: int = 200) -> Samples:
+    registry = CollectorRegistry()
+    registry.register(DriverCollector(metrics, most_partitions))
+    return parsed(generate_latest(registry).decode())
+
+
+def test_a_scrape_has_what_was_committed(metrics: DeliveryMetrics) -> None:
+    server = serve_prometheus(metrics, 0)
+    try:
+        metrics.batch_committed(batch())
+        found = scraped(f"http://127.0.0.1:{server.port}/metrics")
+    finally:
+        server.stop()
+    expected: Samples = {
+        ("kafka_sink_records_total", (("partition", "1"), ("topic", "t"))): 10,
+        ("kafka_sink_sent_bytes_total", (("partition", "0"), ("topic", "t"))): 200,
+        ("kafka_sink_compressed_bytes_total", ()): 50,
+        ("kafka_sink_record_batches_total", ()): 3,
+        ("kafka_sink_produce_requests_total", ()): 2,
+        ("kafka_sink_retries_total", ()): 1,
+        ("kafka_sink_errors_total", (("error", "NOT_LEADER_OR_FOLLOWER"),)): 4,
+        ("kafka_sink_bad_rows_total", (("reason", "header"),)): 2,
+        ("kafka_sink_dead_letters_total", ()): 2,
+        ("kafka_sink_throttled_seconds_total", ()): 1.5,
+        ("kafka_sink_commit_seconds_total", ()): 0.25,
+        ("kafka_sink_transactions_total", (("outcome", "committed"),)): 6,
+        ("kafka_sink_transactions_total", (("outcome", "aborted"),)): 1,
+        ("kafka_sink_batches_total", (("query", "q"),)): 1,
+        ("kafka_sink_query_records_total", (("query", "q"),)): 20,
+        ("kafka_sink_last_batch_timestamp_seconds", (("query", "q"),)): 1_700_000_002.5,
+        ("kafka_sink_last_batch_duration_seconds", (("query", "q"),)): 2.5,
+        ("kafka_sink_running_tasks", ()): 0,
+        ("kafka_sink_ack_latency_seconds_bucket", (("le", "0.001"), ("topic", "t"))): 1,
+        ("kafka_sink_ack_latency_seconds_bucket", (("le", "0.004"), ("topic", "t"))): 1,
+        ("kafka_sink_ack_latency_seconds_bucket", (("le", "0.008"), ("topic", "t"))): 99,
+        ("kafka_sink_ack_latency_seconds_bucket", (("le", "+Inf"), ("topic", "t"))): 100,
+    }
+    assert {key: found.get(key) for key in expected} == expected
+
+
+def test_before_anything_is_reported_the_counts_are_0(metrics: DeliveryMetrics) -> None:
+    found = collected(metrics)
+    assert found["kafka_sink_retries_total", ()] == 0
+    assert not any(name.startswith("kafka_sink_records") for name, _ in found)
+
+
+def test_names_follow_prometheus_conventions(metrics: DeliveryMetrics) -> None:
+    metrics.batch_committed(batch())
+    for name, _ in collected(metrics):
+        assert name.startswith("kafka_sink_")
+        assert not name.endswith(("_ms", "_total_total", "_count_total"))
+
+
+def test_more_partitions_than_the_limit_become_sums_of_their_topics(metrics: DeliveryMetrics) -> None:
+    metrics.batch_committed(batch(partitions=201))
+    found = collected(metrics)
+    of_records = {labels: value for (name, labels), value in found.items() if name == "kafka_sink_records_total"}
+    assert of_records == {(("partition", "all"), ("topic", "t")): 2010}
+    assert len([1 for name, _ in collected(metrics, 300) if name == "kafka_sink_records_total"]) == 201
+
+
+def test_a_scrape_of_10_000_topic_partitions_takes_at_most_20_ms(metrics: DeliveryMetrics) -> None:
+    metrics.batch_committed(batch(partitions=10_000))
+    registry = CollectorRegistry()
+    registry.register(DriverCollector(metrics))
+    times = []
+    for _ in range(10):
+        begun = time.thread_time()
+        generate_latest(registry)
+        times.append(time.thread_time() - begun)
+    assert min(times) <= 0.020
+
+
+def test_a_port_that_is_taken_is_one_warning(metrics: DeliveryMetrics, caplog: pytest.LogCaptureFixture) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        server = serve_prometheus(metrics, port)
+        assert server.port is None
+        server.stop()
+    assert f"metrics are not served to Prometheus: cannot listen on 127.0.0.1:{port}" in caplog.text
+    assert len(caplog.records) == 1
+
+
+def test_stop_closes_the_port_and_may_be_called_twice(metrics: DeliveryMetrics) -> None:
+    server = serve_prometheus(metrics, 0)
+    server.stop()
+    server.stop()
+    with pytest.raises(OSError):
+        urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=5)
+
+
+def test_without_the_library_the_error_names_the_extra(metrics: DeliveryMetrics, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    with pytest.raises(InstallationError, match=r"serve_prometheus\(\) needs prometheus-client.*spark-kafka-sink\[prometheus\]"):
+        serve_prometheus(metrics, 0)
