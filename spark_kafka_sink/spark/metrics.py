@@ -181,6 +181,19 @@ class DeliveryMetrics:
             for name, report in (("live", live), ("committed", committed))
         )
 
+    def __str__(self) -> str:
+        if not self.available:
+            return repr(self)
+        counts = (("committed", self.committed), ("live", self.live))
+        return "\n\n".join(f"{name}:\n{report or 'nothing reported yet'}" for name, report in counts)
+
+    def _repr_html_(self) -> str:
+        from spark_kafka_sink.producer.report_html import reports_html, text_html
+
+        if not self.available:
+            return text_html(repr(self))
+        return reports_html([("committed", self.committed), ("live", self.live)])
+
 
 class CommitListener:
     """Hands each report that comes in with the right token to `on_report`, and calls `on_refusal` for each refused commit.
