@@ -75,7 +75,7 @@ INSIDE: Mapping[str, Sequence[str]] = {
     "FaultInjection": ("attach", "detach", "of_broker", "storage"),
     "DeliveryMetrics": ("add_committed", "feed"),
     "DeliveryReport": ("summed",),
-    "PartitionReports": ("count", "from_bytes", "summed", "to_bytes"),
+    "PartitionReports": ("columns", "count", "from_bytes", "summed", "to_bytes"),
     "Producer": ("close_when_idle", "transaction"),
     "RecordColumns": ("lengths", "is_like"),
     "RecordFuture": ("complete", "fail", "pending"),

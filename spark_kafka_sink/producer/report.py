@@ -143,12 +143,8 @@ class DeliveryReport:
     def to_arrow(self) -> pa.Table:
         """Returns a row for each topic-partition, sorted by both.
 
-        | column | type | description |
-        | --- | --- | --- |
-        | `topic` | string | never null |
-        | `partition` | int32 | null for the sum of a topic |
-        | `records`, `bytes` | int64 | as in PartitionReport, never null |
-        | `first_offset`, `last_offset` | int64 | null if unknown |
+        The columns are `topic` (string), `partition` (int32, null for the sum of a topic), `records` and `bytes` (int64), and
+        `first_offset` and `last_offset` (int64, null if unknown).
 
         Returns:
             The table, which may have no rows.

@@ -53,7 +53,7 @@ STYLE: Final = (
     ".ksr dt,.ksr dd{display:block;float:none;width:auto;margin:0;padding:0;text-align:left}"
     ".ksr dt,.ksr .ksr-note{font-size:85%;font-weight:normal;opacity:.75}"
     ".ksr dd{font-size:125%}"
-    ".ksr dd .ksr-note{display:block;font-size:68%;max-width:22em}"
+    ".ksr dd .ksr-note{display:block;font-size:68%;max-width:30em}"
     ".ksr details{margin:10px 0}"
     ".ksr summary{cursor:pointer}"
     ".ksr table{border-collapse:collapse;margin:6px 0}"

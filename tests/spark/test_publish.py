@@ -33,7 +33,7 @@ def test_a_report_reads_well_as_text_and_html(spark: SparkSession, kafka: Kafka,
     topic = new_topic()
     report = sks.publish(numbers(spark, 1500), topic=topic, bootstrap_servers=[kafka.bootstrap_servers])
     assert repr(report).startswith("records     1,500\ntime ")
-    assert f"{topic}          0    1,500  ████████████  100.0 % " in repr(report)
+    assert f"{topic}          0    1,500  ████████████ 100.0 % " in repr(report)
     assert f"<td>{topic}</td><td>0</td><td>1,500</td>" in report._repr_html_()
 
 
