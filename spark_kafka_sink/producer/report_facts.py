@@ -234,5 +234,7 @@ def thinned(points: Iterable[Point], most: int) -> list[Point]:
 
 def printable(text: str, most: int = MAX_TEXT) -> str:
     """Returns a text of another machine in one line, cut to `most` characters, with escapes for what could move a cursor."""
-    cut = text if len(text) <= most else f"{text[: most - 3]}..."
-    return cut if cut.isprintable() else "".join(each if each.isprintable() else ascii(each)[1:-1] for each in cut)
+    start = text[: most + 1]
+    if not start.isprintable():
+        start = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in start)
+    return start if len(start) <= most else f"{start[: most - 3]}..."

@@ -66,7 +66,7 @@ STYLE: Final = (
 
 
 def report_html(report: DeliveryReport, facts: Sequence[Fact] = (), throughput: Iterable[Point] = ()) -> str:
-    """Returns the report as one element of HTML, of at most 100 KB however many partitions there are.
+    """Returns the report as one element of HTML, of under 100 KB with names that Kafka allows, however many partitions there are.
 
     Args:
         report: The report.

@@ -9,7 +9,7 @@ import pytest
 
 from spark_kafka_sink.producer.partition_reports import PartitionReport, PartitionReports
 from spark_kafka_sink.producer.report import LATENCY_BUCKETS, DeliveryReport
-from spark_kafka_sink.producer.report_facts import MAX_PARTITIONS, MAX_TEXT, latency_of, run_facts
+from spark_kafka_sink.producer.report_facts import MAX_PARTITIONS, MAX_TEXT, latency_of, printable, run_facts
 from spark_kafka_sink.producer.report_text import bar, report_text
 from tests.producer.reports import eventful, histogram, many_partitions
 
@@ -127,6 +127,12 @@ def test_a_long_text_is_cut_and_stays_in_one_line() -> None:
     assert line.startswith("  example: a\\nbxxx")
     assert line.endswith("xxx...")
     assert len(line) <= MAX_TEXT + len("  example: ") + 1
+
+
+def test_escapes_do_not_make_a_text_longer() -> None:
+    assert printable("\x00" * 1000) == "\\x00" * 74 + "\\..."
+    assert printable("\x00" * 75) == "\\x00" * 75
+    assert printable("x" * MAX_TEXT) == "x" * MAX_TEXT
 
 
 def test_points_that_are_no_numbers_are_left_out() -> None:
