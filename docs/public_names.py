@@ -79,7 +79,7 @@ INSIDE: Mapping[str, Sequence[str]] = {
     "BatchReport": ("from_bytes", "to_bytes"),
     "DeliveryMetrics": ("batch_committed", "feed", "live_tasks"),
     "DeliveryReport": ("summed",),
-    "PartitionReports": ("count", "from_bytes", "summed", "to_bytes"),
+    "PartitionReports": ("columns", "count", "from_bytes", "summed", "to_bytes"),
     "Producer": ("close_when_idle", "transaction"),
     "RecordColumns": ("lengths", "is_like"),
     "RecordFuture": ("complete", "fail", "pending"),

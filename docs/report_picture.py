@@ -14,13 +14,11 @@ import spark_kafka_sink as sks
 from spark_kafka_sink.broker import EmbeddedBroker
 
 FILE = Path(__file__).parent / "pictures" / "report.svg"
-WIDTH, ROW_HEIGHT, ROWS_ABOVE = 760, 27, 4
+WIDTH, ROW_HEIGHT, HEIGHT_OF_REST = 760, 25, 400
 
 STYLE = """
   body { margin: 0; padding: 12px 16px; font: 13px/1.5 system-ui, sans-serif; color: #1f2328; background: #ffffff; }
   .cell { color: #57606a; font: 12px ui-monospace, monospace; margin: 0 0 8px; }
-  table { border-collapse: collapse; } p { margin: 0 0 8px; }
-  th, td { padding: 3px 14px; text-align: right; } th { border-bottom: 1px solid #8c959f; }
   tbody tr:nth-child(odd) { background: #f6f8fa; }
   @media (prefers-color-scheme: dark) {
     body { color: #e6edf3; background: #0d1117; } .cell { color: #9198a1; }
@@ -42,12 +40,11 @@ def main(rows: int = 1_000_000, partitions: int = 6) -> None:
                 )
     finally:
         spark.stop()
-    FILE.write_text(picture(report._repr_html_(), ROWS_ABOVE + partitions), encoding="utf-8")
+    FILE.write_text(picture(report._repr_html_(), HEIGHT_OF_REST + ROW_HEIGHT * partitions), encoding="utf-8")
 
 
-def picture(html: str, rows: int) -> str:
-    """Returns an SVG image that shows `html`, high enough for `rows` lines of text."""
-    height = rows * ROW_HEIGHT
+def picture(html: str, height: int) -> str:
+    """Returns an SVG image of this height that shows `html`."""
     body = f'<p class="cell">sks.publish(df, topic="events", bootstrap_servers="localhost:9092")</p>{html}'
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}">\n'

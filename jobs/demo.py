@@ -22,7 +22,7 @@ from tqdm.auto import tqdm
 import spark_kafka_sink as sks
 from jobs.demo_events import write_events
 from jobs.outcome import ExitCode, ending
-from spark_kafka_sink.spark.display import summary, table
+from spark_kafka_sink.spark.display import summary
 from spark_kafka_sink.spark.options import sink_options
 from spark_kafka_sink.verify.comparison import Comparison
 from spark_kafka_sink.verify.read_back import whole_topic
@@ -207,7 +207,7 @@ def _print_delivered(batches: Sequence[Any], metrics: sks.DeliveryMetrics, secon
         return
     print(f"Delivery report: {summary(report)}")
     print(f"{seconds:.1f} s, {report.records / seconds:,.0f} rows/s, the start of Spark's Python workers included")
-    print(table(report), flush=True)
+    print(report, flush=True)
 
 
 def _read_back(stream: Stream) -> Comparison:

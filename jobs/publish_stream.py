@@ -22,7 +22,7 @@ from jobs.outcome import ExitCode, ending
 from jobs.settings import Settings, load
 from jobs.sources import stream_records
 from spark_kafka_sink.spark.data_source import NAME
-from spark_kafka_sink.spark.display import summary, table
+from spark_kafka_sink.spark.display import summary
 from spark_kafka_sink.spark.options import sink_options
 
 PROGRESS_EACH_S = 10
@@ -86,7 +86,7 @@ def _follow(query: StreamingQuery, metrics: sks.DeliveryMetrics, terminated: thr
 def _print_all(metrics: sks.DeliveryMetrics) -> None:
     print(_delivered(metrics))
     if metrics.committed:
-        print(table(metrics.committed), flush=True)
+        print(metrics.committed, flush=True)
 
 
 def _delivered(metrics: sks.DeliveryMetrics) -> str:

@@ -136,6 +136,14 @@ class PartitionReports(Mapping[Key, PartitionReport]):
             chosen[topic] = True
         return _of(_with_sums(table, chosen) if chosen.any() else table)
 
+    def columns(self) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+        """Returns the topics and the columns of all reports, without an object for each. Do not change them.
+
+        The array has the shape (6, entries) and is sorted by topic and partition. Its rows are the index of the topic, the
+        partition, and the four numbers of PartitionReport.
+        """
+        return self._packed()
+
     def _packed(self) -> _Table:
         return _added(self._table, _table_of(self._counted)) if self._counted else self._table
 

@@ -6,12 +6,17 @@ import json
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.producer.partition_reports import PartitionReports
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
 
 # Bucket i of a latency histogram counts batches acknowledged in [2**(i-1), 2**i) ms; the last bucket is open-ended.
 LATENCY_BUCKETS = 24
@@ -49,6 +54,8 @@ def latencies_from_bytes(data: bytes) -> dict[str, list[int]]:
 @dataclass(slots=True, repr=False)
 class DeliveryReport:
     """Counts of acknowledged records, and of requests, retries and errors on the way.
+
+    `print` shows a report as text of several lines, notebooks show it with charts, and its repr is one line.
 
     Attributes:
         records: acknowledged records, including dead letters.
@@ -122,6 +129,53 @@ class DeliveryReport:
         if self.bad_rows:
             parts.append(self.bad_rows_text())
         return f"<DeliveryReport {', '.join(parts)}>"
+
+    def __str__(self) -> str:
+        from spark_kafka_sink.producer.report_text import report_text
+
+        return report_text(self)
+
+    def _repr_html_(self) -> str:
+        from spark_kafka_sink.producer.report_html import report_html
+
+        return report_html(self)
+
+    def to_arrow(self) -> pa.Table:
+        """Returns a row for each topic-partition, sorted by both.
+
+        The columns are `topic` (string), `partition` (int32, null for the sum of a topic), `records` and `bytes` (int64), and
+        `first_offset` and `last_offset` (int64, null if unknown).
+
+        Returns:
+            The table, which may have no rows.
+        """
+        from spark_kafka_sink.producer.report_tables import partition_table
+
+        return partition_table(self.partitions)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Returns the rows of `to_arrow` with the types `Int32` and `Int64`, which can be null.
+
+        Returns:
+            The DataFrame.
+
+        Raises:
+            InstallationError: pandas is not installed.
+        """
+        from spark_kafka_sink.producer.report_tables import pandas_frame
+
+        return pandas_frame(self.to_arrow, "DeliveryReport.to_pandas()")
+
+    def to_spark(self, spark: SparkSession) -> DataFrame:
+        """Returns the rows of `to_arrow` as a DataFrame with the types `string`, `int` and `bigint`.
+
+        Args:
+            spark: The session, also of Spark Connect.
+
+        Returns:
+            The DataFrame.
+        """
+        return spark.createDataFrame(self.to_arrow())
 
     def bad_rows_text(self) -> str:
         """Returns the bad rows in words: "3 bad rows (serialization 2, too-large 1), 3 dead letters"."""

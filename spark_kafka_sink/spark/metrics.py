@@ -312,6 +312,19 @@ class DeliveryMetrics:
             for name, report in (("live", live), ("committed", committed))
         )
 
+    def __str__(self) -> str:
+        if not self.available:
+            return repr(self)
+        counts = (("committed", self.committed), ("live", self.live))
+        return "\n\n".join(f"{name}:\n{report or 'nothing reported yet'}" for name, report in counts)
+
+    def _repr_html_(self) -> str:
+        from spark_kafka_sink.producer.report_html import reports_html, text_html
+
+        if not self.available:
+            return text_html(repr(self))
+        return reports_html([("committed", self.committed), ("live", self.live)])
+
 
 def listener_of(context: SparkContext, handlers: Mapping[bytes, Handler]) -> MetricsListener:
     """Starts a listener where the executors of this SparkContext can reach it, or else on the loopback interface.

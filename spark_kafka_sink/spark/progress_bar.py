@@ -91,7 +91,9 @@ class CallProgress:
         )
 
     def throughput(self) -> tuple[tuple[float, float], ...]:
-        """Returns pairs of seconds since the call began, and the rows per second since the pair before."""
+        """Returns pairs of seconds since the call began, and the rows per second since the pair before; none without a bar."""
+        if not self.is_counted:
+            return ()
         with self._lock:
             points = [*self._points, (time.monotonic() - self._begun, self._shown.records)]
         rates = []

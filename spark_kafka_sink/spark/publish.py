@@ -10,10 +10,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from spark_kafka_sink.counts import counted
@@ -24,7 +25,6 @@ from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers
 from spark_kafka_sink.spark.bad_row_limits import check_limits
 from spark_kafka_sink.spark.commits import abort_job, check_batch, check_job, commit_shares
-from spark_kafka_sink.spark.display import html_table, summary, table
 from spark_kafka_sink.spark.explain import linked, plug_in_error, sink_error
 from spark_kafka_sink.spark.first_contact import check_reachable
 from spark_kafka_sink.spark.history import BatchReport
@@ -35,6 +35,11 @@ from spark_kafka_sink.spark.progress_bar import CallProgress, progress_of
 from spark_kafka_sink.spark.python_workers import warn_of_other_python
 from spark_kafka_sink.spark.schema import SinkSchema, schema_of
 from spark_kafka_sink.spark.task import run_task, spark_partition
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from spark_kafka_sink.producer.report_facts import Fact
 
 Resolve = Callable[[SinkOptions, SinkSchema, StructType], SinkOptions]
 """Returns the options with the schemas of keys and values: `resolved_schemas.resolved_options`, or an earlier result of it."""
@@ -59,17 +64,19 @@ class TaskReport:
 
 @dataclass(frozen=True, slots=True)
 class PublishReport:
-    """Report of what publish() delivered. Notebooks show it as a table.
+    """Report of what publish() delivered. It prints as text, and notebooks show it with charts.
 
     Attributes:
         total: Sums over all tasks.
         tasks: The report of each task, in the order of Spark's partitions.
         seconds: Duration of the call, including Spark's own work.
+        throughput: Pairs of the seconds since the start and the rows per second at that time. It is empty for now.
     """
 
     total: DeliveryReport
     tasks: tuple[TaskReport, ...]
     seconds: float
+    throughput: tuple[tuple[float, float], ...] = ()
 
     @property
     def rows_per_second(self) -> float:
@@ -77,14 +84,56 @@ class PublishReport:
         return self.total.records / self.seconds if self.seconds else 0.0
 
     def __repr__(self) -> str:
-        return f"{self._headline()}\n{table(self.total)}"
+        from spark_kafka_sink.producer.report_text import report_text
+
+        return report_text(self.total, self._facts(), self.throughput)
 
     def _repr_html_(self) -> str:
-        return f"<p>{self._headline()}</p>{html_table(self.total)}"
+        from spark_kafka_sink.producer.report_html import report_html
 
-    def _headline(self) -> str:
-        rate = f"{self.seconds:.1f} s, {self.rows_per_second:,.0f} rows/s, {counted(len(self.tasks), 'task')}"
-        return f"{summary(self.total)}; {rate}"
+        return report_html(self.total, self._facts(), self.throughput)
+
+    def _facts(self) -> list[Fact]:
+        from spark_kafka_sink.producer.report_facts import run_facts
+
+        return run_facts(self.seconds, self.rows_per_second, [task.report.records for task in self.tasks])
+
+    def to_arrow(self) -> pa.Table:
+        """Returns a row for each task and topic-partition.
+
+        The first column is `spark_partition` (int32, never null). The others are those of DeliveryReport.to_arrow.
+        `report.total.to_arrow()` has the sums over all tasks.
+
+        Returns:
+            The table, sorted by `spark_partition`, `topic` and `partition`. It may have no rows.
+        """
+        from spark_kafka_sink.producer.report_tables import task_table
+
+        return task_table([(task.spark_partition, task.report.partitions) for task in self.tasks])
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Returns the rows of `to_arrow` with the types `Int32` and `Int64`, which can be null.
+
+        Returns:
+            The DataFrame.
+
+        Raises:
+            InstallationError: pandas is not installed.
+        """
+        from spark_kafka_sink.producer.report_tables import pandas_frame
+
+        return pandas_frame(self.to_arrow, "PublishReport.to_pandas()")
+
+    def to_spark(self, spark: SparkSession) -> DataFrame:
+        """Returns the rows of `to_arrow` as a DataFrame with the types `int`, `string` and `bigint`.
+
+        Args:
+            spark: The session, also of Spark Connect.
+
+        Returns:
+            The DataFrame.
+        """
+        return spark.createDataFrame(self.to_arrow())
 
 
 def publish(
@@ -150,7 +199,8 @@ def _publish(
             error.add_note(_when_interrupted(checked, shown))
             logger.warning("publish was interrupted. %s", error.__notes__[-1])
             raise
-    return PublishReport(total(task.report for task in tasks), tuple(tasks), time.monotonic() - start)
+    took = time.monotonic() - start
+    return PublishReport(total(task.report for task in tasks), tuple(tasks), took, shown.throughput())
 
 
 def _when_interrupted(options: SinkOptions, progress: CallProgress) -> str:

@@ -58,6 +58,7 @@ def test_counts_come_back_to_the_driver(
     spark: SparkSession, kafka: Kafka, new_topic: NewTopic, metrics: sks.DeliveryMetrics
 ) -> None:
     assert repr(metrics) == "live: nothing reported yet\ncommitted: nothing reported yet"
+    assert str(metrics) == "committed:\nnothing reported yet\n\nlive:\nnothing reported yet"
     topic = new_topic(4)
     save(numbers(spark, 1000, tasks=3), options(kafka, topic=topic))
     live = metrics.live
@@ -71,6 +72,10 @@ def test_counts_come_back_to_the_driver(
     assert metrics.committed is not None
     assert metrics.committed.records == 1010
     assert repr(metrics).startswith("live: 1,010 records")
+    assert str(metrics) == f"committed:\n{metrics.committed}\n\nlive:\n{metrics.live}"
+    html = metrics._repr_html_()
+    assert '<details open="open"><summary><b>committed</b>: 1,010 records</summary>' in html
+    assert "<summary><b>live</b>: 1,010 records</summary>" in html
 
 
 def test_a_write_of_no_rows_is_reported_as_0(

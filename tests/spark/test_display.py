@@ -2,8 +2,9 @@ from __future__ import annotations
 
 from spark_kafka_sink.producer.partition_reports import PartitionReport, PartitionReports
 from spark_kafka_sink.producer.report import DeliveryReport
-from spark_kafka_sink.spark.display import MAX_PARTITIONS, html_table, summary, table
+from spark_kafka_sink.spark.display import summary
 from spark_kafka_sink.spark.messages import total
+from tests.producer.reports import eventful
 
 
 def report(partitions: int, topic: str = "t") -> DeliveryReport:
@@ -13,6 +14,14 @@ def report(partitions: int, topic: str = "t") -> DeliveryReport:
         partitions=PartitionReports(
             {(topic, number): PartitionReport(10, 20, -1 if number == 1 else 5, 1234) for number in range(partitions)}
         ),
+    )
+
+
+def test_a_summary_is_one_line_of_every_count() -> None:
+    assert summary(eventful()) == (
+        "1,000 records, 100,000 bytes (40,000 sent), 37 batches in 12 requests, 3 retries, 3 topic-partitions, 1 topic as a sum,"
+        " throttled by broker quotas for 1.2 s; 4 transactions committed, 1 aborted in 2 commits of 40 ms on average;"
+        " 3 bad rows (header 2, too-large 1), 2 dead letters and 1 dropped; errors: DISCONNECTED 1, NOT_LEADER_OR_FOLLOWER 2"
     )
 
 
@@ -39,22 +48,6 @@ def test_a_summary_tells_of_commits_where_there_are_some() -> None:
     assert "commits" not in summary(counted)
     counted.add(DeliveryReport(commits=2, transactions_committed=16, transactions_aborted=1, commit_ms=81))
     assert summary(counted).endswith("; 16 transactions committed, 1 aborted in 2 commits of 40 ms on average")
-
-
-def test_a_table_has_a_line_for_each_partition_and_marks_unknown_offsets() -> None:
-    lines = table(report(2)).splitlines()
-    assert lines[0].split() == ["topic", "partition", "records", "bytes", "first", "offset", "last", "offset"]
-    assert [line.split() for line in lines[1:]] == [["t", "0", "10", "20", "5", "1,234"], ["t", "1", "10", "20", "?", "1,234"]]
-
-
-def test_many_partitions_are_counted_not_listed() -> None:
-    assert table(report(MAX_PARTITIONS + 7)).endswith("and 7 more topic-partitions")
-    assert len(table(report(MAX_PARTITIONS + 7)).splitlines()) == MAX_PARTITIONS + 2
-    assert "more topic-partitions" not in html_table(report(MAX_PARTITIONS))
-
-
-def test_names_of_topics_are_escaped_in_html() -> None:
-    assert "<td>a&lt;b</td>" in html_table(report(1, "a<b"))
 
 
 def test_bad_rows_are_shown_by_reason_with_what_became_of_them() -> None:

@@ -53,7 +53,9 @@ def test_without_accumulators_a_count_is_an_error_and_never_0() -> None:
     for count in ("live", "committed"):
         with pytest.raises(UsageError, match="Spark Connect has no accumulators"):
             getattr(metrics, count)
-    assert repr(metrics) == "DeliveryMetrics(not available: Spark Connect has no accumulators)"
+    shown = "DeliveryMetrics(not available: Spark Connect has no accumulators)"
+    assert repr(metrics) == str(metrics) == shown
+    assert metrics._repr_html_() == f"<p>{shown}</p>"
     assert metrics.feed == Feed()
     metrics.close()
 

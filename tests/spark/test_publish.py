@@ -32,9 +32,27 @@ def test_publish_returns_a_report_of_what_is_in_kafka(spark: SparkSession, kafka
 def test_a_report_reads_well_as_text_and_html(spark: SparkSession, kafka: Kafka, new_topic: NewTopic) -> None:
     topic = new_topic()
     report = sks.publish(numbers(spark, 1500), topic=topic, bootstrap_servers=[kafka.bootstrap_servers])
-    assert repr(report).startswith("1,500 records, ")
-    assert f"{topic}  0          1,500 " in repr(report)
+    assert repr(report).startswith("records     1,500\ntime ")
+    assert f"{topic}          0    1,500  ████████████ 100.0 % " in repr(report)
     assert f"<td>{topic}</td><td>0</td><td>1,500</td>" in report._repr_html_()
+
+
+def test_a_report_becomes_a_dataframe_with_a_row_for_each_task_and_partition(
+    spark: SparkSession, kafka: Kafka, new_topic: NewTopic
+) -> None:
+    topic = new_topic(3)
+    report = sks.publish(records(spark, 300, 3), topic=topic, bootstrap_servers=kafka.bootstrap_servers)
+    of_tasks = report.to_spark(spark)
+    assert of_tasks.schema.simpleString() == (
+        "struct<spark_partition:int,topic:string,partition:int,records:bigint,bytes:bigint,first_offset:bigint,last_offset:bigint>"
+    )
+    assert [tuple(row) for row in of_tasks.collect()] == [tuple(row.values()) for row in report.to_arrow().to_pylist()]
+    sums = of_tasks.groupBy("partition").sum("records").orderBy("partition")
+    assert [tuple(row) for row in sums.collect()] == [(partition, 100) for partition in range(3)]
+    assert [tuple(row) for row in report.total.to_spark(spark).select("partition", "records", "last_offset").collect()] == [
+        (partition, 100, 99) for partition in range(3)
+    ]
+    assert sks.DeliveryReport().to_spark(spark).collect() == []
 
 
 def test_publish_counts_on_a_handle_too(
@@ -47,7 +65,7 @@ def test_publish_counts_on_a_handle_too(
 def test_publish_of_no_rows_is_a_report_of_0(spark: SparkSession, kafka: Kafka, new_topic: NewTopic) -> None:
     report = sks.publish(numbers(spark, 10).where("false"), topic=new_topic(), bootstrap_servers=kafka.bootstrap_servers)
     assert report.total == sks.DeliveryReport()
-    assert repr(report).startswith("0 records")
+    assert repr(report).startswith("records     0\n")
 
 
 def test_a_progress_bar_shows_all_tasks_done(

@@ -111,7 +111,7 @@ def test_the_readmes_record(readme: Readme, capsys: pytest.CaptureFixture[str]) 
 def test_columns(readme: Readme, capsys: pytest.CaptureFixture[str]) -> None:
     readme.run("scope.report", PRODUCER)
     assert sorted((record.key, record.value) for record in readme.records()) == [(b"a", b"1"), (b"b", b"2")]
-    assert "DeliveryReport 2 records" in capsys.readouterr().out
+    assert "records     2\n" in capsys.readouterr().out
 
 
 def test_what_is_plugged_in(readme: Readme) -> None:
