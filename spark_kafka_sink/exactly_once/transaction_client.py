@@ -163,7 +163,7 @@ class TransactionClient:
             with waiting.told_as_well():
                 found = self._list_once(prefix, waiting, deadline)
             if found is not None:
-                return found
+                return list(dict.fromkeys(found))  # an id whose coordinator has just moved may be listed by two brokers
             waiting.again()
 
     def open_handles(

@@ -70,7 +70,7 @@ class PublishReport:
         total: Sums over all tasks.
         tasks: The report of each task, in the order of Spark's partitions.
         seconds: Duration of the call, including Spark's own work.
-        throughput: Pairs of the seconds since the start and the rows per second at that time. It is empty for now.
+        throughput: Pairs of the seconds since the start and the rows per second at that time. It is empty without a bar.
     """
 
     total: DeliveryReport
