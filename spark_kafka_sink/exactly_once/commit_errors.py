@@ -28,7 +28,8 @@ _TO_DO: Mapping[Reason, str] = {
     Reason.GAP: "in foreachBatch, call the sink for every batch, even one without rows; start from the checkpoint that the log"
     " belongs to; or, if the missing batches are known to be in Kafka or are not wanted, set commit.log.start={batch}",
     Reason.NO_RECORD: "set commit.log.topic, commit.log.partitions and transactional.id.prefix to their previous values; or, if"
-    " the query has run without exactly-once so far, or its log was deleted, set commit.log.start={batch} for this start",
+    " the query has run without exactly-once so far, set commit.log.start={batch} for this start; or, if its log was deleted,"
+    " first look into the topic whether rows of this batch are visible, because that start writes them again",
     Reason.CLOSED: "{again}",
     Reason.UNRESOLVED: "run `{resolve}`, which shows the outcome of each transaction: add --replay to write the lost ones again"
     " at the next start, if all of them are proved to be aborted, or --accept-loss to continue without them",

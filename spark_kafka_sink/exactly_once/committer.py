@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, NoReturn
 
 from spark_kafka_sink.errors import CommitError, DeadlineError, KafkaSinkError
 from spark_kafka_sink.exactly_once import failpoints, resolving
@@ -167,8 +167,10 @@ class Committer:
         except KafkaSinkError as error:
             if not isinstance(error, CommitError):
                 is_invisible, is_deleted = self._is_invisible(batch, own, call), isinstance(error, CommitLogDeletedError)
-                is_gone = is_deleted and (not is_invisible or _is_logged_maybe(call) or _key(batch) in self._logged_in)
-                error.add_note(_what_is_known(batch, own, is_invisible=is_invisible, is_gone=is_gone))
+                # Nothing read: an earlier attempt may have been committed. A job has no earlier attempt.
+                may_be_earlier = (call.topic_id is None and not batch.is_job) or _key(batch) in self._logged_in
+                is_gone = is_deleted and (not is_invisible or _is_logged_maybe(call) or may_be_earlier)
+                error.add_note(_what_is_known(batch, own, start, is_invisible=is_invisible, is_gone=is_gone))
             raise
         failpoints.reach("commit.end", batch.number)
         visible_s = call.visible - call.prepared if call.visible and call.prepared else 0.0
@@ -201,19 +203,27 @@ class Committer:
                 self._prepared.append(_key(batch))
             self._remember(batch, call)
         assert isinstance(end, Done | GiveUp | Stop)
-        proofs = execution.abort(end.leftovers)
+        is_committed = resolving.has_committed(execution.view)
+        if isinstance(end, GiveUp) and is_committed:  # what is open was prepared with it: it is not aborted
+            self._raise_made_again(batch, call)
+        is_committed |= Proof.COMMITTED in execution.abort(end.leftovers)
         if isinstance(end, GiveUp):
-            if Proof.COMMITTED in proofs:  # by a commit whose record is gone
-                call.is_prepared_maybe = True
-                raise made_again(self._log.topic)
+            if is_committed:
+                self._raise_made_again(batch, call)
             raise batch_aborted(batch, own, end.ended)
         view = execution.view
         if not isinstance(end, Done):
-            is_invisible = self._is_invisible(batch, own, call)
+            is_invisible = self._is_invisible(batch, own, call) and not is_committed
             raise commit_stopped(batch, view, end.reason, self._options, is_invisible=is_invisible)
         recorded = {key(each) for each in view.last.handles} if view.last is not None else set()
         # Brokers may reject all rows of a task or of the run, which then has fewer transactions than the record, or none.
         return recorded == {key(each.handle) for each in own}
+
+    def _raise_made_again(self, batch: MicroBatch, call: CommitCall) -> NoReturn:
+        """Raises CommitLogDeletedError for own transactions that are committed by a record which is gone."""
+        call.is_prepared_maybe = True
+        self._remember(batch, call)
+        raise made_again(self._log.topic)
 
     def _is_invisible(self, batch: MicroBatch, own: OwnTransactions, call: CommitCall) -> bool:
         """Returns whether this run's rows cannot have been prepared, and therefore not committed."""
@@ -232,11 +242,13 @@ class Committer:
         """Returns what is known after a timeout. Aborts, within a separate time limit, transactions that cannot be committed."""
         is_invisible = self._is_invisible(batch, own, call)
         handles = tuple(each.handle for each in own)
-        is_ended = is_invisible and Proof.OPEN not in self._execution(batch, View(batch.number, own), call).abort(handles)
+        proofs = self._execution(batch, View(batch.number, own), call).abort(handles) if is_invisible else frozenset()
         if call.visible is not None:
             return RowVisibility.VISIBLE
+        if Proof.COMMITTED in proofs:  # by a record which is gone
+            return RowVisibility.UNKNOWN
         if is_invisible:
-            return RowVisibility.ABORTED if is_ended else RowVisibility.OPEN
+            return RowVisibility.OPEN if Proof.OPEN in proofs else RowVisibility.ABORTED
         is_prepared = call.prepared is not None or any(key(each.handle) in call.logged for each in own)
         return RowVisibility.PREPARED if is_prepared else RowVisibility.UNKNOWN
 
@@ -291,14 +303,18 @@ def _is_logged_maybe(call: CommitCall) -> bool:
     return bool(call.logged) or call.is_prepared_maybe or call.visible is not None
 
 
-def _what_is_known(batch: MicroBatch, own: OwnTransactions, *, is_invisible: bool, is_gone: bool) -> str:
+def _what_is_known(batch: MicroBatch, own: OwnTransactions, start: int | None, *, is_invisible: bool, is_gone: bool) -> str:
     """Returns what is known about the rows of a commit that failed.
 
-    is_gone: whether the log that was deleted may have had a record to commit the batch.
+    start: commit.log.start. is_gone: whether the log that was deleted may have had a record to commit the batch.
     """
     invisible = f"{batch}: {rows_of(own, ' of this run is', ' of this run are')} not committed"
     if is_gone:
-        again = "run the job again" if batch.is_job else f"set commit.log.start={batch.number}"
+        again = f"set commit.log.start={batch.number}"
+        if batch.is_job:
+            again = "run the job again"
+        elif batch.number in (0, start):  # nothing else is asked of who starts it
+            again = "start the query again"
         visible = (
             f"{invisible}, but rows of an earlier attempt"
             if is_invisible

@@ -47,6 +47,7 @@ from spark_kafka_sink.protocol.transactions import (
 from spark_kafka_sink.security.acls import RESOURCE_OF
 
 ONGOING: Final = "Ongoing"
+COMMITTED: Final = ("PrepareCommit", "CompleteCommit")
 _DESCRIBED_AT_ONCE: Final = 100
 """A response may then have 3,900 partitions for each: see the limit of DESCRIBE_TRANSACTIONS."""
 
@@ -147,13 +148,19 @@ class TransactionClient:
                 raise self._client.refused(each, reply.code, DESCRIBE_TRANSACTIONS.key, more=more)
         return {each: reply.value for each, reply in replies.items() if reply.value is not None}
 
-    def list_open(self, prefix: str, deadline: float, *, example: str = "") -> list[str]:
+    def list_committed(self, ids: TransactionalIds, deadline: float) -> list[str]:
+        """Returns the ids of this query's tasks whose last transaction was committed. Raises like `list_open`."""
+        found = self.list_open(ids.start, deadline, example=ids.commit_log, states=COMMITTED)
+        return [each for each in found if ids.owns(each)]
+
+    def list_open(self, prefix: str, deadline: float, *, example: str = "", states: tuple[str, ...] = (ONGOING,)) -> list[str]:
         """Returns every id that begins with `prefix` and has an Ongoing transaction. All brokers must respond.
 
         An id whose coordinator moves meanwhile may be missing. Raises AuthorizationError if the client may not describe such ids,
         and an error for which `is_unlisted` is true if brokers do not list transactions.
 
         example: an id of this kind whose coordinator may already be known; by default an id that no query has.
+        states: names of other states to list.
         """
         # Kafka silently omits ids that the client may not describe. Finding a coordinator requires the same right.
         # The error's ACL is about the whole prefix, not this id alone.
@@ -161,7 +168,7 @@ class TransactionClient:
         waiting = ResponseWaiter(deadline, BACKOFF)
         while True:
             with waiting.told_as_well():
-                found = self._list_once(prefix, waiting, deadline)
+                found = self._list_once(prefix, states, waiting, deadline)
             if found is not None:
                 return list(dict.fromkeys(found))  # an id whose coordinator has just moved may be listed by two brokers
             waiting.again()
@@ -185,11 +192,11 @@ class TransactionClient:
             if said.state == ONGOING
         )
 
-    def _list_once(self, prefix: str, waiting: ResponseWaiter, deadline: float) -> list[str] | None:
+    def _list_once(self, prefix: str, states: tuple[str, ...], waiting: ResponseWaiter, deadline: float) -> list[str] | None:
         """Returns None unless all brokers responded: an id may move from a failed broker to one that responded before."""
         brokers = self._client.brokers(deadline)
         # Filtered here, because only Kafka 4.1 supports a pattern (an RE2 regular expression).
-        request = ListTransactionsRequest(state_filters=[ONGOING])
+        request = ListTransactionsRequest(state_filters=list(states))
         questions = [ClusterRequest(node_id, LIST_TRANSACTIONS, request) for node_id in brokers]
         found: list[str] | None = []
         for node_id, answer in zip(brokers, self._client.try_many(questions, deadline), strict=True):
@@ -209,7 +216,7 @@ class TransactionClient:
                     found += [
                         each.transactional_id
                         for each in answer.transaction_states
-                        if each.transactional_id.startswith(prefix) and each.transaction_state == ONGOING
+                        if each.transactional_id.startswith(prefix) and each.transaction_state in states
                     ]
         return found
 

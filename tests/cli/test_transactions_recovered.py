@@ -201,6 +201,24 @@ def test_of_a_job_without_a_record_it_is_said_when_that_means_that_nothing_is_vi
     )
 
 
+@pytest.mark.parametrize("command", [["recover"], ["abort", "--yes"]])
+def test_of_a_job_whose_record_was_lost_it_is_said_that_rows_are_visible(job: LeftOver, command: list[str]) -> None:
+    job.write(0, State.COMPLETE, [])
+    job.query_id = MicroBatch.of_new_job().query_id
+    committed, still_open = job.task(0, "a"), job.task(1, "b")
+    job.transactions.end([committed.handle], True, job.soon())
+    done = job.run(*command, "--query", job.query_id)
+    assert done.exit_code == 1
+    assert (
+        "1 of its transactions is committed, so its record was removed, or the commit log was deleted. Its rows, or some of them,"
+        " are visible: read their topic before you run the job again"
+    ) in done.stderr
+    assert "none of its rows are visible" not in done.output
+    assert [each.transactional_id for each in job.transactions.open_handles(job.ids, job.soon())] == [
+        still_open.handle.transactional_id
+    ]
+
+
 def test_a_record_that_only_another_version_reads_keeps_no_other_from_being_committed(query: LeftOver) -> None:
     query.prepared(0, [query.task(0, "a")])
     newer = Producer({"bootstrap.servers": query.kafka.bootstrap_servers})

@@ -95,7 +95,7 @@ def test_one_that_is_made_again_in_the_middle_of_a_commit_does_not_say_that_its_
             committer.commit(batch, own)
         (note,) = caught.value.__notes__
         assert "1 row of this run, or some of them, may be visible" in note
-        assert "look into the topic before you set commit.log.start=0, which writes them again" in note
+        assert "look into the topic before you start the query again, which writes them again" in note
     with pytest.raises(CommitLogDeletedError):
         committer.abort_job(batch, own)
     assert made == [where]
@@ -134,7 +134,7 @@ def test_rows_of_an_earlier_driver_may_be_visible_when_it_is_made_again_in_the_m
             committer.commit(MicroBatch(query.id, 0), query.write("a"))
         (note,) = caught.value.__notes__
         assert "1 row of this run is not committed, but rows of an earlier attempt may be visible" in note
-        assert "look into the topic before you set commit.log.start=0" in note
+        assert "look into the topic before you start the query again" in note
     assert query.open_ids() == []
     query.expect("a")
 

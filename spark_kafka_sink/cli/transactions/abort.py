@@ -22,6 +22,7 @@ _WHY_NOT: Final = {
     Refusal.PREPARED: f"nothing was aborted, because the batch is prepared; commit it with {COMMAND} recover --query {{id}}",
     Refusal.TO_BE_REPLAYED: "nothing was aborted, because its lost rows will be written again: start the query or run"
     f" {COMMAND} resolve --query {{id}} --batch {{batch}} --accept-loss",
+    Refusal.COMMITTED: "nothing was aborted, because some of its transactions are committed",
     Refusal.COMPLETE: "a running driver has committed it in the meantime",
     Refusal.MOVED_ON: "a running driver has moved the query to another batch",
 }
@@ -46,12 +47,25 @@ def _aborted(connection: Connection, query_id: str, *, yes: bool) -> Result:
     if isinstance(expected, Refused):
         assert last is not None
         return _refused(query_id, last.batch, expected)
+    if last is None and is_job(query_id):
+        check_not_committed(connection, query_id)
     open_now = connection.transactions.open_handles(connection.ids(query_id), connection.deadline())
     if not open_now:
         return Result(query_id, None, True, f"no transactions are open under the prefix {connection.prefix}")
     if not yes:
         _ask(query_id, last, open_now)
     return _end(connection, query_id, last)
+
+
+def check_not_committed(connection: Connection, query_id: str) -> None:
+    """Raises ClickException if a batch job without a record has committed transactions, which only a record can have led to."""
+    committed = connection.transactions.list_committed(connection.ids(query_id), connection.deadline())
+    if committed:
+        found = counted(len(committed), "of its transactions is", "of its transactions are")
+        raise click.ClickException(
+            f"{query_id}: {Refusal.NO_RECORD.value}, but {found} committed, so its record was removed, or the commit log was"
+            f" deleted. Its rows, or some of them, are visible: read their topic before you {written_again(query_id)}"
+        )
 
 
 def _ask(query_id: str, last: CommitRecord | None, handles: tuple[TransactionHandle, ...]) -> None:

@@ -9,6 +9,7 @@ from typing import Final
 
 import click
 
+from spark_kafka_sink.cli.transactions.abort import check_not_committed
 from spark_kafka_sink.cli.transactions.connection import Connection, ConnectionOptions, connected
 from spark_kafka_sink.cli.transactions.result import COMMAND, Result, how_to_resolve, transactions_text, written_again
 from spark_kafka_sink.counts import counted
@@ -125,6 +126,8 @@ def _one(connection: Connection, query_id: str) -> Result:
     # Open transactions are listed before the log is read. One prepared and committed in between would be in neither.
     is_open = is_job(query_id) and bool(connection.transactions.open_handles(connection.ids(query_id), connection.deadline()))
     logged = connection.record(query_id)
+    if logged is None and is_job(query_id):
+        check_not_committed(connection, query_id)
     if logged is None:
         hours = COMPLETE_FOR_MS // 3_600_000
         first = f"run {COMMAND} abort --query {query_id}, because it has open transactions, and then " if is_open else ""
