@@ -24,7 +24,7 @@ from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State, enc
 from spark_kafka_sink.exactly_once.committer import Committer, OwnTransactions
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.proof import TransactionDescription
-from spark_kafka_sink.exactly_once.transaction_client import Ended, TransactionClient
+from spark_kafka_sink.exactly_once.transaction_client import ONGOING, Ended, TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 from tests.kafka.cluster import FULL_SPEED, KafkaCluster
@@ -99,8 +99,9 @@ class _TimedTransactions(TransactionClient):
     def describe(self, ids: Collection[str], deadline: float) -> dict[str, TransactionDescription]:
         return _timed(self._spent, "describe", lambda: super(_TimedTransactions, self).describe(ids, deadline))
 
-    def list_open(self, prefix: str, deadline: float, *, example: str = "") -> list[str]:
-        return _timed(self._spent, "list", lambda: super(_TimedTransactions, self).list_open(prefix, deadline, example=example))
+    def list_open(self, prefix: str, deadline: float, *, example: str = "", states: tuple[str, ...] = (ONGOING,)) -> list[str]:
+        listed = super().list_open
+        return _timed(self._spent, "list", lambda: listed(prefix, deadline, example=example, states=states))
 
     def end(
         self, handles: Iterable[TransactionHandle], committed: bool, deadline: float, batch: int | None = None

@@ -44,11 +44,12 @@ def test_a_log_that_is_deleted_between_two_batches_is_told_in_30_seconds(query: 
     with pytest.raises(CommitLogDeletedError, match=f"the commit log, topic {query.log_topic}, was deleted") as caught:
         committer.commit(MicroBatch(query.id, 1), own)
     assert time.monotonic() - begun < LIMIT_S
-    assert caught.value.__notes__ == [f"batch 1 of {query.id}: 2 rows of this run are not committed."]
+    (note,) = caught.value.__notes__  # nothing was read, so another driver may have committed the batch
+    assert note.startswith(f"batch 1 of {query.id}: 2 rows of this run are not committed, but rows of an earlier attempt may be")
     assert query.open_ids() == []
 
     # The next run in the same process has a new log, says how to go on, and does.
-    with pytest.raises(CommitStoppedError, match=r"its log was deleted, set commit\.log\.start=1"):
+    with pytest.raises(CommitStoppedError, match=r"set commit\.log\.start=1 for this start; or, if its log was deleted"):
         committer.commit(MicroBatch(query.id, 1), query.write("b", "c", batch=1))
     committer.commit(MicroBatch(query.id, 1), query.write("b", "c", batch=1), start=1)
     query.expect("a", "b", "c")
