@@ -316,7 +316,8 @@ _TO_RECOVER = "Run `{command} recover {of}` to end it, and run the job again onl
 _PREPARED = f"{{job}} failed while it was being committed, so some of its rows may be visible. {_TO_RECOVER}"
 _COMMITTED = (
     "{job} was not aborted: some of its transactions are committed, though the commit log, which was deleted, does not say so."
-    " All of its rows may be visible: look into the topic before you run the job again"
+    " All or some of its rows are visible, and others may be in open transactions until they time out: look into the topic before"
+    " you run the job again"
 )
 _LOG_DELETED = (
     "{job} could not be aborted, because the commit log was deleted ({error}). Its rows, or some of them, may be visible: look"

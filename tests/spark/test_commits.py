@@ -107,7 +107,10 @@ COMMAND = "spark-kafka-sink transactions {} --query job-1 --bootstrap-servers 12
         (False, f"may still be open. They will time out; run `{COMMAND.format('abort')}` to end them now"),
         (Refused(Refusal.COMPLETE), "all of its rows are visible, despite its error. Do not run it again"),
         (Refused(Refusal.PREPARED), f"some of its rows may be visible. Run `{COMMAND.format('recover')}` to end it"),
-        (Refused(Refusal.COMMITTED), "All of its rows may be visible: look into the topic before you run the job again"),
+        (
+            Refused(Refusal.COMMITTED),
+            "All or some of its rows are visible, and others may be in open transactions until they time out",
+        ),
         (made_again("commits"), "Its rows, or some of them, may be visible: look into the topic before you run the job again"),
         (
             DeadlineError("no broker"),
