@@ -182,7 +182,7 @@ def test_publish_reports_bad_rows(spark: SparkSession, target: Target) -> None:
     good, bad = split(range(20))
     target.expect(good, bad)
     assert report.total.dead_letters == len(bad)
-    assert "16 bad rows (INVALID_TIMESTAMP 2, header 2, " in repr(report)
+    assert "16 bad rows (INVALID_TIMESTAMP 2, header 2, " in repr(report.total)
     assert "16 dead letters" in report._repr_html_()
 
 
