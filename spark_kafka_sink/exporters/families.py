@@ -159,11 +159,6 @@ FAMILIES: Final[tuple[Family, ...]] = (
 )
 
 
-def latency_counts(shot: Snapshot) -> Iterable[tuple[str, list[int]]]:
-    """Yields each topic, and its batches by acknowledgement latency: `LATENCY_BUCKETS` counts, each of up to 2**i ms."""
-    return shot.committed.ack_latency.items()
-
-
 LATENCY_TEXT: Final = "from the first send of a record batch to its acknowledgement"
 
 BOUNDS_S: Final = tuple((1 << bucket) / 1000 for bucket in range(LATENCY_BUCKETS - 1))

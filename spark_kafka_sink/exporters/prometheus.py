@@ -16,7 +16,6 @@ from spark_kafka_sink.exporters.families import (
     Family,
     Kind,
     Snapshot,
-    latency_counts,
     snapshot,
 )
 from spark_kafka_sink.installation import check_extra
@@ -82,7 +81,7 @@ def _latencies(shot: Snapshot) -> Metric:
     from prometheus_client.core import HistogramMetricFamily
 
     metric = HistogramMetricFamily(f"{_PREFIX}ack_latency_seconds", LATENCY_TEXT, labels=["topic"])
-    for topic, counts in latency_counts(shot):
+    for topic, counts in shot.committed.ack_latency.items():
         metric.add_metric([topic], list(zip(_BOUNDS, accumulate(counts), strict=True)), sum_value=None)
     return metric
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +30,16 @@ COMMIT_COUNTS = ("commits", "transactions_committed", "transactions_aborted", "p
 def latency_bucket(milliseconds: float) -> int:
     """Returns the histogram bucket of an acknowledgement latency."""
     return min(max(int(milliseconds), 0).bit_length(), LATENCY_BUCKETS - 1)
+
+
+def summed_latencies(histograms: Mapping[str, Sequence[int]]) -> list[int]:
+    """Returns the sum of the histograms of all topics; an empty list without topics."""
+    return [sum(column) for column in zip(*histograms.values(), strict=True)]
+
+
+def bucket_of_rank(counts: Sequence[int], rank: float) -> int:
+    """Returns the first bucket up to which there are `rank` batches. rank: at most the sum of the counts."""
+    return bisect_left(list(accumulate(counts)), rank)
 
 
 # Limit when unpacking: more topics than Kafka clusters have.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.producer.partition_reports import ALL_PARTITIONS, NO_OFFSET, PartitionReports
-from spark_kafka_sink.producer.report import LATENCY_BUCKETS, DeliveryReport
+from spark_kafka_sink.producer.report import LATENCY_BUCKETS, DeliveryReport, bucket_of_rank, summed_latencies
 
 # More partitions than this are counted, not listed: a report must stay readable.
 MAX_PARTITIONS = 50
@@ -48,6 +48,16 @@ class PartitionShare(NamedTuple):
     first_offset: int | None
     last_offset: int | None
 
+    @property
+    def number(self) -> str:
+        """The partition as text."""
+        return "all" if self.partition is None else str(self.partition)
+
+    @property
+    def offsets(self) -> list[str]:
+        """The first and the last offset as texts."""
+        return ["?" if offset is None else f"{offset:,}" for offset in (self.first_offset, self.last_offset)]
+
 
 class Partitions(NamedTuple):
     """The topic-partitions of a report.
@@ -82,6 +92,11 @@ class Latency(NamedTuple):
     quantiles: list[str]
     buckets: list[tuple[str, int]]
     edges: list[str]
+
+    @property
+    def title(self) -> str:
+        """The quantiles in one line."""
+        return f"Time to acknowledgement of {counted(self.batches, 'batch', 'batches')}: {', '.join(self.quantiles)}"
 
 
 def totals(report: DeliveryReport, partitions: Partitions) -> list[Fact]:
@@ -163,7 +178,7 @@ def more_partitions(partitions: Partitions) -> str:
 
 def latency_of(histograms: Mapping[str, Sequence[int]]) -> Latency | None:
     """Returns the sum of the histograms by topic, or None if no batch was acknowledged."""
-    counts = [sum(column) for column in zip(*histograms.values(), strict=True)]
+    counts = summed_latencies(histograms)
     batches = sum(counts)
     if not batches:
         return None
@@ -176,11 +191,7 @@ def latency_of(histograms: Mapping[str, Sequence[int]]) -> Latency | None:
 
 def _bound(counts: Sequence[int], quantile: int) -> str:
     """Returns the upper end of the bucket with the quantile: "< 8 ms". The last bucket has none, so its lower end is given."""
-    left = -(-sum(counts) * quantile // 100)
-    bucket = 0
-    while left > counts[bucket]:
-        left -= counts[bucket]
-        bucket += 1
+    bucket = bucket_of_rank(counts, -(-sum(counts) * quantile // 100))
     return _range(bucket) if bucket == LATENCY_BUCKETS - 1 else f"< {_edge(bucket)}"
 
 

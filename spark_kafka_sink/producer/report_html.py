@@ -153,11 +153,11 @@ def _partitions(partitions: Partitions) -> str:
     rows = (
         (
             escaped(one.topic),
-            "all" if one.partition is None else str(one.partition),
+            one.number,
             f"{one.records:,}",
             f"{share_bar(one.bar, f'{percent(one.share)} of the records')} <span>{percent(one.share)}</span>",
             f"{one.bytes:,}",
-            *("?" if offset is None else f"{offset:,}" for offset in (one.first_offset, one.last_offset)),
+            *one.offsets,
         )
         for one in partitions.shown
     )
@@ -168,9 +168,9 @@ def _partitions(partitions: Partitions) -> str:
 
 
 def _latency(latency: Latency) -> str:
-    batches = counted(latency.batches, "batch", "batches")
-    title = f"Time to acknowledgement of {batches}: {', '.join(latency.quantiles)}"
-    return _details(escaped(title), histogram(title, latency.edges, [count for _, count in latency.buckets]), is_open=True)
+    return _details(
+        escaped(latency.title), histogram(latency.title, latency.edges, [count for _, count in latency.buckets]), is_open=True
+    )
 
 
 def _details(title: str, content: str, *, is_open: bool) -> str:

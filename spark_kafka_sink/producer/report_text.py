@@ -114,11 +114,11 @@ def _partitions(partitions: Partitions, blocks: bool) -> str:
     rows = [
         (
             printable(one.topic),
-            "all" if one.partition is None else str(one.partition),
+            one.number,
             f"{one.records:,}",
             f"{bar(one.bar, blocks=blocks):<{width}} {percent(one.share):>7}",
             f"{one.bytes:,}",
-            *("?" if offset is None else f"{offset:,}" for offset in (one.first_offset, one.last_offset)),
+            *one.offsets,
         )
         for one in partitions.shown
     ]
@@ -130,8 +130,7 @@ def _latency(latency: Latency, blocks: bool) -> str:
     """Returns the quantiles, then a line for each bucket."""
     most = max(count for _, count in latency.buckets)
     rows = [(name, f"{count:,}", bar(count / most, blocks=blocks)) for name, count in latency.buckets]
-    title = f"Time to acknowledgement of {counted(latency.batches, 'batch', 'batches')}: {', '.join(latency.quantiles)}"
-    return "\n".join([title, *_indented(_aligned(rows, (True, True, False)))])
+    return "\n".join([latency.title, *_indented(_aligned(rows, (True, True, False)))])
 
 
 def _aligned(rows: Sequence[Sequence[str]], right: Sequence[bool]) -> list[str]:

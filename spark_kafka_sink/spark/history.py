@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.exactly_once.micro_batch import is_job
 from spark_kafka_sink.installation import check_extra
-from spark_kafka_sink.producer.report import LATENCY_BUCKETS, DeliveryReport
+from spark_kafka_sink.producer.report import DeliveryReport, bucket_of_rank, summed_latencies
 from spark_kafka_sink.spark.messages import report_from_bytes, report_to_bytes
 
 if TYPE_CHECKING:
@@ -92,13 +92,15 @@ class BatchReport:
 
 def ack_latency_ms(report: DeliveryReport, fraction: float) -> float:
     """Returns the upper bound in ms of the bucket of all topics' acknowledgements at this fraction; NaN if there are none."""
-    counts = np.zeros(LATENCY_BUCKETS, np.int64)
-    for topic in report.ack_latency.values():
-        counts += topic
-    total = int(counts.sum())
-    if not total:
-        return float("nan")
-    return float(1 << int(np.searchsorted(np.cumsum(counts), fraction * total)))
+    return _ack_latencies_ms(report, [fraction])[0]
+
+
+def _ack_latencies_ms(report: DeliveryReport, fractions: Sequence[float]) -> list[float]:
+    counts = summed_latencies(report.ack_latency)
+    batches = sum(counts)
+    if not batches:
+        return [float("nan")] * len(fractions)
+    return [float(1 << bucket_of_rank(counts, fraction * batches)) for fraction in fractions]
 
 
 _ROW: Final = np.dtype(
@@ -137,7 +139,7 @@ def _row(batch: BatchReport) -> tuple[Any, ...]:
         sum(report.errors.values()),
         sum(report.bad_rows.values()),
         report.dead_letters,
-        *(ack_latency_ms(report, fraction) for fraction in (0.5, 0.95, 0.99)),
+        *_ack_latencies_ms(report, (0.5, 0.95, 0.99)),
         report.commit_ms,
         report.transactions_committed,
     )

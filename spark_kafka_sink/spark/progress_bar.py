@@ -109,7 +109,7 @@ def progress_of(spark: SparkSession, metrics: DeliveryMetrics | None, show: bool
 
     Args:
         spark: The session.
-        metrics: Whose listener hears of running tasks. None: a listener of the bar's own, which ends with the block.
+        metrics: Whose listener hears of running tasks. None: a new listener, which ends with the block.
         show: Whether to draw the bar; None: only in a notebook or a terminal.
 
     Threads: one asks Spark every POLL_S and draws. It ends with the block. Nothing is shown on Spark Connect, which has no status
