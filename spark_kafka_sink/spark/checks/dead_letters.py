@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from spark_kafka_sink.client.topics import TOPIC, configs_of, metadata_error, topics_metadata
+from spark_kafka_sink.client.topics import TOPIC, configs_of, metadata_error
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.spark.checks.context import CheckContext
 from spark_kafka_sink.spark.checks.report import CheckLine, failed, failed_by, ok
-from spark_kafka_sink.spark.checks.topic import WRITE, may_on_topic, missing
+from spark_kafka_sink.spark.checks.topic import WRITE, described_topic, may_on_topic, missing
 from spark_kafka_sink.spark.error_options import DEAD_LETTER_TOPIC
 
 DEAD_LETTERS: Final = "dead letters"
@@ -23,7 +23,7 @@ def check_dead_letters(context: CheckContext) -> Iterator[CheckLine]:
     name = context.options.errors.topic
     if name is None:
         return
-    (found,) = topics_metadata(context.client, [name], context.soon(), context.node_id).topics
+    found = described_topic(context, name)
     if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         yield replace(missing(context, name, DEAD_LETTER_TOPIC), name=DEAD_LETTERS)
         return

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from spark_kafka_sink.client.backoff import ExponentialBackoff, ResponseWaiter
+from spark_kafka_sink.client.cluster_requests import ClusterRequest, only_one
 from spark_kafka_sink.client.topics import (
     BROKER,
     TOPIC,
@@ -23,7 +24,15 @@ from spark_kafka_sink.option import nearest
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
-from spark_kafka_sink.protocol.metadata import NO_AUTHORIZED_OPERATIONS, MetadataResponsePartition, MetadataResponseTopic
+from spark_kafka_sink.protocol.metadata import (
+    METADATA,
+    NO_AUTHORIZED_OPERATIONS,
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 from spark_kafka_sink.spark.checks.context import CheckContext, SkippedError
 from spark_kafka_sink.spark.checks.report import CheckLine, failed, failed_by, not_checked, not_checked_after, ok
 from spark_kafka_sink.spark.guarantee import Guarantee
@@ -45,7 +54,7 @@ def check_topic(context: CheckContext) -> Iterator[CheckLine]:
     if name is None:
         yield not_checked("topic", "the column topic names the topic of each row", "set the option topic to check that topic")
         return
-    found = topic_metadata(context.client, name, context.soon(), context.node_id)
+    found = described_topic(context, name)
     if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         yield missing(context, name)
         return
@@ -68,6 +77,31 @@ def check_topic(context: CheckContext) -> Iterator[CheckLine]:
 
 
 # A missing topic
+
+
+def described_topic(context: CheckContext, name: str) -> MetadataResponseTopic:
+    """Returns the metadata of a topic from `context.node_id`, once that broker knows it if another one does.
+
+    Brokers hear of a new topic one after another, so the answer of one of them does not show that a topic is missing.
+    """
+    found = topic_metadata(context.client, name, context.soon(), context.node_id)
+    if found.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or not _is_known_elsewhere(context, name):
+        return found
+    waiter = ResponseWaiter(context.soon(), _BACKOFF)
+    while found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not waiter.is_over:
+        waiter.pause()
+        found = topic_metadata(context.client, name, context.soon(), context.node_id)
+    return found
+
+
+def _is_known_elsewhere(context: CheckContext, name: str) -> bool:
+    """Returns whether a broker other than `context.node_id` has the topic."""
+    others = [node_id for node_id in context.nodes if node_id != context.node_id]
+    request = MetadataRequest([MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
+    answers = context.client.try_many([ClusterRequest(each, METADATA, request) for each in others], context.soon())
+    return any(
+        isinstance(each, MetadataResponse) and not only_one(each.topics, METADATA.key, "topic").error_code for each in answers
+    )
 
 
 def missing(context: CheckContext, name: str, option: str = "topic") -> CheckLine:

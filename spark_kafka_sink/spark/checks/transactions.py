@@ -13,7 +13,6 @@ from spark_kafka_sink.client.topics import (
     creation_error,
     metadata_error,
     new_topic,
-    topic_metadata,
 )
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import AuthorizationError, KafkaSinkError, OptionError, UnsupportedVersionError
@@ -25,7 +24,7 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.security.acls import COMMIT_LOG
 from spark_kafka_sink.spark.checks.context import CheckContext
 from spark_kafka_sink.spark.checks.report import CheckLine, failed, failed_by, not_checked, not_checked_after, ok
-from spark_kafka_sink.spark.checks.topic import DESCRIBE_CONFIGS, READ, WRITE, may_on_topic
+from spark_kafka_sink.spark.checks.topic import DESCRIBE_CONFIGS, READ, WRITE, described_topic, may_on_topic
 
 _NAME: Final = "exactly-once"
 _INVALID_TIMEOUT_MS: Final = 0
@@ -96,7 +95,7 @@ def _listing(context: CheckContext, client: TransactionClient, prefix: str) -> I
 
 def _commit_log(context: CheckContext, settings: CommitLogSettings) -> Iterator[CheckLine]:
     name = settings.topic
-    found = topic_metadata(context.client, name, context.soon(), context.node_id)
+    found = described_topic(context, name)
     if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         yield _new_commit_log(context, settings)
         return

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from spark_kafka_sink.broker import EmbeddedBroker
+from dataclasses import replace
+
+from spark_kafka_sink.broker import ApiKey, BrokerConfig, EmbeddedBroker, ErrorCode
+from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataResponse
 from spark_kafka_sink.spark.check import check
 from spark_kafka_sink.spark.checks.report import Status
 from tests.spark.checks.reading import line, settings
+
+
+def _without_topic(_request: MetadataRequest, response: MetadataResponse) -> MetadataResponse:
+    (topic,) = response.topics
+    return replace(response, topics=[replace(topic, error_code=int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), partitions=[])])
 
 
 def test_a_missing_topic_is_a_cross_with_the_nearest_name(broker: EmbeddedBroker) -> None:
@@ -13,6 +21,15 @@ def test_a_missing_topic_is_a_cross_with_the_nearest_name(broker: EmbeddedBroker
     assert cross.status is Status.FAILED
     assert cross.text == "topic 'event' does not exist; did you mean events?"
     assert "spark-kafka-sink topics create event " in cross.to_do
+
+
+def test_a_new_topic_that_the_first_broker_has_not_heard_of_yet_is_a_tick() -> None:
+    with EmbeddedBroker(brokers=2, config=BrokerConfig(auto_create_topics_enable=False)) as made:
+        made.create_topic("events")
+        first = min(made.cluster.image.brokers)
+        late = made.faults.alter(ApiKey.METADATA, _without_topic, broker=first, topic="events", times=3)
+        assert line(check(settings(made)), "topic").status is Status.OK
+        assert late.is_over
 
 
 def test_a_missing_topic_that_brokers_create_is_a_tick() -> None:
