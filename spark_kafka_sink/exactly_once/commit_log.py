@@ -180,6 +180,7 @@ class Claim:
         last: The last record; None if there is none.
         topic_id: The id of the topic that was read, which is another one if it was deleted and made again; None from brokers
             whose topics have no ids.
+        is_end_asked: Whether the last write came so far that its records may be in the log.
     """
 
     def __init__(self, query_id: str, partition: _Partition, writer: LogWriter, chunk_bytes: int) -> None:
@@ -190,6 +191,7 @@ class Claim:
         self._chunks = frozenset(partition.chunks.get(query_id, ()))
         self._writer = writer
         self._chunk_bytes = chunk_bytes
+        self.is_end_asked = False
         self._is_lost = False
 
     def write(self, record: CommitRecord, deadline: float) -> None:
@@ -216,7 +218,7 @@ class Claim:
             raise ClaimLostError(f"the claim on query {self._query_id} in the commit log ended with an earlier error")
         new = {number for batch in batches for number, _ in batch}
         batches[-1].extend((number, None) for number in sorted(self._chunks - new))
-        self._is_lost = True
+        self._is_lost, self.is_end_asked = True, False
         now_ms = time.time_ns() // 1_000_000
         for batch in batches:
             records = [NewRecord(encode_key(self._query_id, number), value, now_ms) for number, value in batch]
@@ -224,6 +226,7 @@ class Claim:
             if self._partition is not None:
                 self._check_nothing_between(self._partition, offset, deadline)
                 self._partition = None
+        self.is_end_asked = True
         self._writer.commit(deadline)
         self._is_lost = False
 

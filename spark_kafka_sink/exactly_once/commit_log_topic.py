@@ -126,8 +126,8 @@ def leader_of(client: ClusterClient, topic: str, partition: int, deadline: float
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         name = error_facts(code).name
         raise CommitLogDeletedError(
-            f"the commit log, topic {topic}, was deleted: brokers have answered {name} for {DELETED_AFTER_S:.0f} s. Start the"
-            " query again: the sink creates the topic, and the first commit says which commit.log.start continues the query",
+            f"the commit log, topic {topic}, was deleted: brokers have answered {name} for {DELETED_AFTER_S:.0f} s. The"
+            " next run creates it, and the first commit of a query then says which commit.log.start continues the query",
             topic=topic,
             error_code=int(code),
             error=name,

@@ -31,6 +31,9 @@ logger = logging.getLogger(__name__)
 OwnTransactions = tuple[PreparedTransaction, ...]
 """The transactions in which the tasks of one run have written a batch."""
 
+_Run = tuple[str, int, tuple[str, int, int] | None]
+"""One run of a batch: the query's id, the batch's number, and the key of a transaction; None of a run without any."""
+
 # One job in sixteen, chosen by the end of its random id, because cleaning up reads the whole log.
 _SWEEPING: Final = "0"
 _FORGOTTEN_AT_ONCE: Final = 100
@@ -86,8 +89,8 @@ class Committer:
         self._timeout_s = timeout_s
         self._best_effort = best_effort
         self._options = options
-        # Batches whose record this process has written, or may have: Spark commits a batch once, other callers may repeat it.
-        self._prepared: deque[tuple[str, int]] = deque(maxlen=_REMEMBERED)
+        # Runs of batches whose record this process has written, or may have: Spark commits one once, other callers repeat it.
+        self._prepared: deque[_Run] = deque(maxlen=_REMEMBERED)
         # The log's topic, by query and batch, in which a record of the batch was: a new topic does not have it.
         self._logged_in: dict[tuple[str, int], uuid.UUID] = {}
         self._is_checked = False
@@ -200,7 +203,7 @@ class Committer:
             raise
         finally:
             if call.is_prepared_maybe:
-                self._prepared.append(_key(batch))
+                self._prepared.append(_run_of(batch, own))
             self._remember(batch, call)
         assert isinstance(end, Done | GiveUp | Stop)
         is_committed = resolving.has_committed(execution.view)
@@ -228,12 +231,13 @@ class Committer:
     def _is_invisible(self, batch: MicroBatch, own: OwnTransactions, call: CommitCall) -> bool:
         """Returns whether this run's rows cannot have been prepared, and therefore not committed."""
         is_logged = any(key(each.handle) in call.logged for each in own)
-        return not is_logged and not call.is_prepared_maybe and _key(batch) not in self._prepared
+        return not is_logged and not call.is_prepared_maybe and _run_of(batch, own) not in self._prepared
 
     def _remember(self, batch: MicroBatch, call: CommitCall) -> None:
         """Remembers the log's topic for a repeated commit() and for abort_job, if the batch may have a record in it."""
         if call.topic_id is None or not _is_logged_maybe(call):
             return
+        self._logged_in.pop(_key(batch), None)  # so that it is the newest
         self._logged_in[_key(batch)] = call.topic_id
         if len(self._logged_in) > _REMEMBERED:
             del self._logged_in[next(iter(self._logged_in))]
@@ -296,6 +300,11 @@ class Committer:
 
 def _key(batch: MicroBatch) -> tuple[str, int]:
     return batch.query_id, batch.number
+
+
+def _run_of(batch: MicroBatch, own: OwnTransactions) -> _Run:
+    """Returns what tells this run of a batch from another one: one of its transactions, whatever their order."""
+    return *_key(batch), min((key(each.handle) for each in own), default=None)
 
 
 def _is_logged_maybe(call: CommitCall) -> bool:

@@ -172,11 +172,12 @@ class Execution:
         self._reach("log.before")
         self._claim = self._log.claim(self._ids, self._call.deadline)
         self._reach("log.after")
+        last = self._claim.last
         # An empty log says that nothing is prepared, though this call may have committed what the one before listed.
-        if self._call.topic_id is not None and self._claim.topic_id != self._call.topic_id:
+        is_other = self._call.topic_id is not None and self._claim.topic_id != self._call.topic_id
+        if is_other and not self._is_written_again(last):
             raise made_again(self._log.topic)
         self._call.topic_id = self._claim.topic_id
-        last = self._claim.last
         if last is not None:
             self._check_prefix(last)
             if last.batch == self.view.batch:
@@ -186,6 +187,11 @@ class Execution:
         if is_first and not is_job(self._ids.query_id):
             self._check_others()
         self.view = self.view.with_read(self._claim.last)
+
+    def _is_written_again(self, last: CommitRecord | None) -> bool:
+        """Returns whether a new log has the batch, which a person has let another driver write, before this call began."""
+        is_begun = self._call.logged or self._call.is_prepared_maybe or self._call.visible is not None
+        return last is not None and last.batch == self.view.batch and last.state in _FAILPOINTS and not is_begun
 
     def _check_prefix(self, last: CommitRecord) -> None:
         """Raises OptionError for another prefix: a claim does not fence drivers with that prefix, so they could overwrite it."""
@@ -273,6 +279,10 @@ class Execution:
             self._claim.write(record, deadline)
         except RecordRefusedError:
             self._call.is_prepared_maybe = was_prepared_maybe
+            raise
+        except ClaimLostError:
+            if not self._claim.is_end_asked:  # another process has the log: it aborts what was appended
+                self._call.is_prepared_maybe = was_prepared_maybe
             raise
         except DeadlineError as error:
             # Its EndTxn was not sent, so it is not in the log and never will be.

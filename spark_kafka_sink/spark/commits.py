@@ -323,24 +323,38 @@ _LOG_DELETED = (
     "{job} could not be aborted, because the commit log was deleted ({error}). Its rows, or some of them, may be visible: look"
     " into the topic before you run the job again"
 )
+_LOG_DELETED_BEFORE = (
+    "{job} could not be aborted, because the commit log was deleted ({error}). None of its rows are visible, because its commit"
+    " had not begun; its transactions may stay open until they time out"
+)
 _UNKNOWN = f"{{job}} could not be aborted, and it is not known whether it is prepared ({{error}}). {_TO_RECOVER}"
 
 
 _REFUSED = {Refusal.COMPLETE: _COMPLETE, Refusal.COMMITTED: _COMMITTED}
 
 
-def abort_job(options: SinkOptions, job: MicroBatch, messages: Messages = ()) -> None:
+def abort_job(
+    options: SinkOptions, job: MicroBatch, shares: Sequence[TaskTransaction] = (), *, is_commit_begun: bool = True
+) -> None:
     """Aborts the transactions of a failed job, unless the commit log already has it, and logs the outcome.
 
     It raises nothing, because the job has failed for another reason and open transactions time out.
+
+    Args:
+        options: of the job.
+        job: The job.
+        shares: Those of its tasks that are known here. Brokers list the transactions of the others.
+        is_commit_begun: Whether its rows may be visible if the commit log does not say.
     """
     assert options.exactly_once is not None
-    text, error = _aborted(options, job, _transactions(shares_of(messages)))
+    text, error = _aborted(options, job, _transactions(shares), is_commit_begun=is_commit_begun)
     of = f"--query {job.query_id} {_options(options.producer, options.exactly_once)}"
     logger.warning("%s", text.format(job=job, command="spark-kafka-sink transactions", of=of, error=error))
 
 
-def _aborted(options: SinkOptions, job: MicroBatch, own: OwnTransactions) -> tuple[str, KafkaSinkError | None]:
+def _aborted(
+    options: SinkOptions, job: MicroBatch, own: OwnTransactions, *, is_commit_begun: bool
+) -> tuple[str, KafkaSinkError | None]:
     """Returns the text to log, and the error if there was one."""
     try:
         end = _abort_once(options, job, own)
@@ -348,7 +362,7 @@ def _aborted(options: SinkOptions, job: MicroBatch, own: OwnTransactions) -> tup
             time.sleep(KILL_TIMEOUT_S)
             end = _abort_once(options, job, own)
     except CommitLogDeletedError as error:
-        return _LOG_DELETED, error
+        return (_LOG_DELETED if is_commit_begun else _LOG_DELETED_BEFORE), error
     except KafkaSinkError as error:
         return _UNKNOWN, error
     if isinstance(end, Refused):

@@ -25,7 +25,7 @@ from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.installation import SameVersion, check_same_version
 from spark_kafka_sink.secret import HiddenValues
 from spark_kafka_sink.spark.history import BatchReport
-from spark_kafka_sink.spark.messages import DeliveryMessage, Messages, reports_of, total
+from spark_kafka_sink.spark.messages import DeliveryMessage, Messages, reports_of, shares_of, total
 from spark_kafka_sink.spark.metrics import Feed
 from spark_kafka_sink.spark.python_workers import log_in_sparks_process
 from spark_kafka_sink.version import __version__
@@ -225,7 +225,8 @@ class KafkaSinkWriter(SameVersion, DataSourceArrowWriter):
         if self._options.exactly_once is not None:
             from spark_kafka_sink.spark.commits import abort_job
 
-            abort_job(self._options, self._job, messages)
+            # Spark passes None for each task that did not end. Only after all have ended it commits.
+            abort_job(self._options, self._job, shares_of(messages), is_commit_begun=None not in messages)
             return
         acked = total(reports_of(messages)).records
         logger.warning(

@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import OptionError, UsageError
-from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction
 from spark_kafka_sink.installation import SameVersion, check_extra
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers
@@ -250,11 +250,12 @@ def publish_job(
     df, task = _planned(df, columns, options, feed or _feed(metrics), job)
     if job is not None:
         check_job(options, job)
+    shares: list[TaskTransaction] = []
     try:
-        return _run(df, task, metrics, job or MicroBatch.of_new_job())
+        return _run(df, task, metrics, job or MicroBatch.of_new_job(), shares)
     except BaseException:  # a notebook's interrupt, too
         if job is not None:
-            abort_job(options, job)
+            abort_job(options, job, shares, is_commit_begun=bool(shares))
         raise
 
 
@@ -279,7 +280,7 @@ def publish_dataframe(
         check_reachable(options)
         if written is not None:
             check_batch(options, written)
-    return _run(*_planned(df, columns, options, _feed(metrics), written, resolve), metrics, batch)
+    return _run(*_planned(df, columns, options, _feed(metrics), written, resolve), metrics, batch, [])
 
 
 def _feed(metrics: DeliveryMetrics | None) -> Feed:
@@ -322,8 +323,12 @@ def _quoted(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
-def _run(df: DataFrame, task: ArrowTask, metrics: DeliveryMetrics | None, batch: MicroBatch) -> list[TaskReport]:
-    """batch: names the rows in the history, whether they are written in transactions or not."""
+def _run(
+    df: DataFrame, task: ArrowTask, metrics: DeliveryMetrics | None, batch: MicroBatch, shares: list[TaskTransaction]
+) -> list[TaskReport]:
+    """batch: names the rows in the history, whether they are written in transactions or not. shares: has, from the moment that
+    the commit begins, those of all tasks.
+    """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return task.run(batches)
@@ -335,7 +340,7 @@ def _run(df: DataFrame, task: ArrowTask, metrics: DeliveryMetrics | None, batch:
     if task.batch is None:
         check_limits(task.options.errors, committed, is_visible=True)
     else:
-        shares = [share_from_json(row[2], task.batch) for row in rows]
+        shares += [share_from_json(row[2], task.batch) for row in rows]
         visible = commit_shares(task.options, task.batch, shares, committed)
         reports, committed = (reports if visible.own else []), visible.reports
     if metrics is not None and metrics.available:

@@ -12,6 +12,7 @@ from spark_kafka_sink.exactly_once import commit_log_topic, failpoints
 from spark_kafka_sink.exactly_once.commit_log_topic import CommitLogDeletedError
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.resolving import Refusal, Refused
+from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from tests.exactly_once.opened import new_id, soon
 from tests.exactly_once.queries import PREFIX, CutError, Query
@@ -138,6 +139,51 @@ def test_rows_of_an_earlier_driver_may_be_visible_when_it_is_made_again_in_the_m
         assert "look into the topic before you start the query again" in note
     assert query.open_ids() == []
     query.expect("a")
+
+
+@pytest.mark.fault("spark", "the commit log's topic is deleted between batches")
+def test_a_batch_that_another_driver_has_written_again_is_not_stopped(query: Query) -> None:
+    committer, batch = query.committer(), MicroBatch(query.id, 0)
+    committer.commit(batch, query.write("a"))
+    make_again(query)
+    with pytest.raises(CommitLogDeletedError):
+        committer.commit(batch, query.write("a"))
+    assert query.commit(0, query.write("b"), start=0).rows == 1
+    report = committer.commit(batch, query.write("c"))
+    assert (report.rows, report.own) == (0, False)
+    assert query.open_ids() == []
+    query.expect("a", "b")
+
+
+@pytest.mark.fault("spark", "the commit log's topic is deleted between batches")
+def test_a_new_run_of_a_batch_that_was_stopped_leaves_nothing_open(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    def reach(name: str, batch: int) -> None:
+        if name == "complete.before" and not made:
+            made.append(name)
+            make_again(query)
+
+    monkeypatch.setattr(failpoints, "reach", reach)
+    committer, batch = query.committer(), MicroBatch(query.id, 0)
+    for run in ("a", "b"):
+        with pytest.raises(CommitLogDeletedError) as caught:
+            committer.commit(batch, query.write(run))
+        assert query.open_ids() == []
+    assert "1 row of this run is not committed, but rows of an earlier attempt may be visible" in caught.value.__notes__[0]
+    query.expect("a")
+
+
+@pytest.mark.fault("spark", "the commit log's topic is deleted between batches")
+def test_what_was_prepared_with_rows_that_are_visible_is_not_aborted_though_the_log_has_no_record(query: Query) -> None:
+    own = query.write("a", "b")
+    half, other = (each.handle for each in own)
+    TransactionClient(query.client).end([half], True, soon())  # as a driver did that died halfway, and then the log was deleted
+    with pytest.raises(CommitLogDeletedError) as caught:
+        query.commit(0, own)
+    assert "2 rows of this run, or some of them, may be visible" in caught.value.__notes__[0]
+    assert query.open_ids() == [other.transactional_id]  # a person decides
+    query.abort(own[1:])
 
 
 @pytest.mark.fault("spark", "the commit log's topic is deleted between batches")

@@ -92,6 +92,20 @@ def test_where_the_record_cannot_be_written_in_time_nothing_stays_open(broker: E
     query.expect("a", "b")
 
 
+def test_where_another_driver_takes_the_log_before_each_record_nothing_stays_open(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def take_it(name: str, _: int) -> None:
+        if name == "prepared.before":
+            query.log().claim(TransactionalIds(PREFIX, query.id), soon())
+
+    own = query.write("a", "b")
+    monkeypatch.setattr(failpoints, "reach", take_it)
+    said = too_late(query, own)
+    assert "None of this run's rows is visible, and its transactions are aborted." in said
+    assert query.open_ids() == []
+
+
 def test_of_a_job_that_was_not_prepared_in_time_it_is_said_that_it_can_be_run_again(broker: EmbeddedKafka, query: Query) -> None:
     query.id = MicroBatch.of_new_job().query_id
     own = query.write("a")

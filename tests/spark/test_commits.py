@@ -136,6 +136,18 @@ def test_what_became_of_a_job_that_failed_is_said_with_what_to_do(
     assert said in caplog.text
 
 
+def test_of_a_job_that_never_began_to_commit_it_is_said_that_its_rows_are_invisible_though_the_commit_log_is_gone(
+    options: SinkOptions, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def abort(*_: object) -> Refused | bool:
+        raise made_again("commits")
+
+    monkeypatch.setattr(Committer, "abort_job", abort)
+    commits.abort_job(options, JOB, is_commit_begun=False)
+    assert "None of its rows are visible, because its commit had not begun" in caplog.text
+    assert "may be visible" not in caplog.text
+
+
 def test_queries_with_the_same_options_do_not_wait_for_each_other_and_jobs_not_for_ever() -> None:
     options = sink_options(
         {"kafka.bootstrap.servers": "127.0.0.1:1", "delivery.guarantee": "exactly-once", "kafka.transaction.timeout.ms": "2000"}
