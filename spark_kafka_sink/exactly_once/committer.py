@@ -161,6 +161,7 @@ class Committer:
         begun = time.monotonic()
         # With commit.log.start a person says that the batch is to be written, after the log was deleted.
         call = self._call(batch, is_logged=start != batch.number)
+        call.is_prepared_maybe = bool(own) and _run_of(batch, own) in self._prepared
         try:
             view = View(batch.number, own, start, letters=letters, tasks=tasks)
             is_own = retry_on_claim_lost(partial(self._attempt, batch, view, call, refuse), call.deadline)
@@ -198,8 +199,9 @@ class Committer:
         except (ClaimLostError, DeadlineError):
             raise
         except KafkaSinkError:
-            if self._is_invisible(batch, own, call):  # otherwise the log may have them
-                execution.abort(execution.view.own_handles)
+            # Unless the log may have them. If it is gone, those that it had may be committed.
+            if self._is_invisible(batch, own, call) and Proof.COMMITTED in execution.abort(execution.view.own_handles):
+                call.is_prepared_maybe = True
             raise
         finally:
             if call.is_prepared_maybe:
@@ -208,11 +210,11 @@ class Committer:
         assert isinstance(end, Done | GiveUp | Stop)
         is_committed = resolving.has_committed(execution.view)
         if isinstance(end, GiveUp) and is_committed:  # what is open was prepared with it: it is not aborted
-            self._raise_made_again(batch, call)
+            self._raise_made_again(batch, own, call)
         is_committed |= Proof.COMMITTED in execution.abort(end.leftovers)
         if isinstance(end, GiveUp):
             if is_committed:
-                self._raise_made_again(batch, call)
+                self._raise_made_again(batch, own, call)
             raise batch_aborted(batch, own, end.ended)
         view = execution.view
         if not isinstance(end, Done):
@@ -222,16 +224,17 @@ class Committer:
         # Brokers may reject all rows of a task or of the run, which then has fewer transactions than the record, or none.
         return recorded == {key(each.handle) for each in own}
 
-    def _raise_made_again(self, batch: MicroBatch, call: CommitCall) -> NoReturn:
+    def _raise_made_again(self, batch: MicroBatch, own: OwnTransactions, call: CommitCall) -> NoReturn:
         """Raises CommitLogDeletedError for own transactions that are committed by a record which is gone."""
         call.is_prepared_maybe = True
+        self._prepared.append(_run_of(batch, own))
         self._remember(batch, call)
         raise made_again(self._log.topic)
 
     def _is_invisible(self, batch: MicroBatch, own: OwnTransactions, call: CommitCall) -> bool:
         """Returns whether this run's rows cannot have been prepared, and therefore not committed."""
         is_logged = any(key(each.handle) in call.logged for each in own)
-        return not is_logged and not call.is_prepared_maybe and _run_of(batch, own) not in self._prepared
+        return not is_logged and not call.is_prepared_maybe
 
     def _remember(self, batch: MicroBatch, call: CommitCall) -> None:
         """Remembers the log's topic for a repeated commit() and for abort_job, if the batch may have a record in it."""
@@ -284,6 +287,8 @@ class Committer:
         execution = self._execution(job, View(job.number, own), call)
         end = execution.run(resolving.abort)
         if isinstance(end, Refused):
+            if end.refusal is Refusal.COMPLETE and own:  # what its lost tasks left open is not in the record
+                self._abort(job, (), call)
             return end
         assert isinstance(end, Done)
         proofs = execution.abort(end.leftovers)
@@ -303,7 +308,10 @@ def _key(batch: MicroBatch) -> tuple[str, int]:
 
 
 def _run_of(batch: MicroBatch, own: OwnTransactions) -> _Run:
-    """Returns what tells this run of a batch from another one: one of its transactions, whatever their order."""
+    """Returns what tells this run of a batch from another one: one of its transactions, whatever their order.
+
+    It is the same for a repeated commit() because that one has the whole run again.
+    """
     return *_key(batch), min((key(each.handle) for each in own), default=None)
 
 
@@ -322,8 +330,10 @@ def _what_is_known(batch: MicroBatch, own: OwnTransactions, start: int | None, *
         again = f"set commit.log.start={batch.number}"
         if batch.is_job:
             again = "run the job again"
-        elif batch.number in (0, start):  # nothing else is asked of who starts it
+        elif batch.number == start:
             again = "start the query again"
+        elif batch.number == 0:  # another process has not seen the old log, and asks nobody
+            again = f"start the query again (in this process with {again.removeprefix('set ')})"
         visible = (
             f"{invisible}, but rows of an earlier attempt"
             if is_invisible

@@ -18,7 +18,7 @@ from spark_kafka_sink.exactly_once.commit_log import Claim, CommitLog
 from spark_kafka_sink.exactly_once.commit_log_topic import made_again
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
 from spark_kafka_sink.exactly_once.failpoints import Failpoint
-from spark_kafka_sink.exactly_once.log_writer import ClaimLostError, RecordRefusedError
+from spark_kafka_sink.exactly_once.log_writer import ClaimLostError
 from spark_kafka_sink.exactly_once.micro_batch import is_job
 from spark_kafka_sink.exactly_once.proof import Outcome, Proof, TransactionDescription, proof_of
 from spark_kafka_sink.exactly_once.rules import Commit, Look, Read, View, Write, asked_for, ms_to_prepare
@@ -86,7 +86,8 @@ def retry_on_claim_lost(attempt: Callable[[], Result], deadline: float) -> Resul
     waiting = ResponseWaiter(deadline, _BACKOFF)
     while True:
         try:
-            return attempt()
+            with waiting.told_as_well():
+                return attempt()
         except ClaimLostError as error:
             waiting.note("the commit log", error.message)
             waiting.again()
@@ -175,8 +176,15 @@ class Execution:
         last = self._claim.last
         # An empty log says that nothing is prepared, though this call may have committed what the one before listed.
         is_other = self._call.topic_id is not None and self._claim.topic_id != self._call.topic_id
-        if is_other and not self._is_written_again(last):
-            raise made_again(self._log.topic)
+        if is_other:
+            if not self._is_written_again(last):
+                raise made_again(self._log.topic)
+            logger.warning(
+                "batch %s of %s: the commit log was made again, and another driver has written the batch since. Rows of an"
+                " earlier attempt may be visible as well: look into the topic",
+                self.view.batch,
+                self._ids.query_id,
+            )
         self._call.topic_id = self._claim.topic_id
         if last is not None:
             self._check_prefix(last)
@@ -189,9 +197,10 @@ class Execution:
         self.view = self.view.with_read(self._claim.last)
 
     def _is_written_again(self, last: CommitRecord | None) -> bool:
-        """Returns whether a new log has the batch, which a person has let another driver write, before this call began."""
-        is_begun = self._call.logged or self._call.is_prepared_maybe or self._call.visible is not None
-        return last is not None and last.batch == self.view.batch and last.state in _FAILPOINTS and not is_begun
+        """Returns whether a new log has the batch, written by another driver, and this run was never prepared in the old one."""
+        if last is None or self._call.logged or self._call.is_prepared_maybe or self._call.visible is not None:
+            return False
+        return last.batch == self.view.batch and last.state in (State.PREPARED, State.COMPLETE)
 
     def _check_prefix(self, last: CommitRecord) -> None:
         """Raises OptionError for another prefix: a claim does not fence drivers with that prefix, so they could overwrite it."""
@@ -277,20 +286,13 @@ class Execution:
         deadline = self._call.deadline if left_ms is None else min(self._call.deadline, self._looked + left_ms / 1000)
         try:
             self._claim.write(record, deadline)
-        except RecordRefusedError:
-            self._call.is_prepared_maybe = was_prepared_maybe
-            raise
-        except ClaimLostError:
-            if not self._claim.is_end_asked:  # another process has the log: it aborts what was appended
+        except BaseException as error:
+            if not self._claim.is_end_asked:  # the record is not in the log and never will be
                 self._call.is_prepared_maybe = was_prepared_maybe
+            if isinstance(error, DeadlineError) and deadline != self._call.deadline:
+                # The next attempt finds that too little time is left.
+                raise ClaimLostError(f"the record could not be written in time: {error.message}", **error.facts) from error
             raise
-        except DeadlineError as error:
-            # Its EndTxn was not sent, so it is not in the log and never will be.
-            self._call.is_prepared_maybe = was_prepared_maybe
-            if deadline == self._call.deadline:
-                raise
-            # The next attempt finds that too little time is left.
-            raise ClaimLostError(f"the record could not be written in time: {error.message}", **error.facts) from error
         if write.state is not State.COMPLETE:
             self._call.prepared = time.monotonic() if is_prepared else None
         self._reach(after)

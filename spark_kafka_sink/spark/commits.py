@@ -327,6 +327,10 @@ _LOG_DELETED_BEFORE = (
     "{job} could not be aborted, because the commit log was deleted ({error}). None of its rows are visible, because its commit"
     " had not begun; its transactions may stay open until they time out"
 )
+_UNKNOWN_BEFORE = (
+    "{job} could not be aborted ({error}). None of its rows are visible, because its commit had not begun. Its transactions may"
+    " stay open until they time out; run `{command} abort {of}` to end them now"
+)
 _UNKNOWN = f"{{job}} could not be aborted, and it is not known whether it is prepared ({{error}}). {_TO_RECOVER}"
 
 
@@ -364,7 +368,7 @@ def _aborted(
     except CommitLogDeletedError as error:
         return (_LOG_DELETED if is_commit_begun else _LOG_DELETED_BEFORE), error
     except KafkaSinkError as error:
-        return _UNKNOWN, error
+        return (_UNKNOWN if is_commit_begun else _UNKNOWN_BEFORE), error
     if isinstance(end, Refused):
         return _REFUSED.get(end.refusal, _PREPARED), None
     return (_ABORTED if end else _STILL_OPEN), None

@@ -97,7 +97,7 @@ def test_one_that_is_made_again_in_the_middle_of_a_commit_does_not_say_that_its_
             committer.commit(batch, own)
         (note,) = caught.value.__notes__
         assert "1 row of this run, or some of them, may be visible" in note
-        assert "look into the topic before you start the query again, which writes them again" in note
+        assert "before you start the query again (in this process with commit.log.start=0), which writes them again" in note
     with pytest.raises(CommitLogDeletedError):
         committer.abort_job(batch, own)
     assert made == [where]
@@ -142,15 +142,18 @@ def test_rows_of_an_earlier_driver_may_be_visible_when_it_is_made_again_in_the_m
 
 
 @pytest.mark.fault("spark", "the commit log's topic is deleted between batches")
-def test_a_batch_that_another_driver_has_written_again_is_not_stopped(query: Query) -> None:
-    committer, batch = query.committer(), MicroBatch(query.id, 0)
-    committer.commit(batch, query.write("a"))
+def test_a_batch_that_another_driver_has_written_again_is_not_stopped(query: Query, caplog: pytest.LogCaptureFixture) -> None:
+    committer, batch, first = query.committer(), MicroBatch(query.id, 0), query.write("a")
+    committer.commit(batch, first)
     make_again(query)
     with pytest.raises(CommitLogDeletedError):
         committer.commit(batch, query.write("a"))
     assert query.commit(0, query.write("b"), start=0).rows == 1
+    with pytest.raises(CommitLogDeletedError):  # of this run it is known that it was prepared
+        committer.commit(batch, first)
     report = committer.commit(batch, query.write("c"))
     assert (report.rows, report.own) == (0, False)
+    assert "Rows of an earlier attempt may be visible as well" in caplog.text
     assert query.open_ids() == []
     query.expect("a", "b")
 
@@ -184,6 +187,40 @@ def test_what_was_prepared_with_rows_that_are_visible_is_not_aborted_though_the_
     assert "2 rows of this run, or some of them, may be visible" in caught.value.__notes__[0]
     assert query.open_ids() == [other.transactional_id]  # a person decides
     query.abort(own[1:])
+
+
+@pytest.mark.fault("spark", "the commit log's topic is deleted between batches")
+def test_what_was_found_committed_is_not_forgotten_when_the_commit_is_repeated(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit_log_topic, "DELETED_AFTER_S", 1.0)
+    committer, batch, own = query.committer(), MicroBatch(query.id, 0), query.write("a", "b")
+    TransactionClient(query.client).end([own[0].handle], True, soon())
+    for delete in (query.kafka.delete_topic, str):
+        with pytest.raises(CommitLogDeletedError) as caught:
+            committer.commit(batch, own)
+        assert "2 rows of this run, or some of them, may be visible" in caught.value.__notes__[0]
+        assert query.open_ids() == [own[1].handle.transactional_id]
+        delete(query.log_topic)
+    query.abort(own[1:])
+
+
+@pytest.mark.fault("spark", "the commit log's topic is deleted between batches")
+def test_a_job_whose_record_was_not_written_when_the_log_was_deleted_leaves_nothing_open(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def reach(name: str, batch: int) -> None:
+        if name == "prepared.before":
+            query.kafka.delete_topic(query.log_topic)
+
+    monkeypatch.setattr(commit_log_topic, "DELETED_AFTER_S", 1.0)
+    query.id = MicroBatch.of_new_job().query_id
+    own = query.write("a")
+    monkeypatch.setattr(failpoints, "reach", reach)
+    with pytest.raises(CommitLogDeletedError) as caught:
+        query.commit(0, own)
+    assert caught.value.__notes__ == [f"batch 0 of {query.id}: 1 row of this run is not committed."]
+    assert query.open_ids() == []
 
 
 @pytest.mark.fault("spark", "the commit log's topic is deleted between batches")

@@ -412,6 +412,19 @@ def test_a_job_whose_commit_could_not_say_any_more_that_it_is_complete_is_not_ta
     query.expect("a", "b")
 
 
+def test_of_a_job_that_is_complete_what_lost_tasks_left_open_is_aborted(query: Query, cut: Cut) -> None:
+    query.id = MicroBatch.of_new_job().query_id
+    job, own = MicroBatch(query.id, 0), query.write("a")
+    cut("complete.after")
+    with pytest.raises(CutError):
+        query.commit(0, own)
+    cut(None)
+    query.write("b")  # of an attempt that Spark has given up
+    assert query.committer().abort_job(job, own) == Refused(Refusal.COMPLETE)
+    assert query.open_ids() == []
+    query.expect("a")
+
+
 def test_a_job_that_may_be_prepared_by_another_process_is_not_aborted_where_the_log_cannot_be_used(
     query: Query, cut: Cut, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,8 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 import pyspark_kafka_sink
 from spark_kafka_sink.errors import OptionError, UsageError
+from spark_kafka_sink.exactly_once.commit_log_topic import made_again
+from spark_kafka_sink.exactly_once.committer import Committer
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.spark.data_source import KafkaSinkDataSource, KafkaSinkStreamWriter, KafkaSinkWriter, reporting_to
 from spark_kafka_sink.spark.history import BatchReport
@@ -91,6 +93,21 @@ def test_an_abort_says_what_stays_in_kafka(caplog: pytest.LogCaptureFixture) -> 
     assert "its finished tasks had stored 5 records in Kafka; writing again stores them a second time" in caplog.text
     source().streamWriter(SCHEMA, False).abort([None], 3)
     assert "its finished tasks had stored 0 records in Kafka" in caplog.text
+
+
+@pytest.mark.parametrize("is_begun", [True, False])
+def test_an_aborted_job_has_begun_to_commit_only_if_all_tasks_have_ended(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, is_begun: bool
+) -> None:
+    def abort(*_: object) -> bool:
+        raise made_again("commits")
+
+    monkeypatch.setattr(Committer, "check", lambda *_: None)
+    monkeypatch.setattr(Committer, "abort_job", abort)
+    exactly_once = CaseInsensitiveDict({**OPTIONS, "delivery.guarantee": "exactly-once"})
+    messages: list[WriterCommitMessage | None] = [*MESSAGES] if is_begun else [*MESSAGES, None]
+    KafkaSinkDataSource(options=exactly_once).writer(SCHEMA, False).abort(messages)
+    assert ("may be visible" in caplog.text, "None of its rows are visible" in caplog.text) == (is_begun, not is_begun)
 
 
 def test_a_commit_reports_to_the_handle_that_the_class_is_bound_to() -> None:

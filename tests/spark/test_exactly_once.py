@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
@@ -17,6 +18,9 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import spark_kafka_sink as sks
 from spark_kafka_sink.errors import RecordError
+from spark_kafka_sink.exactly_once.commit_log_topic import CommitLogDeletedError, made_again
+from spark_kafka_sink.exactly_once.committer import Committer, OwnTransactions
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.spark.task import QUERY_ID
 from tests.exactly_once.opened import client_of, soon
@@ -329,6 +333,32 @@ def test_of_a_job_that_cannot_begin_nothing_is_to_be_aborted(spark: SparkSession
     with pytest.raises(sks.KafkaSinkError, match="column value is required"):
         sks.publish(numbers(spark, 1).withColumnRenamed("value", "other"), options=nowhere)
     assert "not all of its transactions are aborted" not in caplog.text
+
+
+@pytest.mark.parametrize("is_begun", [True, False])
+def test_publish_knows_whether_a_job_that_failed_had_begun_to_commit(
+    spark: SparkSession, target: Target, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, is_begun: bool
+) -> None:
+    told: list[int] = []
+
+    def refuse(_self: Committer, _job: MicroBatch, own: OwnTransactions, *_: object, **__: object) -> NoReturn:
+        told.append(len(own))
+        raise made_again("commits")
+
+    rows = numbers(spark, 10)
+    rows = rows if is_begun else rows.selectExpr("if(value = '9', raise_error('a task failed'), value) AS value")
+    with monkeypatch.context() as patch:
+        patch.setattr(Committer, "commit", refuse)
+        patch.setattr(Committer, "abort_job", refuse)
+        with pytest.raises((CommitLogDeletedError, PySparkException)):
+            sks.publish(rows, options=target.options)
+    assert ("may be visible" in caplog.text, "None of its rows are visible" in caplog.text) == (is_begun, not is_begun)
+    commit, *aborts = told if is_begun else [0, *told]
+    assert aborts == [commit]
+    with client_of(target.servers) as client:
+        transactions = TransactionClient(client)
+        for name in target.open_ids():
+            transactions.init_producer_id(name, 60_000, soon())
 
 
 def test_foreach_partition_has_no_commit(target: Target) -> None:

@@ -19,7 +19,7 @@ from spark_kafka_sink.client.topics import (
     topics_metadata,
 )
 from spark_kafka_sink.counts import counted
-from spark_kafka_sink.errors import AuthorizationError, KafkaSinkError
+from spark_kafka_sink.errors import AuthorizationError, KafkaSinkError, MetadataTimeoutError
 from spark_kafka_sink.option import nearest
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
@@ -82,7 +82,8 @@ def check_topic(context: CheckContext) -> Iterator[CheckLine]:
 def described_topic(context: CheckContext, name: str) -> MetadataResponseTopic:
     """Returns the metadata of a topic from `context.node_id`, once that broker knows it if another one does.
 
-    Brokers hear of a new topic one after another, so the answer of one of them does not show that a topic is missing.
+    Brokers hear of a new topic one after another, so the answer of one of them does not show that a topic is missing. Raises
+    MetadataTimeoutError if that broker never hears of it.
     """
     found = topic_metadata(context.client, name, context.soon(), context.node_id)
     if found.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or not _is_known_elsewhere(context, name):
@@ -91,6 +92,11 @@ def described_topic(context: CheckContext, name: str) -> MetadataResponseTopic:
     while found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not waiter.is_over:
         waiter.pause()
         found = topic_metadata(context.client, name, context.soon(), context.node_id)
+    if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        node = context.nodes[context.node_id]
+        raise MetadataTimeoutError(
+            f"{node} does not know topic {name!r}, which other brokers have: look into that broker's log", topic=name
+        )
     return found
 
 

@@ -32,6 +32,17 @@ def test_a_new_topic_that_the_first_broker_has_not_heard_of_yet_is_a_tick() -> N
         assert late.is_over
 
 
+def test_a_broker_that_never_hears_of_a_topic_is_named() -> None:
+    with EmbeddedBroker(brokers=2, config=BrokerConfig(auto_create_topics_enable=False)) as made:
+        made.create_topic("events")
+        first = min(made.cluster.image.brokers)
+        made.faults.alter(ApiKey.METADATA, _without_topic, broker=first, topic="events", times=None)
+        cross = line(check(settings(made), timeout=3), "topic")
+    assert cross.status is Status.FAILED
+    assert "does not know topic 'events', which other brokers have" in cross.text
+    assert f"broker {first} " in cross.text
+
+
 def test_a_missing_topic_that_brokers_create_is_a_tick() -> None:
     with EmbeddedBroker() as made:
         report = check(settings(made))
