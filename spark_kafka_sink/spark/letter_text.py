@@ -107,6 +107,8 @@ def _text(value: pa.Scalar) -> str:
         data = value.as_buffer().to_pybytes()
         is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
         return _quoted(data.decode(errors="backslashreplace") if is_text else base64.b64encode(data).decode())
+    if pa.types.is_floating(kind):
+        return _number_or_text(float(value.as_py()))  # pyarrow 19 returns numpy.float16, which is no float
     return _number_or_text(value.as_py())
 
 

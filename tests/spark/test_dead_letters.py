@@ -89,6 +89,7 @@ def test_other_keys_and_values_become_json(array: pa.Array, text: bytes) -> None
 
 
 NOT_UTF8 = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(np.array([0, 2], np.int32)), pa.py_buffer(b"a\xff")])
+NAN = pa.array([float("nan")])
 
 
 @pytest.mark.parametrize(
@@ -101,7 +102,9 @@ NOT_UTF8 = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(np.array([0
         (pa.array([[(1, "x")]], pa.map_(pa.int64(), pa.string())), b'{"1":"x"}'),
         (pa.array([datetime.timedelta(seconds=1)], pa.duration("us")), b'"0:00:01"'),
         (pa.array([[datetime.timedelta(0)]], pa.list_(pa.duration("us"))), b'["0:00:00"]'),
-        (pa.array([{"t": datetime.time(1, 2), "n": float("nan")}]), b'{"t":"01:02:00","n":NaN}'),
+        (pa.StructArray.from_arrays([pa.array([datetime.time(1, 2)]), NAN], ["t", "n"]), b'{"t":"01:02:00","n":NaN}'),
+        (pa.StructArray.from_arrays([pa.array([np.float16(1.5)]), NAN], ["h", "n"]), b'{"h":1.5,"n":NaN}'),
+        (pa.array([np.float16("-inf")]), b"-Infinity"),
     ],
 )
 def test_what_has_no_json_becomes_a_lenient_text(array: pa.Array, text: bytes) -> None:

@@ -80,6 +80,12 @@ def test_json_keeps_every_digit(kafka_schema_registry: EmbeddedRegistry, conflue
         decode(data[:5] + b'{"id": "x"}')
 
 
+@pytest.mark.parametrize("value", [b"", b"\2", b"\4xyz", b"x" * 200])
+def test_a_whole_value_of_avros_bytes_has_no_length(value: bytes) -> None:
+    schema = TopicSchema(1, SchemaText("AVRO", '"bytes"'))
+    assert SchemaDecoder("t", "value", lambda _: schema)(b"\0\0\0\0\1" + value) == value
+
+
 @pytest.mark.parametrize("name", ["Order", "Order.Line", "Other"])
 def test_protobuf_is_decoded_as_the_message_that_the_indexes_name(
     kafka_schema_registry: EmbeddedRegistry, confluent: Any, name: str

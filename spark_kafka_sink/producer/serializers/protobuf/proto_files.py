@@ -310,6 +310,8 @@ def _run(command: Sequence[str], folder: Path, main: str) -> None:
     missing = _NOT_FOUND.search(said)
     if missing is not None:
         raise unknown_import(missing[1])
+    if "--experimental_editions" in said:  # compilers before protobuf 27
+        raise SchemaError("the text has an edition, which needs protobuf 6 or newer on the driver")
     lines = [line.removeprefix("texts/") for line in said.splitlines() if not _REMARK.search(line)]
     said = re.sub(rf"\b{re.escape(main)}:(?: |(?=(\d)))", lambda found: "line " if found[1] else "", "\n".join(lines))
     text = quoted(said, most=1000) or f"it ended with {done.returncode}"

@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
 
 Draw = Callable[[Random], Any]
@@ -76,12 +77,14 @@ def _whole(kind: pa.DataType, most_bits: int) -> Draw:
 
 def _floating(kind: pa.DataType) -> Draw:
     form = _FLOATS[kind]
+    # pyarrow 19 makes halffloats of numpy's values only.
+    made: Callable[[float], Any] = np.float16 if kind == pa.float16() else float
 
-    def draw(random: Random) -> float:
+    def draw(random: Random) -> Any:
         while True:
             (number,) = struct.unpack(form, random.randbytes(struct.calcsize(form)))
             if math.isfinite(number):
-                return float(number)
+                return made(number)
 
     return draw
 

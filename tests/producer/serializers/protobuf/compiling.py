@@ -10,12 +10,16 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import attrs
+import pytest
 from confluent_kafka.schema_registry import RegisteredSchema, Schema, SchemaRegistryClient
+from google.protobuf import __version__ as protobuf_version
 from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 from grpc_tools import protoc
 
+HAS_EDITIONS = int(protobuf_version.split(".")[0]) >= 6
+NEEDS_EDITIONS = pytest.mark.skipif(not HAS_EDITIONS, reason="editions need protobuf 6")
 _KNOWN = str(Path(protoc.__file__).with_name("_proto"))
 
 
@@ -40,6 +44,34 @@ def message_class(files: FileDescriptorSet, name: str) -> Any:
     for file in files.file:
         pool.AddSerializedFile(file.SerializeToString())
     return GetMessageClass(pool.FindMessageTypeByName(name))
+
+
+def message_of(own: Any, values: Mapping[str, Any]) -> Any:
+    """Returns a message of a runtime's class with values. Constructors of protobuf 5.26 take no dicts for messages in a map."""
+    made = own()
+    _fill(made, values)
+    return made
+
+
+def _fill(message: Any, values: Mapping[str, Any]) -> None:
+    for name, value in values.items():
+        inner = message.DESCRIPTOR.fields_by_name[name].message_type
+        own = getattr(message, name)
+        if inner is None and not isinstance(value, list):
+            setattr(message, name, value)
+        elif inner is None:
+            own.extend(value)
+        elif isinstance(value, list):
+            for one in value:
+                _fill(own.add(), one)
+        elif not inner.GetOptions().map_entry:
+            own.SetInParent()
+            _fill(own, value)
+        elif inner.fields_by_name["value"].message_type is None:
+            own.update(value)
+        else:
+            for key, one in value.items():
+                _fill(own[key], one)
 
 
 @lru_cache

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from typing import Any
 
+import numpy as np
 import ptars
 import pyarrow as pa
 import pytest
@@ -19,8 +20,8 @@ from spark_kafka_sink.producer.serializers.protobuf.proto_files import base64_of
 from spark_kafka_sink.producer.serializers.protobuf.protobuf_fit import fit
 from spark_kafka_sink.producer.serializers.schemas import nodes
 from spark_kafka_sink.records import concat, parts
-from tests.producer.serializers.protobuf.compiling import file_set, message_class, reader
-from tests.producer.serializers.protobuf.random_messages import ENUM, HEAD, PLAIN, Sample, tables
+from tests.producer.serializers.protobuf.compiling import NEEDS_EDITIONS, file_set, message_class, message_of, reader
+from tests.producer.serializers.protobuf.random_messages import ENUM, HEAD, PLAIN, Sample, column_of, tables
 
 PREFIX = b"\0\0\0\1\2\0"
 SLOW_TO_DRAW = [HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -53,7 +54,7 @@ def check_written(text: str, sample: Sample, rows: list[Any], column: pa.Array) 
 
     found = encoded(base64_of(files.SerializeToString()), column, PREFIX, name)
 
-    wanted = [None if row is None else own(**sample.read(row)) for row in rows]
+    wanted = [None if row is None else message_of(own, sample.read(row)) for row in rows]
     assert [None if one is None else one[:6] for one in found] == [None if row is None else PREFIX for row in rows]
     assert [None if one is None else own.FromString(one[6:]) for one in found] == wanted
     if not sample.has_map:
@@ -71,10 +72,12 @@ def test_each_plain_type_with_and_without_presence(data: st.DataObject) -> None:
     numbers = "a = 1; optional {0} b = 2; repeated {0} c = 3; oneof d {{ {0} e = 4; }} "
     text = f'syntax = "proto3";{HEAD}{ENUM}message M {{ {sample.text} {numbers.format(sample.text)} }}'
     own = reader(text, "random.messages.M")
-    values = pa.array(rows, sample.kind)
+    values = column_of(rows, sample.kind)
     filler = next(row for row in rows if row is not None)
-    always = pa.array([filler if row is None else row for row in rows], sample.kind)
-    lists = pa.array([[] if row is None else [row, row] for row in rows], pa.list_(sample.kind))
+    always = column_of([filler if row is None else row for row in rows], sample.kind)
+    offsets = np.cumsum([0, *(0 if row is None else 2 for row in rows)])
+    twice = column_of([one for row in rows if row is not None for one in (row, row)], sample.kind)
+    lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), twice)
 
     found = encoded(text, pa.StructArray.from_arrays([lists, always, values, values], ["c", "a", "e", "b"]))
 
@@ -133,6 +136,7 @@ def test_times_around_zero(unit: str) -> None:
     assert found == [one.SerializeToString(deterministic=True) for one in wanted]
 
 
+@NEEDS_EDITIONS
 def test_an_edition_decides_about_presence_and_packing() -> None:
     text = """edition = "2023"; message M {
     int32 a = 1; int32 b = 2 [features.field_presence = IMPLICIT]; repeated int32 c = 3;

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
 from spark_kafka_sink import installation
 from spark_kafka_sink.errors import InstallationError, SchemaError
@@ -14,7 +14,7 @@ from spark_kafka_sink.producer.serializers.protobuf.descriptors import inline_ru
 from spark_kafka_sink.producer.serializers.protobuf.message_types import from_json
 from spark_kafka_sink.producer.serializers.protobuf.proto_files import base64_of, files_of
 from spark_kafka_sink.producer.serializers.schemas.schema_format import SchemaFile
-from tests.producer.serializers.protobuf.compiling import file_set
+from tests.producer.serializers.protobuf.compiling import HAS_EDITIONS, file_set
 
 INNER = 'syntax = "proto3"; package b; message Inner { int32 x = 1; }'
 OUTER = """syntax = "proto3";
@@ -271,3 +271,12 @@ def test_a_compiler_that_hangs_is_stopped(monkeypatch: pytest.MonkeyPatch) -> No
 def test_what_the_driver_did_not_prepare_is_refused(text: str) -> None:
     with pytest.raises(SchemaError, match="is not a Protobuf schema that the driver has prepared"):
         from_json(text)
+
+
+@pytest.mark.skipif(HAS_EDITIONS, reason="only libraries before protobuf 6 do not know editions")
+def test_an_edition_names_the_version_that_it_needs() -> None:
+    file = FileDescriptorProto(name="a.proto", syntax="editions", edition="EDITION_2023")
+    file.message_type.add(name="M").field.add(name="a", number=1, type="TYPE_INT32", label="LABEL_OPTIONAL")
+    for text in ('edition = "2023"; message M { int32 a = 1; }', base64_of(file.SerializeToString())):
+        with pytest.raises(SchemaError, match=r"has an edition, which needs protobuf 6 or newer on the driver$"):
+            message_types(text, {}, None)

@@ -6,12 +6,12 @@ import pickle
 
 import pyarrow as pa
 import pytest
-from google.protobuf import __version__ as protobuf_version
 
 from spark_kafka_sink.errors import SchemaError, SerializationError
 from spark_kafka_sink.producer.serializers.protobuf.descriptors import message_types
 from spark_kafka_sink.producer.serializers.protobuf.protobuf_fit import fit
 from spark_kafka_sink.producer.serializers.protobuf.protobuf_single import encode_value
+from tests.producer.serializers.protobuf.compiling import NEEDS_EDITIONS
 from tests.producer.serializers.protobuf.test_columns import encoded, struct
 
 IMPORTS = " ".join(f'import "google/protobuf/{name}.proto";' for name in ("timestamp", "duration", "wrappers", "struct", "any"))
@@ -111,7 +111,7 @@ def test_two_columns_of_one_name_and_a_value_that_is_no_struct() -> None:
         text("optional group G = 1 { optional int32 x = 1; } optional int32 n = 2;", syntax="proto2"),
         pytest.param(
             'edition = "2023"; message M { G g = 1 [features.message_encoding = DELIMITED]; int32 n = 2; message G {} }',
-            marks=pytest.mark.skipif(int(protobuf_version.split(".")[0]) < 6, reason="editions need protobuf 6"),
+            marks=NEEDS_EDITIONS,
         ),
     ],
     ids=["proto2", "edition"],

@@ -18,7 +18,7 @@ from spark_kafka_sink.errors import SerializationError
 from spark_kafka_sink.producer.serializers.protobuf.descriptors import message_types
 from spark_kafka_sink.producer.serializers.protobuf.proto_files import base64_of
 from spark_kafka_sink.producer.serializers.protobuf.protobuf_single import encode_value
-from tests.producer.serializers.protobuf.compiling import file_set, message_class, reader
+from tests.producer.serializers.protobuf.compiling import file_set, message_class, message_of, reader
 from tests.producer.serializers.protobuf.random_messages import Sample, tables
 from tests.producer.serializers.protobuf.test_bad_rows import proto3
 
@@ -47,7 +47,7 @@ def test_the_runtime_writes_the_same(table: tuple[str, Sample, list[Any], pa.Arr
         if row is None:
             assert encode_value(schema, row, b"prefix") is None
             continue
-        wanted = own(**sample.read(row))
+        wanted = message_of(own, sample.read(row))
         found = encode_value(schema, sample.read(row), b"prefix")
         assert found is not None
         assert found.startswith(b"prefix")
