@@ -113,7 +113,7 @@ class Producer:
             from spark_kafka_sink.producer.transactions.transactional_identity import TransactionalIdentity
 
             identity = TransactionalIdentity(config, client, metadata, accumulator)
-            self._transactions = TransactionCalls(config, lifecycle, identity)
+            self._transactions = TransactionCalls(config, lifecycle, identity, metrics.timing)
             self._identity: Identity = identity
         elif config.enable_idempotence:
             self._identity = IdempotentIdentity(config, client, accumulator)
@@ -192,8 +192,7 @@ class Producer:
             TransactionError: The producer cannot continue with this id.
             UsageError: The producer's state does not allow the call. The message says what to call instead.
         """
-        with self._metrics.timing("txn-init"):
-            self._transactional().init(timeout)
+        self._transactional().init(timeout)
 
     def begin(self) -> None:
         """Begins a transaction, to which all records belong until it ends. Java's KafkaProducer.beginTransaction.
@@ -203,8 +202,7 @@ class Producer:
             ProducerFencedError: Another producer now uses the id.
             TransactionError: The producer cannot continue with this id.
         """
-        with self._metrics.timing("txn-begin"):
-            self._transactional().begin()
+        self._transactional().begin()
 
     def send_offsets(self, offsets: Offsets, group: str | ConsumerGroupMetadata) -> None:
         """Commits a consumer group's offsets with the transaction. Java's KafkaProducer.sendOffsetsToTransaction.
@@ -217,8 +215,7 @@ class Producer:
             TransactionAbortableError: The coordinator rejected the offsets: call abort().
             TransactionTimeoutError, ProducerFencedError, TransactionError, UsageError: As in `init_transactions`.
         """
-        with self._metrics.timing("txn-send-offsets"):
-            self._transactional().send_offsets(offsets, group)
+        self._transactional().send_offsets(offsets, group)
 
     def commit(self, timeout: float | None = None) -> None:
         """Sends waiting records and commits the transaction once all are acknowledged. Java's KafkaProducer.commitTransaction.
@@ -230,8 +227,7 @@ class Producer:
             TransactionAbortableError: A record of the transaction failed: call abort().
             TransactionTimeoutError, ProducerFencedError, TransactionError, UsageError: As in `init_transactions`.
         """
-        with self._metrics.timing("txn-commit"):
-            self._transactional().commit(timeout, self._record_buffer.flush)
+        self._transactional().commit(timeout, self._record_buffer.flush)
 
     def abort(self, timeout: float | None = None) -> None:
         """Aborts the transaction and fails its unsent records. Java's KafkaProducer.abortTransaction.
@@ -242,8 +238,7 @@ class Producer:
         Raises:
             TransactionTimeoutError, ProducerFencedError, TransactionError, UsageError: As in `init_transactions`.
         """
-        with self._metrics.timing("txn-abort"):
-            self._transactional().abort(timeout)
+        self._transactional().abort(timeout)
 
     def transaction(self, transactional_id: str, *, keeps_rejected: bool = False) -> TransactionScope:
         """Begins a transaction with its own id for columns of records. Use it as a context manager.
@@ -269,8 +264,7 @@ class Producer:
         transactions = self._transactional()
         self._lifecycle.scope_opened(alone=True)
         try:
-            with self._metrics.timing("txn-init"):
-                transactions.open(transactional_id)
+            transactions.open(transactional_id)
             identity = transactions.identity
             return TransactionScope(
                 self._lifecycle,
