@@ -33,7 +33,14 @@ _MOST_CLIENTS: Final = 16_384
 
 @dataclass(frozen=True, slots=True)
 class PushedMetrics:
-    """One push of a client. `data`: OpenTelemetry's MetricsData v1 in Protobuf, decompressed."""
+    """One push of a client.
+
+    Attributes:
+        client_id: the client's `client.id`.
+        client_instance_id: the id that the client got with its subscription.
+        terminating: whether it is the client's last push.
+        data: OpenTelemetry's MetricsData v1 in Protobuf, decompressed.
+    """
 
     client_id: str | None
     client_instance_id: uuid.UUID
@@ -43,7 +50,7 @@ class PushedMetrics:
 
 @dataclass(slots=True)
 class _Client:
-    """What is remembered of one client (Kafka's ClientMetricsInstance). Times are monotonic ms. last_error: of its last push."""
+    """The state of one client (Kafka's ClientMetricsInstance). Times are monotonic ms. last_error: of its last push."""
 
     version: int
     last_get_ms: int | None = None
@@ -58,7 +65,7 @@ class ClientMetricsManager:
     All brokers of an EmbeddedBroker share it, so that a client is known to each of them. It outlives them.
 
     Args:
-        receive: called with each push, one at a time, in a thread of the broker. If it raises, the client is told INVALID_RECORD.
+        receive: called with each push, one at a time, in a thread of the broker. If it raises, the client gets INVALID_RECORD.
         metrics: prefixes of the wanted names. ("*",): all; (): none.
         interval_ms: interval at which each client pushes.
         delta: whether counters are pushed as differences. Kafka always asks for these.
@@ -84,7 +91,12 @@ class ClientMetricsManager:
         self._clients: dict[uuid.UUID, _Client] = {}
 
     def subscribe(self, metrics: Sequence[str], interval_ms: int | None = None) -> None:
-        """Replaces the subscription. Clients learn it after their next push, which gets UNKNOWN_SUBSCRIPTION_ID."""
+        """Replaces the subscription. Clients learn it after their next push, which gets UNKNOWN_SUBSCRIPTION_ID.
+
+        Args:
+            metrics: prefixes of the wanted names.
+            interval_ms: interval at which each client pushes. None keeps the present one.
+        """
         with self._lock:
             self._metrics = tuple(metrics)
             self._interval_ms = self._interval_ms if interval_ms is None else interval_ms
@@ -161,7 +173,7 @@ class ClientMetricsManager:
             raise ApiException(ErrorCode.TELEMETRY_TOO_LARGE)
 
     def _client(self, client_id: uuid.UUID) -> _Client:
-        """Returns what is known of a client. A changed subscription begins anew, so that it can be asked for at once."""
+        """Returns the state of a client, which starts again with each subscription, so that the client may ask at once."""
         client = self._clients.get(client_id)
         if client is None or client.version < self._version:
             if len(self._clients) >= _MOST_CLIENTS:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import atexit
 import logging
 import time
+import uuid
 from collections.abc import Mapping
+from functools import partial
 from threading import TIMEOUT_MAX
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -23,6 +25,7 @@ from spark_kafka_sink.producer.identity.idempotent import IdempotentIdentity
 from spark_kafka_sink.producer.identity.identity import Identity
 from spark_kafka_sink.producer.interceptors import ProducerInterceptors
 from spark_kafka_sink.producer.lifecycle import NO_WAIT, Lifecycle, in_callback, process
+from spark_kafka_sink.producer.metrics.client_telemetry_sender import ClientTelemetrySender
 from spark_kafka_sink.producer.metrics.sender_metrics import ProducerMetrics, SenderMetrics, snapshot
 from spark_kafka_sink.producer.partitioners.registry import partitioner_of
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
@@ -130,7 +133,10 @@ class Producer:
         if self._transactions is not None:
             self._send = in_transaction(self._send, self._identity)
         requests = ProduceRequests(config, client, metadata, accumulator, self._identity, metrics)
-        self._sender = Sender(lifecycle, accumulator, self._record_buffer, self._identity, requests, self._user_classes)
+        self._telemetry = ClientTelemetrySender(config, client, partial(snapshot, metrics, client, metadata, pool))
+        self._sender = Sender(
+            lifecycle, accumulator, self._record_buffer, self._identity, requests, self._user_classes, self._telemetry
+        )
         for text in security_warnings(config.security):
             logger.warning("%s", text)
         lifecycle.start(self._run, f"kafka-producer-network-thread | {config.client_id}")
@@ -375,6 +381,27 @@ class Producer:
         """
         self._lifecycle.check_process()
         return snapshot(self._metrics, self._client, self._metadata, self._accumulator.pool)
+
+    def client_instance_id(self, timeout: float | None = None) -> uuid.UUID | None:
+        """Returns the id under which brokers know this producer's client metrics. Java's KafkaProducer.clientInstanceId.
+
+        A broker with a telemetry receiver gives the id soon after the first connection. It stays the same afterwards. Kafka's
+        tools and logs write it as base64: `base64.urlsafe_b64encode(id.bytes)` without the `==`.
+
+        Args:
+            timeout: maximum wait in seconds; defaults to max.block.ms. In a delivery callback it does not wait.
+
+        Returns:
+            The id, or None if no broker has given one within the timeout.
+
+        Raises:
+            UsageError: enable.metrics.push is false, or this is a forked child.
+        """
+        self._lifecycle.check_process()
+        if not self.config.enable_metrics_push:
+            raise UsageError("the producer has no client instance id: set enable.metrics.push=true")
+        timeout = self.config.max_block_ms / 1000 if timeout is None else min(max(timeout, 0), TIMEOUT_MAX)
+        return self._telemetry.client_instance_id(NO_WAIT if self._lifecycle.must_not_wait else timeout)
 
     def close(self, timeout: float | None = None) -> None:
         """Sends waiting records and closes the producer. Java's KafkaProducer.close.

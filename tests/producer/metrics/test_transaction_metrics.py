@@ -69,7 +69,7 @@ def test_the_time_of_a_call_includes_its_wait(broker: EmbeddedBroker) -> None:
         producer.commit()
         assert times(producer)["commit"] >= 300_000_000
         producer.begin()
-        producer.send("timed", b"2")
+        producer.send("timed", b"2").result()
         producer.abort()
         assert times(producer)["abort"] >= 300_000_000
 
