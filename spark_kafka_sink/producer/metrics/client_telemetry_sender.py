@@ -8,6 +8,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.client.network_client import ClientResponse, NetworkClient
@@ -25,12 +26,15 @@ from spark_kafka_sink.protocol.telemetry import (
     PushTelemetryResponse,
 )
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
+from spark_kafka_sink.records.compression import Codec
 
 if TYPE_CHECKING:
     from spark_kafka_sink.config import ProducerConfig
     from spark_kafka_sink.producer.metrics.sender_metrics import ProducerMetrics
 
 logger = logging.getLogger(__name__)
+
+_END_TXN_OF_3_8: Final = 4
 
 _WARNED: Final = (ErrorCode.TELEMETRY_TOO_LARGE, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
 """Errors that do not end the pushes and yet need somebody: the limit or the broker must be changed."""
@@ -126,6 +130,9 @@ class ClientTelemetrySender:
     def _push(self, node: int, now_ms: int, *, terminating: bool) -> None:
         subscription = self._state.subscription
         assert subscription is not None
+        if self._client.versions(node).newest(ApiKey.END_TXN) < _END_TXN_OF_3_8:
+            # Kafka 3.7 offers codecs, and hands compressed bytes to its receiver as they came (PushTelemetryRequest).
+            subscription = replace(subscription, codec=Codec.NONE)
         payload = self._collector.payload(self._metrics(), subscription, time.time_ns())
         if payload.left_out:
             names = " and ".join({"topic": "topics", "node_id": "brokers"}[each] for each in payload.left_out)

@@ -20,6 +20,7 @@ from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.telemetry import GetTelemetrySubscriptionsResponse
+from spark_kafka_sink.records.compression import Codec
 from tests.producer.metrics.otlp_witness import Pushed, read
 
 GET, PUSH = ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY
@@ -134,6 +135,18 @@ def test_the_transactional_id_is_pushed_as_the_resource() -> None:
         producer.init_transactions()
         receiver.wait_for(1)
         assert receiver.read()[0].resource == {"transactional_id": "mine"}
+
+
+@pytest.mark.parametrize(("release", "codec"), [("3.7", Codec.NONE), ("3.8", Codec.ZSTD)])
+def test_kafka_3_7_gets_no_compressed_push_because_it_does_not_decompress_them(release: str, codec: Codec) -> None:
+    receiver, codecs = Receiver(), []
+    config = BrokerConfig(client_metrics=ClientMetricsManager(receiver, interval_ms=OFTEN_MS))
+    with EmbeddedBroker(config=config, like=release) as broker:
+        broker.faults.watch(PUSH, on_request=lambda _, body: codecs.append(body.compression_type))
+        with producer_of(broker) as producer:
+            send(producer)
+            receiver.wait_for(1)
+    assert set(codecs) == {codec}
 
 
 def test_a_large_push_leaves_out_topics_and_says_so_once(caplog: pytest.LogCaptureFixture) -> None:

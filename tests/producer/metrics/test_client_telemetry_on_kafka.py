@@ -21,7 +21,7 @@ WHOLE = "a broker of its own; test_client_telemetry.py finds most of it on the e
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param(version, marks=pytest.mark.whole(WHOLE)) for version in (DEFAULT, NEWEST)],
+    params=[pytest.param(version, marks=pytest.mark.whole(WHOLE)) for version in ("3.7", DEFAULT, NEWEST)],
 )
 def kafka_with_receiver(request: pytest.FixtureRequest) -> Iterator[TelemetryKafka]:
     with telemetry_kafka(request.param) as kafka:
