@@ -45,7 +45,8 @@ class ClientTelemetrySender:
 
     The sender's thread calls everything but `client_instance_id`, which any thread may call. Nothing here raises: a producer
     delivers records, whatever becomes of its metrics. It never connects to a broker, but uses connections that records and
-    metadata opened, and stays with one of them as long as it can: brokers remember a client by its connection.
+    metadata opened, and stays with one of them as long as it can: brokers remember a client by its connection. Mostly that is
+    the one to a bootstrap server, where a slow receiver does not hold up records. Pushes keep it open.
 
     due_ms: monotonic time before which `step` has nothing to do. If it has passed and `step` has not changed it, there is no
     connection to send on, and the event that makes one ready ends the poll.
@@ -60,6 +61,7 @@ class ClientTelemetrySender:
         self._collector = MetricsCollector(resource, time.time_ns())
         self._node: int | None = None
         self._in_flight: Payload | None = None
+        self._too_large = 0  # pushes of this subscription that a broker found too large
         self._logged: set[str] = set()
         self._registered = threading.Event()
         self.due_ms = self._state.due_ms
@@ -133,7 +135,7 @@ class ClientTelemetrySender:
         if self._client.versions(node).newest(ApiKey.END_TXN) < _END_TXN_OF_3_8:
             # Kafka 3.7 offers codecs, and hands compressed bytes to its receiver as they came (PushTelemetryRequest).
             subscription = replace(subscription, codec=Codec.NONE)
-        payload = self._collector.payload(self._metrics(), subscription, time.time_ns())
+        payload = self._collector.payload(self._metrics(), subscription, time.time_ns(), without=self._too_large)
         if payload.left_out:
             names = " and ".join({"topic": "topics", "node_id": "brokers"}[each] for each in payload.left_out)
             self._log_once(
@@ -170,6 +172,8 @@ class ClientTelemetrySender:
             self._state.pushed(now_ms)
         else:
             code: int = body.error_code  # type: ignore[union-attr]  # both responses have one
+            if code == ErrorCode.TELEMETRY_TOO_LARGE:
+                self._too_large += 1
             self._not_done(response, REACTIONS.get(code, Reaction.STOP), error_facts(code).name, now_ms)
 
     def _subscribed(self, response: ClientResponse, body: GetTelemetrySubscriptionsResponse, now_ms: int) -> None:
@@ -181,6 +185,11 @@ class ClientTelemetrySender:
             return
         if before is not None and before.is_delta != subscription.is_delta:
             self._collector.reset()
+        if before is not None and (before.subscription_id, before.max_bytes) != (
+            subscription.subscription_id,
+            subscription.max_bytes,
+        ):
+            self._too_large = 0
         self._state.subscribed(subscription, now_ms)
         self._registered.set()
         text = base64.urlsafe_b64encode(subscription.client_instance_id.bytes).decode().rstrip("=")  # as brokers log it

@@ -76,14 +76,15 @@ class MetricsCollector:
         self._begun_ns = begun_ns
         self._delivered: dict[Key, tuple[int, float]] = {}
 
-    def payload(self, metrics: ProducerMetrics, subscription: Subscription, time_ns: int) -> Payload:
+    def payload(self, metrics: ProducerMetrics, subscription: Subscription, time_ns: int, *, without: int = 0) -> Payload:
         """Returns the metrics that are wanted. If they exceed the broker's limit, those of topics, then of brokers are left out.
 
-        Java pushes them anyway, and the broker rejects them each time.
+        Java pushes them anyway, and the broker rejects them each time. `without`: how many of these groups are left out in any
+        case. A broker that decompresses pushes may find one too large whose compressed size it accepts (ClientMetricsManager).
         """
         topics, nodes = metrics["producer-topic-metrics"], metrics["producer-node-metrics"]
         groups = [(_TOPIC, topics), (_NODE, nodes), (_PRODUCER, {"": metrics["producer-metrics"]})]
-        for first in range(len(groups)):
+        for first in range(min(without, len(groups) - 1), len(groups)):
             counts: dict[Key, float] = {}
             encoded = [
                 each for group, values in groups[first:] for each in self._of(group, values, subscription, time_ns, counts)

@@ -106,16 +106,16 @@ class Sender:
         """Runs one round: sends what may be sent now, and waits for the next event."""
         self._requests.delivery.expire(now_ms)
         self._identity.resolve_gaps()
+        telemetry = self._telemetry
+        if now_ms >= telemetry.due_ms:  # before records: on a busy connection they take each place that becomes free
+            telemetry.step(now_ms)
         timeout = self._records.drain_due(now_ms)
-        idle_ms = self._ms_until_idle_close(now_ms) or self._telemetry.ms_until_end(now_ms)
+        idle_ms = self._ms_until_idle_close(now_ms) or telemetry.ms_until_end(now_ms)
         timeout = min(timeout, self._requests.send_ready(now_ms), idle_ms)
         self._hurry()
         if self._closing and self.has_ended():  # the last batch may just have expired: no response will end the poll
             return
         timeout = min(timeout, self._identity.step(now_ms, self._is_flushed), self._requests.outages.look(now_ms))
-        telemetry = self._telemetry
-        if now_ms >= telemetry.due_ms:
-            telemetry.step(now_ms)
         if telemetry.due_ms > now_ms:  # otherwise it waits for a connection
             timeout = min(timeout, telemetry.due_ms - now_ms)
         for response in self._requests.poll(max(0, min(timeout, MAX_POLL_MS)), now_ms):

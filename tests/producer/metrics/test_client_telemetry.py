@@ -4,70 +4,32 @@ from __future__ import annotations
 
 import base64
 import logging
-import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from spark_kafka_sink.broker import BrokerConfig, ClientMetricsManager, EmbeddedBroker, PushedMetrics
+from spark_kafka_sink.broker import BrokerConfig, ClientMetricsManager, EmbeddedBroker
 from spark_kafka_sink.errors import FlushTimeoutError, UsageError
-from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.telemetry import GetTelemetrySubscriptionsResponse
 from spark_kafka_sink.records.compression import Codec
-from tests.producer.metrics.otlp_witness import Pushed, read
+from tests.producer.metrics.telemetry_receiver import (
+    DEADLINE_S,
+    GET,
+    NEVER_MS,
+    OFTEN_MS,
+    PUSH,
+    Receiver,
+    producer_of,
+    receiving,
+    send,
+)
 
-GET, PUSH = ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY
-DEADLINE_S = 20.0
-OFTEN_MS, NEVER_MS = 100, 3_600_000
 LOGGER = "spark_kafka_sink.producer.metrics.client_telemetry_sender"
-
-
-class Receiver:
-    """Keeps what was pushed; a thread of the broker calls it."""
-
-    def __init__(self) -> None:
-        self.pushes: list[PushedMetrics] = []
-        self._changed = threading.Condition()
-
-    def __call__(self, push: PushedMetrics) -> None:
-        with self._changed:
-            self.pushes.append(push)
-            self._changed.notify_all()
-
-    def wait_for(self, count: int) -> None:
-        with self._changed:
-            assert self._changed.wait_for(lambda: len(self.pushes) >= count, DEADLINE_S), f"{len(self.pushes)} pushes"
-
-    def read(self) -> list[Pushed]:
-        return [read(push.data) for push in self.pushes]
-
-    def total(self, name: str, **attributes: str) -> float:
-        """The sum of all differences that were pushed."""
-        return sum(pushed.value(name, **attributes) for pushed in self.read())
-
-
-@contextmanager
-def receiving(interval_ms: int = OFTEN_MS, **more: Any) -> Iterator[tuple[EmbeddedBroker, Receiver, ClientMetricsManager]]:
-    receiver = Receiver()
-    manager = ClientMetricsManager(receiver, interval_ms=interval_ms, **more)
-    with EmbeddedBroker(config=BrokerConfig(client_metrics=manager)) as broker:
-        yield broker, receiver, manager
-
-
-def producer_of(broker: EmbeddedBroker, settings: dict[str, object] | None = None, **more: Any) -> Producer:
-    return Producer({"bootstrap.servers": broker.bootstrap_servers, **(settings or {})}, **more)
-
-
-def send(producer: Producer, count: int = 1) -> None:
-    for future in [producer.send("topic", b"value") for _ in range(count)]:
-        future.result(DEADLINE_S)
 
 
 # What is pushed
@@ -160,6 +122,48 @@ def test_a_large_push_leaves_out_topics_and_says_so_once(caplog: pytest.LogCaptu
         assert not [name for name in receiver.read()[-1].names() if ".topic." in name]
     (record,) = caplog.records
     assert "raise telemetry.max.bytes" in record.message
+
+
+def test_after_a_push_that_was_too_large_topics_are_left_out_until_the_subscription_changes() -> None:
+    with receiving() as (broker, receiver, manager), producer_of(broker) as producer:
+        fault = broker.faults.fail(PUSH, ErrorCode.TELEMETRY_TOO_LARGE, times=1)
+        send(producer)
+        fault.wait()
+        receiver.wait_for(2)
+        of_topics = [any(".topic." in name for name in pushed.names()) for pushed in receiver.read()]
+        assert not any(of_topics)
+        manager.subscribe(("org.apache.kafka.producer.topic.",))
+        receiver.wait_for(len(receiver.pushes) + 1)
+        assert receiver.read()[-1].value("topic.record.send.total", topic="topic") == 1
+
+
+# Connections
+
+
+def test_a_connection_that_is_always_full_of_records_has_a_place_for_pushes() -> None:
+    """Otherwise records would take each place in flight that an answer makes free."""
+    settings: dict[str, object] = {"max.in.flight.requests.per.connection": 1, "linger.ms": 0, "batch.size": 0}
+    with receiving() as (broker, receiver, _), producer_of(broker, settings) as producer:
+        send(producer)
+        broker.faults.cut_after(PUSH, times=1).wait()  # the connection to the bootstrap server
+        receiver.wait_for(len(receiver.pushes) + 2)
+        assert producer.metrics()["producer-metrics"]["connection-count"] == 1
+        with broker.faults.delay(ApiKey.PRODUCE, 20, times=None):
+            futures = [producer.send("topic", b"value", partition=0) for _ in range(500)]
+            receiver.wait_for(len(receiver.pushes) + 3)
+            assert not futures[-1].done()
+        for future in futures:
+            future.result(DEADLINE_S)
+
+
+def test_a_receiver_that_hangs_does_not_hold_up_records() -> None:
+    """Brokers serve the requests of a connection in order, so pushes use the one to the bootstrap server."""
+    with receiving() as (broker, _, _), producer_of(broker) as producer:
+        send(producer)
+        with broker.faults.hold(PUSH) as held:
+            held.wait()
+            send(producer, 100)
+        assert producer.metrics()["producer-metrics"]["record-retry-total"] == 0
 
 
 # The client instance id
@@ -296,7 +300,7 @@ def test_a_lasting_error_ends_the_pushes_with_one_line(api: ApiKey, code: ErrorC
     [
         (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, 0),
         (ErrorCode.THROTTLING_QUOTA_EXCEEDED, 0),
-        (ErrorCode.TELEMETRY_TOO_LARGE, 1),
+        (ErrorCode.TELEMETRY_TOO_LARGE, 2),
         (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, 1),
     ],
     ids=lambda value: getattr(value, "name", ""),
