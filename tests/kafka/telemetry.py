@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import time
 from collections.abc import Iterator
@@ -46,6 +47,11 @@ class TelemetryKafka:
             *("--metrics", metrics, "--interval", str(interval_ms), "--match", f"client_id={client_id}"),
             timeout_s=60,  # of the default version, whose jars have the tools
         )
+
+    def run(self, command: str) -> None:
+        """Runs a command line of kafka-client-metrics.sh on this broker."""
+        _, *arguments = shlex.split(command.replace("localhost:9092", self.cluster.bootstrap_servers))
+        java.run("org.apache.kafka.tools.ClientMetricsCommand", *arguments, timeout_s=60)
 
     def pushes(self, client_id: str) -> list[ReceivedPush]:
         """The pushes of one client so far."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import logging
+import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -210,6 +211,35 @@ def test_a_broker_without_the_apis_is_not_asked_and_nothing_is_logged(caplog: py
     assert [record for record in caplog.records if record.name == LOGGER] == []
 
 
+def test_a_broker_before_3_7_is_not_asked_and_nothing_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "spark_kafka_sink.producer"), EmbeddedBroker(like="3.6") as broker:
+        with producer_of(broker) as producer:
+            send(producer)
+            assert producer.client_instance_id(0) is None
+        assert (broker.faults.seen(GET), broker.faults.seen(PUSH)) == (0, 0)
+    assert [record for record in caplog.records if record.name == LOGGER] == []
+
+
+def test_without_a_subscription_there_is_one_request_for_each_interval_and_none_at_the_end() -> None:
+    with receiving(NEVER_MS, metrics=()) as (broker, _, _):
+        with producer_of(broker) as producer:
+            send(producer, 100)
+            assert producer.client_instance_id(DEADLINE_S) is not None
+            send(producer, 100)
+        assert (broker.faults.seen(GET), broker.faults.seen(PUSH)) == (1, 0)
+
+
+def test_a_producer_that_pushes_has_no_more_threads() -> None:
+    counts = []
+    with receiving() as (broker, receiver, _):
+        for is_on in (False, True):
+            with producer_of(broker, {"enable.metrics.push": is_on}) as producer:
+                send(producer)
+                receiver.wait_for(2 * is_on)
+                counts.append(threading.active_count())
+    assert counts[0] == counts[1]
+
+
 def test_a_failed_program_pushes_nothing_last() -> None:
     with receiving(NEVER_MS) as (broker, receiver, _):
         with pytest.raises(ZeroDivisionError), producer_of(broker) as producer:
@@ -317,6 +347,27 @@ def test_after_a_passing_error_the_next_push_has_everything(
             send(producer, 3)
         assert receiver.total("record.send.total") == 6
     assert len(caplog.records) == lines
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE], ids=lambda code: code.name
+)
+def test_a_subscription_that_is_refused_once_is_asked_for_at_once(code: ErrorCode) -> None:
+    with receiving() as (broker, receiver, _), producer_of(broker) as producer:
+        broker.faults.fail(GET, code, times=1)
+        send(producer)
+        receiver.wait_for(1)
+        assert broker.faults.seen(GET) == 2
+
+
+@pytest.mark.parametrize("code", [ErrorCode.THROTTLING_QUOTA_EXCEEDED, ErrorCode.TELEMETRY_TOO_LARGE], ids=lambda code: code.name)
+def test_a_subscription_that_is_throttled_is_asked_for_much_later(code: ErrorCode) -> None:
+    with receiving() as (broker, receiver, _), producer_of(broker) as producer:
+        fault = broker.faults.fail(GET, code, times=None)
+        send(producer)
+        fault.wait()
+        send(producer, 100)
+        assert (fault.hits, receiver.pushes) == (1, [])
 
 
 def test_a_lost_connection_loses_no_record_and_pushes_continue() -> None:

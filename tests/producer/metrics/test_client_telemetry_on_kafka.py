@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from google.protobuf import text_format
@@ -15,6 +17,7 @@ from tests.producer.metrics.otlp_witness import metrics_data_class, read
 
 pytestmark = pytest.mark.kafka
 
+MONITORING = Path(__file__).parents[3] / "docs" / "monitoring.md"
 INTERVAL_MS, DEADLINE_S = 1_000, 30.0
 WHOLE = "a broker of its own; test_client_telemetry.py finds most of it on the embedded broker"
 
@@ -86,3 +89,17 @@ def test_only_wanted_metrics_arrive_and_a_changed_subscription_is_followed(kafka
         kafka.wait_for_pushes(client_id, before + 2)
     assert {name.split(".")[4] for name in read(first.data).names()} == {"record"}
     assert {name.split(".")[4] for name in read(kafka.pushes(client_id)[-1].data).names()} == {"batch"}
+
+
+def test_the_command_in_the_docs_subscribes_to_this_sinks_producers(kafka_with_receiver: TelemetryKafka) -> None:
+    kafka, client_id = kafka_with_receiver, "documented"
+    kafka.cluster.create_topic("documented")
+    (command,) = re.findall(r"^bin/kafka-client-metrics\.sh .*?(?=^```)", MONITORING.read_text(), re.MULTILINE | re.DOTALL)
+    kafka.run(command.replace("\\\n", " "))
+    with Producer({"bootstrap.servers": kafka.cluster.bootstrap_servers, "client.id": client_id}) as producer:
+        producer.send("documented", "value").result(DEADLINE_S)
+        assert producer.client_instance_id(DEADLINE_S) is not None
+    (push,) = kafka.wait_for_pushes(client_id, 1)
+    assert push.terminating
+    assert read(push.data).value("record.send.total") == 1
+    kafka.run("kafka-client-metrics.sh --bootstrap-server localhost:9092 --delete --name spark-sink")
