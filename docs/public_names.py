@@ -67,12 +67,15 @@ BROKER: Sequence[str] = (
     "BrokerConfig",
     "config_from",
     "CertificateAuthority",
+    "ClientMetricsManager",
+    "PushedMetrics",
     "KeyAndCertificate",
     "Acl",
     "ApiException",
 )
 # Members that other parts of the package use and programs do not.
 INSIDE: Mapping[str, Sequence[str]] = {
+    "ClientMetricsManager": ("push", "subscription"),
     "EmbeddedBroker": ("cluster", "server"),
     "Fault": ("forget", "hit", "undo"),
     "FaultInjection": ("attach", "detach", "of_broker", "storage"),

@@ -325,6 +325,13 @@ class ProducerConfig:
         "metrics.num.samples", integer(1), 2, "Number of windows that rates, averages and maxima span."
     )
     metrics_sample_window_ms: int = declared("metrics.sample.window.ms", MILLISECONDS, 30_000, "Length of one window, in ms.")
+    enable_metrics_push: bool = declared(
+        "enable.metrics.push",
+        BOOLEAN,
+        True,
+        "Whether client metrics are pushed to brokers that ask for them (KIP-714). See [client metrics"
+        " push](metrics.md#client-metrics-push-kip-714).",
+    )
     security: SecurityConfig = field(default=PLAINTEXT)
     # Options of schemas and their registry as they were given, for the serializer that reads them. They may be secret.
     schemas: tuple[tuple[str, object], ...] = field(default=(), repr=False)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from spark_kafka_sink.broker.api_exception import ApiException
     from spark_kafka_sink.broker.broker_config import BrokerConfig
     from spark_kafka_sink.broker.certificates import CertificateAuthority, KeyAndCertificate
+    from spark_kafka_sink.broker.client_metrics import ClientMetricsManager, PushedMetrics
     from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
     from spark_kafka_sink.broker.embedded_registry import EmbeddedRegistry
     from spark_kafka_sink.broker.faults.fault import Fault
@@ -28,6 +29,7 @@ __all__ = [
     "ApiKey",
     "BrokerConfig",
     "CertificateAuthority",
+    "ClientMetricsManager",
     "EmbeddedBroker",
     "EmbeddedRegistry",
     "ErrorCode",
@@ -36,6 +38,7 @@ __all__ = [
     "KeyAndCertificate",
     "PatternType",
     "Permission",
+    "PushedMetrics",
     "ResourceType",
     "Where",
     "config_from",
@@ -45,6 +48,8 @@ _HOME = {
     "Acl": "broker.acl",
     "AclOperation": "broker.acl",
     "CertificateAuthority": "broker.certificates",
+    "ClientMetricsManager": "broker.client_metrics",
+    "PushedMetrics": "broker.client_metrics",
     "KeyAndCertificate": "broker.certificates",
     "PatternType": "broker.acl",
     "Permission": "broker.acl",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from spark_kafka_sink.broker.acl import Acl, parse_acls
+from spark_kafka_sink.broker.client_metrics import ClientMetricsManager
 from spark_kafka_sink.broker.kafka_release import NEWEST_RELEASE, KafkaRelease, kafka_release
 
 
@@ -30,6 +31,8 @@ class BrokerConfig:
         acls: Acl objects, or arguments of kafka-acls as text.
         super_users: principals such as "User:admin".
         ssl_client_auth: none, requested or required.
+        client_metrics: the subscription to metrics of clients and its receiver, since Kafka 3.7. Without one, brokers do not take
+            client metrics, as those of Kafka do not without a telemetry receiver.
 
     Raises:
         OptionError: the release is unknown or does not support a setting, or an ACL is invalid.
@@ -94,6 +97,7 @@ class BrokerConfig:
     authorizer_class_name: str = ""
     allow_everyone_if_no_acl_found: bool = False
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
+    client_metrics: ClientMetricsManager | None = field(default=None, compare=False, repr=False)
     # Derived from `like` and the two version fields. It takes part in comparisons.
     release: KafkaRelease = field(init=False, repr=False)
 

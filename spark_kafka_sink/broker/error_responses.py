@@ -62,6 +62,7 @@ from spark_kafka_sink.protocol.sasl import (
     SaslAuthenticateResponse,
     SaslHandshakeResponse,
 )
+from spark_kafka_sink.protocol.telemetry import GetTelemetrySubscriptionsResponse, PushTelemetryResponse
 from spark_kafka_sink.protocol.topics import (
     CreatableTopicResult,
     CreatePartitionsResponse,
@@ -372,6 +373,8 @@ ERROR_RESPONSES: Final[Mapping[ApiKey, ErrorResponse]] = {
     ApiKey.END_TXN: _top_level_error_code(EndTxnResponse),
     ApiKey.DESCRIBE_TRANSACTIONS: _describe_transactions,
     ApiKey.LIST_TRANSACTIONS: _top_level_error_code(ListTransactionsResponse),
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: _top_level_error_code(GetTelemetrySubscriptionsResponse),
+    ApiKey.PUSH_TELEMETRY: _top_level_error_code(PushTelemetryResponse),
     ApiKey.SASL_HANDSHAKE: _top_level_error_code(SaslHandshakeResponse),
     ApiKey.SASL_AUTHENTICATE: lambda body, failure: SaslAuthenticateResponse(failure.code, failure.message),
 }

@@ -9,7 +9,19 @@ from typing import Final, TypeAlias
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.faults.effects import Serve
-from spark_kafka_sink.broker.handlers import acls, configs, fetch, groups, metadata, offsets, produce, sasl, topics, transactions
+from spark_kafka_sink.broker.handlers import (
+    acls,
+    client_metrics,
+    configs,
+    fetch,
+    groups,
+    metadata,
+    offsets,
+    produce,
+    sasl,
+    topics,
+    transactions,
+)
 from spark_kafka_sink.broker.handlers.common import Handler, answer_error
 from spark_kafka_sink.broker.kafka_release import ApiVersionManager
 from spark_kafka_sink.broker.network.request import Request
@@ -60,8 +72,12 @@ HANDLERS: Final[Mapping[ApiKey, Handler]] = {
     ApiKey.LIST_GROUPS: groups.handle_list_groups,
     ApiKey.DELETE_GROUPS: groups.handle_delete_groups,
     ApiKey.OFFSET_DELETE: offsets.handle_offset_delete,
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: client_metrics.handle_get_telemetry_subscriptions,
+    ApiKey.PUSH_TELEMETRY: client_metrics.handle_push_telemetry,
 }
 """The handler of each API. KafkaApis adds ApiVersions, which lists all of them."""
+
+_CLIENT_METRICS: Final = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY})
 
 
 Faults: TypeAlias = Callable[[Request, Serve], None]
@@ -80,7 +96,9 @@ class KafkaApis:
     ) -> None:
         self._services = services
         self._faults = faults
-        versions = ApiVersionManager({*handlers, ApiKey.API_VERSIONS}, services.config.release)
+        # As in Kafka, the APIs of client metrics exist only with a receiver (ApiVersionsResponse.filterApis).
+        hidden = _CLIENT_METRICS if services.config.client_metrics is None else frozenset()
+        versions = ApiVersionManager({*handlers, ApiKey.API_VERSIONS} - hidden, services.config.release)
         self._handlers = {**handlers, ApiKey.API_VERSIONS: metadata.api_versions_handler(versions)}
         self.served: Mapping[int, AnyApi] = versions.served
 

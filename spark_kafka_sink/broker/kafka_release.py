@@ -300,6 +300,8 @@ _NEWEST_VERSIONS: Final[Mapping[str, Mapping[ApiKey, int]]] = {
         ApiKey.OFFSET_COMMIT: 9,
         ApiKey.OFFSET_FETCH: 9,
         ApiKey.DESCRIBE_CLUSTER: 1,
+        ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: 0,
+        ApiKey.PUSH_TELEMETRY: 0,
     },
     "3.8": {
         ApiKey.PRODUCE: 11,

@@ -140,6 +140,17 @@ class NetworkClient:
         """Returns the best node for a request to any broker; None if all are in backoff. Bootstrap servers have negative ids."""
         return self._connections.least_loaded(self._metadata.candidates(), now_ms)
 
+    def connected_nodes(self, now_ms: int) -> list[int]:
+        """Returns the nodes that are ready, bootstrap servers included, and those with the fewest requests in flight first.
+
+        Unlike `least_loaded_node`, it suggests none to connect to. Returns none while metadata is due.
+        """
+        if self._metadata.is_due(now_ms):
+            return []
+        connections = self._connections
+        ready = (node_id for node_id in connections.states.open_nodes() if connections.can_send(node_id, now_ms))
+        return sorted(ready, key=connections.in_flight.count)
+
     def send(
         self,
         node_id: int,

@@ -5,7 +5,9 @@ from __future__ import annotations
 import atexit
 import logging
 import time
+import uuid
 from collections.abc import Mapping
+from functools import partial
 from threading import TIMEOUT_MAX
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -23,6 +25,7 @@ from spark_kafka_sink.producer.identity.idempotent import IdempotentIdentity
 from spark_kafka_sink.producer.identity.identity import Identity
 from spark_kafka_sink.producer.interceptors import ProducerInterceptors
 from spark_kafka_sink.producer.lifecycle import NO_WAIT, Lifecycle, in_callback, process
+from spark_kafka_sink.producer.metrics.client_telemetry_sender import ClientTelemetrySender
 from spark_kafka_sink.producer.metrics.sender_metrics import ProducerMetrics, SenderMetrics, snapshot
 from spark_kafka_sink.producer.partitioners.registry import partitioner_of
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
@@ -113,7 +116,7 @@ class Producer:
             from spark_kafka_sink.producer.transactions.transactional_identity import TransactionalIdentity
 
             identity = TransactionalIdentity(config, client, metadata, accumulator)
-            self._transactions = TransactionCalls(config, lifecycle, identity)
+            self._transactions = TransactionCalls(config, lifecycle, identity, metrics.timing)
             self._identity: Identity = identity
         elif config.enable_idempotence:
             self._identity = IdempotentIdentity(config, client, accumulator)
@@ -130,7 +133,10 @@ class Producer:
         if self._transactions is not None:
             self._send = in_transaction(self._send, self._identity)
         requests = ProduceRequests(config, client, metadata, accumulator, self._identity, metrics)
-        self._sender = Sender(lifecycle, accumulator, self._record_buffer, self._identity, requests, self._user_classes)
+        self._telemetry = ClientTelemetrySender(config, client, partial(snapshot, metrics, client, metadata, pool))
+        self._sender = Sender(
+            lifecycle, accumulator, self._record_buffer, self._identity, requests, self._user_classes, self._telemetry
+        )
         for text in security_warnings(config.security):
             logger.warning("%s", text)
         lifecycle.start(self._run, f"kafka-producer-network-thread | {config.client_id}")
@@ -192,8 +198,7 @@ class Producer:
             TransactionError: The producer cannot continue with this id.
             UsageError: The producer's state does not allow the call. The message says what to call instead.
         """
-        with self._metrics.timing("txn-init"):
-            self._transactional().init(timeout)
+        self._transactional().init(timeout)
 
     def begin(self) -> None:
         """Begins a transaction, to which all records belong until it ends. Java's KafkaProducer.beginTransaction.
@@ -203,8 +208,7 @@ class Producer:
             ProducerFencedError: Another producer now uses the id.
             TransactionError: The producer cannot continue with this id.
         """
-        with self._metrics.timing("txn-begin"):
-            self._transactional().begin()
+        self._transactional().begin()
 
     def send_offsets(self, offsets: Offsets, group: str | ConsumerGroupMetadata) -> None:
         """Commits a consumer group's offsets with the transaction. Java's KafkaProducer.sendOffsetsToTransaction.
@@ -217,8 +221,7 @@ class Producer:
             TransactionAbortableError: The coordinator rejected the offsets: call abort().
             TransactionTimeoutError, ProducerFencedError, TransactionError, UsageError: As in `init_transactions`.
         """
-        with self._metrics.timing("txn-send-offsets"):
-            self._transactional().send_offsets(offsets, group)
+        self._transactional().send_offsets(offsets, group)
 
     def commit(self, timeout: float | None = None) -> None:
         """Sends waiting records and commits the transaction once all are acknowledged. Java's KafkaProducer.commitTransaction.
@@ -230,8 +233,7 @@ class Producer:
             TransactionAbortableError: A record of the transaction failed: call abort().
             TransactionTimeoutError, ProducerFencedError, TransactionError, UsageError: As in `init_transactions`.
         """
-        with self._metrics.timing("txn-commit"):
-            self._transactional().commit(timeout, self._record_buffer.flush)
+        self._transactional().commit(timeout, self._record_buffer.flush)
 
     def abort(self, timeout: float | None = None) -> None:
         """Aborts the transaction and fails its unsent records. Java's KafkaProducer.abortTransaction.
@@ -242,8 +244,7 @@ class Producer:
         Raises:
             TransactionTimeoutError, ProducerFencedError, TransactionError, UsageError: As in `init_transactions`.
         """
-        with self._metrics.timing("txn-abort"):
-            self._transactional().abort(timeout)
+        self._transactional().abort(timeout)
 
     def transaction(self, transactional_id: str, *, keeps_rejected: bool = False) -> TransactionScope:
         """Begins a transaction with its own id for columns of records. Use it as a context manager.
@@ -269,8 +270,7 @@ class Producer:
         transactions = self._transactional()
         self._lifecycle.scope_opened(alone=True)
         try:
-            with self._metrics.timing("txn-init"):
-                transactions.open(transactional_id)
+            transactions.open(transactional_id)
             identity = transactions.identity
             return TransactionScope(
                 self._lifecycle,
@@ -381,6 +381,27 @@ class Producer:
         """
         self._lifecycle.check_process()
         return snapshot(self._metrics, self._client, self._metadata, self._accumulator.pool)
+
+    def client_instance_id(self, timeout: float | None = None) -> uuid.UUID | None:
+        """Returns the id under which brokers know this producer's client metrics. Java's KafkaProducer.clientInstanceId.
+
+        A broker with a telemetry receiver gives the id soon after the first connection. It stays the same afterwards. Kafka's
+        tools and logs write it as base64: `base64.urlsafe_b64encode(id.bytes)` without the `==`.
+
+        Args:
+            timeout: maximum wait in seconds; defaults to max.block.ms. In a delivery callback it does not wait.
+
+        Returns:
+            The id, or None if no broker has given one within the timeout.
+
+        Raises:
+            UsageError: enable.metrics.push is false, or this is a forked child.
+        """
+        self._lifecycle.check_process()
+        if not self.config.enable_metrics_push:
+            raise UsageError("the producer has no client instance id: set enable.metrics.push=true")
+        timeout = self.config.max_block_ms / 1000 if timeout is None else min(max(timeout, 0), TIMEOUT_MAX)
+        return self._telemetry.client_instance_id(NO_WAIT if self._lifecycle.must_not_wait else timeout)
 
     def close(self, timeout: float | None = None) -> None:
         """Sends waiting records and closes the producer. Java's KafkaProducer.close.

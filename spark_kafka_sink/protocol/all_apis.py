@@ -34,6 +34,7 @@ from spark_kafka_sink.protocol.sasl import (
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
 )
+from spark_kafka_sink.protocol.telemetry import GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY
 from spark_kafka_sink.protocol.topics import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_RECORDS, DELETE_TOPICS
 from spark_kafka_sink.protocol.transactions import (
     ADD_OFFSETS_TO_TXN,
@@ -88,6 +89,8 @@ ALL_APIS: Final[Mapping[int, AnyApi]] = {
         DESCRIBE_PRODUCERS,
         DESCRIBE_TRANSACTIONS,
         LIST_TRANSACTIONS,
+        GET_TELEMETRY_SUBSCRIPTIONS,
+        PUSH_TELEMETRY,
     )
 }
 """The APIs by key."""

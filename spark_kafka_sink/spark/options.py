@@ -194,7 +194,6 @@ HARMLESS: Mapping[str, str] = {
     "auto.include.jmx.reporter": "there is no JMX here; register(spark) returns the metrics",
     "client.dns.lookup": "every address of a name is tried in turn",
     "config.providers.automatic": "only the providers in config.providers are used",
-    "enable.metrics.push": "no client metrics are pushed to brokers",
     "metric.reporters": "register(spark) returns the metrics",
     "metrics.recording.level": "register(spark) returns the metrics",
     "sasl.kerberos.kinit.cmd": "tickets come from the system's Kerberos library",

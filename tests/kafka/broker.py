@@ -29,8 +29,12 @@ class Broker:
         guardian: Guardian,
         options: list[str],
         version: str,
+        classes: Path | None = None,
     ) -> None:
-        """ports: for clients, other brokers, controllers. folder: takes settings, output and data. options: Java's."""
+        """ports: for clients, other brokers, controllers. folder: takes settings, output and data. options: Java's.
+
+        classes: a folder of further classes.
+        """
         self.id = node_id
         self.client_port, self.internal_port, self.controller_port = ports
         self.log_dir = folder / f"data-{node_id}"
@@ -39,6 +43,7 @@ class Broker:
         self._guardian = guardian
         self._options = options
         self._version = version
+        self._classes = classes
         self._process: subprocess.Popen[bytes] | None = None
 
     def configure(self, settings: Mapping[str, str]) -> None:
@@ -54,7 +59,12 @@ class Broker:
     def start(self) -> None:
         with self.output.open("ab") as output:
             self._process = java.start(
-                "kafka.Kafka", str(self._settings_file), options=self._options, output=output, version=self._version
+                "kafka.Kafka",
+                str(self._settings_file),
+                options=self._options,
+                output=output,
+                version=self._version,
+                classes=self._classes,
             )
         self._guardian.watch_process(self._process.pid)
 

@@ -48,6 +48,7 @@ class KafkaCluster(Brokers):
         listeners: Mapping[str, str] | None = None,
         heap_mb: int = 512,
         java_options: Sequence[str] = QUICK_START,
+        classes: Path | None = None,
         deadline_s: float = 90.0,
     ) -> None:
         """Node ids count from 1.
@@ -58,6 +59,7 @@ class KafkaCluster(Brokers):
         features: finalized levels, such as {"transaction.version": 0}; this release's own for all others. Of KRaft only.
         listeners: further ones for clients, name -> security protocol, each on a port of its own: `listener(name)` has it.
         heap_mb: of each node. java_options: QUICK_START or, for benchmarks, FULL_SPEED.
+        classes: a folder of further classes, such as plugins that the settings name.
         deadline_s: how long they may take to be ready; then TimeoutError with their logs' tails.
         """
         jars_of(version)  # first, as they may have to be downloaded: that is no part of the deadline
@@ -71,7 +73,8 @@ class KafkaCluster(Brokers):
             self._guardian = Guardian()
             self._guardian.watch_folder(self._folder)
             self._brokers = {
-                node: Broker(node, ports, self._folder, self._guardian, options, version) for node, ports in enumerate(own, 1)
+                node: Broker(node, ports, self._folder, self._guardian, options, version, classes)
+                for node, ports in enumerate(own, 1)
             }
             self._listeners = {node: dict(zip(self._protocols, ports, strict=True)) for node, ports in enumerate(more, 1)}
             self._zookeeper: ZooKeeper | None = None

@@ -26,11 +26,17 @@ def java() -> str:
     return found
 
 
-def command(main_class: str, *arguments: str, options: Sequence[str] = (), version: str = DEFAULT) -> list[str]:
-    """The command line of `main_class` of Kafka `version`; `options` are the virtual machine's."""
+def command(
+    main_class: str, *arguments: str, options: Sequence[str] = (), version: str = DEFAULT, classes: Path | None = None
+) -> list[str]:
+    """The command line of `main_class` of Kafka `version`; `options` are the virtual machine's.
+
+    classes: a folder of further ones.
+    """
     log4j_1 = uses_log4j_1(version)
     logging = f"-Dlog4j.configuration={LOG4J_1.as_uri()}" if log4j_1 else f"-Dlog4j2.configurationFile={LOG4J}"
-    return [java(), *options, logging, "-cp", str(jars_of(version) / "*"), main_class, *arguments]
+    path = os.pathsep.join(([] if classes is None else [str(classes)]) + [str(jars_of(version) / "*")])
+    return [java(), *options, logging, "-cp", path, main_class, *arguments]
 
 
 def run(
@@ -63,11 +69,16 @@ def run(
 
 
 def start(
-    main_class: str, *arguments: str, options: Sequence[str], output: IO[bytes], version: str = DEFAULT
+    main_class: str,
+    *arguments: str,
+    options: Sequence[str],
+    output: IO[bytes],
+    version: str = DEFAULT,
+    classes: Path | None = None,
 ) -> subprocess.Popen[bytes]:
     """Starts a program that goes on running, in a session of its own so that a Ctrl-C does not reach it."""
     return subprocess.Popen(
-        command(main_class, *arguments, options=options, version=version),
+        command(main_class, *arguments, options=options, version=version, classes=classes),
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=subprocess.STDOUT,

@@ -11,6 +11,7 @@ from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccum
 from spark_kafka_sink.producer.column_appender import UserClasses
 from spark_kafka_sink.producer.identity.identity import Identity
 from spark_kafka_sink.producer.lifecycle import Lifecycle
+from spark_kafka_sink.producer.metrics.client_telemetry_sender import ClientTelemetrySender
 from spark_kafka_sink.producer.sender.produce_requests import ProduceRequests
 from spark_kafka_sink.producer.single_records.record_buffer import RecordBuffer
 
@@ -33,6 +34,7 @@ class Sender:
         identity: Identity,
         requests: ProduceRequests,
         user_classes: UserClasses,
+        telemetry: ClientTelemetrySender,
     ) -> None:
         """Makes a sender.
 
@@ -46,6 +48,7 @@ class Sender:
         self._identity = identity
         self._requests = requests
         self._user_classes = user_classes
+        self._telemetry = telemetry
         self._closing = False
         self._force = False
 
@@ -95,19 +98,30 @@ class Sender:
             return False
         if self._records.has_rows() or self._accumulator.has_incomplete():  # in the order of _is_flushed
             return False
-        return not self._closing or self._identity.close(monotonic_ms())
+        if self._closing and not self._identity.close(monotonic_ms()):
+            return False
+        return self._telemetry.close(monotonic_ms())
 
     def run_once(self, now_ms: int) -> None:
         """Runs one round: sends what may be sent now, and waits for the next event."""
         self._requests.delivery.expire(now_ms)
         self._identity.resolve_gaps()
+        telemetry = self._telemetry
+        if now_ms >= telemetry.due_ms:  # before records: on a busy connection they take each place that becomes free
+            telemetry.step(now_ms)
         timeout = self._records.drain_due(now_ms)
-        timeout = min(timeout, self._requests.send_ready(now_ms), self._ms_until_idle_close(now_ms))
+        idle_ms = self._ms_until_idle_close(now_ms) or telemetry.ms_until_end(now_ms)
+        timeout = min(timeout, self._requests.send_ready(now_ms), idle_ms)
         self._hurry()
         if self._closing and self.has_ended():  # the last batch may just have expired: no response will end the poll
             return
         timeout = min(timeout, self._identity.step(now_ms, self._is_flushed), self._requests.outages.look(now_ms))
+        if telemetry.due_ms > now_ms:  # otherwise it waits for a connection
+            timeout = min(timeout, telemetry.due_ms - now_ms)
         for response in self._requests.poll(max(0, min(timeout, MAX_POLL_MS)), now_ms):
+            if response.tag is telemetry:
+                telemetry.answered(response, monotonic_ms())
+                continue
             takes_it = self._requests if isinstance(response.tag, list) else self._identity
             failure = takes_it.answered(response, monotonic_ms())
             if failure is not None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Final
 
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import FlushTimeoutError, KafkaSinkError, TransactionAbortableError, UsageError
@@ -21,17 +23,31 @@ logger = logging.getLogger(__name__)
 QUIET_ABORT_S = 10.0
 
 
+_TIMED: Final[Mapping[Call, str]] = {Call.INIT: "txn-init", Call.COMMIT: "txn-commit", Call.ABORT: "txn-abort"}
+
+
 class TransactionCalls:
     """Transaction calls from any thread, one at a time.
+
+    Their time is counted as in Java's KafkaProducer: from the first change of state to the end of the wait, in calls that
+    succeed.
 
     With transactional.id there is one TransactionManager for the producer's life; without it each transaction has its own
     (`open`).
     """
 
-    def __init__(self, config: ProducerConfig, lifecycle: Lifecycle, identity: TransactionalIdentity) -> None:
+    def __init__(
+        self,
+        config: ProducerConfig,
+        lifecycle: Lifecycle,
+        identity: TransactionalIdentity,
+        timing: Callable[[str], AbstractContextManager[None]],
+    ) -> None:
+        """`timing` returns a context manager that adds to a statistic (SenderMetrics.timing)."""
         self._lifecycle = lifecycle
         self._config = config
         self.identity = identity
+        self._timing = timing
         self._max_block_s = config.max_block_ms / 1000
 
     def init(self, timeout: float | None) -> None:
@@ -39,7 +55,9 @@ class TransactionCalls:
 
     def begin(self) -> None:
         self._lifecycle.check_alive()
-        self._record_manager().begin()
+        manager = self._record_manager()
+        with self._timing("txn-begin"):
+            manager.begin()
 
     def send_offsets(self, offsets: Offsets, group: str | ConsumerGroupMetadata) -> None:
         manager = self._record_manager()
@@ -47,9 +65,10 @@ class TransactionCalls:
         self._check()
         if not checked:
             return
-        manager.add_offsets(of, checked, monotonic_ms() + self._config.max_block_ms)
-        self._lifecycle.wake_sender()
-        manager.wait_for_offsets(of.group_id, self._max_block_s, self._lifecycle.check_alive)
+        with self._timing("txn-send-offsets"):
+            manager.add_offsets(of, checked, monotonic_ms() + self._config.max_block_ms)
+            self._lifecycle.wake_sender()
+            manager.wait_for_offsets(of.group_id, self._max_block_s, self._lifecycle.check_alive)
 
     def commit(self, timeout: float | None, flush: Callable[[float], None]) -> None:
         """Commits. `flush` waits until all single records are acknowledged or failed, and raises FlushTimeoutError after the
@@ -103,15 +122,16 @@ class TransactionCalls:
         self._check()
         timeout = self._max_block_s if timeout is None else timeout
         begun = time.monotonic()
-        manager.start(call, monotonic_ms() + int(timeout * 1000))
         is_late = False
-        if flush is not None:
-            try:
-                flush(timeout)
-            except FlushTimeoutError:  # `wait` reports it, unless the records came too late
-                is_late = True
-        self._lifecycle.wake_sender()
-        manager.wait(call, timeout, self._lifecycle.check_alive, begun=begun)
+        with self._timing(_TIMED[call]):
+            manager.start(call, monotonic_ms() + int(timeout * 1000))
+            if flush is not None:
+                try:
+                    flush(timeout)
+                except FlushTimeoutError:  # `wait` reports it, unless the records came too late
+                    is_late = True
+            self._lifecycle.wake_sender()
+            manager.wait(call, timeout, self._lifecycle.check_alive, begun=begun)
         if is_late:
             logger.warning(
                 "transactional id %s: the transaction is committed if its records are; records that another thread sent"

@@ -308,6 +308,7 @@ CASES: Final = (
 NEED_NOTHING: Final = frozenset(
     # What may be asked by everybody, and what is filtered instead of refused.
     {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.DESCRIBE_CLUSTER, ApiKey.LIST_GROUPS, ApiKey.LIST_TRANSACTIONS}
+    | {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY}
 )
 
 

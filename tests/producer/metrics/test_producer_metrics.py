@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+from collections.abc import Callable
 from math import isnan
 from multiprocessing.queues import SimpleQueue
 
@@ -125,20 +126,21 @@ def test_before_anything_is_sent_there_is_every_name_of_the_producer_and_no_topi
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
-def test_a_forked_child_is_told_that_the_figures_are_its_parents() -> None:
+@pytest.mark.parametrize("ask", [Producer.metrics, Producer.client_instance_id])
+def test_a_forked_child_is_told_that_the_figures_are_its_parents(ask: Callable[[Producer], object]) -> None:
     context = multiprocessing.get_context("fork")
     with Producer({"bootstrap.servers": "127.0.0.1:1"}) as producer:
         result: SimpleQueue[str] = context.SimpleQueue()
-        child = context.Process(target=_ask_in_child, args=(producer, result))
+        child = context.Process(target=_ask_in_child, args=(producer, ask, result))
         child.start()
         child.join(20)
         assert child.exitcode == 0
         assert "a forked child must create its own producer" in result.get()
 
 
-def _ask_in_child(producer: Producer, result: SimpleQueue[str]) -> None:
+def _ask_in_child(producer: Producer, ask: Callable[[Producer], object], result: SimpleQueue[str]) -> None:
     try:
-        producer.metrics()
+        ask(producer)
         result.put("no error")
     except UsageError as error:
         result.put(str(error))

@@ -9,8 +9,9 @@ import pytest
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
-from spark_kafka_sink.errors import UsageError
+from spark_kafka_sink.errors import TransactionTimeoutError, UsageError
 from spark_kafka_sink.producer.producer import Producer
+from spark_kafka_sink.protocol.api import ApiKey
 from tests.producer.transactions.transacting import scoped, under_id
 
 STEPS = ("init", "begin", "send-offsets", "prepare", "commit", "abort")
@@ -49,9 +50,46 @@ def test_each_call_counts_its_time(broker: EmbeddedBroker) -> None:
         assert counted(producer, producer.abort) == {"abort"}
 
 
-def test_opening_a_transaction_of_its_own_counts_as_init(broker: EmbeddedBroker) -> None:
+def test_a_transaction_of_its_own_counts_as_init_and_as_abort_if_it_is_not_prepared(broker: EmbeddedBroker) -> None:
     with scoped(broker.bootstrap_servers) as producer:
-        assert counted(producer, lambda: producer.transaction("own").close()) == {"init"}
+        assert counted(producer, lambda: producer.transaction("own").close()) == {"init", "abort"}
+
+
+def test_sending_no_offsets_counts_nowhere_as_in_java(broker: EmbeddedBroker) -> None:
+    with under_id(broker.bootstrap_servers, "no-offsets") as producer:
+        producer.begin()
+        assert counted(producer, lambda: producer.send_offsets({}, "timed")) == set()
+        producer.abort()
+
+
+def test_the_time_of_a_call_includes_its_wait(broker: EmbeddedBroker) -> None:
+    with under_id(broker.bootstrap_servers, "waiting") as producer, broker.faults.delay(ApiKey.END_TXN, 300, times=None):
+        producer.begin()
+        producer.send("timed", b"1")
+        producer.commit()
+        assert times(producer)["commit"] >= 300_000_000
+        producer.begin()
+        producer.send("timed", b"2").result()
+        producer.abort()
+        assert times(producer)["abort"] >= 300_000_000
+
+
+def test_a_call_that_times_out_counts_nowhere_and_the_next_one_its_own_wait(broker: EmbeddedBroker) -> None:
+    with under_id(broker.bootstrap_servers, "late") as producer:
+        producer.begin()
+        producer.send("timed", b"1").result()
+        with broker.faults.hold(ApiKey.END_TXN), pytest.raises(TransactionTimeoutError):
+            producer.commit(0.2)
+        assert times(producer)["commit"] == 0
+        assert counted(producer, producer.commit) == {"commit"}
+
+
+def test_a_program_that_fails_counts_the_abort_of_its_transaction(broker: EmbeddedBroker) -> None:
+    with pytest.raises(ZeroDivisionError), under_id(broker.bootstrap_servers, "stopped") as producer:
+        producer.begin()
+        producer.send("timed", b"1").result()
+        raise ZeroDivisionError
+    assert times(producer)["abort"] > 0
 
 
 def test_a_call_that_fails_counts_nowhere(broker: EmbeddedBroker) -> None:

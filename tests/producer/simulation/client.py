@@ -114,6 +114,10 @@ class SimulatedClient:
     def in_flight_count(self, node: int) -> int:
         return len(self.in_flight[node])
 
+    def connected_nodes(self, now_ms: int) -> list[int]:
+        """No broker here takes client metrics."""
+        return []
+
     def least_loaded_node(self, now_ms: int) -> int | None:
         may = [node for node in self.cluster.up if now_ms >= self.not_before_ms[node] and len(self.in_flight[node]) < self.limit]
         return min(may, key=lambda node: (len(self.in_flight[node]), node), default=None)

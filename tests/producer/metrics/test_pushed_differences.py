@@ -1,0 +1,114 @@
+"""What the differences of all pushes add up to, whatever becomes of a push: never more than a broker was asked to take.
+
+Kafka's broker checks a push before receivers get it (ClientMetricsManager.validatePushRequest). So a rejected push was not taken,
+and its differences are pushed again. A push without an answer may have been taken. Its differences are not pushed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from spark_kafka_sink.broker import EmbeddedBroker, Fault, FaultInjection
+from spark_kafka_sink.producer.producer import Producer
+from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from tests.producer.metrics.telemetry_receiver import OFTEN_MS, PUSH, Receiver, producer_of, receiving, send
+
+Make = Callable[[FaultInjection], Fault]
+
+REQUEST_MS = 300
+RECORDS, ROUNDS = 5, 3
+
+
+def sums(receiver: Receiver) -> dict[str, float]:
+    return {kind: receiver.total(f"record.{kind}.total") for kind in ("send", "retry")}
+
+
+def counted(producer: Producer) -> dict[str, float]:
+    metrics = producer.metrics()["producer-metrics"]
+    return {kind: metrics[f"record-{kind}-total"] for kind in ("send", "retry")}
+
+
+def pushed_with(make: Make, hits: int = 1) -> tuple[dict[str, float], dict[str, float], Fault]:
+    """Sends records before, during and after a fault. Returns what was pushed, what the producer counted, and the fault."""
+    with receiving() as (broker, receiver, _):
+        producer = connected(broker)
+        with producer:
+            fault = make(broker.faults)
+            send(producer, RECORDS)
+            fault.wait(hits)
+            for _ in range(1, ROUNDS):
+                before = len(receiver.pushes)
+                send(producer, RECORDS)
+                receiver.wait_for(before + 1)
+        return sums(receiver), counted(producer), fault
+
+
+def connected(broker: EmbeddedBroker) -> Producer:
+    producer = producer_of(broker, {"request.timeout.ms": REQUEST_MS, "reconnect.backoff.ms": 1})
+    producer.partitions_for("topic")
+    return producer
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda faults: faults.delay(PUSH, 2 * OFTEN_MS, times=2),
+        lambda faults: faults.delay(PUSH, 2 * REQUEST_MS, times=1),
+        lambda faults: faults.cut_after(PUSH, times=1),
+        lambda faults: faults.truncate(PUSH, times=1),
+    ],
+    ids=["late", "after request.timeout.ms", "connection lost", "half an answer"],
+)
+def test_a_push_that_was_taken_without_a_timely_answer_is_not_pushed_again(make: Make) -> None:
+    pushed, own, _ = pushed_with(make)
+    assert pushed == own == {"send": RECORDS * ROUNDS, "retry": 0}
+
+
+def test_a_push_that_was_lost_before_it_was_taken_is_not_pushed_again_either() -> None:
+    pushed, own, _ = pushed_with(lambda faults: faults.cut_before(PUSH, times=1))
+    assert own["send"] == RECORDS * ROUNDS
+    assert own["send"] - RECORDS <= pushed["send"] <= own["send"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.UNKNOWN_SUBSCRIPTION_ID,
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+        ErrorCode.TELEMETRY_TOO_LARGE,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    ],
+    ids=lambda code: code.name,
+)
+def test_a_push_that_was_rejected_is_in_the_next_one(code: ErrorCode) -> None:
+    pushed, own, _ = pushed_with(lambda faults: faults.fail(PUSH, code, times=2), hits=2)
+    assert pushed == own == {"send": RECORDS * ROUNDS, "retry": 0}
+
+
+def test_a_push_that_one_of_several_receivers_rejected_is_the_last_one() -> None:
+    """Another receiver may have taken it before the error (ClientTelemetryExporterPlugin.exportMetrics)."""
+    with receiving() as (broker, receiver, _):
+        with connected(broker) as producer:
+            send(producer, RECORDS)
+            fault = broker.faults.alter(PUSH, lambda _, body: replace(body, error_code=ErrorCode.INVALID_RECORD))
+            fault.wait()
+            send(producer, RECORDS)
+        assert fault.hits == 1
+        assert sums(receiver)["send"] <= counted(producer)["send"]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda faults: faults.cut_after(ApiKey.PRODUCE, times=1),
+        lambda faults: faults.delay(ApiKey.PRODUCE, 2 * REQUEST_MS, times=1),
+    ],
+    ids=["connection lost", "after request.timeout.ms"],
+)
+def test_records_that_are_sent_again_count_again_as_in_java_and_as_retries(make: Make) -> None:
+    pushed, own, _ = pushed_with(make)
+    assert pushed == own == {"send": RECORDS * (ROUNDS + 1), "retry": RECORDS}
