@@ -34,7 +34,7 @@ def test_a_topic_of_the_old_message_format_is_a_cross_and_its_rows_say_why(versi
 def test_check_and_the_creation_of_a_topic(kafka_version: str, versioned_kafka: KafkaCluster, topic: str) -> None:
     servers = {"kafka.bootstrap.servers": versioned_kafka.bootstrap_servers}
     report = check({**servers, "topic": topic}, timeout=30)
-    assert report.ok, report
+    assert report.ok, str(report)
     assert {line.status for line in report.lines if line.name in ("brokers", "topic", "sizes")} == {Status.OK}
     name = f"{topic}-new"
     new = {**servers, "topic": name, "topic.create.partitions": "3", "topic.create.replication.factor": "1"}
