@@ -42,6 +42,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         os.environ[SPARK_OPTIONS] = f"{java_options()} -Xlog:disable"
 
 
+LONGEST_ID = 100
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Shortens the names of long texts: of a text of 17 MB each worker told the others, at each of its reports."""
+    return f"{val[:LONGEST_ID]!r}... of {len(val):,}" if isinstance(val, str | bytes) and len(val) > LONGEST_ID else None
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
     """The tests themselves are no garbage: a collection that looks at all of them takes half a second, and 5 ms without."""
