@@ -40,7 +40,8 @@ _SLOW: Final = "slow"
 _SLOW_FOLDERS: Final = ("tests/benchmarks/", "tests/broker/compat/", "tests/cli/", "tests/faults/")
 
 # Kills take both cores for minutes, and all of Spark's other tests share one session. The rest follows file by file.
-_GROUPS: Final = ("chaos", "spark", "java", "kafka")
+_SPARK: Final = "spark"
+_GROUPS: Final = ("chaos", _SPARK, "java", "kafka")
 _SHARED: Final = _GROUPS[:2]
 # The tests of a folder share clusters: one of each version; the secure one.
 _VERSIONS: Final = "tests/kafka_versions/"
@@ -70,8 +71,12 @@ NO_SECOND_TRY: Final = (
     "tests/spark_cluster/",
 )
 """Tests whose failure may be a lost or a doubled row, which another run would hide. Others that fail run once more (Makefile)."""
+_JOBS: Final = "tests/jobs/"
 # The Makefile runs this folder with each pyspark.
 _SPARKS_OWN: Final = "tests/spark/"
+SECOND_HALF: Final = tuple(f"{_SPARKS_OWN}test_{name}.py" for name in ("batch_write", "bad_rows_end_to_end", "exactly_once"))
+"""What takes as long as the rest of the folder."""
+HALF: Final = "spark, second half"
 OLDEST: Final = "oldest"
 
 
@@ -95,8 +100,18 @@ def tiers_of(marks: Collection[str], *, has_real_twin: bool) -> frozenset[Tier]:
 def group_of(marks: Collection[str], file: str, fixtures: Collection[str] = ()) -> str:
     """Returns the name of the group whose tests share a worker. fixtures: those that the test uses."""
     folder = next((name for name in (_VERSIONS, _SECURITY) if file.startswith(name)), None)
+    shared = [name for name in _SHARED if name in marks]
+    if shared == [_SPARK]:
+        shared = [_group_of_spark(marks, file)]
     costly = [group for name, group in _COSTLY_FIXTURES.items() if name in fixtures and {"java", "kafka"} & set(marks)]
-    return folder or next(iter((*(name for name in _SHARED if name in marks), *costly)), file)
+    return folder or next(iter((*shared, *costly)), file)
+
+
+def _group_of_spark(marks: Collection[str], file: str) -> str:
+    """Jobs run in a process with a Spark of their own. With the oldest pyspark a second worker would have nothing to do."""
+    if file.startswith(_JOBS):
+        return _JOBS
+    return HALF if is_for_oldest(marks, file) and file in SECOND_HALF else _SPARK
 
 
 def is_for_oldest(marks: Collection[str], file: str) -> bool:
