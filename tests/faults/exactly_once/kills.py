@@ -109,8 +109,9 @@ WORKERS = [
 COMMITTED_IN_PART = Kill(PYTHON, "end.before", nth=4)
 _NOT_IN_EVERY_RUN: tuple[Failpoint, ...] = ("log.before", "complete.before")
 COMMITTERS = [
+    Kill(ERROR, "log.after"),
     Kill(ERROR, "prepared.after"),
-    COMMITTED_IN_PART,  # every other run has four tasks
+    COMMITTED_IN_PART,  # every other run has four tasks, this is the third
     *(Kill(PYTHON, failpoint) for failpoint in COMMIT_FAILPOINTS if failpoint not in _NOT_IN_EVERY_RUN),
     Kill(PYTHON, "sweep.after", again=True),
 ]
@@ -143,12 +144,11 @@ AGAIN = [
     Kill(PYTHON, "log.after", again=True),
 ]
 MORE_COMMITTERS = [
-    Kill(ERROR, "log.after"),
-    *(Kill(PYTHON, failpoint) for failpoint in _NOT_IN_EVERY_RUN),
-    Kill(PYTHON, "sweep.before", again=True),
     *(Kill(PYTHON, "end.after", nth=nth) for nth in (2, 3, 4)),
     *(Kill(ERROR, failpoint) for failpoint in ("prepared.before", "end.after", "complete.after")),
     *AGAIN,
+    *(Kill(PYTHON, failpoint) for failpoint in (*_NOT_IN_EVERY_RUN, "commit.end")),
+    Kill(PYTHON, "sweep.before", again=True),
 ]
 MORE_OF_VERSION_1 = [
     *(Kill(PYTHON, failpoint) for failpoint in TASK_FAILPOINTS[::2]),
