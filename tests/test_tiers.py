@@ -7,13 +7,17 @@ import re
 import subprocess
 import sys
 from collections import defaultdict
+from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.tiers import (
     COLLECTED,
+    HALF,
     NO_SECOND_TRY,
+    SECOND_HALF,
     WHOLE,
     Tier,
     group_of,
@@ -52,6 +56,9 @@ def test_a_test_has_its_tiers_by_its_marks(marks: tuple[str, ...], has_real_twin
         ({"spark"}, ("apicurio",), "spark"),
         ({"java"}, ("tmp_path", "apicurio"), "apicurio"),
         ({"kafka"}, (), "tests/test_x.py"),
+        ({"kafka"}, ("kafka3",), "kafka3"),
+        ({"embedded"}, ("kafka3",), "tests/test_x.py"),
+        ({"kafka"}, ("kafka_version", "versioned_kafka"), "tests/kafka_versions/"),
     ],
 )
 def test_tests_that_share_something_costly_share_a_worker(marks: set[str], fixtures: tuple[str, ...], group: str) -> None:
@@ -92,6 +99,21 @@ def test_a_run_goes_on_after_a_worker_that_died(tmp_path: Path, last: bool) -> N
     )
     assert "1 failed, 7 passed" in ended.stdout, ended.stdout + ended.stderr
     assert "crashed while running 'test_b.py::test_dies@b'" in ended.stdout
+
+
+def test_jobs_have_a_worker_and_the_oldest_pyspark_has_two() -> None:
+    assert group_of({"spark", "kafka"}, "tests/jobs/test_x.py") == "tests/jobs/"
+    assert {group_of({"spark", "embedded"}, file) for file in (*SECOND_HALF, "tests/spark/test_x.py")} == {"spark", HALF}
+    assert {group_of({"spark", "kafka"}, file) for file in SECOND_HALF} == {"spark"}
+    assert [file for file in SECOND_HALF if not (ROOT / file).exists()] == []
+
+
+def test_one_version_of_kafka_follows_the_other(request: pytest.FixtureRequest) -> None:
+    """Each starts a cluster, and the next one ends it. Looks at the tests of this run, in their order."""
+    calls: list[Any] = [item for item in request.session.items if item.nodeid.startswith("tests/kafka_versions/")]
+    parameters = [item.callspec.params for item in calls if hasattr(item, "callspec")]
+    versions = [each["kafka_version"] for each in parameters if "kafka_version" in each]
+    assert [version for version, _ in groupby(versions)] == sorted(set(versions))
 
 
 @pytest.mark.parametrize("place", NO_SECOND_TRY)

@@ -40,13 +40,16 @@ _SLOW: Final = "slow"
 _SLOW_FOLDERS: Final = ("tests/benchmarks/", "tests/broker/compat/", "tests/cli/", "tests/faults/")
 
 # Kills take both cores for minutes, and all of Spark's other tests share one session. The rest follows file by file.
-_GROUPS: Final = ("chaos", "spark", "java", "kafka")
+_SPARK: Final = "spark"
+_GROUPS: Final = ("chaos", _SPARK, "java", "kafka")
 _SHARED: Final = _GROUPS[:2]
-# A schema registry takes 7 seconds to start.
-_COSTLY_FIXTURES: Final = ("apicurio",)
 # The tests of a folder share clusters: one of each version; the secure one.
 _VERSIONS: Final = "tests/kafka_versions/"
 _SECURITY: Final = "tests/kafka_security/"
+# What takes long to start, with the group whose tests share it: a schema registry and three brokers in Java 7 seconds each.
+_THREE_BROKERS: Final = "kafka3"
+_COSTLY_FIXTURES: Final = {"versioned_kafka": _VERSIONS, "apicurio": "apicurio", _THREE_BROKERS: _THREE_BROKERS}
+_PARAMETER_OF_VERSIONS: Final = "kafka_version"
 NO_SECOND_TRY: Final = (
     "tests/exactly_once/model/",
     "tests/exactly_once/test_committer_faults.py",
@@ -68,8 +71,12 @@ NO_SECOND_TRY: Final = (
     "tests/spark_cluster/",
 )
 """Tests whose failure may be a lost or a doubled row, which another run would hide. Others that fail run once more (Makefile)."""
+_JOBS: Final = "tests/jobs/"
 # The Makefile runs this folder with each pyspark.
 _SPARKS_OWN: Final = "tests/spark/"
+SECOND_HALF: Final = tuple(f"{_SPARKS_OWN}test_{name}.py" for name in ("batch_write", "bad_rows_end_to_end", "exactly_once"))
+"""What takes as long as the rest of the folder."""
+HALF: Final = "spark, second half"
 OLDEST: Final = "oldest"
 
 
@@ -93,8 +100,18 @@ def tiers_of(marks: Collection[str], *, has_real_twin: bool) -> frozenset[Tier]:
 def group_of(marks: Collection[str], file: str, fixtures: Collection[str] = ()) -> str:
     """Returns the name of the group whose tests share a worker. fixtures: those that the test uses."""
     folder = next((name for name in (_VERSIONS, _SECURITY) if file.startswith(name)), None)
-    shared = (*(name for name in _SHARED if name in marks), *(name for name in _COSTLY_FIXTURES if name in fixtures))
-    return folder or next(iter(shared), file)
+    shared = [name for name in _SHARED if name in marks]
+    if shared == [_SPARK]:
+        shared = [_group_of_spark(marks, file)]
+    costly = [group for name, group in _COSTLY_FIXTURES.items() if name in fixtures and {"java", "kafka"} & set(marks)]
+    return folder or next(iter((*shared, *costly)), file)
+
+
+def _group_of_spark(marks: Collection[str], file: str) -> str:
+    """Jobs run in a process with a Spark of their own. With the oldest pyspark a second worker would have nothing to do."""
+    if file.startswith(_JOBS):
+        return _JOBS
+    return HALF if is_for_oldest(marks, file) and file in SECOND_HALF else _SPARK
 
 
 def is_for_oldest(marks: Collection[str], file: str) -> bool:
@@ -168,12 +185,18 @@ def _group_suffix(item: pytest.Item) -> str:
     return "@" + "_".join(sorted({str(mark.args[0]) for mark in item.iter_markers("xdist_group")}))
 
 
-def _rank(item: pytest.Item) -> int:
-    """Sorts groups by how long they take; within one the order stays, which has the tests of a session's fixture together."""
-    if item.nodeid.startswith((_VERSIONS, _SECURITY)):
-        return 2
+def _rank(item: pytest.Item) -> tuple[int, str]:
+    """Sorts groups by how long they take; within one the order stays, but for versions of Kafka, of which one runs at a time.
+
+    pytest has tests together whose parameter has the same index, which is another version in another list of versions.
+    """
     marks = marks_of(item)
-    return next((rank for rank, name in enumerate(_GROUPS) if name in marks), len(_GROUPS))
+    group = group_of(marks, item.nodeid.partition("::")[0], getattr(item, "fixturenames", ()))
+    if group == _VERSIONS:
+        return 2, item.callspec.params.get(_PARAMETER_OF_VERSIONS, "") if hasattr(item, "callspec") else ""
+    if group in {_SECURITY, _THREE_BROKERS}:
+        return 2, f"{group}"
+    return next((rank for rank, name in enumerate(_GROUPS) if name in marks), len(_GROUPS)), ""
 
 
 def marks_of(item: pytest.Item) -> frozenset[str]:

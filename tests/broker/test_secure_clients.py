@@ -258,6 +258,7 @@ class TestJava:
         with broker_of(sasl_users=USERS, sasl_mechanisms=(mechanism,)) as broker:
             self.served(broker, tmp_path, broker.client_settings)
 
+    @pytest.mark.whole("two starts of Java; confluent-kafka logs in with tokens at the same listener")
     def test_tokens(self, tmp_path: Path) -> None:
         with broker_of(sasl_mechanisms=("OAUTHBEARER",)) as broker:
             module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
@@ -266,6 +267,7 @@ class TestJava:
             del settings["sasl.oauthbearer.token"]
             self.served(broker, tmp_path, settings)
 
+    @pytest.mark.whole("two starts of Java; confluent-kafka shows a certificate to the same listener")
     def test_a_certificate(self, tmp_path: Path) -> None:
         acls = [
             "--allow-principal User:CN=ana --producer --consumer --topic t --group console --resource-pattern-type prefixed",

@@ -183,9 +183,14 @@ def test_records_that_were_removed_are_counted(broker: EmbeddedBroker, topic: st
 IN_ONE_PROCESS = """
 import json, sys
 from click.testing import CliRunner
+from pyspark.sql import SparkSession
 from spark_kafka_sink.cli.main import main
 
-ends = [CliRunner().invoke(main, words) for words in json.loads(sys.argv[1])]
+first, second = json.loads(sys.argv[1])
+stop, SparkSession.stop = SparkSession.stop, lambda session: None  # the second has the first's, as a new one takes seconds
+ends = [CliRunner().invoke(main, first)]
+SparkSession.stop = stop
+ends.append(CliRunner().invoke(main, second))
 print(json.dumps([[end.exit_code, end.stdout, end.stderr] for end in ends]))
 """
 SPARK = {

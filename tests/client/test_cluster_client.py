@@ -90,8 +90,16 @@ def test_transactional_ids_are_spread_over_coordinators(kafka3: Brokers) -> None
     assert found.late == {}
     assert list(nodes) == names
     # Not always three: other tests may have left all partitions with one leader.
-    partitions = kafka3.metadata("__transaction_state").topics["__transaction_state"].partitions.values()
-    assert set(nodes.values()) == {partition.leader for partition in partitions}
+    leaders = set[int]()
+
+    def known() -> bool:
+        partitions = kafka3.metadata("__transaction_state").topics["__transaction_state"].partitions.values()
+        leaders.update(partition.leader for partition in partitions)
+        return bool(leaders)
+
+    # The broker that answers may know of the topic later than the one that was asked for coordinators.
+    kafka3.wait_for(known, "leaders of __transaction_state", 30)
+    assert set(nodes.values()) == leaders
     assert again == found
 
 

@@ -20,9 +20,9 @@ PARTITIONS = 2
 @pytest.mark.fault("metadata", "NOT_LEADER without it")
 def test_leaders_killed_one_after_another_mid_stream(kafka3: Brokers, new_topic: NewTopic) -> None:
     topic = new_topic(PARTITIONS, on=kafka3)
-    # An append makes five batches or more for its partition: that many are in flight.
+    # An append makes five batches or more for its partition: that many are in flight. Of few records, as each is read back twice.
     producer = producer_on(kafka3.bootstrap_servers, batch_size=500, request_timeout_ms=5000, retry_backoff_max_ms=100)
-    with producer, NumberedStream(producer, topic, PARTITIONS) as stream:
+    with producer, NumberedStream(producer, topic, PARTITIONS, rows=30, width=80) as stream:
         for partition in (0, 1):
             stream.wait_for_more(1000)
             leader = kafka3.leader(topic, partition)

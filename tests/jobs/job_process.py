@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
 
 from tests.kafka.jars import jars
 
@@ -50,7 +53,10 @@ def environment() -> dict[str, str]:
 
 
 class JobProcess:
-    """One job at a time, each with a Spark session of its own. Spark's Kafka source is on the class path."""
+    """One job at a time, each with a Spark session of its own. Spark's Kafka source is on the class path.
+
+    They share the Spark context, as a new one and its Python workers take seconds. Only spark-submit's jobs end theirs.
+    """
 
     def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")
@@ -80,12 +86,21 @@ def _serve(pipe: Connection, jar_files: Sequence[str]) -> None:
     os.environ.update(environment())
     arguments = [*spark_arguments(), "--jars", ",".join(jar_files), "pyspark-shell"]
     os.environ["PYSPARK_SUBMIT_ARGS"] = " ".join(arguments)
+    SparkSession.stop = _forget  # type: ignore[assignment,method-assign]
     while True:
         try:
             job, given = pipe.recv()
         except EOFError:
             return
         pipe.send(_run(job, given))
+
+
+def _forget(session: SparkSession) -> None:
+    """Has the next job make a session, on the same context."""
+    jvm: Any = session._jvm
+    jvm.SparkSession.clearActiveSession()
+    jvm.SparkSession.clearDefaultSession()
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
 
 
 def _run(job: str, arguments: Sequence[str]) -> Ended:

@@ -15,6 +15,7 @@ from pathlib import Path
 from tests.kafka import kafka
 from tests.kafka.broker import LISTENER_HOST, Broker, kraft, with_listeners, zookeeper_mode
 from tests.kafka.brokers import Brokers
+from tests.kafka.class_archive import QUICK_START
 from tests.kafka.guardian import Guardian
 from tests.kafka.ports import free_ports
 from tests.kafka.versions import DEFAULT, has_default_replication, jars_of
@@ -22,8 +23,6 @@ from tests.kafka.zookeeper import ZooKeeper
 
 TMPFS = Path("/dev/shm")
 TMPFS_BYTES_WANTED = 2 * 1024**3
-# A broker that lives for a test is ready after half the CPU time when only the quick compiler runs (2.0 s against 4.0 s).
-QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 # One that a benchmark measures against runs as Kafka's own scripts start it.
 FULL_SPEED = ("-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
 # How often a cluster is started whose ports another program takes before its servers do.

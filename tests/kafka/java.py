@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
+from tests.kafka.class_archive import QUICK_START, kafka_options
 from tests.kafka.versions import DEFAULT, jars_of, uses_log4j_1
 
 LOG4J = Path(__file__).with_name("log4j2.properties")
@@ -35,8 +36,11 @@ def command(
     """
     log4j_1 = uses_log4j_1(version)
     logging = f"-Dlog4j.configuration={LOG4J_1.as_uri()}" if log4j_1 else f"-Dlog4j2.configurationFile={LOG4J}"
+    # The archive fits this class path only.
+    is_archived = classes is None and version == DEFAULT and set(QUICK_START) <= set(options)
+    archived = kafka_options(java()) if is_archived else []
     path = os.pathsep.join(([] if classes is None else [str(classes)]) + [str(jars_of(version) / "*")])
-    return [java(), *options, logging, "-cp", path, main_class, *arguments]
+    return [java(), *options, *archived, logging, "-cp", path, main_class, *arguments]
 
 
 def run(
@@ -49,9 +53,8 @@ def run(
 ) -> str:
     """Runs a tool to its end, with `given` on its stdin, and returns what it printed; a failure is an error that holds the tail
     of it. options: further ones of the virtual machine."""
-    # Tools live for a second: the quick compiler alone and a single-threaded collector start fastest.
     # Without a locale (CI, cron) Java prints ASCII with question marks.
-    usual = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8", "-Dsun.stdout.encoding=UTF-8")
+    usual = ("-Xmx256m", *QUICK_START, "-Dfile.encoding=UTF-8", "-Dsun.stdout.encoding=UTF-8")
     done = subprocess.run(
         command(main_class, *arguments, options=[*usual, *options], version=version),
         input=given,

@@ -23,7 +23,8 @@ from cryptography import x509
 
 from tests.kafka import java
 from tests.kafka.acls import add_acls, binding, remove_acls
-from tests.kafka.cluster import QUICK_START, KafkaCluster
+from tests.kafka.class_archive import QUICK_START
+from tests.kafka.cluster import KafkaCluster
 from tests.kafka.kafka import REQUEST_TIMEOUT_S
 from tests.kafka_security import oidc_server
 from tests.kafka_security.certificates import Authority, Identity

@@ -23,7 +23,7 @@ def texts(report: CheckReport, name: str) -> list[str]:
 
 def test_a_login_over_tls_is_a_tick(secure_kafka: SecureKafka, topic: str) -> None:
     report = checked(with_password(secure_kafka, "SASL_SSL", "SCRAM-SHA-512"), topic)
-    assert report.ok, report
+    assert report.ok, str(report)
     assert texts(report, "login") == [f"User:{USER}, by SCRAM-SHA-512"]
     assert "localhost" in texts(report, "TLS")[0]
 

@@ -19,7 +19,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 BATCHES = 3
 
 
-@only_versions(IN_ZOOKEEPER_MODE, "3.9", "4.0", NEWEST)  # the default version: tests/faults/exactly_once/
+# The default version is in tests/faults/exactly_once/.
+@only_versions(IN_ZOOKEEPER_MODE, "3.9", "4.0", NEWEST, not_in_make_test={"3.9"})
 def test_each_row_is_visible_once_though_the_commit_is_killed_halfway(
     versioned_kafka: KafkaCluster, topic: str, tmp_path: Path, fleet: Fleet
 ) -> None:

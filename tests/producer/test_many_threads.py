@@ -22,18 +22,20 @@ from tests.faults.producing import producer_on
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
+from tests.tiers import whole_but
 
 pytestmark = pytest.mark.slow
 
-RECORDS = int(os.environ.get("STRESS_RECORDS", "400000"))
+FEW = 100_000
+MANY = int(os.environ.get("STRESS_RECORDS", "400000"))
 THREADS, PARTITIONS = 8, 64
 KEYS = 50  # of each thread
 ROUND = 2500  # records that a thread sends one by one before it appends a quarter as many
 COLUMN_ROWS = ROUND // 4
 SAMPLE = 97  # every so many-th record has a callback
 PADDING = b" " + b"x" * 80
-AT_ONCE = max(1, PARTITIONS * 400_000 // RECORDS)  # partitions that are read back together: what was read takes memory
-DEADLINE_S = 120 + RECORDS / 5000
+AT_ONCE = max(1, PARTITIONS * 400_000 // MANY)  # partitions that are read back together: what was read takes memory
+DEADLINE_S = 120 + MANY / 5000
 
 Acked = dict[tuple[int, int], bytes]
 
@@ -89,7 +91,8 @@ class Task:
 
 
 @pytest.mark.timeout(DEADLINE_S)
-def test_eight_threads_lose_nothing_and_keep_their_order(kafka: Kafka, new_topic: NewTopic) -> None:
+@pytest.mark.parametrize("records", whole_but([FEW, MANY], {FEW}, "four times as long; a quarter fills the memory as well"))
+def test_eight_threads_lose_nothing_and_keep_their_order(kafka: Kafka, new_topic: NewTopic, records: int) -> None:
     topic = new_topic(PARTITIONS)
     others = threading.active_count()
     settings = {"buffer_memory": 8 << 20, "batch_size": 32 * 1024, "linger_ms": 5, "max_block_ms": 60_000}
@@ -97,7 +100,7 @@ def test_eight_threads_lose_nothing_and_keep_their_order(kafka: Kafka, new_topic
         tasks = [Task(producer, topic, thread) for thread in range(THREADS)]
         begun, cpu = time.perf_counter(), time.process_time()
         with ThreadPoolExecutor(THREADS) as pool:
-            for ended in [pool.submit(task.run, RECORDS // THREADS) for task in tasks]:
+            for ended in [pool.submit(task.run, records // THREADS) for task in tasks]:
                 ended.result(DEADLINE_S)
         producer.flush(DEADLINE_S)
         sent = sum(task.singles + task.rows for task in tasks)
@@ -109,7 +112,7 @@ def test_eight_threads_lose_nothing_and_keep_their_order(kafka: Kafka, new_topic
     assert found == {
         (b"%d" % task.thread, kind): count for task in tasks for kind, count in ((b"one", task.singles), (b"column", task.rows))
     }
-    assert sum(found.values()) == sent >= RECORDS
+    assert sum(found.values()) == sent >= records
 
 
 def check_log(kafka: Kafka, topic: str, acked: Acked) -> Counter[tuple[bytes, bytes]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -25,12 +24,11 @@ pytestmark = [only_real_kafka, pytest.mark.java]  # embedded brokers have no quo
 
 
 @pytest.fixture
-def client_id(kafka: Kafka) -> Iterator[str]:
-    """A client whose quota is QUOTA."""
+def client_id(kafka: Kafka) -> str:
+    """A client of its own, whose quota is QUOTA."""
     name = f"quota-{os.getpid()}-{next(_numbers)}"
     _alter(kafka, name, "--add-config", f"producer_byte_rate={QUOTA}")
-    yield name
-    _alter(kafka, name, "--delete-config", "producer_byte_rate")
+    return name
 
 
 def _alter(kafka: Kafka, client_id: str, *change: str) -> None:

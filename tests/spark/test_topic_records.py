@@ -183,6 +183,7 @@ def test_records_of_kafkas_serializers_are_compared_as_values(spark: SparkSessio
     assert not compared(df.where("key != '3'"), plain).same()
 
 
+@pytest.mark.whole("14 s; tests/cli/test_verify_with_registry.py decodes all three formats, tests/verify compares their values")
 def test_json_schema_is_read_back(spark: SparkSession, settings: dict[str, str]) -> None:
     named = {**settings, "value.format": "json-schema", "key.format": "json-schema"}
     amount = "cast(concat('12345678901234567', id, '.012345678', IF(id = 3, {}, 9)) AS decimal(38, 10)) AS amount"
@@ -208,6 +209,7 @@ PROTOBUF_COLUMNS = [
 ]
 
 
+@pytest.mark.whole("14 s; tests/cli/test_verify_with_registry.py decodes all three formats, tests/verify compares their values")
 def test_protobuf_is_read_back(spark: SparkSession, settings: dict[str, str]) -> None:
     named = {**settings, "value.format": "protobuf"}
     del named["key.format"]
@@ -256,6 +258,7 @@ def test_ids_in_headers_are_read(spark: SparkSession, settings: dict[str, str], 
     assert found.same()
 
 
+@pytest.mark.whole("17 s; tests/verify/test_decoding.py has the bad values, and reading goes on after those of Avro above")
 def test_bad_values_are_differences_and_reading_goes_on(spark: SparkSession, settings: dict[str, str], stand_in: StandIn) -> None:
     text = """syntax = "proto2"; import "google/protobuf/timestamp.proto";
         message M { optional google.protobuf.Timestamp at = 1; optional string text = 2; }"""

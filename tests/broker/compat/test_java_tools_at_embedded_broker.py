@@ -39,6 +39,7 @@ def test_kafka_topics(broker: EmbeddedBroker, servers: str, name: str) -> None:
     assert name not in broker.cluster.image.topics
 
 
+@pytest.mark.whole("three starts of Java; two other clients alter and describe configs in tests/broker/test_admin_clients.py")
 def test_kafka_configs(servers: str, new_topic: NewTopic) -> None:
     topic = new_topic(segment_ms="5000")
     entity = ("--entity-type", "topics", "--entity-name", topic)
@@ -159,6 +160,7 @@ def test_kafka_transactions(servers: str, new_topic: NewTopic, name: str) -> Non
     writer.abort_transaction(confluent.TIMEOUT_S)
 
 
+@pytest.mark.whole("14 s; tests/broker/test_transactional_clients.py commits offsets in transactions, and Java writes them")
 def test_transactions_are_copied_by_kafkas_own_copier(servers: str, new_topic: NewTopic, name: str) -> None:
     source, target = new_topic(), new_topic()
     values = [str(index) for index in range(1000)]

@@ -107,7 +107,9 @@ class Histories(RuleBasedStateMachine):
             return
         log = self.logs[partition]
         try:
-            if not (log.open.get(identity.producer_id) and log.epochs[identity.producer_id] == identity.producer_epoch):
+            is_open = log.open.get(identity.producer_id) and log.epochs[identity.producer_id] == identity.producer_epoch
+            # With version 1 the last transaction, which is ended but not yet marked, has the same epoch.
+            if not is_open or partition not in producer.transaction.outcomes:
                 self.join(identity, partition, producer.version)
         except ApiException as error:
             if error.code in FINAL:

@@ -104,9 +104,12 @@ CONFIGURATIONS: Final = {
 
 LARGE: Final = frozenset(
     {
+        "a driver that crashes, version 1",
         "a job and its abort",
         "a job and its abort, version 1",
         "a replay and an accepted loss",
+        "a replay, crashes, version 1",
+        "a stream and its abort, version 1",
         "three drivers",
         "two drivers and a replay",
         "two drivers, errors, version 1",
@@ -115,11 +118,13 @@ LARGE: Final = frozenset(
         "two drivers, one crashes, version 1",
         "two drivers, slow markers",
         "two drivers, slow tasks, one crashes",
+        "two drivers, slow tasks, version 1",
         "two drivers, slow tasks, one crashes, version 1",
         "two drivers, time-outs",
         "two drivers, time-outs, version 1",
         "two drivers, two batches",
         "two drivers, two batches, orphans, time-outs",
+        "two drivers, two batches, orphans, version 1",
         "two drivers, two batches, version 1",
         "two streams and their abort",
         "two streams and their abort, version 1",

@@ -20,6 +20,8 @@ from tests.faults.exactly_once.kills import (
     COMMIT_FAILPOINTS,
     COMMITTERS,
     LATER,
+    MORE_COMMITTERS,
+    MORE_WORKERS,
     SOONER,
     SWEEP_FAILPOINTS,
     TASK_FAILPOINTS,
@@ -75,8 +77,17 @@ def test_what_is_wrong_is_said(rows: NumberedRows, change: Change, complaint: st
         rows.check(change(delivered(rows)))
 
 
-def test_every_run_kills_at_each_failpoint() -> None:
-    assert {kill.failpoint for kill in (*WORKERS, *COMMITTERS)} == {*TASK_FAILPOINTS, *COMMIT_FAILPOINTS, *SWEEP_FAILPOINTS}
+def step_of(failpoint: Failpoint) -> str:
+    """Both sides of a request are one step; a batch's start and its end are two."""
+    step, _, side = failpoint.partition(".")
+    return step if side in ("before", "after") else failpoint
+
+
+def test_every_run_kills_at_each_step_and_make_test_all_at_each_failpoint() -> None:
+    every_run = {kill.failpoint for kill in (*WORKERS, *COMMITTERS)}
+    failpoints = {*TASK_FAILPOINTS, *COMMIT_FAILPOINTS, *SWEEP_FAILPOINTS}
+    assert {step_of(each) for each in every_run} == {step_of(each) for each in failpoints}
+    assert every_run | {kill.failpoint for kill in (*MORE_WORKERS, *MORE_COMMITTERS)} == failpoints
     assert {*SOONER, *LATER} == set(ALL_FAILPOINTS)
 
 

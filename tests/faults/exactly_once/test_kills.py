@@ -14,9 +14,13 @@ from tests.faults.exactly_once.conftest import MovedRows
 from tests.faults.exactly_once.driver import EXECUTORS, LOCAL
 from tests.faults.exactly_once.fleet import Fleet
 from tests.faults.exactly_once.kills import (
+    ALL_FAILPOINTS,
+    BROKERS_OF_EVERY_RUN,
     COMMITTED_IN_PART,
     COMMITTERS,
     COMMITTERS_OF_VERSION_1,
+    DRIVERS_OF_EVERY_RUN,
+    EXECUTORS_OF_EVERY_RUN,
     LATER,
     MORE_COMMITTERS,
     MORE_OF_VERSION_1,
@@ -101,16 +105,19 @@ class TestJava:
 
     @pytest.mark.fault("spark", "SIGKILL of a Python worker or an executor")
     @in_parts(
-        [Kill(EXECUTOR, failpoint) for failpoint in LATER[::2]],
-        [Kill(EXECUTOR, failpoint) for failpoint in (*LATER[1::2], *SOONER)],
+        [Kill(EXECUTOR, failpoint) for failpoint in EXECUTORS_OF_EVERY_RUN],
+        [Kill(EXECUTOR, failpoint) for failpoint in ALL_FAILPOINTS if failpoint not in EXECUTORS_OF_EVERY_RUN],
     )
     def test_executors(self, kills: Sequence[Kill], three_brokers: Brokers, fleet: Fleet, moved_rows: MovedRows) -> None:
         assert_each_row_once(three_brokers, fleet, moved_rows, kills, master=EXECUTORS, shuffled=True)
 
     @pytest.mark.fault("spark", "the driver or its commit process killed before, during and after the commit")
     @in_parts(
-        [Kill(DRIVER, failpoint) for failpoint in SOONER[::2]],
-        [*(Kill(DRIVER, failpoint) for failpoint in (*SOONER[1::2], *LATER)), Kill(DRIVER, "end.after", nth=3)],
+        [Kill(DRIVER, failpoint) for failpoint in DRIVERS_OF_EVERY_RUN],
+        [
+            *(Kill(DRIVER, failpoint) for failpoint in ALL_FAILPOINTS if failpoint not in DRIVERS_OF_EVERY_RUN),
+            Kill(DRIVER, "end.after", nth=3),
+        ],
     )
     def test_drivers(self, kills: Sequence[Kill], three_brokers: Brokers, fleet: Fleet, moved_rows: MovedRows) -> None:
         assert_each_row_once(three_brokers, fleet, moved_rows, kills)
@@ -135,7 +142,8 @@ class TestJava:
 class TestBrokers:
     @pytest.mark.fault("spark", "brokers killed")
     @in_parts(
-        [Kill(BROKER, failpoint) for failpoint in LATER[::2]], [Kill(BROKER, failpoint) for failpoint in (*LATER[1::2], *SOONER)]
+        [Kill(BROKER, failpoint) for failpoint in BROKERS_OF_EVERY_RUN],
+        [Kill(BROKER, failpoint) for failpoint in ALL_FAILPOINTS if failpoint not in BROKERS_OF_EVERY_RUN],
     )
     def test_one_broker_at_a_time(self, kills: Sequence[Kill], kafka3: Brokers, fleet: Fleet, moved_rows: MovedRows) -> None:
         """Each time the one that the failpoint depends on: of a partition of rows, of a transaction's end, of the commit log."""

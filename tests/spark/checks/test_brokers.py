@@ -25,7 +25,7 @@ def test_a_port_where_nobody_listens() -> None:
 def test_one_of_two_bootstrap_servers_is_a_hint(broker: EmbeddedBroker) -> None:
     dead = f"127.0.0.1:{free_ports(1)[0]}"
     report = check(settings(broker) | {"kafka.bootstrap.servers": f"{dead},{broker.bootstrap_servers}"})
-    assert report.ok, report
+    assert report.ok, str(report)
     assert dead in line(report, "brokers").to_do
 
 
@@ -47,7 +47,7 @@ def test_the_release_is_told(like: str, said: str) -> None:
     with EmbeddedBroker(like=like) as broker:
         broker.create_topic("events")
         report = check(settings(broker))
-    assert report.ok, report
+    assert report.ok, str(report)
     assert line(report, "brokers").text.endswith(f"protocol of Kafka {said}")
 
 
@@ -58,7 +58,7 @@ def test_tls_tells_protocol_names_and_expiry() -> None:
     with EmbeddedBroker(tls=True) as broker:
         broker.create_topic("events")
         report = check(settings(broker))
-    assert report.ok, report
+    assert report.ok, str(report)
     assert line(report, "TLS").text.startswith("TLSv1.3; the certificate is that of 127.0.0.1:")
     assert "localhost" in line(report, "TLS").text
     assert "valid until 20" in line(report, "TLS").text
@@ -67,7 +67,7 @@ def test_tls_tells_protocol_names_and_expiry() -> None:
 @pytest.mark.parametrize(("days", "hint"), [(13, "renew the certificate of 127.0.0.1:"), (20, "")])
 def test_a_certificate_that_ends_soon_is_a_hint(days: int, hint: str) -> None:
     report = checked_with_certificate(timedelta(days=days, hours=1))
-    assert report.ok, report
+    assert report.ok, str(report)
     assert f"({days} days)" in line(report, "TLS").text
     assert line(report, "TLS").to_do.startswith(hint)
     assert bool(line(report, "TLS").to_do) == bool(hint)

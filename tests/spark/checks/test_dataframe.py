@@ -39,7 +39,7 @@ def line(report: CheckReport, name: str) -> CheckLine:
 @pytest.mark.spark
 def test_columns_that_fit_are_a_tick(spark: SparkSession, broker: EmbeddedBroker) -> None:
     report = check(settings(broker), numbers(spark, 10).selectExpr("key", "value", "1 AS extra"))
-    assert report.ok, report
+    assert report.ok, str(report)
     assert line(report, "columns").text == "key string, value string"
     assert line(report, "columns").to_do == "not written: extra"
     assert line(report, "Python").status is Status.OK
@@ -57,7 +57,7 @@ def test_a_column_of_a_wrong_type_is_a_cross_with_its_cast(spark: SparkSession, 
 @pytest.mark.spark
 def test_a_column_that_only_some_ways_of_writing_take_is_a_hint(spark: SparkSession, broker: EmbeddedBroker) -> None:
     report = check(settings(broker), spark.range(10).selectExpr("string(id) AS value", "make_ym_interval(1) AS extra"))
-    assert report.ok, report
+    assert report.ok, str(report)
     assert "only publish() and foreach_batch() can write it" in line(report, "columns").to_do
 
 

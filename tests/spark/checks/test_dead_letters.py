@@ -22,7 +22,7 @@ def report_of(broker: EmbeddedBroker, topic: str, **more: str) -> CheckReport:
 
 def test_a_dead_letter_topic_that_can_be_written_to_is_a_tick(broker: EmbeddedBroker, letters: str) -> None:
     report = report_of(broker, letters)
-    assert report.ok, report
+    assert report.ok, str(report)
     assert line(report, DEAD_LETTERS).text == "topic 'letters' has 2 partitions"
     assert [each.text for each in lines(report, "rights")][-1] == "allowed on topic 'letters': Write"
 
@@ -41,7 +41,7 @@ def test_a_missing_one_is_a_cross_of_its_option(broker: EmbeddedBroker, letters:
 
 def test_one_that_the_driver_creates_is_a_tick(broker: EmbeddedBroker) -> None:
     report = report_of(broker, "new", **{"topic.create.partitions": "1"})
-    assert report.ok, report
+    assert report.ok, str(report)
     assert "the driver creates it" in line(report, DEAD_LETTERS).text
     assert "new" not in broker.cluster.image.topics
 

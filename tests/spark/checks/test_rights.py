@@ -66,7 +66,7 @@ def test_whether_a_client_may_write_to_a_topic_that_does_not_exist_is_not_checke
     strict.cluster.add_acls(parse_acls(f"{granted} Write --topic other"))
     strict.cluster.add_acls(parse_acls(f"{granted} Create --operation Describe --topic new"))
     report = check(settings(strict, topic="new", **{"topic.create.partitions": "3"}))
-    assert report.ok, report
+    assert report.ok, str(report)
     unknown, producer_id = lines(report, "rights")
     assert unknown.status is Status.NOT_CHECKED
     assert "'new'" in unknown.text

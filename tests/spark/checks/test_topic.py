@@ -47,13 +47,13 @@ def test_a_missing_topic_that_brokers_create_is_a_tick() -> None:
     with EmbeddedBroker() as made:
         report = check(settings(made))
         assert "events" not in made.cluster.image.topics
-    assert report.ok, report
+    assert report.ok, str(report)
     assert "the brokers create it with the first record" in line(report, "topic").text
 
 
 def test_a_missing_topic_that_the_driver_creates_is_a_tick_and_is_not_created(broker: EmbeddedBroker) -> None:
     report = check(settings(broker, topic="new", **{"topic.create.partitions": "3"}))
-    assert report.ok, report
+    assert report.ok, str(report)
     assert "the driver creates it" in line(report, "topic").text
     assert "new" not in broker.cluster.image.topics
 

@@ -17,7 +17,7 @@ def test_brokers_that_are_too_old_for_exactly_once_are_a_cross() -> None:
         other = check(settings(made))
     assert "exactly-once requires Kafka 3.8 or newer" in line(wanted, "exactly-once").text
     assert not wanted.ok
-    assert other.ok, other
+    assert other.ok, str(other)
     assert "do not support it" in line(other, "exactly-once").text
 
 
@@ -26,7 +26,7 @@ def test_brokers_that_list_no_transactions_are_a_hint() -> None:
         made.create_topic("events")
         made.faults.fail(ApiKey.LIST_TRANSACTIONS, ErrorCode.UNSUPPORTED_VERSION, times=None)
         report = check(settings(made, **EXACTLY_ONCE))
-    assert report.ok, report
+    assert report.ok, str(report)
     hint = lines(report, "exactly-once")[1]
     assert hint.text == "the brokers do not list open transactions"
     assert "those that lost tasks left open end when they time out" in hint.to_do

@@ -30,7 +30,7 @@ from tests.spark.checks.reading import EXACTLY_ONCE, line, lines, settings, stat
 def test_a_topic_that_can_be_written_to(kafka: Kafka, new_topic: NewTopic) -> None:
     topic = new_topic(3)
     report = check({"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": topic}, timeout=30)
-    assert report.ok, report
+    assert report.ok, str(report)
     assert f"topic {topic!r} has 3 partitions" in line(report, "topic").text
     assert "Write" in lines(report, "rights")[0].text
     assert read_topic(kafka.direct_servers, topic) == []
@@ -46,7 +46,7 @@ def test_exactly_once_is_possible(kafka: Kafka, new_topic: NewTopic) -> None:
         "transactional.id.prefix": f"p-{topic}"[:60],
     }
     report = check({"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": topic, **options}, timeout=30)
-    assert report.ok, report
+    assert report.ok, str(report)
     assert statuses(report) == {
         **dict.fromkeys(("options", "brokers", "TLS", "login", "topic", "sizes", "rights"), Status.OK),
         **dict.fromkeys(("exactly-once", "commit log"), Status.OK),
@@ -173,7 +173,7 @@ def test_names_that_are_never_found_leave_time_for_a_healthy_server(monkeypatch:
         broker.create_topic("events")
         servers = ",".join([*(f"{name}:9092" for name in names), broker.bootstrap_servers])
         report = check({"kafka.bootstrap.servers": servers, "topic": "events"}, timeout=6)
-    assert report.ok, report
+    assert report.ok, str(report)
     assert all(name in line(report, "brokers").to_do for name in names)
     assert {looked_up[name] for name in names} == {1}
 
@@ -184,7 +184,7 @@ def test_requests_that_are_never_answered_leave_the_rest_unchecked() -> None:
         with broker.faults.hold(ApiKey.DESCRIBE_CONFIGS):
             report = check(settings(broker), timeout=1)
     assert report.seconds < 10
-    assert not report.failed, report
+    assert not report.failed, str(report)
     assert line(report, "topic configs").timed_out
     assert not report.complete
 
@@ -194,7 +194,7 @@ def test_a_bootstrap_server_that_never_answers_leaves_time_for_the_next() -> Non
         broker.create_topic("events")
         options = {"kafka.bootstrap.servers": f"{host}:{port},{broker.bootstrap_servers}", "topic": "events"}
         report = check(options, timeout=6)
-    assert report.ok, report
+    assert report.ok, str(report)
     assert f"{host}:{port}" in line(report, "brokers").to_do
 
 
