@@ -13,7 +13,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.kafka import java
-from tests.kafka.cluster import QUICK_START, KafkaCluster
+from tests.kafka.class_archive import QUICK_START
+from tests.kafka.cluster import KafkaCluster
 from tests.kafka.versions import jars_of
 
 SOURCE = Path(__file__).with_name("TelemetryReceiver.java")
