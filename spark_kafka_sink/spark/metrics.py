@@ -18,7 +18,7 @@ from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.exactly_once.micro_batch import is_job
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.spark.display import summary
-from spark_kafka_sink.spark.history import BATCH_JOBS, BatchReport, History, QueryHistory
+from spark_kafka_sink.spark.history import BATCH_JOBS, QUANTILES, BatchReport, History, QueryHistory
 from spark_kafka_sink.spark.listener import Handler, ListenerAddress, MetricsListener, send
 from spark_kafka_sink.spark.live import PROGRESS, Counts, LiveTasks
 from spark_kafka_sink.spark.messages import total
@@ -49,6 +49,8 @@ class QueryTotals:
         last_s: When the last one was committed, in seconds since the epoch.
         seconds: Its duration.
         last_records: Its records.
+        last_ack_ms: The times within which half, 95 % and 99 % of its record batches were acknowledged, rounded up to a power of
+            2; empty if none was.
     """
 
     batches: int = 0
@@ -56,6 +58,7 @@ class QueryTotals:
     last_s: float = 0.0
     seconds: float = 0.0
     last_records: int = 0
+    last_ack_ms: tuple[float, ...] = ()
 
     def added(self, other: QueryTotals) -> QueryTotals:
         """Returns the sums of both, with the last micro-batch of the one that committed later, or else of `other`."""
@@ -180,6 +183,11 @@ class DeliveryMetrics:
         return self._accumulator is not None
 
     @property
+    def reason(self) -> str:
+        """Why deliveries cannot be counted, and what to do, if they cannot."""
+        return f"{self._reason}, so deliveries are not counted; use publish(df, ...), which returns a report"
+
+    @property
     def live(self) -> DeliveryReport | None:
         """The total of all successful tasks so far, including batches that are not committed yet.
 
@@ -282,7 +290,8 @@ class DeliveryMetrics:
         """Requires the lock. Batch jobs are one query here, because each has an id of its own."""
         name = BATCH_JOBS if is_job(batch.query_id) else batch.query_id
         records = batch.report.records
-        one = QueryTotals(1, records, batch.began + batch.seconds, batch.seconds, records)
+        acks = tuple(map(batch.ack_latency_ms, QUANTILES)) if any(map(any, batch.report.ack_latency.values())) else ()
+        one = QueryTotals(1, records, batch.began + batch.seconds, batch.seconds, records, acks)
         self._totals[name] = self._totals.pop(name, QueryTotals()).added(one)
         if len(self._totals) > MOST_TOTALS:
             del self._totals[next(iter(self._totals))]
@@ -301,7 +310,7 @@ class DeliveryMetrics:
 
     def _check_available(self) -> None:
         if not self.available:
-            raise UsageError(f"{self._reason}, so deliveries are not counted; use publish(df, ...), which returns a report")
+            raise UsageError(self.reason)
 
     def __repr__(self) -> str:
         if not self.available:
