@@ -77,7 +77,7 @@ INSIDE: Mapping[str, Sequence[str]] = {
     "Fault": ("forget", "hit", "undo"),
     "FaultInjection": ("attach", "detach", "of_broker", "storage"),
     "BatchReport": ("from_bytes", "to_bytes"),
-    "DeliveryMetrics": ("batch_committed", "feed", "live_tasks", "reason"),
+    "DeliveryMetrics": ("batch_aborted", "batch_committed", "feed", "live_tasks", "reason", "transaction_ages"),
     "DeliveryReport": ("summed",),
     "DriverCollector": ("is_available",),
     "PartitionReports": ("columns", "count", "from_bytes", "summed", "to_bytes"),

@@ -29,12 +29,14 @@ class Snapshot:
         live: The records of all successful tasks, whether committed or not.
         running: The number of running tasks that have told, and their counts.
         queries: The totals of each query, and of all batch jobs together under `BATCH_JOBS`.
+        transactions: By query, the age of its oldest open transaction and the limit of that age, in seconds.
     """
 
     committed: DeliveryReport
     live: int = 0
     running: tuple[int, Counts] = (0, Counts())
     queries: dict[str, QueryTotals] = field(default_factory=dict)
+    transactions: dict[str, tuple[float, float]] = field(default_factory=dict)
 
 
 class SnapshotReader:
@@ -64,7 +66,8 @@ class SnapshotReader:
         if not self.is_available:
             return None
         metrics, live = self._metrics, self._metrics.live
-        return Snapshot(self._committed(), 0 if live is None else live.records, metrics.running(), metrics.totals())
+        live_records = 0 if live is None else live.records
+        return Snapshot(self._committed(), live_records, metrics.running(), metrics.totals(), metrics.transaction_ages())
 
     def _committed(self) -> DeliveryReport:
         committed = self._metrics.committed
@@ -189,6 +192,22 @@ FAMILIES: Final[tuple[Family, ...]] = (
         "records of these tasks so far",
         (),
         lambda shot: [((), float(shot.running[1].records))],
+    ),
+    Family(
+        "open_transaction_age",
+        GAUGE,
+        "seconds",
+        "age of a query's oldest open transaction; 0 if none is open",
+        ("query",),
+        lambda shot: [((query,), age) for query, (age, _) in shot.transactions.items()],
+    ),
+    Family(
+        "transaction_timeout",
+        GAUGE,
+        "seconds",
+        "age at which brokers abort that transaction",
+        ("query",),
+        lambda shot: [((query,), limit) for query, (_, limit) in shot.transactions.items()],
     ),
     Family(
         "batches", COUNTER, "micro-batch", "committed micro-batches by query", ("query",), _of_queries(lambda one: one.batches)

@@ -225,7 +225,8 @@ class KafkaSinkWriter(SameVersion, DataSourceArrowWriter):
         if self._options.exactly_once is not None:
             from spark_kafka_sink.spark.commits import abort_job
 
-            abort_job(self._options, self._job, messages)
+            if abort_job(self._options, self._job, messages):
+                self._feed.aborted(self._job)
             return
         acked = total(reports_of(messages)).records
         logger.warning(

@@ -253,8 +253,8 @@ def publish_job(
     try:
         return _run(df, task, metrics, job or MicroBatch.of_new_job())
     except BaseException:  # a notebook's interrupt, too
-        if job is not None:
-            abort_job(options, job)
+        if job is not None and abort_job(options, job) and metrics is not None:
+            metrics.batch_aborted(job.query_id, job.number)
         raise
 
 

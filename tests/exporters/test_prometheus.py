@@ -9,25 +9,12 @@ import urllib.request
 
 import pytest
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
-from prometheus_client.parser import text_string_to_metric_families
-from prometheus_client.samples import Sample
 
 from spark_kafka_sink.errors import InstallationError
 from spark_kafka_sink.exporters.prometheus import DriverCollector, serve_prometheus
 from spark_kafka_sink.spark.metrics import DeliveryMetrics
 from tests.exporters.reports import batch
-
-Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
-
-
-def scraped(url: str) -> Samples:
-    with urllib.request.urlopen(url, timeout=10) as response:
-        return parsed(response.read().decode())
-
-
-def parsed(text: str) -> Samples:
-    found: list[Sample] = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
-    return {(sample.name, tuple(sorted(sample.labels.items()))): sample.value for sample in found}
+from tests.exporters.scrapes import Samples, parsed, scraped
 
 
 def collected(metrics: DeliveryMetrics, most_partitions: int = 200) -> Samples:
