@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +11,7 @@ import yaml
 
 from spark_kafka_sink.exporters.families import FAMILIES
 from spark_kafka_sink.exporters.prometheus import prometheus_name
+from tests.exporters.promtool import promtool
 
 RULES = Path(__file__).parents[2] / "docs/prometheus/alerts.yml"
 CASES = Path(__file__).parent / "alerts_test.yml"
@@ -48,21 +46,19 @@ def test_for_each_alert_there_is_a_case_that_fires_and_one_that_does_not() -> No
     assert fires == stays_silent == names
 
 
-def promtool(*arguments: str, folder: Path = CASES.parent) -> subprocess.CompletedProcess[str]:
-    found = shutil.which(os.environ.get("PROMTOOL", "promtool"))
-    if found is None:
-        pytest.skip("promtool is not installed (Debian's package prometheus); PROMTOOL names one elsewhere")
-    return subprocess.run([found, *arguments], cwd=folder, check=False, capture_output=True, text=True, timeout=60)
-
-
 def test_promtool_accepts_the_rules() -> None:
-    done = promtool("check", "rules", str(RULES))
+    done = promtool("check", "rules", RULES.name, folder=RULES.parent)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{len(alerts())} rules found" in done.stdout
 
 
+def test_promtool_accepts_the_settings_that_name_the_rules() -> None:
+    done = promtool("check", "config", "prometheus.yml", folder=RULES.parent)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_each_alert_fires_on_its_fault_and_not_without_it() -> None:
-    done = promtool("test", "rules", CASES.name)
+    done = promtool("test", "rules", CASES.name, folder=CASES.parent)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
