@@ -42,7 +42,7 @@ class Snapshot:
 class SnapshotReader:
     """Reads snapshots of a driver. Threads: any may read.
 
-    The sums of topics are kept until more is committed: with 10,000 topic-partitions they take 10 ms, and OpenTelemetry reads a
+    The sums of topics are kept until more is committed: with 10,000 topic-partitions they take 0.5 ms, and OpenTelemetry reads a
     snapshot for each instrument.
     """
 

@@ -79,11 +79,11 @@ def test_more_partitions_than_the_limit_become_sums_of_their_topics(metrics: Del
 
 
 def test_a_scrape_of_10_000_topic_partitions_takes_at_most_20_ms(metrics: DeliveryMetrics) -> None:
-    metrics.batch_committed(batch(partitions=10_000))
     registry = CollectorRegistry()
     registry.register(DriverCollector(metrics))
     times = []
     for _ in range(10):
+        metrics.batch_committed(batch(partitions=10_000))
         begun = time.thread_time()
         generate_latest(registry)
         times.append(time.thread_time() - begun)
