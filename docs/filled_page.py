@@ -10,6 +10,7 @@ from docs.markdown import table
 from spark_kafka_sink.broker.cluster.topic_config import TOPIC_CONFIGS
 from spark_kafka_sink.broker.server_properties import SETTINGS
 from spark_kafka_sink.exporters.families import FAMILIES, LATENCY_TEXT
+from spark_kafka_sink.exporters.opentelemetry import ATTRIBUTES, instrument_name, instrument_unit
 from spark_kafka_sink.exporters.prometheus import prometheus_name
 from spark_kafka_sink.producer.metrics.metric_table import metrics_tables
 
@@ -82,6 +83,18 @@ def _prometheus() -> str:
     return table(["metric", "labels", "description"], rows)
 
 
+def _opentelemetry() -> str:
+    rows = (
+        [
+            f"`{instrument_name(family)}`",
+            f"`{instrument_unit(family)}`",
+            ", ".join(f"`{ATTRIBUTES[label]}`" for label in family.labels) or "none",
+        ]
+        for family in FAMILIES
+    )
+    return table(["instrument", "unit", "attributes"], rows)
+
+
 def _value(text: str | None) -> str:
     return f"`{text}`" if text else "none"
 
@@ -89,6 +102,6 @@ def _value(text: str | None) -> str:
 TABLES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "broker.md": {"the broker's settings": _settings, "the topics' settings": _topics},
     "metrics.md": {"the producer's metrics": metrics_tables},
-    "monitoring.md": {"Prometheus' metrics": _prometheus},
+    "monitoring.md": {"Prometheus' metrics": _prometheus, "OpenTelemetry's instruments": _opentelemetry},
     "scale.md": {"partitions": partitions.tables, "workers": workers.tables, "tasks": tasks.tables},
 }

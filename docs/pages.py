@@ -9,6 +9,7 @@ from pathlib import Path
 from benchmarks.cost import page as performance
 from docs.api_page import api_page
 from docs.cli_page import cli_page
+from docs.dashboard import dashboard
 from docs.filled_page import broker_page, metrics_page, monitoring_page, scale_page
 from docs.options_page import options_page
 
@@ -17,6 +18,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "api.md": api_page,
     "broker.md": broker_page,
     "cli.md": cli_page,
+    "grafana/dashboard.json": dashboard,
     "metrics.md": metrics_page,
     "monitoring.md": monitoring_page,
     "options.md": options_page,

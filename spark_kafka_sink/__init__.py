@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from spark_kafka_sink.client.cluster import Cluster, Node
     from spark_kafka_sink.config import ProducerConfig, producer_config
     from spark_kafka_sink.errors import KafkaSinkError
+    from spark_kafka_sink.exporters.opentelemetry import export_opentelemetry
     from spark_kafka_sink.exporters.prometheus import DriverCollector, PrometheusServer, serve_prometheus
     from spark_kafka_sink.producer.bad_rows import BadRows
     from spark_kafka_sink.producer.interceptors import ColumnsMetadata, ProducerInterceptor
@@ -89,6 +90,7 @@ __all__ = [
     "check",
     "errors",
     "explain",
+    "export_opentelemetry",
     "foreach_batch",
     "partition_writer",
     "producer_config",
@@ -135,6 +137,7 @@ _HOME = {
     "check": "spark.check",
     "errors": "errors",
     "explain": "spark.explain",
+    "export_opentelemetry": "exporters.opentelemetry",
     "foreach_batch": "spark.foreach_batch",
     "partition_writer": "spark.partition_writer",
     "producer_config": "config",

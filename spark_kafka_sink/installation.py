@@ -154,6 +154,7 @@ EXTRAS: Final[Mapping[str, tuple[str, str]]] = {
     "grpc_tools": ("grpcio-tools", "protobuf"),
     "gssapi": ("python-gssapi", "kerberos"),
     "jsonschema": ("jsonschema", "json-schema"),
+    "opentelemetry.metrics": ("opentelemetry-api", "opentelemetry"),
     "pandas": ("pandas", "spark"),
     "prometheus_client": ("prometheus-client", "prometheus"),
     "pyspark": ("pyspark", "spark"),

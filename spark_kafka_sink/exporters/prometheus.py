@@ -16,7 +16,7 @@ from spark_kafka_sink.exporters.families import (
     Family,
     Kind,
     Snapshot,
-    snapshot,
+    SnapshotReader,
 )
 from spark_kafka_sink.installation import check_extra
 from spark_kafka_sink.spark.metrics import DeliveryMetrics
@@ -49,12 +49,18 @@ class DriverCollector:
 
     def __init__(self, metrics: DeliveryMetrics, most_partitions: int = MOST_PARTITIONS) -> None:
         check_extra("prometheus_client", _USED_BY)
-        self._metrics = metrics
-        self._most_partitions = most_partitions
+        self._reader = SnapshotReader(metrics, most_partitions, "Prometheus")
+
+    @property
+    def is_available(self) -> bool:
+        """Whether deliveries are counted: not on Spark Connect."""
+        return self._reader.is_available
 
     def collect(self) -> Iterator[Metric]:
-        """Yields the metrics as they are now."""
-        shot = snapshot(self._metrics, self._most_partitions)
+        """Yields the metrics as they are now; none if deliveries are not counted."""
+        shot = self._reader.read()
+        if shot is None:
+            return
         for family in FAMILIES:
             yield _metric(family, shot)
         yield _latencies(shot)
@@ -63,7 +69,8 @@ class DriverCollector:
 def prometheus_name(family: Family) -> str:
     """Returns the name as Prometheus has it, with unit and `_total`."""
     total = "_total" if family.kind is Kind.COUNTER else ""
-    return _PREFIX + family.name + (family.unit and f"_{family.unit}") + total
+    unit = f"_{family.unit}" if family.unit in ("seconds", "bytes") else ""
+    return _PREFIX + family.name + unit + total
 
 
 def _metric(family: Family, shot: Snapshot) -> Metric:
@@ -122,7 +129,8 @@ def serve_prometheus(
 ) -> PrometheusServer:
     """Serves the metrics of this driver at http://host:port/metrics.
 
-    If the port cannot be used, one warning is logged and nothing is served, so that the program goes on.
+    If the port cannot be used, or deliveries are not counted as on Spark Connect, one warning is logged and nothing is served, so
+    that the program goes on.
 
     Args:
         metrics: The result of `register(spark)`.
@@ -138,6 +146,8 @@ def serve_prometheus(
         InstallationError: prometheus-client is missing.
     """
     collector = DriverCollector(metrics, most_partitions)
+    if not collector.is_available:
+        return PrometheusServer(None, None)
     from prometheus_client import CollectorRegistry, start_http_server
 
     registry = CollectorRegistry()

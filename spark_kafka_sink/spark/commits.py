@@ -339,8 +339,10 @@ _REFUSED = {Refusal.COMPLETE: _COMPLETE, Refusal.COMMITTED: _COMMITTED}
 
 def abort_job(
     options: SinkOptions, job: MicroBatch, shares: Sequence[TaskTransaction] = (), *, is_commit_begun: bool = True
-) -> None:
+) -> bool:
     """Aborts the transactions of a failed job, unless the commit log already has it, and logs the outcome.
+
+    Returns whether none of them is open any more, as far as is known.
 
     It raises nothing, because the job has failed for another reason and open transactions time out.
 
@@ -354,6 +356,7 @@ def abort_job(
     text, error = _aborted(options, job, _transactions(shares), is_commit_begun=is_commit_begun)
     of = f"--query {job.query_id} {_options(options.producer, options.exactly_once)}"
     logger.warning("%s", text.format(job=job, command="spark-kafka-sink transactions", of=of, error=error))
+    return text in (_ABORTED, _COMPLETE)
 
 
 def _aborted(

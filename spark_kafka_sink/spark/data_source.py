@@ -226,7 +226,8 @@ class KafkaSinkWriter(SameVersion, DataSourceArrowWriter):
             from spark_kafka_sink.spark.commits import abort_job
 
             # Spark passes None for each task that did not end. Only after all have ended it commits.
-            abort_job(self._options, self._job, shares_of(messages), is_commit_begun=None not in messages)
+            if abort_job(self._options, self._job, shares_of(messages), is_commit_begun=None not in messages):
+                self._feed.aborted(self._job)
             return
         acked = total(reports_of(messages)).records
         logger.warning(

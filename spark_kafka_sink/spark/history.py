@@ -28,6 +28,9 @@ MOST_BATCHES: Final = 100_000
 BATCH_JOBS: Final = "batch-jobs"
 """Stands for all batch jobs together where a query's id stands, because each job has an id of its own."""
 
+QUANTILES: Final = (0.5, 0.95, 0.99)
+"""Of the times of acknowledgement that are kept."""
+
 _FIRST_SIZE: Final = 256
 _SHOWN: Final = 10
 
@@ -139,7 +142,7 @@ def _row(batch: BatchReport) -> tuple[Any, ...]:
         sum(report.errors.values()),
         sum(report.bad_rows.values()),
         report.dead_letters,
-        *_ack_latencies_ms(report, (0.5, 0.95, 0.99)),
+        *_ack_latencies_ms(report, QUANTILES),
         report.commit_ms,
         report.transactions_committed,
     )

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_kafka_sink.spark.listener import ListenerAddress, send
+from spark_kafka_sink.spark.open_transactions import OpenTransaction
 
 logger = logging.getLogger(__name__)
 
@@ -63,6 +64,7 @@ class _Task:
     name: str
     call: str
     counts: Callable[[], Counts]
+    transaction: Callable[[], OpenTransaction | None]
     due: float
     is_known: bool = False  # to the driver, or nearly
     has_ended: bool = False
@@ -89,7 +91,14 @@ class ProgressReporter:
         self._blocked: dict[ListenerAddress, float] = {}  # until when nothing is sent there
 
     @contextmanager
-    def watching(self, address: ListenerAddress | None, name: str, call: str, counts: Callable[[], Counts]) -> Iterator[None]:
+    def watching(
+        self,
+        address: ListenerAddress | None,
+        name: str,
+        call: str,
+        counts: Callable[[], Counts],
+        transaction: Callable[[], OpenTransaction | None] = lambda: None,
+    ) -> Iterator[None]:
         """Tells the driver about a task within this block, once it lasts a second. Nothing is raised if that fails.
 
         Args:
@@ -97,6 +106,7 @@ class ProgressReporter:
             name: The task's name, unique among the running tasks of the application.
             call: The call of the sink that the task belongs to.
             counts: Returns the task's counts so far. It is called in another thread.
+            transaction: Returns the transaction that the task has open, if there is one. It is called in another thread.
         """
         if address is None:
             yield
@@ -104,7 +114,7 @@ class ProgressReporter:
         with self._changed:
             self._next += 1
             number = self._next
-            self._tasks[number] = task = _Task(address, name, call, counts, time.monotonic() + INTERVAL_S)
+            self._tasks[number] = task = _Task(address, name, call, counts, transaction, time.monotonic() + INTERVAL_S)
             if not self._is_running:
                 self._is_running = True
                 threading.Thread(target=self._run, name="kafka-sink-progress", daemon=True).start()
@@ -159,7 +169,7 @@ class ProgressReporter:
                 return INTERVAL_S
             try:
                 counts = task.counts()
-                values = [task.name, task.call, is_running, counts.records, counts.bytes, counts.retries]
+                values = [task.name, task.call, is_running, task.transaction(), counts.records, counts.bytes, counts.retries]
                 return send(task.address, PROGRESS, json.dumps(values).encode(), TIMEOUT_S)
             except Exception as error:  # whatever it is, rows matter more
                 logger.info("the driver program cannot be told about running tasks at %s: %s", task.address.host, error)
@@ -184,15 +194,17 @@ class LiveTasks:
         """clock: returns monotonic seconds."""
         self._clock = clock
         self._lock = threading.Lock()
-        self._tasks: dict[str, tuple[str, Counts, float]] = {}  # by name: the call, the counts, and when they came
+        # By name: the call, the counts, when they came, and the open transaction.
+        self._tasks: dict[str, tuple[str, Counts, float, OpenTransaction | None]] = {}
 
     def take(self, message: bytes) -> int:
         """Takes a message, and returns after how many seconds the task shall send the next. Raises ValueError or TypeError."""
-        name, call, is_running, *numbers = json.loads(message)
+        name, call, is_running, opened, *numbers = json.loads(message)
         counts = Counts(*map(int, numbers))
+        transaction = None if opened is None else _transaction(*opened)
         with self._lock:
             if is_running:
-                self._tasks[str(name)] = str(call), counts, self._clock()
+                self._tasks[str(name)] = str(call), counts, self._clock(), transaction
             else:
                 self._tasks.pop(str(name), None)
             return min(255, 1 + len(self._tasks) // PER_SECOND)
@@ -200,8 +212,22 @@ class LiveTasks:
     def running(self, call: str | None = None) -> tuple[int, Counts]:
         """Returns the number of running tasks that have told, and the sum of their counts. call: only of this call of a sink."""
         with self._lock:
-            oldest = self._clock() - FORGET_S - 2 * len(self._tasks) / PER_SECOND
-            for name in [name for name, (_, _, came) in self._tasks.items() if came < oldest]:
-                del self._tasks[name]
-            found = [counts for of, counts, _ in self._tasks.values() if call is None or of == call]
+            self._forget()
+            found = [counts for of, counts, *_ in self._tasks.values() if call is None or of == call]
         return len(found), sum(found, Counts())
+
+    def transactions(self) -> list[OpenTransaction]:
+        """Returns the open transactions of running tasks that have told."""
+        with self._lock:
+            self._forget()
+            return [opened for *_, opened in self._tasks.values() if opened is not None]
+
+    def _forget(self) -> None:
+        """Forgets tasks that no longer tell. Requires the lock."""
+        oldest = self._clock() - FORGET_S - 2 * len(self._tasks) / PER_SECOND
+        for name in [name for name, (_, _, came, _) in self._tasks.items() if came < oldest]:
+            del self._tasks[name]
+
+
+def _transaction(query_id: str, batch: int, began: float, timeout_s: float) -> OpenTransaction:
+    return OpenTransaction(str(query_id), int(batch), float(began), float(timeout_s))

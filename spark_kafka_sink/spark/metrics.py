@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -15,13 +16,14 @@ from typing import TYPE_CHECKING
 from pyspark.accumulators import Accumulator, AccumulatorParam
 
 from spark_kafka_sink.errors import UsageError
-from spark_kafka_sink.exactly_once.micro_batch import is_job
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, is_job
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.spark.display import summary
-from spark_kafka_sink.spark.history import BATCH_JOBS, BatchReport, History, QueryHistory
+from spark_kafka_sink.spark.history import BATCH_JOBS, QUANTILES, BatchReport, History, QueryHistory
 from spark_kafka_sink.spark.listener import Handler, ListenerAddress, MetricsListener, send
 from spark_kafka_sink.spark.live import PROGRESS, Counts, LiveTasks
 from spark_kafka_sink.spark.messages import total
+from spark_kafka_sink.spark.open_transactions import MOST_QUERIES, Oldest, OpenTransaction, merged, transaction_ages
 from spark_kafka_sink.spark.python_workers import stderr_handler
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ logger = logging.getLogger(__name__)
 
 _COMMITTED = b"C"
 _REFUSED = b"R"
+_ABORTED = b"A"
 
 BatchListener = Callable[[BatchReport], object]
 
@@ -49,6 +52,8 @@ class QueryTotals:
         last_s: When the last one was committed, in seconds since the epoch.
         seconds: Its duration.
         last_records: Its records.
+        last_ack_ms: The times within which half, 95 % and 99 % of its record batches were acknowledged, rounded up to a power of
+            2; empty if none was.
     """
 
     batches: int = 0
@@ -56,6 +61,7 @@ class QueryTotals:
     last_s: float = 0.0
     seconds: float = 0.0
     last_records: int = 0
+    last_ack_ms: tuple[float, ...] = ()
 
     def added(self, other: QueryTotals) -> QueryTotals:
         """Returns the sums of both, with the last micro-batch of the one that committed later, or else of `other`."""
@@ -85,6 +91,16 @@ class CountsParam(AccumulatorParam[Counts]):
         return value1 + value2
 
 
+class OldestParam(AccumulatorParam[Oldest]):
+    """Merges the transactions that finished tasks have left open."""
+
+    def zero(self, value: Oldest) -> Oldest:
+        return {}
+
+    def addInPlace(self, value1: Oldest, value2: Oldest) -> Oldest:
+        return merged(value1, value2)
+
+
 @dataclass(frozen=True, slots=True)
 class Feed:
     """Travels with a task and its commit and brings their reports back. Fields are None if that is not possible.
@@ -94,12 +110,19 @@ class Feed:
         listener: The address of the driver program's listener.
         call: Names a call of the sink whose bar shows running tasks. Empty: the query or job names it.
         finished: Adds up the counts of finished tasks of that call.
+        transactions: Merges the transactions that finished tasks have left open.
     """
 
     accumulator: Accumulator[DeliveryReport | None] | None = None
     listener: ListenerAddress | None = None
     call: str = ""
     finished: Accumulator[Counts] | None = None
+    transactions: Accumulator[Oldest] | None = None
+
+    def left_open(self, transaction: OpenTransaction) -> None:
+        """Reports a transaction that a task leaves open when it ends. Spark takes it to the driver as in `task_done`."""
+        if self.transactions is not None:
+            self.transactions.add({transaction.query_id: transaction})
 
     def task_done(self, report: DeliveryReport) -> None:
         """Reports a finished task. Spark takes the update to the driver once, and only if the task succeeds."""
@@ -116,6 +139,15 @@ class Feed:
             send(self.listener, _COMMITTED, batch.to_bytes())
         except OSError as error:
             logger.warning("a commit's delivery report did not reach the driver program, so `committed` is too low: %s", error)
+
+    def aborted(self, batch: MicroBatch) -> None:
+        """Reports from Spark's commit process that all transactions of a batch job are aborted."""
+        if self.listener is None:
+            return
+        try:
+            send(self.listener, _ABORTED, batch.query_id.encode())
+        except OSError as error:
+            logger.info("could not report an aborted job to the driver program: %s", error)
 
     def refused(self) -> None:
         """Reports a refused commit from Spark's commit process. Spark only logs its errors for continuous queries."""
@@ -159,8 +191,11 @@ class DeliveryMetrics:
         self._accumulator: Accumulator[DeliveryReport | None] | None = None
         self._listener: MetricsListener | None = None
         self._live = LiveTasks()
+        self._transactions: Accumulator[Oldest] | None = None
+        self._ended: dict[str, int] = {}  # by query: the last batch whose transactions have ended
         if context is not None:
             self._accumulator = context.accumulator(None, DeliveryReportParam())
+            self._transactions = context.accumulator({}, OldestParam())
             self._listener = self._listening(context, on_refusal)
 
     def _listening(self, context: SparkContext, on_refusal: Callable[[], None]) -> MetricsListener:
@@ -172,12 +207,21 @@ class DeliveryMetrics:
                 raise ValueError("a refusal has no content")
             on_refusal()
 
-        return listener_of(context, {_COMMITTED: committed, _REFUSED: refused, PROGRESS: self._live.take})
+        def aborted(content: bytes) -> None:
+            self.batch_aborted(content.decode(), 0)
+
+        handlers = {_COMMITTED: committed, _REFUSED: refused, _ABORTED: aborted, PROGRESS: self._live.take}
+        return listener_of(context, handlers)
 
     @property
     def available(self) -> bool:
         """Whether this session can count deliveries."""
         return self._accumulator is not None
+
+    @property
+    def reason(self) -> str:
+        """Why deliveries cannot be counted, and what to do, if they cannot."""
+        return f"{self._reason}, so deliveries are not counted; use publish(df, ...), which returns a report"
 
     @property
     def live(self) -> DeliveryReport | None:
@@ -259,13 +303,15 @@ class DeliveryMetrics:
     @property
     def feed(self) -> Feed:
         """The part that travels with a task, so that it can report to this object."""
-        return Feed(self._accumulator, self._listener.address if self._listener else None)
+        address = self._listener.address if self._listener else None
+        return Feed(self._accumulator, address, transactions=self._transactions)
 
     def batch_committed(self, batch: BatchReport) -> None:
         """Adds a commit to `committed` and to the history, and calls the listeners."""
         with self._lock:
             self._committed = total([batch.report] if self._committed is None else [self._committed, batch.report])
             self._add_to_totals(batch)
+            self._set_ended(batch.query_id, batch.batch)
             listeners = list(self._batch_listeners)
         self._history.add(batch)
         for listener in listeners:
@@ -278,11 +324,32 @@ class DeliveryMetrics:
                         "a batch listener raised %s: %s; further errors of it are not logged", type(error).__name__, error
                     )
 
+    def batch_aborted(self, query_id: str, batch: int) -> None:
+        """Notes that none of a batch's transactions is open any more."""
+        with self._lock:
+            self._set_ended(query_id, batch)
+
+    def _set_ended(self, query_id: str, batch: int) -> None:
+        """Requires the lock."""
+        self._ended.pop(query_id, None)
+        self._ended[query_id] = batch
+        if len(self._ended) > MOST_QUERIES:
+            del self._ended[next(iter(self._ended))]
+
+    def transaction_ages(self) -> dict[str, tuple[float, float]]:
+        """Returns the age of each query's oldest open transaction, and its time limit, in seconds: see `transaction_ages`."""
+        self._check_available()
+        assert self._transactions is not None
+        with self._lock:
+            ended = dict(self._ended)
+        return transaction_ages(self._transactions.value, self._live.transactions(), ended, time.time())
+
     def _add_to_totals(self, batch: BatchReport) -> None:
         """Requires the lock. Batch jobs are one query here, because each has an id of its own."""
         name = BATCH_JOBS if is_job(batch.query_id) else batch.query_id
         records = batch.report.records
-        one = QueryTotals(1, records, batch.began + batch.seconds, batch.seconds, records)
+        acks = tuple(map(batch.ack_latency_ms, QUANTILES)) if any(map(any, batch.report.ack_latency.values())) else ()
+        one = QueryTotals(1, records, batch.began + batch.seconds, batch.seconds, records, acks)
         self._totals[name] = self._totals.pop(name, QueryTotals()).added(one)
         if len(self._totals) > MOST_TOTALS:
             del self._totals[next(iter(self._totals))]
@@ -301,7 +368,7 @@ class DeliveryMetrics:
 
     def _check_available(self) -> None:
         if not self.available:
-            raise UsageError(f"{self._reason}, so deliveries are not counted; use publish(df, ...), which returns a report")
+            raise UsageError(self.reason)
 
     def __repr__(self) -> str:
         if not self.available:

@@ -10,6 +10,7 @@ import uuid
 from collections import deque
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import pairwise
@@ -137,8 +138,7 @@ def progress_of(spark: SparkSession, metrics: DeliveryMetrics | None, show: bool
 def _counting(context: SparkContext, metrics: DeliveryMetrics | None, call: str) -> Iterator[CallProgress]:
     finished = context.accumulator(Counts(), CountsParam())
     if metrics is not None and metrics.available:
-        feed = metrics.feed
-        yield CallProgress(Feed(feed.accumulator, feed.listener, call, finished), metrics.live_tasks)
+        yield CallProgress(replace(metrics.feed, call=call, finished=finished), metrics.live_tasks)
         return
     live = LiveTasks()
     listener = listener_of(context, {PROGRESS: live.take})

@@ -254,8 +254,8 @@ def publish_job(
     try:
         return _run(df, task, metrics, job or MicroBatch.of_new_job(), shares)
     except BaseException:  # a notebook's interrupt, too
-        if job is not None:
-            abort_job(options, job, shares, is_commit_begun=bool(shares))
+        if job is not None and abort_job(options, job, shares, is_commit_begun=bool(shares)) and metrics is not None:
+            metrics.batch_aborted(job.query_id, job.number)
         raise
 
 

@@ -5,6 +5,7 @@ Under exactly-once the task writes in a transaction, which it leaves open for th
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
@@ -28,6 +29,7 @@ from spark_kafka_sink.spark.columns import TopicRecords, records_by_topic
 from spark_kafka_sink.spark.display import errors_text
 from spark_kafka_sink.spark.live import Counts, reporter
 from spark_kafka_sink.spark.metrics import Feed
+from spark_kafka_sink.spark.open_transactions import OpenTransaction, open_transaction
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.producer_cache import cache
 from spark_kafka_sink.spark.python_workers import log_in_sparks_process
@@ -36,6 +38,7 @@ from spark_kafka_sink.spark.schema import SinkSchema
 if TYPE_CHECKING:
     from spark_kafka_sink.producer.bad_rows import BadRows
     from spark_kafka_sink.producer.scopes.send_scope import SendScope
+    from spark_kafka_sink.producer.scopes.transaction_scope import TransactionScope
     from spark_kafka_sink.records.columns import RecordColumns
     from spark_kafka_sink.spark.bad_rows import BadRowHandler
     from spark_kafka_sink.spark.coalescer import CoalescedRecords
@@ -121,13 +124,23 @@ def run_task(
     return report, TaskTransaction(batch, transaction, passed)
 
 
-def _watched(scope: SendScope, feed: Feed) -> AbstractContextManager[None]:
-    """Returns a block in which the task's progress goes to the driver program."""
+def _watched(
+    scope: SendScope, feed: Feed, transaction: Callable[[], OpenTransaction | None] = lambda: None
+) -> AbstractContextManager[None]:
+    """Returns a block in which the task's progress goes to the driver program, with the transaction that it has open."""
     context = TaskContext.get()
     if context is None or feed.listener is None:
         return nullcontext()
     call = feed.call or task_query_id()
-    return reporter.watching(feed.listener, str(context.taskAttemptId()), call, lambda: Counts(*scope.progress()))
+    return reporter.watching(feed.listener, str(context.taskAttemptId()), call, lambda: Counts(*scope.progress()), transaction)
+
+
+def _opened(scope: TransactionScope, batch: MicroBatch, options: SinkOptions) -> OpenTransaction | None:
+    """Returns the task's transaction; None before its first rows are sent."""
+    sent = scope.first_sent
+    if sent is None:
+        return None
+    return open_transaction(batch, time.monotonic() - sent, time.time(), options.producer.transaction_timeout_ms)
 
 
 def _deliver(
@@ -157,7 +170,7 @@ def _deliver_in_transaction(
     checksum = RowChecksum()
     transactional_id = slots.take(ids, batch.number)
     opened = cache.transaction(options.producer, transactional_id, keeps_rejected=options.errors.tolerates)
-    with opened as scope, _watched(scope, feed):
+    with opened as scope, _watched(scope, feed, lambda: _opened(scope, batch, options)):
         # An earlier attempt may have committed a part of a micro-batch, which the commit must complete whatever this one finds.
         bad_rows = _bad_rows(scope, options, fails_at_limit=batch.is_job)
 
@@ -189,6 +202,8 @@ def _deliver_in_transaction(
             return report, None, passed
         if scope.first_sent is not None:
             first_transactions.prepared(batch, scope.first_sent)
+        if (left := _opened(scope, batch, options)) is not None:
+            feed.left_open(left)
         return report, PreparedTransaction(handle, spark_partition(), checksum.value), passed
 
 

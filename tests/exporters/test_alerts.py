@@ -1,14 +1,26 @@
-"""The alert rules ask for metrics that there are."""
+"""The alert rules ask for metrics that there are, and Prometheus' own promtool says when they fire."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
 
 from spark_kafka_sink.exporters.families import FAMILIES
 from spark_kafka_sink.exporters.prometheus import prometheus_name
+from tests.exporters.promtool import promtool
 
 RULES = Path(__file__).parents[2] / "docs/prometheus/alerts.yml"
+CASES = Path(__file__).parent / "alerts_test.yml"
+
+
+def alerts() -> list[dict[str, Any]]:
+    (group,) = yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]
+    rules: list[dict[str, Any]] = group["rules"]
+    return rules
 
 
 def test_each_metric_of_a_rule_is_one_that_is_served_with_its_labels() -> None:
@@ -24,3 +36,41 @@ def test_each_metric_of_a_rule_is_one_that_is_served_with_its_labels() -> None:
 def test_each_label_of_a_text_is_one_of_its_metric() -> None:
     labels = {label for family in FAMILIES for label in family.labels} | {"topic", "instance"}
     assert {*re.findall(r"labels\.(\w+)", RULES.read_text(encoding="utf-8"))} <= labels
+
+
+def test_for_each_alert_there_is_a_case_that_fires_and_one_that_does_not() -> None:
+    cases = [case for test in yaml.safe_load(CASES.read_text(encoding="utf-8"))["tests"] for case in test["alert_rule_test"]]
+    fires = {case["alertname"] for case in cases if case["exp_alerts"]}
+    stays_silent = {case["alertname"] for case in cases if not case["exp_alerts"]}
+    names = {rule["alert"] for rule in alerts()}
+    assert fires == stays_silent == names
+
+
+def test_promtool_accepts_the_rules() -> None:
+    done = promtool("check", "rules", RULES.name, folder=RULES.parent)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(alerts())} rules found" in done.stdout
+
+
+def test_promtool_accepts_the_settings_that_name_the_rules() -> None:
+    done = promtool("check", "config", "prometheus.yml", folder=RULES.parent)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_each_alert_fires_on_its_fault_and_not_without_it() -> None:
+    done = promtool("test", "rules", CASES.name, folder=CASES.parent)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("alert", [rule["alert"] for rule in alerts()])
+def test_the_cases_notice_an_alert_that_never_fires(alert: str, tmp_path: Path) -> None:
+    rules = alerts()
+    for rule in rules:
+        if rule["alert"] == alert:
+            rule["expr"] = f"({rule['expr']}) and on() vector(1) == 2"
+    (tmp_path / "alerts.yml").write_text(yaml.safe_dump({"groups": [{"name": "broken", "rules": rules}]}), encoding="utf-8")
+    text = CASES.read_text(encoding="utf-8").replace("../../docs/prometheus/", "")
+    (tmp_path / CASES.name).write_text(text, encoding="utf-8")
+    done = promtool("test", "rules", CASES.name, folder=tmp_path)
+    assert done.returncode != 0
+    assert alert in done.stdout + done.stderr

@@ -6,67 +6,15 @@ import socket
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
 
 import pytest
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.parser import text_string_to_metric_families
-from prometheus_client.samples import Sample
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from spark_kafka_sink.errors import InstallationError
 from spark_kafka_sink.exporters.prometheus import DriverCollector, serve_prometheus
-from spark_kafka_sink.producer.partition_reports import PartitionReport, PartitionReports
-from spark_kafka_sink.producer.report import LATENCY_BUCKETS, DeliveryReport
-from spark_kafka_sink.spark.history import BatchReport
 from spark_kafka_sink.spark.metrics import DeliveryMetrics
-from tests.spark.counting import counting
-
-Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
-
-
-@pytest.fixture
-def metrics() -> Iterator[DeliveryMetrics]:
-    made = counting()
-    yield made
-    made.close()
-
-
-def report(partitions: int = 2) -> DeliveryReport:
-    buckets = [0] * LATENCY_BUCKETS
-    buckets[0], buckets[3], buckets[-1] = 1, 98, 1
-    of = {("t", number): PartitionReport(10, 200, 0, 9) for number in range(partitions)}
-    return DeliveryReport(
-        records=10 * partitions,
-        bytes=200 * partitions,
-        compressed_bytes=50,
-        batches=3,
-        requests=2,
-        retries=1,
-        throttled_ms=1500,
-        errors={"NOT_LEADER_OR_FOLLOWER": 4},
-        bad_rows={"header": 2},
-        dead_letters=2,
-        partitions=PartitionReports(of),
-        ack_latency={"t": buckets},
-        commits=1,
-        commit_ms=250,
-        transactions_committed=6,
-        transactions_aborted=1,
-    )
-
-
-def batch(query: str = "q", partitions: int = 2) -> BatchReport:
-    return BatchReport(query, 3, 1_700_000_000.0, 2.5, report(partitions))
-
-
-def scraped(url: str) -> Samples:
-    with urllib.request.urlopen(url, timeout=10) as response:
-        return parsed(response.read().decode())
-
-
-def parsed(text: str) -> Samples:
-    found: list[Sample] = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
-    return {(sample.name, tuple(sorted(sample.labels.items()))): sample.value for sample in found}
+from tests.exporters.reports import batch
+from tests.exporters.scrapes import Samples, parsed, scraped
 
 
 def collected(metrics: DeliveryMetrics, most_partitions: int = 200) -> Samples:
@@ -131,11 +79,11 @@ def test_more_partitions_than_the_limit_become_sums_of_their_topics(metrics: Del
 
 
 def test_a_scrape_of_10_000_topic_partitions_takes_at_most_20_ms(metrics: DeliveryMetrics) -> None:
-    metrics.batch_committed(batch(partitions=10_000))
     registry = CollectorRegistry()
     registry.register(DriverCollector(metrics))
     times = []
     for _ in range(10):
+        metrics.batch_committed(batch(partitions=10_000))
         begun = time.thread_time()
         generate_latest(registry)
         times.append(time.thread_time() - begun)
@@ -149,6 +97,27 @@ def test_a_port_that_is_taken_is_one_warning(metrics: DeliveryMetrics, caplog: p
         assert server.port is None
         server.stop()
     assert f"metrics are not served to Prometheus: cannot listen on 127.0.0.1:{port}" in caplog.text
+    assert len(caplog.records) == 1
+
+
+def test_on_spark_connect_nothing_is_served_after_one_warning(
+    uncounted: DeliveryMetrics, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = serve_prometheus(uncounted, 0)
+    assert server.port is None
+    server.stop()
+    (warning,) = caplog.records
+    assert "nothing is exported to Prometheus: Spark Connect has no accumulators" in warning.message
+
+
+def test_a_collector_on_spark_connect_leaves_the_programs_other_metrics_alone(
+    uncounted: DeliveryMetrics, caplog: pytest.LogCaptureFixture
+) -> None:
+    registry = CollectorRegistry()
+    Gauge("other", "of the program", registry=registry).set(7)
+    registry.register(DriverCollector(uncounted))
+    for _ in range(2):
+        assert parsed(generate_latest(registry).decode()) == {("other", ()): 7}
     assert len(caplog.records) == 1
 
 

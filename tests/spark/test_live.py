@@ -10,10 +10,11 @@ import pytest
 from spark_kafka_sink.spark import live
 from spark_kafka_sink.spark.listener import ListenerAddress, MetricsListener
 from spark_kafka_sink.spark.live import FORGET_S, PROGRESS, Counts, LiveTasks, ProgressReporter
+from spark_kafka_sink.spark.open_transactions import OpenTransaction
 
 
 def message(name: str, records: int, *, call: str = "c", is_running: bool = True) -> bytes:
-    return json.dumps([name, call, is_running, records, 10 * records, 1]).encode()
+    return json.dumps([name, call, is_running, None, records, 10 * records, 1]).encode()
 
 
 class Clock:
@@ -51,6 +52,17 @@ def test_a_task_that_says_nothing_any_more_is_forgotten() -> None:
     assert tasks.running()[0] == 1
 
 
+def test_the_transaction_of_a_running_task_is_open_until_the_task_ends() -> None:
+    tasks = LiveTasks()
+    opened = OpenTransaction("q", 3, 1_700_000_000.0, 60.0)
+    values = ["1", "c", True, opened, 5, 50, 0]
+    tasks.take(json.dumps(values).encode())
+    tasks.take(message("2", 5))
+    assert tasks.transactions() == [opened]
+    tasks.take(message("1", 5, is_running=False))
+    assert tasks.transactions() == []
+
+
 def test_many_tasks_are_told_to_say_less(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "PER_SECOND", 2)
     tasks = LiveTasks()
@@ -58,7 +70,18 @@ def test_many_tasks_are_told_to_say_less(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (pauses[0], pauses[19], pauses[-1]) == (1, 11, 255)
 
 
-@pytest.mark.parametrize("content", [b"", b"null", b"{}", b"[1]", b'["a", "c", true, "x", 1, 1]', b'["a", "c", true, 1]'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"null",
+        b"{}",
+        b"[1]",
+        b'["a", "c", true, null, "x", 1, 1]',
+        b'["a", "c", true, 1, 1, 1, 1]',
+        b'["a", "c", true, ["q"], 1, 1, 1]',
+    ],
+)
 def test_what_is_no_progress_is_refused_or_harmless(content: bytes) -> None:
     tasks = LiveTasks()
     try:

@@ -1,0 +1,122 @@
+"""The Grafana dashboard asks for metrics that there are, and the compose file starts what shows it."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from docs.dashboard import ROWS, Panel, dashboard, panels
+from docs.pages import FOLDER
+from spark_kafka_sink.exporters.families import FAMILIES
+from spark_kafka_sink.exporters.prometheus import prometheus_name
+from tests.exporters.promtool import promtool
+
+COMPOSE = FOLDER.parent / "docker-compose.yml"
+GRAFANA = FOLDER / "grafana"
+LABELS = {prometheus_name(family): {*family.labels} for family in FAMILIES} | {
+    "kafka_sink_ack_latency_seconds_bucket": {"topic", "le"}
+}
+TARGET = {"job", "instance"}
+"""Labels that Prometheus adds."""
+
+
+def made() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(dashboard())
+    return found
+
+
+def test_each_metric_has_a_panel_and_each_panel_metrics_that_there_are() -> None:
+    asked = {name for panel in panels() for query in panel.queries for name in re.findall(r"kafka_sink_\w+", query.expr)}
+    assert asked == set(LABELS)
+
+
+@pytest.mark.parametrize("panel", panels(), ids=lambda panel: panel.title)
+def test_a_panel_uses_labels_that_its_metrics_have(panel: Panel) -> None:
+    for query in panel.queries:
+        names = re.findall(r"kafka_sink_\w+", query.expr)
+        known = TARGET.union(*(LABELS[name] for name in names))
+        selected = re.findall(r"[{,]\s*(\w+)(?:=|!=|=~)", query.expr)
+        grouped = re.findall(r"by \(([^)]*)\)", query.expr)
+        by = {label for each in grouped for label in re.findall(r"\w+", each)}
+        shown = set(re.findall(r"\{\{(\w+)\}\}", query.legend))
+        assert {*selected, *by, *shown} <= known
+        assert shown <= by or not grouped
+        assert query.expr.count('job=~"$job"') == len(names)
+
+
+def test_prometheus_understands_every_query(tmp_path: Path) -> None:
+    exprs = [query.expr.replace("$job", ".*").replace("$__rate_interval", "1m") for panel in panels() for query in panel.queries]
+    rules = [{"record": f"query_{number}", "expr": expr} for number, expr in enumerate(exprs)]
+    (tmp_path / "rules.yml").write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rules}]}), encoding="utf-8")
+    done = promtool("check", "rules", "rules.yml", folder=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_panel_has_a_heading_a_text_and_a_unit() -> None:
+    assert len({panel.title for panel in panels()}) == len(panels())
+    for panel in panels():
+        assert panel.text.endswith(".")
+        assert panel.unit in {"cps", "Bps", "s", "short"}
+
+
+def test_panels_do_not_overlap_and_fill_whole_rows() -> None:
+    places = [panel["gridPos"] for panel in made()["panels"]]
+    for one, other in combinations(places, 2):
+        across = one["x"] < other["x"] + other["w"] and other["x"] < one["x"] + one["w"]
+        down = one["y"] < other["y"] + other["h"] and other["y"] < one["y"] + one["h"]
+        assert not (across and down)
+    assert all(place["x"] + place["w"] <= 24 for place in places)
+    assert all(len(row) % 3 == 0 for row in ROWS.values())
+
+
+def test_ids_are_unique_and_every_query_uses_the_chosen_data_source() -> None:
+    board = made()
+    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+    assert {variable["name"] for variable in board["templating"]["list"]} == {"datasource", "job"}
+    targets = [target for panel in board["panels"] for target in panel.get("targets", [])]
+    assert {target["datasource"]["uid"] for target in targets} == {"${datasource}"}
+    assert board["uid"] == "spark-kafka-sink"
+
+
+def compose() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(COMPOSE.read_text(encoding="utf-8"))["services"]
+    return found
+
+
+def test_monitoring_is_a_profile_with_pinned_images_on_the_loopback_interface() -> None:
+    services = compose()
+    assert "profiles" not in services["kafka"]
+    for name in ("prometheus", "grafana"):
+        assert services[name]["profiles"] == ["monitoring"]
+        assert re.fullmatch(r"[\w/]+:v?\d+\.\d+\.\d+", services[name]["image"])
+        assert services[name]["network_mode"] == "host"
+    assert "--web.listen-address=127.0.0.1:9090" in services["prometheus"]["command"]
+    assert services["grafana"]["environment"]["GF_SERVER_HTTP_ADDR"] == "127.0.0.1"
+
+
+def test_the_files_that_the_containers_mount_are_there_and_fit_together() -> None:
+    services = compose()
+    inside = {}
+    for name in ("prometheus", "grafana"):
+        for volume in services[name]["volumes"]:
+            outside, path, mode = volume.split(":")
+            assert (COMPOSE.parent / outside).exists()
+            assert mode == "ro"
+            inside[path] = COMPOSE.parent / outside
+    settings = yaml.safe_load((FOLDER / "prometheus/prometheus.yml").read_text(encoding="utf-8"))
+    assert [(FOLDER / "prometheus" / name).is_file() for name in settings["rule_files"]] == [True]
+    assert settings["scrape_configs"][0]["static_configs"] == [{"targets": ["127.0.0.1:9404"]}]
+    (source,) = yaml.safe_load((GRAFANA / "provisioning/datasources/prometheus.yml").read_text(encoding="utf-8"))["datasources"]
+    assert source["url"] == "http://127.0.0.1:9090"
+    (provider,) = yaml.safe_load((GRAFANA / "provisioning/dashboards/spark-kafka-sink.yml").read_text(encoding="utf-8"))[
+        "providers"
+    ]
+    home = services["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+    assert inside[home] == GRAFANA / "dashboard.json"
+    assert str(Path(home).parent) == provider["options"]["path"]

@@ -1,0 +1,63 @@
+"""What a scrape says about open transactions, while a real stream's commit waits for the broker."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import spark_kafka_sink as sks
+from spark_kafka_sink.broker import EmbeddedBroker
+from spark_kafka_sink.protocol.api import ApiKey
+from tests.exporters.scrapes import scraped
+from tests.spark.session import registered_session
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    with registered_session(tmp_path_factory.mktemp("spark")) as session:
+        yield session
+
+
+def test_the_age_of_open_transactions_grows_until_the_commit(spark: SparkSession, tmp_path: Path) -> None:
+    sks.register(spark).close()
+    metrics = sks.register(spark)
+    server = sks.serve_prometheus(metrics, 0)
+    spark.range(20).selectExpr("cast(id as string) as value").write.parquet(str(tmp_path / "input"))
+    rows = spark.readStream.schema("value string").parquet(str(tmp_path / "input"))
+    try:
+        with EmbeddedBroker() as broker:
+            broker.create_topic("events", partitions=2)
+            held = broker.faults.hold(ApiKey.END_TXN)
+            query = (
+                rows.writeStream.format("kafka_sink")
+                .options(**{"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "events"})
+                .options(**{"delivery.guarantee": "exactly-once", "kafka.transaction.timeout.ms": "240000"})
+                .option("checkpointLocation", str(tmp_path / "checkpoint"))
+                .trigger(availableNow=True)
+                .start()
+            )
+            held.wait(timeout_s=60)
+            begun = time.time()
+            first, timeout = ages(server.port, query.id)
+            assert 0 < first < 60
+            assert timeout == 240
+            second, _ = ages(server.port, query.id)
+            assert first < second <= first + (time.time() - begun)
+            held.remove()
+            query.awaitTermination()
+            assert ages(server.port, query.id) == (0, 240)
+    finally:
+        server.stop()
+        metrics.close()
+
+
+def ages(port: int | None, query: str) -> tuple[float, float]:
+    found = scraped(f"http://127.0.0.1:{port}/metrics")
+    labels = (("query", query),)
+    return found["kafka_sink_open_transaction_age_seconds", labels], found["kafka_sink_transaction_timeout_seconds", labels]
