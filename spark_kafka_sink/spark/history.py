@@ -18,15 +18,13 @@ from spark_kafka_sink.exactly_once.micro_batch import is_job
 from spark_kafka_sink.installation import check_extra
 from spark_kafka_sink.producer.report import DeliveryReport, bucket_of_rank, summed_latencies
 from spark_kafka_sink.spark.messages import report_from_bytes, report_to_bytes
+from spark_kafka_sink.spark.query_totals import QUANTILES
 
 if TYPE_CHECKING:
     import pandas as pd
 
 MOST_BATCHES: Final = 100_000
 """Of all queries together. They take 13 MB; each further one replaces the oldest."""
-
-BATCH_JOBS: Final = "batch-jobs"
-"""Stands for all batch jobs together where a query's id stands, because each job has an id of its own."""
 
 _FIRST_SIZE: Final = 256
 _SHOWN: Final = 10
@@ -139,7 +137,7 @@ def _row(batch: BatchReport) -> tuple[Any, ...]:
         sum(report.errors.values()),
         sum(report.bad_rows.values()),
         report.dead_letters,
-        *_ack_latencies_ms(report, (0.5, 0.95, 0.99)),
+        *_ack_latencies_ms(report, QUANTILES),
         report.commit_ms,
         report.transactions_committed,
     )
@@ -211,6 +209,11 @@ class QueryHistory:
         seconds = np.maximum(self._rows["seconds"], 1e-3)
         rates: NDArray[np.float64] = self._rows["rows"] / seconds
         return rates
+
+    def ends_s(self) -> NDArray[np.float64]:
+        """Returns when each micro-batch was committed, in seconds since the epoch."""
+        ends: NDArray[np.float64] = self._rows["began"] + self._rows["seconds"]
+        return ends
 
     def to_arrow(self) -> pa.Table:
         """Returns a row for each micro-batch.

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.spark.live import INTERVAL_S, PROGRESS, Counts, LiveTasks
 from spark_kafka_sink.spark.metrics import CountsParam, DeliveryMetrics, Feed, listener_of
+from spark_kafka_sink.spark.watch import is_notebook
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -150,17 +151,11 @@ def _counting(context: SparkContext, metrics: DeliveryMetrics | None, call: str)
 
 def _is_looked_at() -> bool:
     """Returns whether this is a notebook or a terminal."""
-    return _is_notebook() or sys.stderr.isatty()
-
-
-def _is_notebook() -> bool:
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython else None
-    return shell is not None and "IPKernelApp" in shell.config
+    return is_notebook() or sys.stderr.isatty()
 
 
 def _bar() -> AbstractContextManager[Any]:
-    if _is_notebook() and find_spec("ipywidgets") is None:
+    if is_notebook() and find_spec("ipywidgets") is None:
         return _NotebookLine()
     try:
         from tqdm.auto import tqdm
