@@ -81,6 +81,7 @@ INSIDE: Mapping[str, Sequence[str]] = {
     "DeliveryReport": ("summed",),
     "PartitionReports": ("columns", "count", "from_bytes", "summed", "to_bytes"),
     "Producer": ("close_when_idle", "transaction"),
+    "QueryHistory": ("column", "ends_s", "last_cells"),
     "RecordColumns": ("lengths", "is_like"),
     "RecordFuture": ("complete", "fail", "pending"),
     "SendScope": ("discarded", "is_transaction"),

@@ -1,4 +1,4 @@
-"""What Spark says about the streaming queries of this driver, in all its sessions."""
+"""The streaming queries of this driver, in all its sessions, and what Spark says about them."""
 
 from __future__ import annotations
 

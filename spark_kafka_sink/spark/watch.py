@@ -34,7 +34,7 @@ Read = Callable[[], Reading]
 
 
 class Screen(Protocol):
-    """Where a view is shown: lines in place, or one after the other."""
+    """A place to show a view: lines in place, or one after the other."""
 
     def show(self, table: WatchTable, committed: list[str]) -> None:
         """Shows the last reading. committed: the ids of the queries that have committed since the one before."""

@@ -28,7 +28,7 @@ ENDED: Final = "ended"
 
 @dataclass(frozen=True, slots=True)
 class QueryState:
-    """What Spark says about a query that runs. name: empty if it has none. text: what it does now."""
+    """The state of a query that runs, as Spark tells it. name: empty if it has none. text: what it does now."""
 
     name: str
     text: str
@@ -51,7 +51,7 @@ class Reading:
 
 @dataclass(slots=True)
 class _Seen:
-    """What was seen of a query: its last totals, the rates of its micro-batches, and the intervals between their commits."""
+    """A query as it was seen: its last totals, the rates of its micro-batches, and the intervals between their commits."""
 
     totals: QueryTotals
     rates: deque[float] = field(default_factory=lambda: deque(maxlen=MOST_POINTS))
