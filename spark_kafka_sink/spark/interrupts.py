@@ -27,7 +27,8 @@ def cancelled_if_interrupted(spark: SparkSession) -> Iterator[None]:
     """Cancels the jobs that this thread starts within the block if it is interrupted.
 
     In a terminal PySpark's own handler of SIGINT cancels all jobs. A notebook's kernel replaces that handler in each cell, and
-    Spark Connect has none. There the job would go on, and write rows after the call has raised.
+    the job would go on, and write rows after the call has raised. If the job cannot be cancelled, as on Spark Connect, a note of
+    the exception says so.
 
     Args:
         spark: The session, also of Spark Connect.
@@ -65,22 +66,25 @@ def _tagging(spark: SparkSession) -> tuple[Tagging, Tagging, Tagging]:
 
 def _is_cancelled(cancel: Tagging, tag: str) -> bool:
     """Cancels in a thread of its own, which no second interrupt reaches: people press Ctrl+C again if nothing happens."""
-    errors: list[Exception] = []
+    failures: list[str] = []
 
     def run() -> None:
         try:
-            cancel(tag)
+            # PySpark's client of Spark Connect gives an operation up as the interrupt passes through it. Spark 4.3 then knows no
+            # operation with the tag any more, and its job goes on.
+            if cancel(tag) == []:
+                failures.append("Spark Connect knows no operation of it any more")
         except Exception as error:
-            errors.append(error)
+            failures.append(f"{type(error).__name__}: {error}")
 
     thread = threading.Thread(target=run, name="kafka-sink-cancel", daemon=True)
     thread.start()
     thread.join(_CANCEL_S)
-    if errors or thread.is_alive():
-        reason = f"{type(errors[0]).__name__}: {errors[0]}" if errors else f"Spark has not answered for {_CANCEL_S:g} s"
-        logger.warning("the job of an interrupted call could not be cancelled: %s", reason)
-        return False
-    return True
+    if thread.is_alive():
+        failures.append(f"Spark has not answered for {_CANCEL_S:g} s")
+    if failures:
+        logger.warning("the job of an interrupted call could not be cancelled: %s", failures[0])
+    return not failures
 
 
 def _forget(remove: Tagging, tag: str) -> None:

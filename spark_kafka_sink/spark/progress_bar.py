@@ -114,9 +114,11 @@ def progress_of(spark: SparkSession, metrics: DeliveryMetrics | None, show: bool
         show: Whether to draw the bar; None: only in a notebook or a terminal.
 
     Threads: one asks Spark every POLL_S and draws. It ends with the block. Nothing is shown on Spark Connect, which has no status
-    tracker (its progress handlers show jobs there).
+    tracker (its progress handlers show jobs there). One warning says so if the bar was asked for.
     """
     context = getattr(spark, "_sc", None)
+    if context is None and show:
+        logger.warning("no progress is shown, because Spark Connect has no status tracker; use spark.registerProgressHandler")
     # A tag of our own, beside any job group that the user has set in this thread.
     tag = f"kafka-sink-{uuid.uuid4().hex}"
     if context is None or not (_is_looked_at() if show is None else show) or not _is_tagged(context, tag):

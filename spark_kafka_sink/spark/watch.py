@@ -13,13 +13,18 @@ from datetime import UTC, datetime
 from importlib import import_module
 from typing import Any, Final, Protocol, TextIO
 
+from spark_kafka_sink.producer.report_charts import escaped
+from spark_kafka_sink.producer.report_html import element, table_html, text_html
 from spark_kafka_sink.producer.report_text import has_blocks
-from spark_kafka_sink.spark.watch_table import HEADER_WIDTHS, Reading, WatchTable, aligned
+from spark_kafka_sink.spark.watch_table import HEADER_WIDTHS, NOTHING, Reading, WatchTable, aligned
 
 # In lines that follow each other the header is repeated.
 _HEADER_EVERY: Final = 20
 _LEFT_OUT: Final = ("ago", "state", "rows/s by batch")
 """Lines that follow each other are about micro-batches, each at its own time."""
+
+# Of a notebook. A terminal has its own height.
+_MOST_ROWS: Final = 50
 
 _UP: Final = "\x1b[{}F"
 _CLEAR_BELOW: Final = "\x1b[J"
@@ -158,14 +163,18 @@ class NotebookCell:
 
     def __init__(self) -> None:
         self._output: Any = None
-        self._table = ""
+        self._text = self._html = ""
 
     def show(self, table: WatchTable, committed: list[str]) -> None:
-        self._table = "\n".join(table.table(50))
+        (header, *rows), hidden = table.cells(_MOST_ROWS)
+        more = text_html(f"and {hidden:,} more") if hidden else ""
+        self._html = table_html(header, [list(map(escaped, row)) for row in rows]) + more if rows else text_html(NOTHING)
+        self._text = "\n".join(table.table(_MOST_ROWS))
         self.tell("")
 
     def tell(self, text: str) -> None:
-        data = {"text/plain": f"{self._table}\n{text}".strip("\n")}
+        html = element(self._html + (text_html(text) if text else ""))
+        data = {"text/plain": f"{self._text}\n{text}".strip("\n"), "text/html": html}
         if self._output is None:
             self._output = import_module("IPython.display").display(data, raw=True, display_id=True)
         else:

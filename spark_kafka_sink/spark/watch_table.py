@@ -24,6 +24,7 @@ _MOST_NAME: Final = 24
 _MOST_STATE: Final = 40
 
 ENDED: Final = "ended"
+NOTHING: Final = "no query has committed yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,20 +119,24 @@ class WatchTable:
             del self._seen[query]
         return committed
 
+    def cells(self, most_rows: int) -> tuple[list[list[str]], int]:
+        """Returns a header, and below it a row of cells for each query, and how many queries are left out.
+
+        Those that run come first, then the others by their last commit. Columns without any cell are left out.
+        """
+        now = self._reading.now_s
+        lines = sorted(self._lines(), key=lambda line: (line.has_ended, -(line.seen.totals.last_s if line.seen else now)))
+        rows = [[column.cell(line) for column in self.columns] for line in lines[:most_rows]]
+        kept = [place for place in range(len(self.columns)) if any(row[place] for row in rows)]
+        header = [column.header for column in self.columns]
+        return [[row[place] for place in kept] for row in (header, *rows)], max(len(lines) - most_rows, 0)
+
     def table(self, most_rows: int) -> list[str]:
-        """Returns a line for each query under a header: those that run first, then by their last commit, `most_rows` of them."""
-        lines = sorted(
-            self._lines(), key=lambda line: (line.has_ended, -(line.seen.totals.last_s if line.seen else self._reading.now_s))
-        )
-        if not lines:
-            return ["no query has committed yet"]
-        shown = [
-            [column.header for column in self.columns],
-            *([column.cell(line) for column in self.columns] for line in lines[:most_rows]),
-        ]
-        hidden = len(lines) - most_rows
-        kept = [place for place in range(len(self.columns)) if any(row[place] for row in shown[1:])]
-        return [*aligned([[row[place] for place in kept] for row in shown]), *([f"and {hidden:,} more"] if hidden > 0 else [])]
+        """Returns the cells as lines of text."""
+        rows, hidden = self.cells(most_rows)
+        if len(rows) == 1:
+            return [NOTHING]
+        return [*aligned(rows), *([f"and {hidden:,} more"] if hidden else [])]
 
     def rows(self, queries: Sequence[str]) -> list[list[str]]:
         """Returns the cells of these queries, one for each of `columns`."""

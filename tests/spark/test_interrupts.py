@@ -18,6 +18,7 @@ class Connect:
     def __init__(self, fails: str = "") -> None:
         self.calls: list[str] = []
         self.tags: set[str] = set()
+        self.operations = ["an operation's id"]
         self._fails = fails
 
     def _called(self, name: str, tag: str) -> None:
@@ -29,9 +30,10 @@ class Connect:
     def addTag(self, tag: str) -> None:
         self._called("addTag", tag)
 
-    def interruptTag(self, tag: str) -> None:
+    def interruptTag(self, tag: str) -> list[str]:
         assert threading.current_thread() is not threading.main_thread()  # which a second interrupt would reach
         self._called("interruptTag", tag)
+        return self.operations
 
     def removeTag(self, tag: str) -> None:
         self._called("removeTag", tag)
@@ -78,6 +80,14 @@ def test_where_a_job_cannot_be_cancelled_the_interrupt_says_so(refused: str, cap
         assert ended(Connect(refused), interrupt) is interrupt
     assert interrupt.__notes__ == [GOES_ON]
     assert f"RuntimeError: {refused} is not allowed" in caplog.text
+
+
+def test_an_operation_that_spark_connect_has_given_up_is_said_to_go_on(caplog: pytest.LogCaptureFixture) -> None:
+    session, interrupt = Connect(), KeyboardInterrupt()
+    session.operations = []
+    assert ended(session, interrupt) is interrupt
+    assert interrupt.__notes__ == [GOES_ON]
+    assert "could not be cancelled: Spark Connect knows no operation of it any more" in caplog.text
 
 
 def test_a_tag_that_stays_is_no_error() -> None:

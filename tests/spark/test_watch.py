@@ -27,6 +27,7 @@ from spark_kafka_sink.spark.watch import (
     watch,
 )
 from spark_kafka_sink.spark.watch_table import Reading, WatchTable
+from tests.producer.test_report_html import Page
 from tests.spark.counting import counting
 from tests.spark.test_history import batch
 
@@ -126,9 +127,11 @@ class Shown:
 
     def __init__(self) -> None:
         self.texts: list[str] = []
+        self.pages: list[Page] = []
 
     def __call__(self, data: dict[str, str], *, raw: bool, display_id: bool = False) -> Shown:
         self.texts.append(data["text/plain"])
+        self.pages.append(Page(data["text/html"]))
         return self
 
     update = __call__
@@ -137,8 +140,11 @@ class Shown:
 def test_a_notebook_replaces_the_output_of_its_cell(monkeypatch: pytest.MonkeyPatch) -> None:
     display = Shown()
     monkeypatch.setitem(sys.modules, "IPython.display", cast("Any", SimpleNamespace(display=display)))
-    shown(NotebookCell(), reading(1), reading(2))
-    assert [text.splitlines()[1].split()[1] for text in display.texts] == ["1", "2"]
+    shown(NotebookCell(), Reading(NOW, {}), reading(1), reading(2), "no answer")
+    assert [text.splitlines()[1].split()[1] for text in display.texts[1:]] == ["1", "2", "2"]
+    assert [page.rows[1][1] for page in display.pages[1:]] == ["1", "2", "2"]
+    assert display.pages[0].text == display.texts[0] == "no query has committed yet"
+    assert display.pages[3].text.endswith("no answer")
 
 
 def test_a_view_ends_at_its_deadline() -> None:
