@@ -20,7 +20,7 @@ from spark_kafka_sink.spark.watch_table import HEADER_WIDTHS, NOTHING, Reading, 
 
 # In lines that follow each other the header is repeated.
 _HEADER_EVERY: Final = 20
-_LEFT_OUT: Final = ("ago", "state", "rows/s by batch")
+_LEFT_OUT: Final = ("ago", "state", "trend")
 """Lines that follow each other are about micro-batches, each at its own time."""
 
 # Of a notebook. A terminal has its own height.

@@ -193,7 +193,7 @@ def _throughput(line: _Line) -> str:
     return sparkline(list(line.seen.rates)) if line.seen is not None and line.blocks else ""
 
 
-_THROUGHPUT: Final = "rows/s by batch"
+_THROUGHPUT: Final = "trend"
 
 _COLUMNS: Final = (
     _Column("query", lambda line: line.label, _SHORT_ID, is_left=True),

@@ -84,7 +84,7 @@ print("active", query.isActive, query.exception(), len(metrics.of(query)) >= bef
 def test_an_interrupt_ends_the_view_and_not_the_query_and_a_restart_leaves_no_process(kernel: Kernel) -> None:
     kernel.run("import time")
     assert kernel.run(STREAM).error == ""
-    view = kernel.run(WATCH, interrupt_when=lambda text: "rows/s by batch" in text)
+    view = kernel.run(WATCH, interrupt_when=lambda text: "trend" in text)
     assert view.error == ""
     assert "active True None True" in kernel.run(GOES_ON).text
     left = kernel.descendants()

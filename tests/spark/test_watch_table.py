@@ -43,7 +43,7 @@ def test_a_line_has_the_numbers_of_the_last_micro_batch() -> None:
         "retries": "3",
         "lag": "",
         "state": "",
-        "rows/s by batch": "█",
+        "trend": "█",
     }
 
 
@@ -76,7 +76,7 @@ def test_what_is_known_from_before_is_in_the_line_of_throughput_and_in_the_lag()
     table = WatchTable()
     table.seed(QUERY, [100.0, 500.0], [NOW - 10, NOW])
     table.take(Reading(NOW + 12, {QUERY: totals()}))
-    assert cells(table)[0]["rows/s by batch"] == "▂█"
+    assert cells(table)[0]["trend"] == "▂█"
     assert cells(table)[0]["lag"] == "2 s"
 
 
@@ -84,7 +84,7 @@ def test_the_line_of_throughput_has_the_last_micro_batches_only() -> None:
     table = WatchTable()
     for number in range(2 * MOST_POINTS):
         table.take(Reading(NOW, {QUERY: totals(number + 1, NOW + number, records=number)}))
-    assert len(cells(table)[0]["rows/s by batch"]) == MOST_POINTS
+    assert len(cells(table)[0]["trend"]) == MOST_POINTS
 
 
 def test_without_blocks_there_is_no_line_of_throughput() -> None:
@@ -98,7 +98,7 @@ def test_a_restarted_driver_begins_again() -> None:
     for number in range(3):
         table.take(Reading(NOW, {QUERY: totals(number + 5, NOW + number)}))
     assert table.take(Reading(NOW + 90, {QUERY: totals(1, NOW + 90)})) == [QUERY]
-    assert (cells(table)[0]["lag"], cells(table)[0]["rows/s by batch"]) == ("", "█")
+    assert (cells(table)[0]["lag"], cells(table)[0]["trend"]) == ("", "█")
 
 
 def test_queries_that_run_come_first_and_have_their_name_and_state() -> None:
