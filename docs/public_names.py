@@ -85,6 +85,7 @@ INSIDE: Mapping[str, Sequence[str]] = {
     "DriverCollector": ("is_available",),
     "PartitionReports": ("columns", "count", "from_bytes", "summed", "to_bytes"),
     "Producer": ("close_when_idle", "transaction"),
+    "QueryHistory": ("column", "ends_s", "last_cells"),
     "RecordColumns": ("lengths", "is_like"),
     "RecordFuture": ("complete", "fail", "pending"),
     "SendScope": ("discarded", "is_transaction"),

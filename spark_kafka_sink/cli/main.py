@@ -11,6 +11,7 @@ from spark_kafka_sink.cli.check import check
 from spark_kafka_sink.cli.shared_options import BOOTSTRAP_SERVERS, with_options
 from spark_kafka_sink.cli.topics import topics
 from spark_kafka_sink.cli.verify import verify
+from spark_kafka_sink.cli.watch import watch
 from spark_kafka_sink.errors import DOCS_URL, InstallationError
 from spark_kafka_sink.exactly_once.commit_log_settings import DEFAULT_TOPIC
 from spark_kafka_sink.version import __version__
@@ -79,6 +80,7 @@ def broker(**options: Any) -> None:
 main.add_command(check)
 main.add_command(topics)
 main.add_command(verify)
+main.add_command(watch)
 
 # Transactions
 

@@ -6,13 +6,14 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
+from math import isnan
 from typing import Final
 
 from spark_kafka_sink.producer.partition_reports import ALL_PARTITIONS
 from spark_kafka_sink.producer.report import LATENCY_BUCKETS, DeliveryReport
-from spark_kafka_sink.spark.history import QUANTILES
 from spark_kafka_sink.spark.live import Counts
-from spark_kafka_sink.spark.metrics import DeliveryMetrics, QueryTotals
+from spark_kafka_sink.spark.metrics import DeliveryMetrics
+from spark_kafka_sink.spark.query_totals import QUANTILES, QueryTotals
 
 logger = logging.getLogger(__name__)
 
@@ -134,7 +135,8 @@ def _by_name(counts: Callable[[DeliveryReport], dict[str, int]]) -> Callable[[Sn
 def _last_latencies(shot: Snapshot) -> Values:
     for query, totals in shot.queries.items():
         for quantile, ms in zip(QUANTILES, totals.last_ack_ms, strict=False):
-            yield (query, f"{quantile:g}"), ms / 1000
+            if not isnan(ms):
+                yield (query, f"{quantile:g}"), ms / 1000
 
 
 COUNTER, GAUGE = Kind.COUNTER, Kind.GAUGE
@@ -239,6 +241,33 @@ FAMILIES: Final[tuple[Family, ...]] = (
         "time within which this part of its record batches was acknowledged, rounded up to a power of 2",
         ("query", "quantile"),
         _last_latencies,
+    ),
+    Family(
+        "last_batch_number",
+        GAUGE,
+        "micro-batch",
+        "number of that micro-batch",
+        ("query",),
+        _of_queries(lambda one: one.last_batch),
+    ),
+    Family(
+        "last_batch_sent", GAUGE, "bytes", "its bytes before compression", ("query",), _of_queries(lambda one: one.last_bytes)
+    ),
+    Family(
+        "last_batch_commit",
+        GAUGE,
+        "seconds",
+        "time of its commit under exactly-once",
+        ("query",),
+        _of_queries(lambda one: one.last_commit_ms / 1000),
+    ),
+    Family(
+        "query_retries",
+        COUNTER,
+        "record batch",
+        "record batches that were sent again, by query",
+        ("query",),
+        _of_queries(lambda one: one.retries),
     ),
 )
 

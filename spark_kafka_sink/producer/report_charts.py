@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
-from typing import Final
+from typing import Final, NamedTuple
 
 from spark_kafka_sink.producer.report_facts import Point, printable, thinned
 
@@ -17,6 +17,11 @@ _COLUMN_WIDTH, _COLUMNS_HEIGHT, _MARGIN = 56, 84, 20
 _FONT: Final = 'font-size="11" fill="currentColor" stroke="none"'
 _MIDDLE: Final = f'{_FONT} text-anchor="middle"'
 _LINE_WIDTH, _LINE_HEIGHT, _LEFT, _BELOW, _ABOVE = 640, 150, 88, 20, 8
+_RIGHT, _FLOOR = _LINE_WIDTH - 8, _LINE_HEIGHT - _BELOW
+# With several lines their names are above the chart.
+_NAMES_ABOVE, _NAME_WIDTH = 26, 110
+_DASHES: Final = ("", "6 3", "2 3")
+_UNITS: Final = ((86400, "d"), (3600, "h"), (60, "min"))
 # A line of 640 pixels shows no more.
 _MOST_POINTS = 240
 
@@ -56,44 +61,95 @@ def time_series(title: str, points: Iterable[Point]) -> str:
     known = thinned(points, _MOST_POINTS)
     if not known:
         return ""
-    end = max(known[-1][0], 1e-9)
-    top = _round_up(max(1.0, *(rate for _, rate in known)))
-    right, floor = _LINE_WIDTH - 8, _LINE_HEIGHT - _BELOW
+    axes = _Axes.of([known])
+    places = axes.places(known)
+    area = f"{places[0][0]},{_FLOOR} {_joined(places)} {places[-1][0]},{_FLOOR}"
+    filled = f'<polygon class="ksr-bar" fill="currentColor" fill-opacity=".15" points="{area}"/>' if len(places) > 1 else ""
+    return _svg(_LINE_WIDTH, _LINE_HEIGHT, title, f"{axes.drawn()}{filled}{_line(places)}")
 
-    def place(point: Point) -> tuple[str, str]:
-        at, rate = max(point[0], 0.0), max(point[1], 0.0)
-        return _number(_LEFT + at / end * (right - _LEFT)), _number(floor - rate / top * (floor - _ABOVE))
 
-    places = [place(point) for point in known]
-    line = " ".join(f"{x},{y}" for x, y in places)
-    parts = [_grid(top, right, floor), *_seconds(end, right, floor)]
-    if len(places) == 1:
-        parts.append(f'<circle class="ksr-bar" fill="currentColor" cx="{places[0][0]}" cy="{places[0][1]}" r="3"/>')
-    else:
-        area = f"{places[0][0]},{floor} {line} {places[-1][0]},{floor}"
-        parts.append(f'<polygon class="ksr-bar" fill="currentColor" fill-opacity=".15" points="{area}"/>')
-        parts.append(f'<polyline class="ksr-line" fill="none" stroke="currentColor" stroke-width="1.5" points="{line}"/>')
+def time_lines(title: str, lines: Sequence[tuple[str, Iterable[Point]]]) -> str:
+    """Returns a chart of up to three lines over time with their names, or "" if none has a point.
+
+    The lines differ by their dashes, which are legible without colours, too.
+
+    Args:
+        title: Text for screen readers and for the pointer.
+        lines: Pairs of a name and the points, as for `time_series`. The first line is not dashed.
+    """
+    known = [(name, thinned(points, _MOST_POINTS)) for name, points in lines]
+    drawn = [(name, points, dashes) for (name, points), dashes in zip(known, _DASHES, strict=False) if points]
+    if not drawn:
+        return ""
+    axes = _Axes.of([points for _, points, _ in drawn])
+    parts = [axes.drawn()]
+    for place, (name, points, dashes) in enumerate(drawn):
+        left = _LEFT + place * _NAME_WIDTH
+        sample = [(str(left), "8"), (str(left + 28), "8")]
+        parts.append(_line(axes.places(points), dashes) + _line(sample, dashes))
+        parts.append(f'<text {_FONT} x="{left + 34}" y="12">{escaped(name)}</text>')
     return _svg(_LINE_WIDTH, _LINE_HEIGHT, title, "".join(parts))
 
 
-def _grid(top: float, right: int, floor: int) -> str:
-    """Returns three horizontal rules with their rates."""
+class _Axes(NamedTuple):
+    """The axes of a chart over time. end: the last second. top: the highest value. above: the pixels above it."""
+
+    end: float
+    top: float
+    above: int
+
+    @classmethod
+    def of(cls, lines: Sequence[Sequence[Point]]) -> _Axes:
+        """lines: at least one, each with a point. Of several the names are above the chart."""
+        end = max(1e-9, *(points[-1][0] for points in lines))
+        top = _round_up(max(1.0, *(value for points in lines for _, value in points)))
+        return cls(end, top, _ABOVE if len(lines) == 1 else _NAMES_ABOVE)
+
+    def places(self, points: Sequence[Point]) -> list[tuple[str, str]]:
+        """Returns where points are."""
+        return [
+            (
+                _number(_LEFT + max(at, 0.0) / self.end * (_RIGHT - _LEFT)),
+                _number(_FLOOR - max(value, 0.0) / self.top * (_FLOOR - self.above)),
+            )
+            for at, value in points
+        ]
+
+    def drawn(self) -> str:
+        """Returns three horizontal rules with their values, and the times below."""
+        return _grid(self.top, self.above) + "".join(_times(self.end))
+
+
+def _joined(places: Sequence[tuple[str, str]]) -> str:
+    return " ".join(f"{x},{y}" for x, y in places)
+
+
+def _line(places: Sequence[tuple[str, str]], dashes: str = "") -> str:
+    """Returns a line, or a dot if there is only one place."""
+    if len(places) == 1:
+        return f'<circle class="ksr-bar" fill="currentColor" cx="{places[0][0]}" cy="{places[0][1]}" r="3"/>'
+    dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
+    return f'<polyline class="ksr-line" fill="none" stroke="currentColor" stroke-width="1.5"{dashed} points="{_joined(places)}"/>'
+
+
+def _grid(top: float, above: int) -> str:
     drawn = []
     for part in (0.0, 0.5, 1.0):
-        y = floor - part * (floor - _ABOVE)
+        y = _FLOOR - part * (_FLOOR - above)
         drawn.append(
-            f'<path stroke="currentColor" stroke-opacity=".25" d="M{_LEFT} {_number(y)}H{right}"/>'
+            f'<path stroke="currentColor" stroke-opacity=".25" d="M{_LEFT} {_number(y)}H{_RIGHT}"/>'
             f'<text {_FONT} text-anchor="end" x="{_LEFT - 6}" y="{_number(y + 4)}">{top * part:,.0f}</text>'
         )
     return "".join(drawn)
 
 
-def _seconds(end: float, right: int, floor: int) -> list[str]:
-    """Returns the times below the chart, at the start, in the middle and at the end."""
+def _times(end: float) -> list[str]:
+    """Returns the times below the chart, at the start, in the middle and at the end, in a unit that is easy to read."""
+    size, unit = next(((size, unit) for size, unit in _UNITS if end >= 2 * size), (1, "s"))
     anchors = ((0.0, "start"), (0.5, "middle"), (1.0, "end"))
     return [
-        f'<text {_FONT} text-anchor="{anchor}" x="{_number(_LEFT + part * (right - _LEFT))}" y="{floor + 15}">'
-        f"{end * part:,.{1 if 0 < part * end < 100 else 0}f} s</text>"
+        f'<text {_FONT} text-anchor="{anchor}" x="{_number(_LEFT + part * (_RIGHT - _LEFT))}" y="{_FLOOR + 15}">'
+        f"{end / size * part:,.{1 if 0 < part * end / size < 100 else 0}f} {unit}</text>"
         for part, anchor in anchors
     ]
 

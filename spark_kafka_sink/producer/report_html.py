@@ -73,7 +73,7 @@ def report_html(report: DeliveryReport, facts: Sequence[Fact] = (), throughput: 
         facts: More totals, which follow the first one.
         throughput: Points of (seconds, rows per second).
     """
-    return f'<div class="ksr">{STYLE}{_body(report, facts, throughput)}</div>'
+    return element(_body(report, facts, throughput))
 
 
 def reports_html(reports: Sequence[tuple[str, DeliveryReport | None]]) -> str:
@@ -84,8 +84,13 @@ def reports_html(reports: Sequence[tuple[str, DeliveryReport | None]]) -> str:
             parts.append(f"<p><b>{escaped(name)}</b>: nothing reported yet</p>")
         else:
             title = f"<b>{escaped(name)}</b>: {counted(report.records, 'record')}"
-            parts.append(_details(title, _body(report), is_open=place == 0))
-    return f'<div class="ksr">{STYLE}{"".join(parts)}</div>'
+            parts.append(details_html(title, _body(report), is_open=place == 0))
+    return element("".join(parts))
+
+
+def element(content: str) -> str:
+    """Returns an element with its styles. content: HTML."""
+    return f'<div class="ksr">{STYLE}{content}</div>'
 
 
 def text_html(text: str) -> str:
@@ -98,7 +103,7 @@ def _body(report: DeliveryReport, facts: Sequence[Fact] = (), throughput: Iterab
     first, *rest = totals(report, partitions)
     return "".join(
         [
-            _facts([first, *facts, *rest]),
+            facts_html([first, *facts, *rest]),
             _slowed_down(report),
             _errors(report),
             _bad_rows(report),
@@ -109,7 +114,8 @@ def _body(report: DeliveryReport, facts: Sequence[Fact] = (), throughput: Iterab
     )
 
 
-def _facts(facts: Sequence[Fact]) -> str:
+def facts_html(facts: Sequence[Fact]) -> str:
+    """Returns counts with their names, side by side."""
     parts = []
     for fact in facts:
         note = f'<span class="ksr-note"> {escaped(fact.note)}</span>' if fact.note else ""
@@ -139,7 +145,7 @@ def _bad_rows(report: DeliveryReport) -> str:
 
 
 def _counts(header: tuple[str, str], counts: Iterable[tuple[str, int]]) -> str:
-    return _table(header, ((escaped(name), f"{count:,}") for name, count in counts))
+    return table_html(header, ((escaped(name), f"{count:,}") for name, count in counts))
 
 
 def _throughput(points: Sequence[Point]) -> str:
@@ -162,23 +168,24 @@ def _partitions(partitions: Partitions) -> str:
         for one in partitions.shown
     )
     more = more_partitions(partitions)
-    table = f"{_table(HEADER, rows)}{f'<p>{more}</p>' if more else ''}"
+    table = f"{table_html(HEADER, rows)}{f'<p>{more}</p>' if more else ''}"
     title = f"{counted(len(partitions.shown) + partitions.hidden, 'topic-partition')}"
-    return _details(title, table, is_open=len(partitions.shown) <= _OPEN_ROWS)
+    return details_html(title, table, is_open=len(partitions.shown) <= _OPEN_ROWS)
 
 
 def _latency(latency: Latency) -> str:
-    return _details(
+    return details_html(
         escaped(latency.title), histogram(latency.title, latency.edges, [count for _, count in latency.buckets]), is_open=True
     )
 
 
-def _details(title: str, content: str, *, is_open: bool) -> str:
+def details_html(title: str, content: str, *, is_open: bool) -> str:
+    """Returns what can be folded. title, content: HTML."""
     opened = ' open="open"' if is_open else ""  # XML has no attribute without a value
     return f"<details{opened}><summary>{title}</summary>{content}</details>"
 
 
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table_html(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Returns a table. The cells are HTML."""
     head = "".join(f'<th scope="col">{name}</th>' for name in header)
     body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)

@@ -45,7 +45,7 @@ def report_text(
         encoding: Encoding of the terminal. None takes that of stdout. Text that it lacks is escaped, and bars are ASCII.
     """
     encoding = encoding or getattr(sys.stdout, "encoding", None) or "utf-8"
-    blocks = _has_blocks(encoding)
+    blocks = has_blocks(encoding)
     partitions, latency = partitions_of(report.partitions), latency_of(report.ack_latency)
     first, *rest = totals(report, partitions)
     slowed = [Fact("slowed down", text) for text in report.slowed_down()]
@@ -69,7 +69,8 @@ def bar(share: float, *, blocks: bool = True) -> str:
     return _BLOCK * full + _EIGHTHS[eighths]
 
 
-def _has_blocks(encoding: str) -> bool:
+def has_blocks(encoding: str) -> bool:
+    """Returns whether an encoding has the characters of bars and of `sparkline`."""
     try:
         f"{_HEIGHTS}{''.join(_EIGHTHS)}".encode(encoding)
     except (UnicodeEncodeError, LookupError):
@@ -105,8 +106,13 @@ def _throughput(points: Sequence[Point], blocks: bool) -> str:
     most = max((rate for _, rate in drawn), default=0.0)
     if not blocks or most <= 0:
         return title
-    highest = len(_HEIGHTS) - 1
-    return f"{title}\n  {''.join(_HEIGHTS[max(round(rate / most * highest), 0)] for _, rate in drawn)}"
+    return f"{title}\n  {sparkline([rate for _, rate in drawn])}"
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """Returns a character for each value, as high as the value is in relation to the largest one."""
+    most, highest = max(values, default=0.0), len(_HEIGHTS) - 1
+    return "".join(_HEIGHTS[max(round(value / most * highest), 0) if most > 0 else 0] for value in values)
 
 
 def _partitions(partitions: Partitions, blocks: bool) -> str:

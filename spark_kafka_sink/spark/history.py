@@ -15,21 +15,17 @@ from numpy.typing import NDArray
 
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.exactly_once.micro_batch import is_job
-from spark_kafka_sink.installation import check_extra
 from spark_kafka_sink.producer.report import DeliveryReport, bucket_of_rank, summed_latencies
+from spark_kafka_sink.producer.report_tables import pandas_frame
 from spark_kafka_sink.spark.messages import report_from_bytes, report_to_bytes
+from spark_kafka_sink.spark.query_totals import QUANTILES
 
 if TYPE_CHECKING:
     import pandas as pd
+    from pyspark.sql import DataFrame, SparkSession
 
 MOST_BATCHES: Final = 100_000
 """Of all queries together. They take 13 MB; each further one replaces the oldest."""
-
-BATCH_JOBS: Final = "batch-jobs"
-"""Stands for all batch jobs together where a query's id stands, because each job has an id of its own."""
-
-QUANTILES: Final = (0.5, 0.95, 0.99)
-"""Of the times of acknowledgement that are kept."""
 
 _FIRST_SIZE: Final = 256
 _SHOWN: Final = 10
@@ -189,7 +185,7 @@ class History:
 
 
 class QueryHistory:
-    """The committed micro-batches of a query, oldest first. Notebooks show the last ten as a table.
+    """The committed micro-batches of a query, oldest first. `print` shows the last ten, and notebooks show charts, too.
 
     Attributes:
         query_id: Spark's id of the query, or the id of a batch job.
@@ -215,6 +211,15 @@ class QueryHistory:
         rates: NDArray[np.float64] = self._rows["rows"] / seconds
         return rates
 
+    def column(self, name: str) -> NDArray[Any]:
+        """Returns a column of `to_arrow` as numbers: `began` in seconds since the epoch, and a latency that is missing as NaN."""
+        return self._rows[name]
+
+    def ends_s(self) -> NDArray[np.float64]:
+        """Returns when each micro-batch was committed, in seconds since the epoch."""
+        ends: NDArray[np.float64] = self._rows["began"] + self._rows["seconds"]
+        return ends
+
     def to_arrow(self) -> pa.Table:
         """Returns a row for each micro-batch.
 
@@ -231,18 +236,35 @@ class QueryHistory:
         return pa.table(columns)
 
     def to_pandas(self) -> pd.DataFrame:
-        """Returns the table of `to_arrow` as a pandas DataFrame. Raises InstallationError if pandas is missing."""
-        check_extra("pandas", "to_pandas()")
-        return self.to_arrow().to_pandas()
+        """Returns the rows of `to_arrow`, whose integers have the types `Int32` and `Int64`, as in the tables of reports.
+
+        Raises:
+            InstallationError: pandas is not installed.
+        """
+        return pandas_frame(self.to_arrow, "QueryHistory.to_pandas()")
+
+    def to_spark(self, spark: SparkSession) -> DataFrame:
+        """Returns the rows of `to_arrow` as a DataFrame.
+
+        Args:
+            spark: The session.
+        """
+        return spark.createDataFrame(self.to_arrow())
+
+    def _repr_html_(self) -> str:
+        from spark_kafka_sink.spark.history_html import history_html
+
+        return history_html(self)
 
     def __repr__(self) -> str:
         lines = [f"{counted(len(self), 'micro-batch', 'micro-batches')} of {self.query_id}, {counted(self.rows, 'row')}"]
-        cells = [_HEADER, *self._cells()]
-        widths = [max(len(row[column]) for row in cells) for column in range(len(_HEADER))]
+        cells = [HEADER, *self.last_cells()]
+        widths = [max(len(row[column]) for row in cells) for column in range(len(HEADER))]
         lines += ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in cells]
         return "\n".join(lines)
 
-    def _cells(self) -> Iterable[tuple[str, ...]]:
+    def last_cells(self) -> Iterable[tuple[str, ...]]:
+        """Yields the cells below HEADER of each of the last ten micro-batches."""
         for row, rate in zip(self._rows[-_SHOWN:], self.rows_per_second()[-_SHOWN:], strict=True):
             began = datetime.fromtimestamp(float(row["began"]), UTC).astimezone()
             yield (
@@ -259,4 +281,4 @@ class QueryHistory:
             )
 
 
-_HEADER: Final = ("batch", "began", "seconds", "rows", "rows/s", "MB", "ack p99 ms", "commit ms", "retries", "bad rows")
+HEADER: Final = ("batch", "began", "seconds", "rows", "rows/s", "MB", "ack p99 ms", "commit ms", "retries", "bad rows")

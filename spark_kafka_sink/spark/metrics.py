@@ -7,24 +7,29 @@ Spark's commit process sends their reports to a listener of the driver program. 
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.accumulators import Accumulator, AccumulatorParam
 
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, is_job
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.spark.display import summary
-from spark_kafka_sink.spark.history import BATCH_JOBS, QUANTILES, BatchReport, History, QueryHistory
+from spark_kafka_sink.spark.history import BatchReport, History, QueryHistory
 from spark_kafka_sink.spark.listener import Handler, ListenerAddress, MetricsListener, send
 from spark_kafka_sink.spark.live import PROGRESS, Counts, LiveTasks
 from spark_kafka_sink.spark.messages import total
 from spark_kafka_sink.spark.open_transactions import MOST_QUERIES, Oldest, OpenTransaction, merged, transaction_ages
 from spark_kafka_sink.spark.python_workers import stderr_handler
+from spark_kafka_sink.spark.query_totals import BATCH_JOBS, QUANTILES, QueryTotals
+from spark_kafka_sink.spark.watch import is_notebook, screen_of, table_for, watch
+from spark_kafka_sink.spark.watch_table import QueryState, Reading
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -40,33 +45,6 @@ BatchListener = Callable[[BatchReport], object]
 
 # Of queries that committed last.
 MOST_TOTALS = 200
-
-
-@dataclass(frozen=True, slots=True)
-class QueryTotals:
-    """Sums over all committed micro-batches of a query, and its last one.
-
-    Attributes:
-        batches: Number of micro-batches.
-        records: Their acknowledged records.
-        last_s: When the last one was committed, in seconds since the epoch.
-        seconds: Its duration.
-        last_records: Its records.
-        last_ack_ms: The times within which half, 95 % and 99 % of its record batches were acknowledged, rounded up to a power of
-            2; empty if none was.
-    """
-
-    batches: int = 0
-    records: int = 0
-    last_s: float = 0.0
-    seconds: float = 0.0
-    last_records: int = 0
-    last_ack_ms: tuple[float, ...] = ()
-
-    def added(self, other: QueryTotals) -> QueryTotals:
-        """Returns the sums of both, with the last micro-batch of the one that committed later, or else of `other`."""
-        last = max(other, self, key=lambda one: one.last_s)
-        return replace(last, batches=self.batches + other.batches, records=self.records + other.records)
 
 
 class DeliveryReportParam(AccumulatorParam[DeliveryReport | None]):
@@ -347,9 +325,19 @@ class DeliveryMetrics:
     def _add_to_totals(self, batch: BatchReport) -> None:
         """Requires the lock. Batch jobs are one query here, because each has an id of its own."""
         name = BATCH_JOBS if is_job(batch.query_id) else batch.query_id
-        records = batch.report.records
-        acks = tuple(map(batch.ack_latency_ms, QUANTILES)) if any(map(any, batch.report.ack_latency.values())) else ()
-        one = QueryTotals(1, records, batch.began + batch.seconds, batch.seconds, records, acks)
+        report, acks = batch.report, tuple(map(batch.ack_latency_ms, QUANTILES))
+        one = QueryTotals(
+            1,
+            report.records,
+            batch.began + batch.seconds,
+            batch.seconds,
+            report.records,
+            acks,
+            last_batch=batch.batch,
+            last_bytes=report.bytes,
+            last_commit_ms=report.commit_ms,
+            retries=report.retries,
+        )
         self._totals[name] = self._totals.pop(name, QueryTotals()).added(one)
         if len(self._totals) > MOST_TOTALS:
             del self._totals[next(iter(self._totals))]
@@ -360,11 +348,53 @@ class DeliveryMetrics:
         with self._lock:
             return dict(self._totals)
 
+    def watch(self, *, interval_s: float = 1.0, timeout_s: float | None = None) -> None:
+        """Shows the streaming queries of this driver, with their last micro-batches, until Ctrl+C.
+
+        In a terminal and in a notebook a table is replaced in place. Elsewhere a line follows for each
+        micro-batch. Ctrl+C ends the view only: the queries go on. In a notebook, interrupt the cell.
+
+        Args:
+            interval_s: The seconds between two looks.
+            timeout_s: The seconds until the view ends by itself; None: it waits for Ctrl+C.
+
+        Raises:
+            UsageError: Deliveries are not counted, as on Spark Connect, or a number is not above 0.
+        """
+        self._check_available()
+        for name, seconds in (("interval_s", interval_s), ("timeout_s", timeout_s)):
+            if seconds is not None and not 0 < seconds < float("inf"):
+                raise UsageError(f"watch: {name} must be a number of seconds above 0, and it is {seconds}")
+        notebook = is_notebook()
+        table = table_for(sys.stdout, notebook=notebook)
+        for query in self.totals():
+            history = self._history.of(query)
+            table.seed(query, history.rows_per_second().tolist(), history.ends_s().tolist())
+        watch(
+            lambda: Reading(time.time(), self.totals(), self._states()),
+            table,
+            screen_of(sys.stdout, sys.stderr, notebook=notebook),
+            interval_s=interval_s,
+            timeout_s=timeout_s,
+        )
+
     def close(self) -> None:
         """Stops listening for commits. The counts stay readable, and the next `register` returns a new handle."""
         self.closed = True
         if self._listener is not None:
             self._listener.stop()
+
+    def _states(self) -> dict[str, QueryState] | None:
+        """Returns what the queries do that run. A query whose tasks write has their rows so far, too."""
+        from spark_kafka_sink.spark.active_queries import active_queries
+
+        states = active_queries()
+        for query, state in (states or {}).items():
+            tasks, counts = self._live.running(query)
+            if tasks and states is not None:
+                text = f"{counted(tasks, 'task')} {'writes' if tasks == 1 else 'write'}, {counted(counts.records, 'row')} so far"
+                states[query] = QueryState(state.name, text)
+        return states
 
     def _check_available(self) -> None:
         if not self.available:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, is_job
-from spark_kafka_sink.spark.history import BATCH_JOBS
+from spark_kafka_sink.spark.query_totals import BATCH_JOBS
 
 MOST_QUERIES: Final = 1000
 """That are remembered: those whose transactions began last."""

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.spark.live import INTERVAL_S, PROGRESS, Counts, LiveTasks
 from spark_kafka_sink.spark.metrics import CountsParam, DeliveryMetrics, Feed, listener_of
+from spark_kafka_sink.spark.watch import is_notebook
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -114,9 +115,11 @@ def progress_of(spark: SparkSession, metrics: DeliveryMetrics | None, show: bool
         show: Whether to draw the bar; None: only in a notebook or a terminal.
 
     Threads: one asks Spark every POLL_S and draws. It ends with the block. Nothing is shown on Spark Connect, which has no status
-    tracker (its progress handlers show jobs there).
+    tracker (its progress handlers show jobs there). One warning says so if the bar was asked for.
     """
     context = getattr(spark, "_sc", None)
+    if context is None and show:
+        logger.warning("no progress is shown, because Spark Connect has no status tracker; use spark.registerProgressHandler")
     # A tag of our own, beside any job group that the user has set in this thread.
     tag = f"kafka-sink-{uuid.uuid4().hex}"
     if context is None or not (_is_looked_at() if show is None else show) or not _is_tagged(context, tag):
@@ -150,17 +153,11 @@ def _counting(context: SparkContext, metrics: DeliveryMetrics | None, call: str)
 
 def _is_looked_at() -> bool:
     """Returns whether this is a notebook or a terminal."""
-    return _is_notebook() or sys.stderr.isatty()
-
-
-def _is_notebook() -> bool:
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython else None
-    return shell is not None and "IPKernelApp" in shell.config
+    return is_notebook() or sys.stderr.isatty()
 
 
 def _bar() -> AbstractContextManager[Any]:
-    if _is_notebook() and find_spec("ipywidgets") is None:
+    if is_notebook() and find_spec("ipywidgets") is None:
         return _NotebookLine()
     try:
         from tqdm.auto import tqdm

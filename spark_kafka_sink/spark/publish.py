@@ -28,6 +28,7 @@ from spark_kafka_sink.spark.commits import abort_job, check_batch, check_job, co
 from spark_kafka_sink.spark.explain import linked, plug_in_error, sink_error
 from spark_kafka_sink.spark.first_contact import check_reachable
 from spark_kafka_sink.spark.history import BatchReport
+from spark_kafka_sink.spark.interrupts import cancelled_if_interrupted
 from spark_kafka_sink.spark.messages import report_from_bytes, report_to_bytes, share_from_json, share_to_json, total
 from spark_kafka_sink.spark.metrics import DeliveryMetrics, Feed
 from spark_kafka_sink.spark.options import KAFKA_PREFIX, TOPIC, SinkOptions, sink_options
@@ -195,7 +196,7 @@ def _publish(
     with progress_of(df.sparkSession, metrics, progress) as shown:
         try:
             tasks = publish_job(df, checked, metrics, shown.feed)
-        except KeyboardInterrupt as error:  # PySpark has cancelled the job
+        except KeyboardInterrupt as error:  # the job is cancelled
             error.add_note(_when_interrupted(checked, shown))
             logger.warning("publish was interrupted. %s", error.__notes__[-1])
             raise
@@ -252,7 +253,8 @@ def publish_job(
         check_job(options, job)
     shares: list[TaskTransaction] = []
     try:
-        return _run(df, task, metrics, job or MicroBatch.of_new_job(), shares)
+        with cancelled_if_interrupted(df.sparkSession):
+            return _run(df, task, metrics, job or MicroBatch.of_new_job(), shares)
     except BaseException:  # a notebook's interrupt, too
         if job is not None and abort_job(options, job, shares, is_commit_begun=bool(shares)) and metrics is not None:
             metrics.batch_aborted(job.query_id, job.number)

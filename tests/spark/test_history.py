@@ -75,7 +75,9 @@ def test_the_history_has_the_numbers_of_each_batch_of_a_query() -> None:
         "commit_ms": 7,
         "transactions": 2,
     }
-    assert list(history.of(UUID).to_pandas()["rows"]) == [100]
+    frame = history.of(UUID).to_pandas()
+    assert list(frame["rows"]) == [100]
+    assert str(frame["rows"].dtype) == "Int64"  # as in the tables of reports
     assert list(history.of(UUID).rows_per_second()) == [400.0]
 
 

@@ -4,6 +4,7 @@ import pickle
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
+from unittest.mock import ANY
 
 import pytest
 from hypothesis import given
@@ -15,7 +16,8 @@ from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.spark.history import BatchReport
 from spark_kafka_sink.spark.listener import ListenerAddress, MetricsListener, send
 from spark_kafka_sink.spark.messages import total
-from spark_kafka_sink.spark.metrics import MOST_TOTALS, DeliveryMetrics, DeliveryReportParam, Feed, QueryTotals
+from spark_kafka_sink.spark.metrics import MOST_TOTALS, DeliveryMetrics, DeliveryReportParam, Feed
+from spark_kafka_sink.spark.query_totals import QueryTotals
 from tests.spark.counting import counting
 from tests.spark.reports import reports
 
@@ -187,8 +189,8 @@ def test_totals_are_sums_by_query_and_batch_jobs_are_one(metrics: DeliveryMetric
     for _ in range(3):
         metrics.batch_committed(batch(records=1, query=MicroBatch.of_new_job().query_id))
     assert metrics.totals() == {
-        "q": QueryTotals(batches=2, records=12, last_s=1_700_000_002.0, seconds=2.0, last_records=7),
-        "batch-jobs": QueryTotals(batches=3, records=3, last_s=1_700_000_002.0, seconds=2.0, last_records=1),
+        "q": QueryTotals(2, 12, 1_700_000_002.0, 2.0, 7, ANY, last_batch=2),
+        "batch-jobs": QueryTotals(3, 3, 1_700_000_002.0, 2.0, 1, ANY),
     }
 
 

@@ -7,9 +7,9 @@ from itertools import permutations
 import pytest
 
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
-from spark_kafka_sink.spark.history import BATCH_JOBS
 from spark_kafka_sink.spark.metrics import DeliveryMetrics, OldestParam
 from spark_kafka_sink.spark.open_transactions import MOST_QUERIES, OpenTransaction, merged, transaction_ages
+from spark_kafka_sink.spark.query_totals import BATCH_JOBS
 from tests.spark.counting import counting
 
 

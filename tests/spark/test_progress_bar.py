@@ -45,6 +45,16 @@ def test_a_job_runs_without_a_bar_where_progress_cannot_be_followed(refused: str
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize(("show", "warnings"), [(True, 1), (False, 0), (None, 0)])
+def test_on_spark_connect_one_warning_says_that_there_is_no_bar(
+    *, show: bool | None, warnings: int, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with progress_of(cast("SparkSession", object()), None, show) as progress:
+        assert not progress.is_counted
+    assert caplog.text.count("no progress is shown, because Spark Connect has no status tracker") == warnings
+    assert capsys.readouterr().err == ""
+
+
 class Shown:
     """IPython's display of a cell: the texts of one output, in order."""
 

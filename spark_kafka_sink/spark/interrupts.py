@@ -1,0 +1,94 @@
+"""Cancels the jobs of a call that is interrupted."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+logger = logging.getLogger(__name__)
+
+_CANCEL_S: Final = 10.0
+
+Tagging = Callable[[str], object]
+
+GOES_ON: Final = "Spark may go on with the job, because it could not be cancelled here. Cancel it in Spark's user interface."
+"""A note of the exception if Spark refused to cancel the job."""
+
+
+@contextmanager
+def cancelled_if_interrupted(spark: SparkSession) -> Iterator[None]:
+    """Cancels the jobs that this thread starts within the block if it is interrupted.
+
+    In a terminal PySpark's own handler of SIGINT cancels all jobs. A notebook's kernel replaces that handler in each cell, and
+    the job would go on, and write rows after the call has raised. If the job cannot be cancelled, as on Spark Connect, a note of
+    the exception says so.
+
+    Args:
+        spark: The session, also of Spark Connect.
+    """
+    tag = f"kafka-sink-call-{uuid.uuid4().hex}"
+    add, cancel, remove = _tagging(spark)
+    try:
+        add(tag)
+        is_tagged = True
+    except Exception as error:  # whatever a shared cluster refuses it with
+        logger.info("jobs cannot be cancelled: %s: %s", type(error).__name__, error)
+        is_tagged = False
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit) as interrupt:
+        if not (is_tagged and _is_cancelled(cancel, tag)):
+            interrupt.add_note(GOES_ON)
+        raise
+    finally:
+        if is_tagged:
+            _forget(remove, tag)
+
+
+def _tagging(spark: SparkSession) -> tuple[Tagging, Tagging, Tagging]:
+    """Returns what adds a tag to the jobs of this thread, cancels the jobs with a tag, and removes the tag.
+
+    SparkSession has all three, too. But its interruptTag knows only the tags that its thread of the JVM has added, and after an
+    interrupt Python has another thread there.
+    """
+    context = getattr(spark, "_sc", None)
+    if context is None:  # Spark Connect
+        return spark.addTag, spark.interruptTag, spark.removeTag
+    return context.addJobTag, context.cancelJobsWithTag, context.removeJobTag
+
+
+def _is_cancelled(cancel: Tagging, tag: str) -> bool:
+    """Cancels in a thread of its own, which no second interrupt reaches: people press Ctrl+C again if nothing happens."""
+    failures: list[str] = []
+
+    def run() -> None:
+        try:
+            # PySpark's client of Spark Connect gives an operation up as the interrupt passes through it. Spark 4.3 then knows no
+            # operation with the tag any more, and its job goes on.
+            if cancel(tag) == []:
+                failures.append("Spark Connect knows no operation of it any more")
+        except Exception as error:
+            failures.append(f"{type(error).__name__}: {error}")
+
+    thread = threading.Thread(target=run, name="kafka-sink-cancel", daemon=True)
+    thread.start()
+    thread.join(_CANCEL_S)
+    if thread.is_alive():
+        failures.append(f"Spark has not answered for {_CANCEL_S:g} s")
+    if failures:
+        logger.warning("the job of an interrupted call could not be cancelled: %s", failures[0])
+    return not failures
+
+
+def _forget(remove: Tagging, tag: str) -> None:
+    try:
+        remove(tag)
+    except Exception as error:  # the session was stopped meanwhile
+        logger.debug("a tag stays: %s: %s", type(error).__name__, error)

@@ -1,0 +1,137 @@
+"""What is read from a page that the driver really serves, and from pages that it does not."""
+
+from __future__ import annotations
+
+import http.server
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_kafka_sink.errors import InstallationError
+from spark_kafka_sink.exporters.families import FAMILIES
+from spark_kafka_sink.exporters.prometheus import prometheus_name, serve_prometheus
+from spark_kafka_sink.exporters.scraped import NotOursError, is_web_address, metric_names, query_totals, read_page
+from spark_kafka_sink.spark.metrics import DeliveryMetrics
+from spark_kafka_sink.spark.watch import UnreachableError
+from tests.exporters.reports import batch
+from tests.spark.counting import counting
+
+
+@pytest.fixture
+def metrics() -> Iterator[DeliveryMetrics]:
+    made = counting()
+    yield made
+    made.close()
+
+
+@contextmanager
+def page(body: bytes, status: int = 200) -> Iterator[str]:
+    """Serves these bytes at the address."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/metrics"
+        finally:
+            server.shutdown()
+            thread.join(10)
+
+
+def test_a_page_has_the_totals_of_the_driver(metrics: DeliveryMetrics) -> None:
+    server = serve_prometheus(metrics, 0)
+    try:
+        metrics.batch_committed(batch("q"))
+        metrics.batch_committed(batch('with "quotes"\n'))
+        found = read_page(f"http://127.0.0.1:{server.port}/metrics")
+    finally:
+        server.stop()
+    assert found.totals == metrics.totals()
+    assert found.states is None
+    assert abs(found.now_s - time.time()) < 60
+
+
+def test_before_the_first_commit_there_are_no_queries(metrics: DeliveryMetrics) -> None:
+    server = serve_prometheus(metrics, 0)
+    try:
+        assert read_page(f"http://127.0.0.1:{server.port}/metrics").totals == {}
+    finally:
+        server.stop()
+
+
+def test_every_metric_that_is_read_is_exported() -> None:
+    assert set(metric_names()) <= {prometheus_name(family) for family in FAMILIES}
+
+
+def test_a_port_where_nothing_listens_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with pytest.raises(UnreachableError, match=rf"http://127.0.0.1:{port}/metrics does not answer: Connection refused"):
+        read_page(f"http://127.0.0.1:{port}/metrics?token=secret")
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"<html><body>It works!</body></html>", "is not a page of Prometheus metrics"),
+        (b"\xff\xfe\x00", "is not a page of Prometheus metrics"),
+        (b"process_cpu_seconds_total 5\n", "has no metrics of this sink"),
+        (b"", "has no metrics of this sink"),
+        (b'kafka_sink_batches_total{query="q"} many\n', "is not a page of Prometheus metrics"),
+        (b'kafka_sink_batches_total{query="q"} NaN\n', "is not a page of Prometheus metrics"),
+    ],
+)
+def test_another_programs_page_is_an_error_that_names_the_address(body: bytes, reason: str) -> None:
+    with page(body) as url, pytest.raises(NotOursError, match=reason) as caught:
+        read_page(url)
+    assert url in str(caught.value)
+    assert "serve_prometheus(metrics)" in str(caught.value)
+
+
+def test_a_status_that_is_not_200_is_an_error() -> None:
+    with page(b"not here", 404) as url, pytest.raises(NotOursError, match="answers with HTTP status 404"):
+        read_page(url)
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    try:
+        query_totals("kafka_sink_retries_total 0\n" + text, "page")
+    except NotOursError:
+        pass
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "metrics", "127.0.0.1:9404", "file:///etc/passwd", "ftp://h/x", "http://", "http:/h", "http://user:password@h/metrics"],
+)
+def test_only_addresses_of_the_web_are_read(url: str) -> None:
+    assert not is_web_address(url)
+
+
+@pytest.mark.parametrize("url", ["http://h:9404/metrics", "HTTPS://h"])
+def test_addresses_of_the_web_are_known_in_any_case(url: str) -> None:
+    assert is_web_address(url)
+
+
+def test_without_the_library_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    with pytest.raises(InstallationError, match=r"watch needs prometheus-client.*spark-kafka-sink\[prometheus\]"):
+        read_page("http://127.0.0.1:1/metrics")

@@ -1,0 +1,92 @@
+"""The history of a query in a notebook. Styles, contrast and dark pages are tested with reports, which have the same ones."""
+
+from __future__ import annotations
+
+import time
+import xml.etree.ElementTree as ET
+from typing import Any
+
+import pytest
+
+from spark_kafka_sink.producer.report import DeliveryReport
+from spark_kafka_sink.spark.history import HEADER, BatchReport, History
+from tests.producer.test_report_html import HOSTILE, SVG, Page
+from tests.spark.test_history import UUID, batch
+
+
+def html(count: int, query: str = UUID, **counts: Any) -> str:
+    history = History()
+    for number in range(count):
+        history.add(batch(number, query, records=1000 * (number + 1), bytes=3_000_000, **counts))
+    return history.of(query)._repr_html_()
+
+
+def polylines(page: str) -> list[ET.Element]:
+    """The lines of charts, without the samples beside their names."""
+    return [line for line in ET.fromstring(page).iter(f"{SVG}polyline") if line.get("points", "").count(",") > 2]
+
+
+def test_totals_charts_and_the_last_ten_micro_batches_are_shown() -> None:
+    page = Page(html(12))
+    assert page.rows[0] == list(HEADER)
+    assert [row[0] for row in page.rows[1:]] == [str(number) for number in range(2, 12)]
+    assert "the last 10 of 12 micro-batches" in page.text
+    assert "78,000" in page.text
+    assert "36.0 MB before compression" in page.text
+    lines = polylines(html(12))
+    assert [len(line.get("points", "").split()) for line in lines] == [12] * 4
+    assert sorted(line.get("stroke-dasharray", "") for line in lines) == ["", "", "2 3", "6 3"]
+
+
+def test_commits_are_charted_under_exactly_once_only() -> None:
+    assert "Time of the commit" not in html(3)
+    page = html(3, commits=1, commit_ms=40, transactions_committed=2)
+    assert "Time of the commit" in Page(page).text
+    assert len(polylines(page)) == 5
+
+
+def test_bad_rows_are_shown_if_there_are_some() -> None:
+    assert "dead letter" not in Page(html(3)).text
+    assert "2 dead letters" in Page(html(2, bad_rows={"header": 2}, dead_letters=1)).text
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_few_micro_batches_are_well_formed(count: int) -> None:
+    page = html(count)
+    ET.fromstring(page)
+    assert ("nothing committed yet" in page) is (count == 0)
+
+
+def test_a_micro_batch_without_acknowledgements_has_no_latency() -> None:
+    history = History()
+    history.add(BatchReport(UUID, 0, 1.0, 1.0, DeliveryReport()))
+    page = history.of(UUID)._repr_html_()
+    ET.fromstring(page)
+    assert "Time to acknowledgement" not in page
+
+
+def test_names_of_queries_are_escaped() -> None:
+    page = html(2, HOSTILE[:30])
+    ET.fromstring(page)
+    assert Page(page).tags.isdisjoint({"script", "img", "link"})
+    assert not [name for name in Page(page).attributes if name.startswith("on") or name in ("href", "src", "id")]
+
+
+def test_thousands_of_micro_batches_take_little_and_no_peak_of_a_latency_is_lost() -> None:
+    history = History()
+    for number in range(20_000):
+        history.add(batch(number, records=1000))
+    slow = [0] * 24
+    slow[17] = 1
+    history.add(BatchReport(UUID, 20_000, 1_700_000_000.0 + 20_000, 2.0, DeliveryReport(ack_latency={"t": slow})))
+    begun = time.thread_time()
+    page = history.of(UUID)._repr_html_()
+    assert time.thread_time() - begun < 0.5
+    assert len(page) < 50_000
+    assert "150,000" in page  # the axis of the latencies reaches 131,072 ms
+    assert "groups of neighbouring micro-batches" in page
+
+
+def test_it_is_made_of_the_same_styles_as_a_report() -> None:
+    assert html(2).count("<style>") == 1
+    assert "ksr" in html(2)

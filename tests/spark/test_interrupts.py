@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from spark_kafka_sink.spark.interrupts import GOES_ON, cancelled_if_interrupted
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Connect:
+    """A session of Spark Connect, which has no SparkContext. fails: the name of a call that it refuses."""
+
+    def __init__(self, fails: str = "") -> None:
+        self.calls: list[str] = []
+        self.tags: set[str] = set()
+        self.operations = ["an operation's id"]
+        self._fails = fails
+
+    def _called(self, name: str, tag: str) -> None:
+        if name == self._fails:
+            raise RuntimeError(f"{name} is not allowed")
+        self.calls.append(name)
+        self.tags.add(tag)
+
+    def addTag(self, tag: str) -> None:
+        self._called("addTag", tag)
+
+    def interruptTag(self, tag: str) -> list[str]:
+        assert threading.current_thread() is not threading.main_thread()  # which a second interrupt would reach
+        self._called("interruptTag", tag)
+        return self.operations
+
+    def removeTag(self, tag: str) -> None:
+        self._called("removeTag", tag)
+
+
+def ended(session: Connect, error: BaseException | None) -> BaseException | None:
+    """Returns what a block raises in which an error happens."""
+    try:
+        with cancelled_if_interrupted(cast("SparkSession", session)):
+            if error is not None:
+                raise error
+    except BaseException as raised:
+        return raised
+    return None
+
+
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt(), SystemExit(1)])
+def test_an_interrupt_cancels_the_jobs_of_its_call(interrupt: BaseException) -> None:
+    session = Connect()
+    assert ended(session, interrupt) is interrupt
+    assert session.calls == ["addTag", "interruptTag", "removeTag"]
+    assert len(session.tags) == 1
+    assert getattr(interrupt, "__notes__", []) == []
+
+
+@pytest.mark.parametrize("error", [None, ValueError()])
+def test_whatever_else_ends_a_call_cancels_nothing(error: BaseException | None) -> None:
+    session = Connect()
+    assert ended(session, error) is error
+    assert session.calls == ["addTag", "removeTag"]
+
+
+def test_each_call_has_a_tag_of_its_own() -> None:
+    session = Connect()
+    ended(session, None)
+    ended(session, None)
+    assert len(session.tags) == 2
+
+
+@pytest.mark.parametrize("refused", ["addTag", "interruptTag"])
+def test_where_a_job_cannot_be_cancelled_the_interrupt_says_so(refused: str, caplog: pytest.LogCaptureFixture) -> None:
+    interrupt = KeyboardInterrupt()
+    with caplog.at_level(logging.INFO):
+        assert ended(Connect(refused), interrupt) is interrupt
+    assert interrupt.__notes__ == [GOES_ON]
+    assert f"RuntimeError: {refused} is not allowed" in caplog.text
+
+
+def test_an_operation_that_spark_connect_has_given_up_is_said_to_go_on(caplog: pytest.LogCaptureFixture) -> None:
+    session, interrupt = Connect(), KeyboardInterrupt()
+    session.operations = []
+    assert ended(session, interrupt) is interrupt
+    assert interrupt.__notes__ == [GOES_ON]
+    assert "could not be cancelled: Spark Connect knows no operation of it any more" in caplog.text
+
+
+def test_a_tag_that_stays_is_no_error() -> None:
+    assert ended(Connect("removeTag"), None) is None
