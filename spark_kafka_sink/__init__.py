@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from spark_kafka_sink.client.cluster import Cluster, Node
     from spark_kafka_sink.config import ProducerConfig, producer_config
     from spark_kafka_sink.errors import KafkaSinkError
+    from spark_kafka_sink.exporters.openlineage import LineageEmitter, emit_lineage
     from spark_kafka_sink.exporters.prometheus import DriverCollector, PrometheusServer, serve_prometheus
     from spark_kafka_sink.producer.bad_rows import BadRows
     from spark_kafka_sink.producer.interceptors import ColumnsMetadata, ProducerInterceptor
@@ -66,6 +67,7 @@ __all__ = [
     "Explanation",
     "JsonSchemaSerializer",
     "KafkaSinkError",
+    "LineageEmitter",
     "Node",
     "OffsetAndMetadata",
     "PartitionInfo",
@@ -87,6 +89,7 @@ __all__ = [
     "Serializer",
     "TaskReport",
     "check",
+    "emit_lineage",
     "errors",
     "explain",
     "foreach_batch",
@@ -112,6 +115,7 @@ _HOME = {
     "Explanation": "spark.explain",
     "JsonSchemaSerializer": "producer.serializers.schemas.registry_serializer",
     "KafkaSinkError": "errors",
+    "LineageEmitter": "exporters.openlineage",
     "Node": "client.cluster",
     "OffsetAndMetadata": "producer.transactions.offsets",
     "PartitionInfo": "producer.producer_record",
@@ -133,6 +137,7 @@ _HOME = {
     "Serializer": "producer.serializers.serializer",
     "TaskReport": "spark.publish",
     "check": "spark.check",
+    "emit_lineage": "exporters.openlineage",
     "errors": "errors",
     "explain": "spark.explain",
     "foreach_batch": "spark.foreach_batch",

@@ -154,6 +154,7 @@ EXTRAS: Final[Mapping[str, tuple[str, str]]] = {
     "grpc_tools": ("grpcio-tools", "protobuf"),
     "gssapi": ("python-gssapi", "kerberos"),
     "jsonschema": ("jsonschema", "json-schema"),
+    "openlineage.client": ("openlineage-python", "openlineage"),
     "pandas": ("pandas", "spark"),
     "prometheus_client": ("prometheus-client", "prometheus"),
     "pyspark": ("pyspark", "spark"),
