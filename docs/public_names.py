@@ -30,7 +30,15 @@ SECTIONS: Mapping[str, Sequence[str]] = {
         "explain",
         "Explanation",
     ),
-    "Monitoring": ("serve_prometheus", "PrometheusServer", "DriverCollector", "emit_lineage", "LineageEmitter"),
+    "Monitoring": (
+        "serve_prometheus",
+        "PrometheusServer",
+        "DriverCollector",
+        "emit_lineage",
+        "LineageEmitter",
+        "trace_writes",
+        "WriteTracer",
+    ),
     "Checking settings": ("check", "CheckReport", "CheckLine"),
     "The producer": (
         "Producer",
@@ -99,6 +107,7 @@ GIVEN = (
     "QueryHistory",
     "RecordFuture",
     "SendScope",
+    "WriteTracer",
 )
 # docs/options.md and docs/broker.md describe their fields.
 FIELDS_ARE_OPTIONS = ("BrokerConfig", "ProducerConfig")

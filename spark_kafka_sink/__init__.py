@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from spark_kafka_sink.errors import KafkaSinkError
     from spark_kafka_sink.exporters.openlineage import LineageEmitter, emit_lineage
     from spark_kafka_sink.exporters.prometheus import DriverCollector, PrometheusServer, serve_prometheus
+    from spark_kafka_sink.exporters.tracing import WriteTracer, trace_writes
     from spark_kafka_sink.producer.bad_rows import BadRows
     from spark_kafka_sink.producer.interceptors import ColumnsMetadata, ProducerInterceptor
     from spark_kafka_sink.producer.partition_reports import PartitionReport, PartitionReports
@@ -88,6 +89,7 @@ __all__ = [
     "SendScope",
     "Serializer",
     "TaskReport",
+    "WriteTracer",
     "check",
     "emit_lineage",
     "errors",
@@ -98,6 +100,7 @@ __all__ = [
     "publish",
     "register",
     "serve_prometheus",
+    "trace_writes",
 ]
 
 _HOME = {
@@ -136,6 +139,7 @@ _HOME = {
     "SendScope": "producer.scopes.send_scope",
     "Serializer": "producer.serializers.serializer",
     "TaskReport": "spark.publish",
+    "WriteTracer": "exporters.tracing",
     "check": "spark.check",
     "emit_lineage": "exporters.openlineage",
     "errors": "errors",
@@ -146,6 +150,7 @@ _HOME = {
     "publish": "spark.publish",
     "register": "spark.register",
     "serve_prometheus": "exporters.prometheus",
+    "trace_writes": "exporters.tracing",
 }
 
 

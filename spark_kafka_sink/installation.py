@@ -155,6 +155,7 @@ EXTRAS: Final[Mapping[str, tuple[str, str]]] = {
     "gssapi": ("python-gssapi", "kerberos"),
     "jsonschema": ("jsonschema", "json-schema"),
     "openlineage.client": ("openlineage-python", "openlineage"),
+    "opentelemetry.sdk": ("opentelemetry-sdk", "opentelemetry"),
     "pandas": ("pandas", "spark"),
     "prometheus_client": ("prometheus-client", "prometheus"),
     "pyspark": ("pyspark", "spark"),

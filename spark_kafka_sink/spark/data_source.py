@@ -63,12 +63,15 @@ class KafkaSinkDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         if overwrite:
             raise UsageError("mode overwrite: a topic cannot be overwritten; use mode('append')")
+        from spark_kafka_sink.spark.trace_header import with_batch_context
+
         columns, options = self._checked(schema)
         _check_reachable(options, is_stream=False)
         if options.schemas is not None:
             from spark_kafka_sink.spark.resolved_schemas import resolved_options
 
             options = resolved_options(options, columns, schema)
+        options = with_batch_context(options)
         writer = KafkaSinkWriter(columns, options, self.feed, destination(options, columns, schema))
         writer.check()
         writer.tell_begun()
@@ -76,12 +79,15 @@ class KafkaSinkDataSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """`overwrite` means complete mode: each batch appends the whole result again, as with Spark's own Kafka sink."""
+        from spark_kafka_sink.spark.trace_header import with_batch_context
+
         columns, options = self._checked(schema)
         _check_reachable(options, is_stream=True)
         if options.schemas is not None:
             from spark_kafka_sink.spark.resolved_schemas import resolved_for_stream
 
             options = resolved_for_stream(options, columns, schema, self.options)
+        options = with_batch_context(options)  # Spark plans each micro-batch
         return KafkaSinkStreamWriter(columns, options, self.feed, destination(options, columns, schema))
 
     def schema(self) -> NoReturn:
@@ -234,7 +240,7 @@ class KafkaSinkWriter(SameVersion, DataSourceArrowWriter):
 
     def abort(self, messages: Messages) -> None:
         log_in_sparks_process()
-        self._feed.tell(WriteFailed(self._job.query_id, 0, time.time(), _ABORTED))
+        self._feed.tell(WriteFailed(self._job.query_id, 0, time.time(), _ABORTED, destination=self._where))
         self._abort(messages)
 
     def _abort(self, messages: Messages) -> None:
@@ -276,7 +282,7 @@ class KafkaSinkStreamWriter(KafkaSinkWriter, DataSourceStreamWriter):
 
     def abort(self, messages: Messages, batchId: int) -> None:  # type: ignore[override]
         log_in_sparks_process()
-        self._feed.tell(WriteFailed(_query_id(messages), batchId, time.time(), _ABORTED))
+        self._feed.tell(WriteFailed(_query_id(messages), batchId, time.time(), _ABORTED, destination=self._where))
         if self._options.exactly_once is None:
             self._abort(messages)
         else:

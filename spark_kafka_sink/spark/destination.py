@@ -1,4 +1,4 @@
-"""The destination of a write: brokers, topic, and the fields of its records. The driver makes it, for exporters. Pure."""
+"""The destination of a write: brokers, topic, fields of its records, and its trace. The driver makes it, for exporters. Pure."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pyspark.sql import types as t
 
 from spark_kafka_sink.installation import SameVersion
 from spark_kafka_sink.producer.serializers.schemas.resolved_schema import ResolvedSchema
-from spark_kafka_sink.spark.schema import SinkSchema
 
 if TYPE_CHECKING:
     from spark_kafka_sink.spark.options import SinkOptions
+    from spark_kafka_sink.spark.schema import SinkSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,23 +53,27 @@ class Destination(SameVersion):
         topic: The topic of all rows; None if a column names it.
         letters: The dead-letter topic; None if there is none.
         fields: The columns that are written, or the fields of the value's schema.
+        context: The traceparent of the batch's span, if it is in the headers of the batch's records.
+        parent: The traceparent of the span above that one.
     """
 
     servers: tuple[str, ...]
     topic: str | None = None
     letters: str | None = None
     fields: tuple[Field, ...] = ()
+    context: str = ""
+    parent: str = ""
 
     def to_list(self) -> list[Any]:
         """Returns the destination as a list for JSON."""
-        return [self.servers, self.topic, self.letters, [one.to_list() for one in self.fields]]
+        return [self.servers, self.topic, self.letters, [one.to_list() for one in self.fields], self.context, self.parent]
 
     @staticmethod
     def from_list(values: Sequence[Any]) -> Destination:
         """Reads what `to_list` returns. Raises ValueError or TypeError for other values."""
-        servers, topic, letters, fields = values
+        servers, topic, letters, fields, context, parent = values
         made = tuple(Field.from_list(one) for one in fields)
-        return Destination(tuple(map(str, servers)), _text(topic), _text(letters), made)
+        return Destination(tuple(map(str, servers)), _text(topic), _text(letters), made, str(context), str(parent))
 
 
 def _text(value: object) -> str | None:
@@ -89,7 +93,8 @@ def destination(options: SinkOptions, columns: SinkSchema, schema: t.StructType)
     """
     found = schema_fields(getattr(options.producer.value_serializer, "schema", None))
     fields = found or spark_fields(schema.fields[place] for place in sorted(columns.places()))
-    return Destination(options.producer.bootstrap_servers, options.topic, options.errors.topic, fields)
+    servers, trace = options.producer.bootstrap_servers, options.record.trace
+    return Destination(servers, options.topic, options.errors.topic, fields, trace.context, trace.parent)
 
 
 def spark_fields(fields: Iterable[t.StructField]) -> tuple[Field, ...]:

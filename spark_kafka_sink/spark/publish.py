@@ -44,6 +44,7 @@ from spark_kafka_sink.spark.progress_bar import CallProgress, progress_of
 from spark_kafka_sink.spark.python_workers import warn_of_other_python
 from spark_kafka_sink.spark.schema import SinkSchema, schema_of
 from spark_kafka_sink.spark.task import run_task, spark_partition
+from spark_kafka_sink.spark.trace_header import with_batch_context, with_current_span
 from spark_kafka_sink.spark.write_events import WriteBegan, WriteCommitted, WriteEvent, WriteFailed, task_times
 
 if TYPE_CHECKING:
@@ -255,7 +256,7 @@ def publish_job(
     """Runs the job and returns its tasks' reports, by Spark partition. Under exactly-once all rows become visible, or none."""
     named = MicroBatch.of_new_job()
     job = None if options.exactly_once is None else named
-    columns = _columns(df, options)
+    columns, options = _columns(df, options), with_current_span(options)
     # A client of Spark Connect need not reach Kafka itself, unless it shall create the topic.
     if getattr(df.sparkSession, "_sc", None) is not None or options.creation is not None:
         check_reachable(options)
@@ -266,7 +267,7 @@ def publish_job(
     try:
         return _run(planned, metrics, named)
     except BaseException as error:  # a notebook's interrupt, too
-        _tell(metrics, partial(_failed, named, error))
+        _tell(metrics, partial(_failed, named, error, planned.where))
         if job is not None:
             abort_job(options, job)
         raise
@@ -298,7 +299,7 @@ def publish_dataframe(
     try:
         return _run(planned, metrics, batch)
     except BaseException as error:
-        _tell(metrics, partial(_failed, batch, error))
+        _tell(metrics, partial(_failed, batch, error, planned.where))
         raise
 
 
@@ -308,11 +309,11 @@ def _tell(metrics: DeliveryMetrics | None, event: Callable[[], WriteEvent]) -> N
         metrics.writes.tell(event())
 
 
-def _failed(batch: MicroBatch, error: BaseException) -> WriteFailed:
+def _failed(batch: MicroBatch, error: BaseException, where: Destination) -> WriteFailed:
     found = sink_error(error, is_certain=True) if isinstance(error, Exception) else None
     # Another program's error may quote rows or passwords.
     message = type(error).__name__ if found is None else str(found)
-    return WriteFailed(batch.query_id, batch.number, time.time(), message, isinstance(error, KeyboardInterrupt))
+    return WriteFailed(batch.query_id, batch.number, time.time(), message, isinstance(error, KeyboardInterrupt), where)
 
 
 def _feed(metrics: DeliveryMetrics | None) -> Feed:
@@ -351,6 +352,7 @@ def _planned(
         from spark_kafka_sink.spark.resolved_schemas import resolved_options
 
         options = (resolve or resolved_options)(options, schema, df.schema)
+    options = with_batch_context(options)
     where = destination(options, schema, df.schema)
     # Columns that are not written may have a type that Arrow lacks, and cost time on their way to Python. mapInArrow cannot find
     # a column with a dot in its name, so the columns get other names.

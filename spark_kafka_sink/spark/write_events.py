@@ -107,6 +107,7 @@ class WriteFailed:
         at: When, in seconds since the epoch.
         message: Why, without any secret.
         is_interrupt: Whether the user stopped it.
+        destination: Where its rows were to go; None if that is not known.
     """
 
     query_id: str
@@ -114,6 +115,7 @@ class WriteFailed:
     at: float
     message: str
     is_interrupt: bool = False
+    destination: Destination | None = None
 
 
 WriteEvent = WriteBegan | WriteCommitted | WriteFailed
@@ -126,12 +128,20 @@ def event_to_bytes(event: WriteEvent) -> bytes:
         case WriteBegan():
             values = ["began", event.query_id, event.batch, event.at, event.destination.to_list()]
         case WriteFailed():
-            values = ["failed", *astuple(event)]
+            where = _list(event.destination)
+            values = ["failed", event.query_id, event.batch, event.at, event.message, event.is_interrupt, where]
         case WriteCommitted():
-            where = None if event.destination is None else event.destination.to_list()
-            values = ["committed", event.commit_began, list(map(astuple, event.tasks)), where]
+            values = ["committed", event.commit_began, list(map(astuple, event.tasks)), _list(event.destination)]
     report = event.batch.to_bytes() if isinstance(event, WriteCommitted) else b""
     return json.dumps(values, separators=(",", ":")).encode() + b"\n" + report
+
+
+def _list(where: Destination | None) -> list[Any] | None:
+    return None if where is None else where.to_list()
+
+
+def _destination(values: Sequence[Any] | None) -> Destination | None:
+    return None if values is None else Destination.from_list(values)
 
 
 def event_from_bytes(data: bytes) -> WriteEvent:
@@ -142,15 +152,13 @@ def event_from_bytes(data: bytes) -> WriteEvent:
         query_id, batch, at, where = values
         return WriteBegan(str(query_id), int(batch), float(at), Destination.from_list(where))
     if kind == "failed":
-        query_id, batch, at, message, is_interrupt = values
-        return WriteFailed(str(query_id), int(batch), float(at), str(message), bool(is_interrupt))
+        query_id, batch, at, message, is_interrupt, where = values
+        return WriteFailed(str(query_id), int(batch), float(at), str(message), bool(is_interrupt), _destination(where))
     if kind != "committed":
         raise ValueError(f"the kind {kind!r} of an event is not known")
     commit_began, tasks, where = values
     times = tuple(TaskTime(int(task[0]), float(task[1]), float(task[2]), *map(int, task[3:])) for task in tasks)
-    return WriteCommitted(
-        BatchReport.from_bytes(report), float(commit_began), times, None if where is None else Destination.from_list(where)
-    )
+    return WriteCommitted(BatchReport.from_bytes(report), float(commit_began), times, _destination(where))
 
 
 WriteListener = Callable[[WriteEvent], object]
