@@ -11,6 +11,7 @@ import logging
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NoReturn
@@ -194,7 +195,7 @@ class KafkaSinkWriter(SameVersion, DataSourceArrowWriter):
         batch = None if self._options.exactly_once is None else self._batch()
         began = time.time()
         report, share = run_task(batches, self._options, self._feed, batch)
-        return DeliveryMessage(spark_partition(), report, share, task_query_id(), began, time.time())
+        return DeliveryMessage(spark_partition(), report, share, task_query_id(), began, time.time(), self._where.context)
 
     def _batch(self) -> MicroBatch:
         """Returns the batch that a task writes a share of."""
@@ -226,7 +227,12 @@ class KafkaSinkWriter(SameVersion, DataSourceArrowWriter):
         now = time.time()
         began = min((each.began for each in messages if isinstance(each, DeliveryMessage)), default=now)
         report = BatchReport(query_id, batch, began, max(now - began, 0.0), total(reports))
-        self._feed.committed(report, lambda: WriteCommitted(report, commit_began, task_times(messages), self._where))
+        self._feed.committed(report, lambda: WriteCommitted(report, commit_began, task_times(messages), self._written(messages)))
+
+    def _written(self, messages: Messages) -> Destination:
+        """Returns the destination with the trace of the tasks. For a stream, Spark makes another writer for the commit."""
+        context = next((each.context for each in messages if isinstance(each, DeliveryMessage)), self._where.context)
+        return replace(self._where, context=context)
 
     def _check_complete(self, messages: Messages) -> None:
         """Refuses to commit what no task wrote.
@@ -240,7 +246,7 @@ class KafkaSinkWriter(SameVersion, DataSourceArrowWriter):
 
     def abort(self, messages: Messages) -> None:
         log_in_sparks_process()
-        self._feed.tell(WriteFailed(self._job.query_id, 0, time.time(), _ABORTED, destination=self._where))
+        self._feed.tell(WriteFailed(self._job.query_id, 0, time.time(), _ABORTED, destination=self._written(messages)))
         self._abort(messages)
 
     def _abort(self, messages: Messages) -> None:
@@ -282,7 +288,8 @@ class KafkaSinkStreamWriter(KafkaSinkWriter, DataSourceStreamWriter):
 
     def abort(self, messages: Messages, batchId: int) -> None:  # type: ignore[override]
         log_in_sparks_process()
-        self._feed.tell(WriteFailed(_query_id(messages), batchId, time.time(), _ABORTED, destination=self._where))
+        where = self._written(messages)
+        self._feed.tell(WriteFailed(_query_id(messages), batchId, time.time(), _ABORTED, destination=where))
         if self._options.exactly_once is None:
             self._abort(messages)
         else:

@@ -94,7 +94,7 @@ def trace_options(options: Mapping[str, object]) -> TraceOptions:
 
 def is_traceparent(text: str) -> bool:
     """Returns whether a text is a valid traceparent."""
-    return re.match(_FORM, text) is not None and re.match(_NOT, text) is None
+    return re.fullmatch(_FORM, text) is not None and re.match(_NOT, text) is None
 
 
 def with_batch_context(options: SinkOptions) -> SinkOptions:
