@@ -46,7 +46,7 @@ class Field(SameVersion):
 
 @dataclass(frozen=True, slots=True)
 class Destination(SameVersion):
-    """Where the rows of a write go. It holds no secret.
+    """The place that the rows of a write go to. It holds no secret.
 
     Attributes:
         servers: The bootstrap servers, "host:port" each.

@@ -67,7 +67,7 @@ TRACE_OPTIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class TraceOptions:
-    """What goes into the header, and into spans.
+    """Settings of the header and of spans.
 
     header: what the header has. parent: the traceparent of the span above the batch's; empty: there is none. context: that of the
     batch's own span, once the driver has made it.

@@ -1,4 +1,4 @@
-"""What happens to writes, for exporters: a write began, was committed, or failed.
+"""Events of writes, for exporters: a write began, was committed, or failed.
 
 Processes of Spark's that plan and commit send it to the driver program only if an exporter there wants it.
 """
