@@ -32,7 +32,7 @@ class OuterRun:
 
 @dataclass(frozen=True, slots=True)
 class LineageSettings:
-    """What events say of the application, and how they are sent.
+    """Facts that all events share, and how events are sent.
 
     Attributes:
         namespace: That of all jobs.
