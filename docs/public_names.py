@@ -30,7 +30,16 @@ SECTIONS: Mapping[str, Sequence[str]] = {
         "explain",
         "Explanation",
     ),
-    "Monitoring": ("serve_prometheus", "PrometheusServer", "DriverCollector", "export_opentelemetry"),
+    "Monitoring": (
+        "serve_prometheus",
+        "PrometheusServer",
+        "DriverCollector",
+        "export_opentelemetry",
+        "emit_lineage",
+        "LineageEmitter",
+        "trace_writes",
+        "WriteTracer",
+    ),
     "Checking settings": ("check", "CheckReport", "CheckLine"),
     "The producer": (
         "Producer",
@@ -80,7 +89,7 @@ INSIDE: Mapping[str, Sequence[str]] = {
     "Fault": ("forget", "hit", "undo"),
     "FaultInjection": ("attach", "detach", "of_broker", "storage"),
     "BatchReport": ("from_bytes", "to_bytes"),
-    "DeliveryMetrics": ("batch_aborted", "batch_committed", "feed", "live_tasks", "reason", "transaction_ages"),
+    "DeliveryMetrics": ("batch_aborted", "batch_committed", "feed", "live_tasks", "reason", "transaction_ages", "writes"),
     "DeliveryReport": ("summed",),
     "DriverCollector": ("is_available",),
     "PartitionReports": ("columns", "count", "from_bytes", "summed", "to_bytes"),
@@ -98,11 +107,13 @@ GIVEN = (
     "Explanation",
     "Fault",
     "FaultInjection",
+    "LineageEmitter",
     "PartitionReports",
     "PrometheusServer",
     "QueryHistory",
     "RecordFuture",
     "SendScope",
+    "WriteTracer",
 )
 # docs/options.md and docs/broker.md describe their fields.
 FIELDS_ARE_OPTIONS = ("BrokerConfig", "ProducerConfig")

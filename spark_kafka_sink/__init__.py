@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from spark_kafka_sink.client.cluster import Cluster, Node
     from spark_kafka_sink.config import ProducerConfig, producer_config
     from spark_kafka_sink.errors import KafkaSinkError
+    from spark_kafka_sink.exporters.openlineage import LineageEmitter, emit_lineage
     from spark_kafka_sink.exporters.opentelemetry import export_opentelemetry
     from spark_kafka_sink.exporters.prometheus import DriverCollector, PrometheusServer, serve_prometheus
+    from spark_kafka_sink.exporters.tracing import WriteTracer, trace_writes
     from spark_kafka_sink.producer.bad_rows import BadRows
     from spark_kafka_sink.producer.interceptors import ColumnsMetadata, ProducerInterceptor
     from spark_kafka_sink.producer.partition_reports import PartitionReport, PartitionReports
@@ -67,6 +69,7 @@ __all__ = [
     "Explanation",
     "JsonSchemaSerializer",
     "KafkaSinkError",
+    "LineageEmitter",
     "Node",
     "OffsetAndMetadata",
     "PartitionInfo",
@@ -87,7 +90,9 @@ __all__ = [
     "SendScope",
     "Serializer",
     "TaskReport",
+    "WriteTracer",
     "check",
+    "emit_lineage",
     "errors",
     "explain",
     "export_opentelemetry",
@@ -97,6 +102,7 @@ __all__ = [
     "publish",
     "register",
     "serve_prometheus",
+    "trace_writes",
 ]
 
 _HOME = {
@@ -114,6 +120,7 @@ _HOME = {
     "Explanation": "spark.explain",
     "JsonSchemaSerializer": "producer.serializers.schemas.registry_serializer",
     "KafkaSinkError": "errors",
+    "LineageEmitter": "exporters.openlineage",
     "Node": "client.cluster",
     "OffsetAndMetadata": "producer.transactions.offsets",
     "PartitionInfo": "producer.producer_record",
@@ -134,7 +141,9 @@ _HOME = {
     "SendScope": "producer.scopes.send_scope",
     "Serializer": "producer.serializers.serializer",
     "TaskReport": "spark.publish",
+    "WriteTracer": "exporters.tracing",
     "check": "spark.check",
+    "emit_lineage": "exporters.openlineage",
     "errors": "errors",
     "explain": "spark.explain",
     "export_opentelemetry": "exporters.opentelemetry",
@@ -144,6 +153,7 @@ _HOME = {
     "publish": "spark.publish",
     "register": "spark.register",
     "serve_prometheus": "exporters.prometheus",
+    "trace_writes": "exporters.tracing",
 }
 
 

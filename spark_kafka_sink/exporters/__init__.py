@@ -1,4 +1,5 @@
-"""Exports what a driver delivered to systems that watch programs: Prometheus and OpenTelemetry.
+"""Exports what a driver delivered to systems that watch programs: Prometheus, OpenTelemetry and OpenLineage.
 
-`families.py` lists the metrics, once for all systems. Nothing here is imported unless a program asks for it.
+`families.py` lists the metrics, once for all systems. `lineage_runs.py` decides on
+the events of lineage. Nothing here is imported unless a program asks for it.
 """

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers
+from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers, validity
 from spark_kafka_sink.records.columns import FixedHeaders
 from spark_kafka_sink.records.encoder import header_counts
 
@@ -44,9 +44,36 @@ def with_headers(headers: pa.Array | None, added: FixedHeaders, rows: NDArray[np
     last = offsets[1:][rows]
     for number in range(len(added)):
         places[last - len(added) + number] = len(own) + number
+    return _merged(kind, own, new, offsets, places)
+
+
+def with_header_column(headers: pa.Array | None, name: str, values: pa.Array) -> pa.Array:
+    """Returns the headers of each row, with one more at the end in rows that have a value for it.
+
+    Args:
+        headers: as in RecordColumns; None: no row has any.
+        name: the header's name.
+        values: string or binary; null in rows without the header.
+    """
+    if headers is None:
+        headers = pa.nulls(len(values), LIST_OF_HEADERS)
+    kind, own = headers.type, headers.flatten()
+    pair = kind.value_type
+    rows, given = validity(values), values.drop_null()
+    key = array_of_bytes([name.encode()], pair.field("key").type)[0]
+    new = pa.StructArray.from_arrays([pa.repeat(key, len(given)), given.cast(pair.field("value").type)], fields=list(pair))
+    offsets = np.zeros(len(rows) + 1, np.int64 if pa.types.is_large_list(kind) else np.int32)
+    np.cumsum(header_counts(headers) + rows, out=offsets[1:])
+    places = np.full(int(offsets[-1]), -1, np.int64)
+    places[offsets[1:][rows] - 1] = len(own) + np.arange(len(given))
+    return _merged(kind, own, new, offsets, places)
+
+
+def _merged(kind: pa.DataType, own: pa.Array, new: pa.Array, offsets: NDArray[Any], places: NDArray[np.int64]) -> pa.Array:
+    """Returns lists of headers. places: that of each header among `own` and then `new`; -1: the next one of `own`."""
     places[places < 0] = np.arange(len(own))
     items = pa.concat_arrays([own, new]).take(array_of_numbers(places))
-    return pa.Array.from_buffers(kind, len(rows), [None, pa.py_buffer(offsets)], children=[items])
+    return pa.Array.from_buffers(kind, len(offsets) - 1, [None, pa.py_buffer(offsets)], children=[items])
 
 
 def without_headers(headers: pa.Array, names: Sequence[str]) -> pa.Array:

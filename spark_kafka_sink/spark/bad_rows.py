@@ -50,7 +50,13 @@ _BYTES_PER_APPEND: Final = 1 << 20
 # Brokers reject many if they reject more than one row of so many.
 _MANY: Final = 8
 
-_BY_COLUMN: Final = {"topic": "topic", "partition": "partition", "timestamp": "timestamp", "headers": "header"}
+_BY_COLUMN: Final = {
+    "topic": "topic",
+    "partition": "partition",
+    "timestamp": "timestamp",
+    "headers": "header",
+    "traceparent": "header",
+}
 
 
 def reason_of(error: KafkaSinkError, with_schema: frozenset[str] = frozenset()) -> str:

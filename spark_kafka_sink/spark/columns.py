@@ -18,6 +18,7 @@ from spark_kafka_sink.producer.serializers.json_columns import json_texts
 from spark_kafka_sink.records.arrow_arrays import array_of_numbers, filled_numbers, numbers, validity
 from spark_kafka_sink.records.columns import NO_PARTITION, NO_TIMESTAMP, FixedHeaders, RecordColumns
 from spark_kafka_sink.spark.schema import ColumnGroup, SinkSchema
+from spark_kafka_sink.spark.trace_header import check_traceparents, traced
 
 MICROSECONDS_PER_MS = 1000
 
@@ -64,7 +65,8 @@ def records_by_topic(
         rows: the position of each row in Spark's batch, if bad rows were taken out of that. None: this is Spark's batch.
 
     Raises before it yields:
-        RecordError: a topic is null or not valid, or a partition or timestamp is negative. The producer checks headers.
+        RecordError: a topic is null or not valid, a traceparent is not valid, or a partition or timestamp is negative. The
+            producer checks headers.
         SerializationError: a row of the columns in a `ColumnGroup` cannot be written as JSON.
     """
     if batch.num_rows == 0:
@@ -73,7 +75,7 @@ def records_by_topic(
         num_records=batch.num_rows,
         value=value_of(batch, schema, first_row),
         key=key_of(batch, schema, first_row),
-        headers=column_at(batch, schema.headers),
+        headers=headers_of(batch, schema, fixed_headers, first_row),
         timestamp=_not_negative(column_at(batch, schema.timestamp), NO_TIMESTAMP, np.int64, "timestamp", BEFORE_1970, first_row),
         partition=_not_negative(column_at(batch, schema.partition), NO_PARTITION, np.int32, "partition", NEGATIVE, first_row),
         fixed_headers=fixed_headers,
@@ -104,6 +106,16 @@ def value_of(batch: pa.RecordBatch, schema: SinkSchema, first_row: int = 0) -> p
         return _part(batch, schema.value, "value", first_row)
     # This comes before JSON, because a deleted row may hold values that JSON cannot. Null counts as false, as in SQL's IF.
     return _part(batch, schema.value, "value", first_row, deleted.fill_null(_FALSE) if deleted.null_count else deleted)
+
+
+def headers_of(batch: pa.RecordBatch, schema: SinkSchema, fixed_headers: FixedHeaders, first_row: int = 0) -> pa.Array | None:
+    """Returns the headers of each row, with its traceparent. Raises RecordError for one that is not valid."""
+    headers = column_at(batch, schema.headers)
+    if schema.traceparent is None and (headers is None or not fixed_headers):
+        return headers
+    traceparents = column_at(batch, schema.traceparent)
+    check_traceparents(traceparents, first_row)
+    return traced(headers, traceparents, fixed_headers)
 
 
 def _part(

@@ -11,6 +11,7 @@ import logging
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NoReturn
@@ -24,10 +25,12 @@ from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.installation import SameVersion, check_same_version
 from spark_kafka_sink.secret import HiddenValues
+from spark_kafka_sink.spark.destination import Destination, destination
 from spark_kafka_sink.spark.history import BatchReport
 from spark_kafka_sink.spark.messages import DeliveryMessage, Messages, reports_of, shares_of, total
 from spark_kafka_sink.spark.metrics import Feed
 from spark_kafka_sink.spark.python_workers import log_in_sparks_process
+from spark_kafka_sink.spark.write_events import WriteBegan, WriteCommitted, WriteFailed, task_times
 from spark_kafka_sink.version import __version__
 
 if TYPE_CHECKING:
@@ -61,25 +64,32 @@ class KafkaSinkDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         if overwrite:
             raise UsageError("mode overwrite: a topic cannot be overwritten; use mode('append')")
+        from spark_kafka_sink.spark.trace_header import with_batch_context
+
         columns, options = self._checked(schema)
         _check_reachable(options, is_stream=False)
         if options.schemas is not None:
             from spark_kafka_sink.spark.resolved_schemas import resolved_options
 
             options = resolved_options(options, columns, schema)
-        writer = KafkaSinkWriter(columns, options, self.feed)
+        options = with_batch_context(options)
+        writer = KafkaSinkWriter(columns, options, self.feed, destination(options, columns, schema))
         writer.check()
+        writer.tell_begun()
         return writer
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """`overwrite` means complete mode: each batch appends the whole result again, as with Spark's own Kafka sink."""
+        from spark_kafka_sink.spark.trace_header import with_batch_context
+
         columns, options = self._checked(schema)
         _check_reachable(options, is_stream=True)
         if options.schemas is not None:
             from spark_kafka_sink.spark.resolved_schemas import resolved_for_stream
 
             options = resolved_for_stream(options, columns, schema, self.options)
-        return KafkaSinkStreamWriter(columns, options, self.feed)
+        options = with_batch_context(options)  # Spark plans each micro-batch
+        return KafkaSinkStreamWriter(columns, options, self.feed, destination(options, columns, schema))
 
     def schema(self) -> NoReturn:
         raise UsageError(f"{NAME} only writes; read a topic with format('kafka')")
@@ -160,10 +170,11 @@ def reporting_to(feed: Feed, options: Mapping[str, object] = NO_OPTIONS) -> type
 class KafkaSinkWriter(SameVersion, DataSourceArrowWriter):
     """The writer of a batch job, and the base of the stream's. `write` runs in tasks, the rest in Spark's commit process."""
 
-    def __init__(self, schema: SinkSchema, options: SinkOptions, feed: Feed) -> None:
+    def __init__(self, schema: SinkSchema, options: SinkOptions, feed: Feed, where: Destination) -> None:
         self._schema = schema
         self._options = options
         self._feed = feed
+        self._where = where
         self._job = MicroBatch.of_new_job()  # in the driver, once a job
 
     def check(self) -> None:
@@ -173,6 +184,10 @@ class KafkaSinkWriter(SameVersion, DataSourceArrowWriter):
 
             check_job(self._options, self._job)
 
+    def tell_begun(self) -> None:
+        """Tells exporters that the job begins."""
+        self._feed.tell(WriteBegan(self._job.query_id, 0, time.time(), self._where))
+
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         from spark_kafka_sink.spark.task import run_task, spark_partition, task_query_id
 
@@ -180,13 +195,14 @@ class KafkaSinkWriter(SameVersion, DataSourceArrowWriter):
         batch = None if self._options.exactly_once is None else self._batch()
         began = time.time()
         report, share = run_task(batches, self._options, self._feed, batch)
-        return DeliveryMessage(spark_partition(), report, share, task_query_id(), began)
+        return DeliveryMessage(spark_partition(), report, share, task_query_id(), began, time.time(), self._where.context)
 
     def _batch(self) -> MicroBatch:
         """Returns the batch that a task writes a share of."""
         return self._job
 
     def commit(self, messages: Messages) -> None:
+        commit_began = time.time()
         self._check_complete(messages)
         if self._options.exactly_once is None:
             reports = self._commit_at_least_once(messages)
@@ -194,7 +210,7 @@ class KafkaSinkWriter(SameVersion, DataSourceArrowWriter):
             from spark_kafka_sink.spark.commits import commit_job
 
             reports = commit_job(self._options, self._job, messages)
-        self._committed(self._job.query_id, 0, messages, reports)
+        self._committed(self._job.query_id, 0, messages, reports, commit_began)
 
     def _commit_at_least_once(self, messages: Messages) -> list[DeliveryReport]:
         """Returns what the tasks wrote, which is in Kafka already. Raises TooManyBadRowsError."""
@@ -204,11 +220,19 @@ class KafkaSinkWriter(SameVersion, DataSourceArrowWriter):
             check_limits(self._options.errors, reports_of(messages), is_visible=True)
         return reports_of(messages)
 
-    def _committed(self, query_id: str, batch: int, messages: Messages, reports: Iterable[DeliveryReport]) -> None:
+    def _committed(
+        self, query_id: str, batch: int, messages: Messages, reports: Iterable[DeliveryReport], commit_began: float
+    ) -> None:
         """Tells the driver program."""
         now = time.time()
         began = min((each.began for each in messages if isinstance(each, DeliveryMessage)), default=now)
-        self._feed.committed(BatchReport(query_id, batch, began, max(now - began, 0.0), total(reports)))
+        report = BatchReport(query_id, batch, began, max(now - began, 0.0), total(reports))
+        self._feed.committed(report, lambda: WriteCommitted(report, commit_began, task_times(messages), self._written(messages)))
+
+    def _written(self, messages: Messages) -> Destination:
+        """Returns the destination with the trace of the tasks. For a stream, Spark makes another writer for the commit."""
+        context = next((each.context for each in messages if isinstance(each, DeliveryMessage)), self._where.context)
+        return replace(self._where, context=context)
 
     def _check_complete(self, messages: Messages) -> None:
         """Refuses to commit what no task wrote.
@@ -222,6 +246,10 @@ class KafkaSinkWriter(SameVersion, DataSourceArrowWriter):
 
     def abort(self, messages: Messages) -> None:
         log_in_sparks_process()
+        self._feed.tell(WriteFailed(self._job.query_id, 0, time.time(), _ABORTED, destination=self._written(messages)))
+        self._abort(messages)
+
+    def _abort(self, messages: Messages) -> None:
         if self._options.exactly_once is not None:
             from spark_kafka_sink.spark.commits import abort_job
 
@@ -236,6 +264,9 @@ class KafkaSinkWriter(SameVersion, DataSourceArrowWriter):
         )
 
 
+_ABORTED = "Spark aborted the write. The exception that the program got from Spark, and Spark's log, have the reason."
+
+
 # DataSourceStreamArrowWriter exists from Spark 4.1; these two parents get Arrow batches on 4.0 as well, where one parent alone
 # would get a Row per record.
 class KafkaSinkStreamWriter(KafkaSinkWriter, DataSourceStreamWriter):
@@ -247,6 +278,7 @@ class KafkaSinkStreamWriter(KafkaSinkWriter, DataSourceStreamWriter):
         return task_batch()
 
     def commit(self, messages: Messages, batchId: int) -> None:  # type: ignore[override]
+        commit_began = time.time()
         self._check_complete(messages)
         if self._options.exactly_once is None:
             reports = self._commit_at_least_once(messages)
@@ -254,14 +286,14 @@ class KafkaSinkStreamWriter(KafkaSinkWriter, DataSourceStreamWriter):
             from spark_kafka_sink.spark.commits import commit_micro_batch
 
             reports = commit_micro_batch(self._options, batchId, messages)
-        # A micro-batch without tasks does not know its query.
-        query_id = next((each.query_id for each in messages if isinstance(each, DeliveryMessage)), "")
-        self._committed(query_id, batchId, messages, reports)
+        self._committed(_query_id(messages), batchId, messages, reports, commit_began)
 
     def abort(self, messages: Messages, batchId: int) -> None:  # type: ignore[override]
         log_in_sparks_process()
+        where = self._written(messages)
+        self._feed.tell(WriteFailed(_query_id(messages), batchId, time.time(), _ABORTED, destination=where))
         if self._options.exactly_once is None:
-            super().abort(messages)
+            self._abort(messages)
         else:
             # An interrupted commit may still run in another process, and what it has begun must be finished.
             logger.warning(
@@ -269,3 +301,8 @@ class KafkaSinkStreamWriter(KafkaSinkWriter, DataSourceStreamWriter):
                 " committed when the query starts again, else it writes the batch again and ends what is left open",
                 batchId,
             )
+
+
+def _query_id(messages: Messages) -> str:
+    """Returns the query's id, which only its tasks know; empty if none has finished."""
+    return next((each.query_id for each in messages if isinstance(each, DeliveryMessage)), "")

@@ -33,6 +33,8 @@ class DeliveryMessage(WriterCommitMessage):
         share: Its transaction under exactly-once.
         query_id: The id of its streaming query; empty for a batch job.
         began: When it began, in seconds since the epoch.
+        ended: When it ended, likewise.
+        context: The traceparent of its batch, if that is in the headers of its records.
     """
 
     spark_partition: int = -1
@@ -40,13 +42,15 @@ class DeliveryMessage(WriterCommitMessage):
     share: TaskTransaction | None = None
     query_id: str = ""
     began: float = 0.0
+    ended: float = 0.0
+    context: str = ""
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The partitions of a transaction are text ("0-7,9,12"), of up to 5 KB for 1,000 of them.
         batch, share = (
             (None, None) if self.share is None else (self.share.batch, zlib.compress(share_to_json(self.share).encode()))
         )
-        return _message, (self.spark_partition, self.report, batch, share, self.query_id, self.began)
+        return _message, (self.spark_partition, self.report, batch, share, self.query_id, self.began, self.ended, self.context)
 
 
 def _message(
@@ -56,9 +60,11 @@ def _message(
     share: bytes | None,
     query_id: str = "",
     began: float = 0.0,
+    ended: float = 0.0,
+    context: str = "",
 ) -> DeliveryMessage:
     read = None if batch is None or share is None else share_from_json(zlib.decompress(share).decode(), batch)
-    return DeliveryMessage(spark_partition, report, read, query_id, began)
+    return DeliveryMessage(spark_partition, report, read, query_id, began, ended, context)
 
 
 def reports_of(messages: Messages) -> list[DeliveryReport]:

@@ -30,6 +30,7 @@ from spark_kafka_sink.spark.python_workers import stderr_handler
 from spark_kafka_sink.spark.query_totals import BATCH_JOBS, QUANTILES, QueryTotals
 from spark_kafka_sink.spark.watch import is_notebook, screen_of, table_for, watch
 from spark_kafka_sink.spark.watch_table import QueryState, Reading
+from spark_kafka_sink.spark.write_events import WRITE, WriteCommitted, WriteEvent, WriteListeners, event_to_bytes
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -40,6 +41,8 @@ logger = logging.getLogger(__name__)
 _COMMITTED = b"C"
 _REFUSED = b"R"
 _ABORTED = b"A"
+# An answer to _COMMITTED: an exporter wants the WriteCommitted, too.
+_WANTS_DETAILS = 2
 
 BatchListener = Callable[[BatchReport], object]
 
@@ -109,12 +112,17 @@ class Feed:
         if self.finished is not None:
             self.finished.add(Counts(report.records, report.bytes, report.retries))
 
-    def committed(self, batch: BatchReport) -> None:
-        """Reports a commit from Spark's commit process. The rows are written, so a missing driver program is not an error."""
+    def committed(self, batch: BatchReport, details: Callable[[], WriteCommitted] | None = None) -> None:
+        """Reports a commit from Spark's commit process. The rows are written, so a missing driver program is not an error.
+
+        details: returns what is reported only if an exporter wants it.
+        """
         if self.listener is None:
             return
         try:
-            send(self.listener, _COMMITTED, batch.to_bytes())
+            answer = send(self.listener, _COMMITTED, batch.to_bytes())
+            if answer == _WANTS_DETAILS and details is not None:
+                send(self.listener, WRITE, event_to_bytes(details()))
         except OSError as error:
             logger.warning("a commit's delivery report did not reach the driver program, so `committed` is too low: %s", error)
 
@@ -126,6 +134,15 @@ class Feed:
             send(self.listener, _ABORTED, batch.query_id.encode())
         except OSError as error:
             logger.info("could not report an aborted job to the driver program: %s", error)
+
+    def tell(self, event: WriteEvent) -> None:
+        """Tells exporters in the driver program about a write, from a process of Spark's. It never raises."""
+        if self.listener is None:
+            return
+        try:
+            send(self.listener, WRITE, event_to_bytes(event))
+        except OSError as error:
+            logger.info("the driver program cannot be told about a write: %s", error)
 
     def refused(self) -> None:
         """Reports a refused commit from Spark's commit process. Spark only logs its errors for continuous queries."""
@@ -171,14 +188,16 @@ class DeliveryMetrics:
         self._live = LiveTasks()
         self._transactions: Accumulator[Oldest] | None = None
         self._ended: dict[str, int] = {}  # by query: the last batch whose transactions have ended
+        self._writes = WriteListeners()
         if context is not None:
             self._accumulator = context.accumulator(None, DeliveryReportParam())
             self._transactions = context.accumulator({}, OldestParam())
             self._listener = self._listening(context, on_refusal)
 
     def _listening(self, context: SparkContext, on_refusal: Callable[[], None]) -> MetricsListener:
-        def committed(content: bytes) -> None:
+        def committed(content: bytes) -> int | None:
             self.batch_committed(BatchReport.from_bytes(content))
+            return _WANTS_DETAILS if self._writes.is_wanted else None
 
         def refused(content: bytes) -> None:
             if content:
@@ -188,8 +207,16 @@ class DeliveryMetrics:
         def aborted(content: bytes) -> None:
             self.batch_aborted(content.decode(), 0)
 
-        handlers = {_COMMITTED: committed, _REFUSED: refused, _ABORTED: aborted, PROGRESS: self._live.take}
-        return listener_of(context, handlers)
+        return listener_of(
+            context,
+            {
+                _COMMITTED: committed,
+                _REFUSED: refused,
+                _ABORTED: aborted,
+                PROGRESS: self._live.take,
+                WRITE: self._writes.take,
+            },
+        )
 
     @property
     def available(self) -> bool:
@@ -234,6 +261,11 @@ class DeliveryMetrics:
     def live_tasks(self) -> LiveTasks:
         """The counts of running tasks, by the call that they belong to."""
         return self._live
+
+    @property
+    def writes(self) -> WriteListeners:
+        """The exporters that listen to what happens to writes."""
+        return self._writes
 
     def of(self, query: StreamingQuery | str) -> QueryHistory:
         """Returns the history of a streaming query: a row of numbers for each micro-batch that was committed.

@@ -44,6 +44,7 @@ from spark_kafka_sink.spark.row_values import (
 )
 from spark_kafka_sink.spark.schema import FoundColumns, SinkSchema, columns_of_record
 from spark_kafka_sink.spark.task import SchemaAndBatch, run_task
+from spark_kafka_sink.spark.trace_header import TRACE_HEADER, TraceHeader
 
 # Spark's own number of rows per Arrow batch, and few enough bytes that rows and columns fit in memory side by side.
 CHUNK_ROWS = 10_000
@@ -99,6 +100,12 @@ def partition_writer(options: Mapping[str, object], metrics: DeliveryMetrics | N
             f"option {option}: partition_writer does not support it, because rows do not show the types of a schema;"
             " use publish(df, ...), foreach_batch or format('kafka_sink')",
             option=option,
+        )
+    if checked.record.trace.header is not TraceHeader.NONE:
+        raise OptionError(
+            f"option {TRACE_HEADER}: partition_writer does not support it, because it has neither batches nor spans;"
+            " use publish(df, ...), foreach_batch or format('kafka_sink'), or put the header into the column headers",
+            option=TRACE_HEADER,
         )
     warn_of_other_python(active_context())
     create_missing_topic(checked)

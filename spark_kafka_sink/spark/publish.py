@@ -10,7 +10,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -25,17 +26,27 @@ from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers
 from spark_kafka_sink.spark.bad_row_limits import check_limits
 from spark_kafka_sink.spark.commits import abort_job, check_batch, check_job, commit_shares
+from spark_kafka_sink.spark.destination import Destination, destination
 from spark_kafka_sink.spark.explain import linked, plug_in_error, sink_error
 from spark_kafka_sink.spark.first_contact import check_reachable
 from spark_kafka_sink.spark.history import BatchReport
 from spark_kafka_sink.spark.interrupts import cancelled_if_interrupted
-from spark_kafka_sink.spark.messages import report_from_bytes, report_to_bytes, share_from_json, share_to_json, total
+from spark_kafka_sink.spark.messages import (
+    DeliveryMessage,
+    report_from_bytes,
+    report_to_bytes,
+    share_from_json,
+    share_to_json,
+    total,
+)
 from spark_kafka_sink.spark.metrics import DeliveryMetrics, Feed
 from spark_kafka_sink.spark.options import KAFKA_PREFIX, TOPIC, SinkOptions, sink_options
 from spark_kafka_sink.spark.progress_bar import CallProgress, progress_of
 from spark_kafka_sink.spark.python_workers import warn_of_other_python
 from spark_kafka_sink.spark.schema import SinkSchema, schema_of
 from spark_kafka_sink.spark.task import run_task, spark_partition
+from spark_kafka_sink.spark.trace_header import with_batch_context, with_current_span
+from spark_kafka_sink.spark.write_events import WriteBegan, WriteCommitted, WriteEvent, WriteFailed, task_times
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,7 +56,7 @@ if TYPE_CHECKING:
 Resolve = Callable[[SinkOptions, SinkSchema, StructType], SinkOptions]
 """Returns the options with the schemas of keys and values: `resolved_schemas.resolved_options`, or an earlier result of it."""
 
-_RESULT_DDL = "spark_partition int, report binary, share string, began double"
+_RESULT_DDL = "spark_partition int, report binary, share string, began double, ended double"
 
 logger = logging.getLogger(__name__)
 
@@ -215,7 +226,7 @@ def _when_interrupted(options: SinkOptions, progress: CallProgress) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ArrowTask(SameVersion):
-    """One task over Arrow batches. Returns one row: its report, when it began and, under exactly-once, its
+    """One task over Arrow batches. Returns one row: its report, when it began and ended and, under exactly-once, its
     transaction.
 
     batch: the micro-batch that the task writes a share of, under exactly-once.
@@ -235,29 +246,35 @@ class ArrowTask(SameVersion):
             array_of_bytes([report_to_bytes(report)]),
             array_of_bytes([None if share is None else share_to_json(share).encode()], pa.string()),
             array_of_numbers(np.array([began], np.float64)),
+            array_of_numbers(np.array([time.time()], np.float64)),
         ]
-        yield pa.record_batch(columns, names=["spark_partition", "report", "share", "began"])
+        yield pa.record_batch(columns, names=["spark_partition", "report", "share", "began", "ended"])
 
 
 def publish_job(
     df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | None, feed: Feed | None = None
 ) -> list[TaskReport]:
     """Runs the job and returns its tasks' reports, by Spark partition. Under exactly-once all rows become visible, or none."""
-    job = None if options.exactly_once is None else MicroBatch.of_new_job()
-    columns = _columns(df, options)
+    named = MicroBatch.of_new_job()
+    job = None if options.exactly_once is None else named
+    columns, options = _columns(df, options), with_current_span(options)
     # A client of Spark Connect need not reach Kafka itself, unless it shall create the topic.
     if getattr(df.sparkSession, "_sc", None) is not None or options.creation is not None:
         check_reachable(options)
-    df, task = _planned(df, columns, options, feed or _feed(metrics), job)
+    planned = _planned(df, columns, options, feed or _feed(metrics), job)
     if job is not None:
         check_job(options, job)
     shares: list[TaskTransaction] = []
+    _tell(metrics, lambda: WriteBegan(named.query_id, 0, time.time(), planned.where))
     try:
         with cancelled_if_interrupted(df.sparkSession):
-            return _run(df, task, metrics, job or MicroBatch.of_new_job(), shares)
-    except BaseException:  # a notebook's interrupt, too
-        if job is not None and abort_job(options, job, shares, is_commit_begun=bool(shares)) and metrics is not None:
-            metrics.batch_aborted(job.query_id, job.number)
+            return _run(planned, metrics, named, shares)
+    except BaseException as error:  # a notebook's interrupt, too
+        try:
+            _tell(metrics, partial(_failed, named, error, planned.where))
+        finally:
+            if job is not None and abort_job(options, job, shares, is_commit_begun=bool(shares)) and metrics is not None:
+                metrics.batch_aborted(job.query_id, job.number)
         raise
 
 
@@ -282,7 +299,26 @@ def publish_dataframe(
         check_reachable(options)
         if written is not None:
             check_batch(options, written)
-    return _run(*_planned(df, columns, options, _feed(metrics), written, resolve), metrics, batch, [])
+    planned = _planned(df, columns, options, _feed(metrics), written, resolve)
+    _tell(metrics, lambda: WriteBegan(batch.query_id, batch.number, time.time(), planned.where))
+    try:
+        return _run(planned, metrics, batch, [])
+    except BaseException as error:
+        _tell(metrics, partial(_failed, batch, error, planned.where))
+        raise
+
+
+def _tell(metrics: DeliveryMetrics | None, event: Callable[[], WriteEvent]) -> None:
+    """Tells exporters about a write, if there are any."""
+    if metrics is not None and metrics.writes.is_wanted:
+        metrics.writes.tell(event())
+
+
+def _failed(batch: MicroBatch, error: BaseException, where: Destination) -> WriteFailed:
+    found = sink_error(error, is_certain=True) if isinstance(error, Exception) else None
+    # Another program's error may quote rows or passwords.
+    message = type(error).__name__ if found is None else str(found)
+    return WriteFailed(batch.query_id, batch.number, time.time(), message, isinstance(error, KeyboardInterrupt), where)
 
 
 def _feed(metrics: DeliveryMetrics | None) -> Feed:
@@ -297,6 +333,14 @@ def _columns(df: DataFrame, options: SinkOptions) -> SinkSchema:
     return schema_of(df, options)
 
 
+class _Planned(NamedTuple):
+    """A DataFrame with only the record's columns, the task for it, and where its rows go."""
+
+    df: DataFrame
+    task: ArrowTask
+    where: Destination
+
+
 def _planned(
     df: DataFrame,
     schema: SinkSchema,
@@ -304,8 +348,8 @@ def _planned(
     feed: Feed,
     batch: MicroBatch | None,
     resolve: Resolve | None = None,
-) -> tuple[DataFrame, ArrowTask]:
-    """Returns the DataFrame with only the record's columns, and the task for it.
+) -> _Planned:
+    """Returns the DataFrame with only the record's columns, the task for it, and the destination.
 
     It may register a schema, so Kafka is known to be reachable. Raises before there is anything to abort.
     """
@@ -313,11 +357,13 @@ def _planned(
         from spark_kafka_sink.spark.resolved_schemas import resolved_options
 
         options = (resolve or resolved_options)(options, schema, df.schema)
+    options = with_batch_context(options)
+    where = destination(options, schema, df.schema)
     # Columns that are not written may have a type that Arrow lacks, and cost time on their way to Python. mapInArrow cannot find
     # a column with a dot in its name, so the columns get other names.
     places = schema.places()
     selected = df.select(*(_quoted(df.columns[place]) for place in places)).toDF(*(f"column{place}" for place in places))
-    return selected, ArrowTask(schema.selected(), options, feed, batch)
+    return _Planned(selected, ArrowTask(schema.selected(), options, feed, batch), where)
 
 
 def _quoted(name: str) -> str:
@@ -326,17 +372,19 @@ def _quoted(name: str) -> str:
 
 
 def _run(
-    df: DataFrame, task: ArrowTask, metrics: DeliveryMetrics | None, batch: MicroBatch, shares: list[TaskTransaction]
+    planned: _Planned, metrics: DeliveryMetrics | None, batch: MicroBatch, shares: list[TaskTransaction]
 ) -> list[TaskReport]:
     """batch: names the rows in the history, whether they are written in transactions or not. shares: has, from the moment that
     the commit begins, those of all tasks.
     """
+    task = planned.task
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return task.run(batches)
 
     # A nested function is pickled by value: unpickling checks the task's version before it looks up a name of this package.
-    rows = df.mapInArrow(run, _RESULT_DDL).collect()
+    rows = planned.df.mapInArrow(run, _RESULT_DDL).collect()
+    commit_began = time.time()
     reports = sorted((TaskReport(row[0], report_from_bytes(bytes(row[1]))) for row in rows), key=lambda one: one.spark_partition)
     committed = [one.report for one in reports]
     if task.batch is None:
@@ -348,5 +396,9 @@ def _run(
     if metrics is not None and metrics.available:
         now = time.time()
         began = min((row[3] for row in rows), default=now)
-        metrics.batch_committed(BatchReport(batch.query_id, batch.number, began, max(now - began, 0.0), total(committed)))
+        batch_report = BatchReport(batch.query_id, batch.number, began, max(now - began, 0.0), total(committed))
+        metrics.batch_committed(batch_report)
+        if metrics.writes.is_wanted:
+            tasks = [DeliveryMessage(row[0], report_from_bytes(bytes(row[1])), None, "", row[3], row[4]) for row in rows]
+            metrics.writes.tell(WriteCommitted(batch_report, commit_began, task_times(tasks), planned.where))
     return reports

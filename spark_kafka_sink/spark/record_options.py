@@ -13,6 +13,15 @@ from typing import Any, NoReturn
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.records.columns import FixedHeaders
 from spark_kafka_sink.spark.sink_option import SinkOption
+from spark_kafka_sink.spark.trace_header import (
+    NO_TRACE,
+    TRACE_HEADER,
+    TRACE_OPTIONS,
+    TRACEPARENT,
+    TraceHeader,
+    TraceOptions,
+    trace_options,
+)
 
 HEADERS = "headers"
 HEADER_PREFIX = "headers."
@@ -64,6 +73,7 @@ RECORD_OPTIONS: Sequence[SinkOption] = (
         " topic. Null counts as false, as in SQL's `IF(deleted, NULL, value)`. It needs a key.",
         _NEW,
     ),
+    *TRACE_OPTIONS,
 )
 
 
@@ -72,13 +82,15 @@ class RecordOptions:
     """Choice of columns for records whose columns are not named after the parts of a record.
 
     headers: headers that every record gets. key_columns, value_columns: columns that form the key and the value; empty: the
-    columns `key` and `value`. tombstone_column: a boolean column that is true where the value is null.
+    columns `key` and `value`. tombstone_column: a boolean column that is true where the value is null. trace: where the header
+    `traceparent` comes from.
     """
 
     headers: FixedHeaders = field(default=(), repr=False)
     key_columns: tuple[str, ...] = ()
     value_columns: tuple[str, ...] = ()
     tombstone_column: str | None = None
+    trace: TraceOptions = NO_TRACE
 
     def columns_of(self, part: str) -> tuple[str, ...]:
         """Returns the columns that form `part`, which is key or value."""
@@ -95,11 +107,16 @@ def record_options(options: Mapping[str, object]) -> RecordOptions:
     options: by lower-cased name.
     """
     tombstone = options.get(TOMBSTONE_COLUMN)
+    headers, trace = _headers(options), trace_options(options)
+    if trace.header is not TraceHeader.NONE and any(name == TRACEPARENT for name, _ in headers):
+        text = f"option {TRACE_HEADER}: an option {HEADERS} sets the header {TRACEPARENT} too; remove one of them"
+        raise OptionError(text, option=TRACE_HEADER)
     return RecordOptions(
-        headers=_headers(options),
+        headers=headers,
         key_columns=_columns(KEY_COLUMNS, options),
         value_columns=_columns(VALUE_COLUMNS, options),
         tombstone_column=None if tombstone is None else _column(TOMBSTONE_COLUMN, tombstone),
+        trace=trace,
     )
 
 

@@ -20,6 +20,7 @@ from spark_kafka_sink.records.columns import NO_PARTITION, NO_TIMESTAMP, FixedHe
 from spark_kafka_sink.spark.columns import BEFORE_1970, NEGATIVE, NO_TOPIC, column_at, key_of, milliseconds, topic_texts, value_of
 from spark_kafka_sink.spark.refused_rows import RefusedRows
 from spark_kafka_sink.spark.schema import ColumnGroup, SinkSchema
+from spark_kafka_sink.spark.trace_header import NOT_VALID, TRACEPARENT, bad_traceparents, traced, without_bad
 
 P = TypeVar("P", int | ColumnGroup, int | ColumnGroup | None)
 
@@ -65,7 +66,7 @@ def split_batch(
             num_records=len(bad),
             value=value_of(part, raw),
             key=key_of(part, raw),
-            headers=column_at(part, schema.headers),
+            headers=traced(column_at(part, schema.headers), without_bad(column_at(part, schema.traceparent)), fixed_headers),
             timestamp=_timestamps(part, schema),
             partition=_partitions(part, schema),
             fixed_headers=fixed_headers,
@@ -98,6 +99,8 @@ def _errors(
         present = validity(batch.column(schema.partition))
         for row in np.flatnonzero((partitions < 0) & present).tolist():
             yield row, _error("partition", f"{partitions[row]} is {NEGATIVE}")
+    for row in bad_traceparents(column_at(batch, schema.traceparent)).tolist():
+        yield row, _error(TRACEPARENT, NOT_VALID)
     if topic is None:
         yield from _topic_errors(batch, schema)
 

@@ -23,6 +23,7 @@ from spark_kafka_sink.spark.column_types import (
     check_serialized,
 )
 from spark_kafka_sink.spark.record_options import KEY_COLUMNS, NAMED_COLUMNS, TOMBSTONE_COLUMN, VALUE_COLUMNS, RecordOptions
+from spark_kafka_sink.spark.trace_header import TRACE_HEADER, TRACEPARENT, TraceHeader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -47,7 +48,7 @@ class ColumnGroup:
 class SinkSchema:
     """The position of each column of a record in the rows, or None if the rows do not have it.
 
-    tombstone: the column that is true where the value is null.
+    tombstone: the column that is true where the value is null. traceparent: the column of that header, if an option asks for it.
     """
 
     value: int | ColumnGroup
@@ -57,6 +58,7 @@ class SinkSchema:
     partition: int | None = None
     timestamp: int | None = None
     tombstone: int | None = None
+    traceparent: int | None = None
 
     def places(self) -> list[int]:
         """Returns the positions of all columns that are used, each once."""
@@ -112,7 +114,9 @@ def sink_schema(
     }
     if found.tombstone is not None:
         _check_tombstone(schema.fields[found.tombstone])
-    return SinkSchema(**found.named, **parts, tombstone=found.tombstone)  # type: ignore[arg-type]
+    if found.traceparent is not None:
+        _check_traceparent(schema.fields[found.traceparent])
+    return SinkSchema(**found.named, **parts, tombstone=found.tombstone, traceparent=found.traceparent)  # type: ignore[arg-type]
 
 
 def schema_of(df: DataFrame, options: SinkOptions) -> SinkSchema:
@@ -138,6 +142,7 @@ class FoundColumns:
     named: dict[str, int]
     listed: dict[str, tuple[int, ...]]
     tombstone: int | None = None
+    traceparent: int | None = None
 
 
 def columns_of_record(
@@ -194,7 +199,8 @@ def columns_of_record(
             found[name] = places[name][0]
             _check_once(name, [names[index] for index in places[name]])
     tombstone = None if record.tombstone_column is None else place_of(TOMBSTONE_COLUMN, record.tombstone_column)
-    used = {*listed.get("key", ()), *(() if tombstone is None else (tombstone,))}
+    traceparent = place_of(TRACE_HEADER, TRACEPARENT) if record.trace.header is TraceHeader.COLUMN else None
+    used = {*listed.get("key", ()), *(one for one in (tombstone, traceparent) if one is not None)}
     if takes_rest and "value" not in found and "value" not in listed:
         listed["value"] = _rest(names, {*used, *found.values()})
     if "value" not in found and "value" not in listed:
@@ -204,7 +210,7 @@ def columns_of_record(
     if tombstone is not None and "key" not in found and "key" not in listed:
         text = f"option {TOMBSTONE_COLUMN}: tombstones need a key; add a column key or set the option {KEY_COLUMNS}"
         raise SchemaError(text, column="key", option=TOMBSTONE_COLUMN)
-    return FoundColumns(found, listed, tombstone)
+    return FoundColumns(found, listed, tombstone, traceparent)
 
 
 def _rest(names: Sequence[str], used: Collection[int]) -> tuple[int, ...]:
@@ -289,6 +295,16 @@ def _part(schema: t.StructType, part: str, places: tuple[int, ...], serializer: 
                 f"{text}; name one column, or remove kafka.{part}.serializer to write JSON", option=f"{part}.columns"
             ) from None
     return ColumnGroup(places, names, as_json=serializer is None)
+
+
+def _check_traceparent(field: t.StructField) -> None:
+    if not isinstance(field.dataType, t.StringType | t.NullType):
+        raise SchemaError(
+            f"option {TRACE_HEADER}: column {field.name} is {field.dataType.simpleString()}, must be string;"
+            f" use cast({field.name} as string)",
+            column=field.name,
+            option=TRACE_HEADER,
+        )
 
 
 def _check_tombstone(field: t.StructField) -> None:

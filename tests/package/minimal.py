@@ -15,7 +15,19 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT: Final = Path(__file__).parents[2]
-OF_USERS: Final = ("spark", "tls", "aws", "azure", "gcp", "protobuf", "json-schema", "prometheus", "opentelemetry", "verify")
+OF_USERS: Final = (
+    "spark",
+    "tls",
+    "aws",
+    "azure",
+    "gcp",
+    "protobuf",
+    "json-schema",
+    "prometheus",
+    "openlineage",
+    "opentelemetry",
+    "verify",
+)
 """The extras whose lower bounds are tried. kerberos has no wheels, so that it is not tried everywhere."""
 OWN: Final = "spark-kafka-sink"
 

@@ -74,7 +74,7 @@ def test_the_metadata_has_license_authors_links_and_dependencies(wheel: Path) ->
     assert core == {"pyarrow", "numpy", "crc32c", "lz4", "zstandard", "cramjam", "click"}
     assert names(line for line in required if "extra == 'spark'" in line) == {"pyspark", "pandas", "tqdm"}
     extras = {"spark", "tls", "aws", "azure", "gcp", "kerberos", "protobuf", "json-schema"}
-    extras |= {"prometheus", "opentelemetry", "all", "verify", "docs", "dev"}
+    extras |= {"prometheus", "openlineage", "opentelemetry", "all", "verify", "docs", "dev"}
     assert set(told.get_all("Provides-Extra", [])) == extras
 
 

@@ -1,0 +1,155 @@
+"""Emits the lineage of what a driver writes to Kafka, as events of OpenLineage."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import re
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from spark_kafka_sink.errors import UsageError
+from spark_kafka_sink.exporters.event_queue import EventQueue
+from spark_kafka_sink.exporters.lineage_events import run_event
+from spark_kafka_sink.exporters.lineage_runs import LineageRuns, RunChange, State
+from spark_kafka_sink.exporters.lineage_settings import LineageSettings, lineage_settings
+from spark_kafka_sink.installation import check_extra
+from spark_kafka_sink.spark.metrics import DeliveryMetrics
+from spark_kafka_sink.spark.query_events import QueryEvent, QueryEvents
+from spark_kafka_sink.spark.write_events import WriteEvent
+
+if TYPE_CHECKING:
+    from openlineage.client import OpenLineageClient
+    from pyspark.sql import SparkSession
+
+logger = logging.getLogger(__name__)
+
+INTERVAL_S: Final = 60.0
+"""Between two RUNNING events of a query, by default."""
+
+STOP_S: Final = 10.0
+_AT_EXIT_S: Final = 5.0
+_USED_BY: Final = "emit_lineage()"
+
+
+class LineageEmitter:
+    """Emits lineage. `emit_lineage` makes it.
+
+    Threads: Spark's and the metrics listener's threads hand events over, under the lock. A daemon thread sends them. `stop()` may
+    be called from any thread.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        metrics: DeliveryMetrics,
+        client: OpenLineageClient,
+        settings: LineageSettings,
+        interval_s: float,
+    ) -> None:
+        """Begins to listen."""
+        self._lock = threading.Lock()
+        self._runs = LineageRuns(settings, interval_s, time.monotonic)
+        self._settings = settings
+        self._client = client
+        self._metrics = metrics
+        self._queue = EventQueue[RunChange]("OpenLineage", self._send, lambda change: change.state is State.RUNNING)
+        self._queries = QueryEvents(spark, self._take)
+        self._queries.begin()
+        metrics.writes.add(self._take)
+        atexit.register(self._at_exit)
+
+    def stop(self, timeout_s: float = STOP_S) -> None:
+        """Stops emitting. A query that still runs gets no further events. A second call does nothing.
+
+        Args:
+            timeout_s: How long to wait for events that are not sent yet. One warning says how many were lost.
+        """
+        atexit.unregister(self._at_exit)
+        self._metrics.writes.remove(self._take)
+        self._queries.end()
+        self._queue.stop(timeout_s)
+        try:
+            self._client.close(timeout=0)
+        except Exception as error:
+            logger.debug("OpenLineage's client: %s", type(error).__name__)
+
+    def _at_exit(self) -> None:
+        self.stop(_AT_EXIT_S)
+
+    def _take(self, event: QueryEvent | WriteEvent) -> None:
+        with self._lock:  # so that the events of a run stay in order
+            for change in self._runs.take(event):
+                self._queue.put(change)
+
+    def _send(self, change: RunChange) -> None:
+        self._client.emit(run_event(change, self._settings))
+
+
+class _NoLineage(LineageEmitter):
+    """Emits nothing, where Spark or a setting does not allow it."""
+
+    def __init__(self) -> None:
+        pass
+
+    def stop(self, timeout_s: float = STOP_S) -> None:
+        """Does nothing."""
+
+
+def emit_lineage(
+    spark: SparkSession,
+    metrics: DeliveryMetrics,
+    *,
+    interval_s: float = INTERVAL_S,
+    client: OpenLineageClient | None = None,
+) -> LineageEmitter:
+    """Emits OpenLineage events for what this driver writes to Kafka.
+
+    OpenLineage's own agent for Spark does not see Python data sources, so it does not know these writes. A streaming query gives
+    START, RUNNING and COMPLETE or FAIL. A batch write gives START and COMPLETE, FAIL or ABORT. `publish` and `foreach_batch` do
+    so if they get `metrics`.
+
+    `spark.openlineage.namespace`, `.appName`, `.parent*`, `.rootParent*`, `.transport.*` and `.disabled` apply as for the agent.
+    Without a transport there, OpenLineage's client finds its own: in `openlineage.yml` or in the environment.
+
+    A collector that is down or slow delays nothing. One warning is logged, and up to 1,000 events wait. On Spark Connect nothing
+    is emitted, and one warning says so.
+
+    Args:
+        spark: The session. Streaming queries of other sessions give no COMPLETE or FAIL.
+        metrics: The result of `register(spark)`.
+        interval_s: The least time in seconds between two RUNNING events of a query.
+        client: OpenLineage's client, if the program has one. It is closed by `stop()`.
+
+    Returns:
+        The emitter, with `stop()`.
+
+    Raises:
+        InstallationError: openlineage-python is missing.
+        UsageError: `interval_s` is negative, or OpenLineage's client refuses its settings.
+    """
+    check_extra("openlineage.client", _USED_BY)
+    if interval_s < 0:
+        raise UsageError(f"emit_lineage: interval_s is {interval_s}, must be 0 or more")
+    if not metrics.available:
+        logger.warning("lineage is not emitted: this session has no SparkContext that the driver program can use")
+        return _NoLineage()
+    settings = lineage_settings(dict(spark.sparkContext.getConf().getAll()), os.environ, spark.version)
+    if settings.problems:
+        logger.warning("lineage: some settings are ignored: %s", "; ".join(settings.problems))
+    if settings.is_disabled:
+        return _NoLineage()
+    return LineageEmitter(spark, metrics, client or _client(settings), settings, interval_s)
+
+
+def _client(settings: LineageSettings) -> OpenLineageClient:
+    from openlineage.client import OpenLineageClient
+
+    config: dict[str, Any] | None = None if settings.transport is None else {"transport": dict(settings.transport)}
+    try:
+        return OpenLineageClient(config=config)
+    except Exception as error:  # KeyError, ValueError, TypeError, ImportError, ...: each transport has its own
+        text = re.sub(r"//[^/@\s]*@", "//", str(error))
+        raise UsageError(f"emit_lineage: OpenLineage's client refuses its settings: {type(error).__name__}: {text}") from None

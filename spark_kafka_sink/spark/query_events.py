@@ -1,0 +1,132 @@
+"""Starts and ends of streaming queries, from Spark, for exporters."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from spark_kafka_sink.spark.data_source import NAME
+from spark_kafka_sink.spark.explain import sink_error
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.listener import (
+        QueryIdleEvent,
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+    )
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryBegan:
+    """A streaming query began, or began again.
+
+    Attributes:
+        query_id: Spark's id, which its checkpoint keeps.
+        run_id: Spark's id of this run.
+        name: Its name; empty if it has none.
+        at: When, in seconds since the epoch.
+        is_sinks: Whether it writes with `format("kafka_sink")`. One with foreachBatch does not.
+    """
+
+    query_id: str
+    run_id: str
+    name: str
+    at: float
+    is_sinks: bool
+
+
+@dataclass(frozen=True, slots=True)
+class QueryEnded:
+    """A streaming query ended.
+
+    Attributes:
+        query_id: As of `QueryBegan`.
+        run_id: As of `QueryBegan`.
+        at: When, in seconds since the epoch.
+        error: Why, without any secret; None: it was stopped, or it was done.
+    """
+
+    query_id: str
+    run_id: str
+    at: float
+    error: str | None
+
+
+QueryEvent = QueryBegan | QueryEnded
+
+
+class QueryEvents(StreamingQueryListener):
+    """Tells a function about each query of a session that begins or ends.
+
+    Threads: Spark calls it in a thread of py4j's; while a query starts, its `start()` waits for that. It never raises.
+    """
+
+    def __init__(self, spark: SparkSession, tell: Callable[[QueryEvent], object]) -> None:
+        self._spark = spark
+        self._tell = tell
+
+    def begin(self) -> bool:
+        """Begins to listen. Returns False after a warning if Spark does not allow it."""
+        try:
+            self._spark.streams.addListener(self)
+        except Exception as error:  # whatever a shared cluster refuses it with
+            text = str(error).splitlines()[:1]
+            logger.warning("the ends of streaming queries are not seen: %s: %s", type(error).__name__, *text or [""])
+            return False
+        return True
+
+    def end(self) -> None:
+        """Ends listening. It does nothing if the JVM has ended."""
+        try:
+            self._spark.streams.removeListener(self)
+        except Exception as error:
+            logger.debug("the listener stays: %s", type(error).__name__)
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        query_id = str(event.id)
+        began = QueryBegan(query_id, str(event.runId), event.name or "", _now(), is_sinks(self._spark, query_id))
+        self._tell(began)
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        """Does nothing: commits tell more."""
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        """Does nothing."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        self._tell(QueryEnded(str(event.id), str(event.runId), _now(), _error(event)))
+
+
+def is_sinks(spark: Any, query_id: str) -> bool:
+    """Returns whether an active query writes with `format("kafka_sink")`."""
+    try:
+        for query in spark._jsparkSession.sharedState().activeStreamingQueries().values():
+            if query is not None and str(query.id()) == query_id:
+                return str(query.sink().name()).lower() == NAME
+    except Exception as error:  # the sink of foreachBatch has no name, and raises
+        logger.debug("the sink of query %s has no name: %s", query_id, type(error).__name__)
+    return False
+
+
+def _error(event: QueryTerminatedEvent) -> str | None:
+    """Returns the sink's own error, which holds no secret. Of another one only Spark's class: its text may quote rows."""
+    if not event.exception:
+        return None
+    found = sink_error(str(event.exception), is_certain=True)
+    if found is not None:
+        return str(found)
+    named = getattr(event, "errorClassOnException", None)
+    return f"the query failed with {named or 'an exception'}; query.exception() and Spark's log have the reason"
+
+
+def _now() -> float:
+    return datetime.now(UTC).timestamp()

@@ -1,0 +1,206 @@
+"""Events of writes, for exporters: a write began, was committed, or failed.
+
+Processes of Spark's that plan and commit send it to the driver program only if an exporter there wants it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import astuple, dataclass
+from typing import Any, Final
+
+from spark_kafka_sink.spark.destination import Destination
+from spark_kafka_sink.spark.history import BatchReport
+from spark_kafka_sink.spark.messages import DeliveryMessage
+
+logger = logging.getLogger(__name__)
+
+WRITE: Final = b"W"
+"""The kind of these messages."""
+
+MOST_TASKS: Final = 1000
+"""Of a batch. Each takes 80 bytes of a message. Of more, those that lasted longest are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskTime:
+    """When a task ran, and what it wrote.
+
+    Attributes:
+        spark_partition: Number of the Spark partition.
+        began: In seconds since the epoch.
+        ended: In seconds since the epoch.
+        records: Acknowledged records.
+        bytes: Their size before compression.
+        retries: Record batches that were sent again.
+        errors: Record batches that a broker or the network rejected.
+    """
+
+    spark_partition: int
+    began: float
+    ended: float
+    records: int = 0
+    bytes: int = 0
+    retries: int = 0
+    errors: int = 0
+
+    @staticmethod
+    def of(message: DeliveryMessage) -> TaskTime:
+        """Returns the times of a finished task."""
+        report = message.report
+        counts = (report.records, report.bytes, report.retries, sum(report.errors.values()))
+        return TaskTime(message.spark_partition, message.began, message.ended, *counts)
+
+
+def task_times(messages: Sequence[object]) -> tuple[TaskTime, ...]:
+    """Returns the times of the finished tasks, by Spark partition, and at most MOST_TASKS of them."""
+    found = [TaskTime.of(one) for one in messages if isinstance(one, DeliveryMessage)]
+    if len(found) > MOST_TASKS:
+        found = sorted(found, key=lambda one: one.began - one.ended)[:MOST_TASKS]
+    return tuple(sorted(found, key=lambda one: one.spark_partition))
+
+
+@dataclass(frozen=True, slots=True)
+class WriteBegan:
+    """A batch job was planned, or foreach_batch was called.
+
+    Attributes:
+        query_id: Spark's id of the query; of a batch job an id that begins with "job-".
+        batch: Number of the micro-batch; 0 for a batch job.
+        at: When, in seconds since the epoch.
+        destination: Where its rows go.
+    """
+
+    query_id: str
+    batch: int
+    at: float
+    destination: Destination
+
+
+@dataclass(frozen=True, slots=True)
+class WriteCommitted:
+    """A micro-batch or batch job was committed.
+
+    Attributes:
+        batch: Its report.
+        commit_began: When the commit began, in seconds since the epoch.
+        tasks: Its tasks.
+        destination: Where its rows went; None if that is not known.
+    """
+
+    batch: BatchReport
+    commit_began: float
+    tasks: tuple[TaskTime, ...] = ()
+    destination: Destination | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WriteFailed:
+    """A micro-batch or batch job failed.
+
+    Attributes:
+        query_id: As of `WriteBegan`. Empty if it is not known.
+        batch: Number of the micro-batch; 0 for a batch job.
+        at: When, in seconds since the epoch.
+        message: Why, without any secret.
+        is_interrupt: Whether the user stopped it.
+        destination: Where its rows were to go; None if that is not known.
+    """
+
+    query_id: str
+    batch: int
+    at: float
+    message: str
+    is_interrupt: bool = False
+    destination: Destination | None = None
+
+
+WriteEvent = WriteBegan | WriteCommitted | WriteFailed
+
+
+def event_to_bytes(event: WriteEvent) -> bytes:
+    """Returns a line of JSON. The bytes of the batch's report follow, if it has one."""
+    values: list[Any]
+    match event:
+        case WriteBegan():
+            values = ["began", event.query_id, event.batch, event.at, event.destination.to_list()]
+        case WriteFailed():
+            where = _list(event.destination)
+            values = ["failed", event.query_id, event.batch, event.at, event.message, event.is_interrupt, where]
+        case WriteCommitted():
+            values = ["committed", event.commit_began, list(map(astuple, event.tasks)), _list(event.destination)]
+    report = event.batch.to_bytes() if isinstance(event, WriteCommitted) else b""
+    return json.dumps(values, separators=(",", ":")).encode() + b"\n" + report
+
+
+def _list(where: Destination | None) -> list[Any] | None:
+    return None if where is None else where.to_list()
+
+
+def _destination(values: Sequence[Any] | None) -> Destination | None:
+    return None if values is None else Destination.from_list(values)
+
+
+def event_from_bytes(data: bytes) -> WriteEvent:
+    """Reads what `event_to_bytes` returns. Raises ValueError, KeyError or TypeError for other bytes."""
+    line, _, report = data.partition(b"\n")
+    kind, *values = json.loads(line)
+    if kind == "began":
+        query_id, batch, at, where = values
+        return WriteBegan(str(query_id), int(batch), float(at), Destination.from_list(where))
+    if kind == "failed":
+        query_id, batch, at, message, is_interrupt, where = values
+        return WriteFailed(str(query_id), int(batch), float(at), str(message), bool(is_interrupt), _destination(where))
+    if kind != "committed":
+        raise ValueError(f"the kind {kind!r} of an event is not known")
+    commit_began, tasks, where = values
+    times = tuple(TaskTime(int(task[0]), float(task[1]), float(task[2]), *map(int, task[3:])) for task in tasks)
+    return WriteCommitted(BatchReport.from_bytes(report), float(commit_began), times, _destination(where))
+
+
+WriteListener = Callable[[WriteEvent], object]
+
+
+class WriteListeners:
+    """Hands events to the exporters of a driver program.
+
+    Threads: any may add, remove and tell, under the lock. Listeners are called without it, and must not wait.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._listeners: tuple[WriteListener, ...] = ()
+        self._warned: set[int] = set()
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether there is a listener."""
+        return bool(self._listeners)
+
+    def add(self, listener: WriteListener) -> None:
+        """Has `listener` called with each event from now on."""
+        with self._lock:
+            self._listeners = (*self._listeners, listener)
+
+    def remove(self, listener: WriteListener) -> None:
+        """Ends the calls of a listener. One that was not added is ignored."""
+        with self._lock:
+            self._listeners = tuple(one for one in self._listeners if one != listener)
+
+    def tell(self, event: WriteEvent) -> None:
+        """Calls all listeners. It never raises: rows matter more."""
+        for listener in self._listeners:
+            try:
+                listener(event)
+            except Exception as error:
+                if id(listener) not in self._warned:
+                    self._warned.add(id(listener))
+                    logger.warning("an exporter raised %s; further errors of it are not logged: %s", type(error).__name__, error)
+
+    def take(self, content: bytes) -> None:
+        """Takes a message. Raises ValueError, KeyError or TypeError."""
+        event = event_from_bytes(content)
+        self.tell(event)

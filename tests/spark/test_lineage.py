@@ -1,0 +1,331 @@
+"""emit_lineage on Spark: what a collector of OpenLineage's events receives for each way of writing."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openlineage.client import OpenLineageClient
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+import spark_kafka_sink as sks
+from spark_kafka_sink.broker import BrokerConfig, EmbeddedBroker
+from spark_kafka_sink.errors import KafkaSinkError, UsageError
+from spark_kafka_sink.exporters.openlineage import emit_lineage
+from spark_kafka_sink.spark.metrics import DeliveryMetrics
+from tests.exporters.lineage_collector import Collector, check, running, transport
+from tests.kafka.fixtures import NewTopic
+from tests.kafka.kafka import Kafka
+from tests.kafka.ports import free_ports
+from tests.planted_secrets import MARK, PLANTED, SECRET, USER
+from tests.registry.stand_in import StandIn
+from tests.spark.frames import numbers, options, read_values
+from tests.spark.secrets_program import kafka as as_kafkas
+from tests.spark.test_stream_write import stream
+
+pytestmark = pytest.mark.spark
+
+Write = Callable[[DataFrame, dict[str, str], sks.DeliveryMetrics], Any]
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    with running() as made:
+        yield made
+
+
+@pytest.fixture
+def lineage(spark: SparkSession, metrics: sks.DeliveryMetrics, collector: Collector) -> Iterator[sks.LineageEmitter]:
+    """Emits to the collector, and RUNNING with each commit."""
+    emitter = sks.emit_lineage(spark, metrics, interval_s=0, client=OpenLineageClient(transport=transport(collector.url)))
+    yield emitter
+    emitter.stop()
+
+
+def save(df: DataFrame, settings: dict[str, str], _: sks.DeliveryMetrics) -> None:
+    df.write.format("kafka_sink").options(**settings).mode("append").save()
+
+
+def publish(df: DataFrame, settings: dict[str, str], metrics: sks.DeliveryMetrics) -> None:
+    sks.publish(df, options=settings, metrics=metrics, progress=False)
+
+
+def run(df: DataFrame, settings: dict[str, str], metrics: sks.DeliveryMetrics, folder: Path, *, calls: bool) -> str:
+    """Runs a stream to its end and returns the id of its run. calls: with foreachBatch."""
+    writer = df.writeStream.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True)
+    writer = (
+        writer.foreachBatch(sks.foreach_batch(settings, metrics)) if calls else writer.format("kafka_sink").options(**settings)
+    )
+    query = writer.queryName("clicks").start()
+    try:
+        query.awaitTermination()
+    finally:
+        query.stop()
+    return str(query.runId)
+
+
+def states(events: list[dict[str, Any]]) -> list[str]:
+    return [event["eventType"] for event in events]
+
+
+def rows(event: dict[str, Any]) -> int | None:
+    """Returns the statistics of the only output."""
+    (output,) = event["outputs"]
+    found = output["outputFacets"].get("outputStatistics")
+    return None if found is None else int(found["rowCount"])
+
+
+@pytest.mark.parametrize(
+    "guarantee",
+    ["at-least-once", pytest.param("exactly-once", marks=pytest.mark.whole("the events follow from the same commit report"))],
+)
+@pytest.mark.parametrize("write", [save, publish])
+def test_a_batch_write_starts_and_completes(
+    spark: SparkSession,
+    kafka: Kafka,
+    new_topic: NewTopic,
+    metrics: sks.DeliveryMetrics,
+    collector: Collector,
+    lineage: sks.LineageEmitter,
+    write: Write,
+    guarantee: str,
+) -> None:
+    topic = new_topic(2)
+    write(numbers(spark, 100), options(kafka, topic=topic, delivery__guarantee=guarantee), metrics)
+    start, complete = collector.until_state("COMPLETE")
+    assert states([start, complete]) == ["START", "COMPLETE"]
+    for event in (start, complete):
+        check(event)
+        assert event["job"] == {
+            "namespace": "default",
+            "name": f"spark_kafka_sink_tests.kafka_sink.{topic.replace('.', '_')}",
+            "facets": event["job"]["facets"],
+        }
+        assert event["job"]["facets"]["jobType"]["processingType"] == "BATCH"
+        (output,) = event["outputs"]
+        assert (output["namespace"], output["name"]) == (f"kafka://{kafka.bootstrap_servers.split(',')[0]}", topic)
+        fields = [(one["name"], one["type"]) for one in output["facets"]["schema"]["fields"]]
+        assert fields == [("key", "string"), ("value", "string")]
+    assert (rows(start), rows(complete)) == (None, 100)
+    assert start["run"]["runId"] == complete["run"]["runId"]
+
+
+@pytest.mark.parametrize("calls", [False, True], ids=["format", "foreach_batch"])
+def test_a_stream_starts_runs_and_completes(
+    spark: SparkSession,
+    kafka: Kafka,
+    new_topic: NewTopic,
+    metrics: sks.DeliveryMetrics,
+    collector: Collector,
+    lineage: sks.LineageEmitter,
+    tmp_path: Path,
+    calls: bool,
+) -> None:
+    topic = new_topic(2)
+    df = stream(spark, numbers(spark, 100), tmp_path)
+    run_id = run(df, options(kafka, topic=topic), metrics, tmp_path, calls=calls)
+    events = collector.until_state("COMPLETE")
+    assert states(events) == ["START", "RUNNING", "RUNNING", "COMPLETE"]
+    for event in events:
+        check(event)
+        assert (event["run"]["runId"], event["job"]["name"]) == (run_id, "spark_kafka_sink_tests.kafka_sink.clicks")
+        assert event["job"]["facets"]["jobType"]["processingType"] == "STREAMING"
+    assert [rows(event) for event in events[1:]] == [50, 100, 100]
+
+
+def test_a_failed_write_fails(
+    spark: SparkSession,
+    kafka: Kafka,
+    new_topic: NewTopic,
+    metrics: sks.DeliveryMetrics,
+    collector: Collector,
+    lineage: sks.LineageEmitter,
+) -> None:
+    settings = options(kafka, topic=new_topic())
+    bad = numbers(spark, 10).selectExpr("key", "value", "IF(key = '7', -1, 0) AS partition")
+    with pytest.raises(PySparkException):
+        save(bad, settings, metrics)
+    _, fail = collector.until_state("FAIL")
+    check(fail)
+    assert "Spark aborted the write" in fail["run"]["facets"]["errorMessage"]["message"]
+    with pytest.raises(KafkaSinkError):
+        publish(bad, settings, metrics)
+    fail = collector.until(lambda events: states(events) == ["START", "FAIL"] * 2)[-1]
+    assert "[RECORD] column partition: -1 is negative" in fail["run"]["facets"]["errorMessage"]["message"]
+
+
+def test_a_failed_stream_fails_with_the_sinks_error(
+    spark: SparkSession,
+    kafka: Kafka,
+    new_topic: NewTopic,
+    metrics: sks.DeliveryMetrics,
+    collector: Collector,
+    lineage: sks.LineageEmitter,
+    tmp_path: Path,
+) -> None:
+    bad = stream(spark, numbers(spark, 10).selectExpr("key", "value", "-1 AS partition"), tmp_path)
+    with pytest.raises(PySparkException):
+        run(bad, options(kafka, topic=new_topic()), metrics, tmp_path, calls=False)
+    fail = collector.until_state("FAIL")[-1]
+    check(fail)
+    assert "[RECORD] column partition: -1 is negative" in fail["run"]["facets"]["errorMessage"]["message"]
+
+
+def test_the_text_of_another_programs_error_stays_at_home(
+    spark: SparkSession, metrics: sks.DeliveryMetrics, collector: Collector, lineage: sks.LineageEmitter, tmp_path: Path
+) -> None:
+    bad = stream(spark, numbers(spark, 10), tmp_path).selectExpr("key", f"raise_error('{MARK}') AS value")
+    with EmbeddedBroker() as broker, pytest.raises(PySparkException, match=MARK):
+        broker.create_topic("events")
+        settings = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "events"}
+        run(bad, settings, metrics, tmp_path, calls=False)
+    events = collector.until_state("FAIL")
+    assert "USER_RAISED_EXCEPTION" in events[-1]["run"]["facets"]["errorMessage"]["message"]
+    assert MARK not in json.dumps(events)
+
+
+def test_no_event_has_a_secret(
+    spark: SparkSession, metrics: sks.DeliveryMetrics, collector: Collector, lineage: sks.LineageEmitter, tmp_path: Path
+) -> None:
+    with EmbeddedBroker(config=BrokerConfig(sasl_users={USER: SECRET})) as broker:
+        broker.create_topic("events")
+        settings = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "events", **as_kafkas(PLANTED)}
+        settings |= {"headers.token": SECRET}
+        save(numbers(spark, 4), settings, metrics)
+        publish(numbers(spark, 4), settings, metrics)
+        run(stream(spark, numbers(spark, 4), tmp_path), settings, metrics, tmp_path, calls=False)
+        wrong = {**settings, "kafka.sasl.jaas.config": "", "kafka.sasl.username": USER, "kafka.sasl.password": f"{SECRET}!"}
+        with pytest.raises(KafkaSinkError):
+            publish(numbers(spark, 4), wrong, metrics)
+    events = collector.until(lambda events: states(events).count("COMPLETE") == 3)
+    assert MARK not in json.dumps([*events, *collector.headers])
+
+
+def test_with_a_registry_the_fields_are_those_of_the_values_schema(
+    spark: SparkSession, metrics: sks.DeliveryMetrics, collector: Collector, lineage: sks.LineageEmitter, stand_in: StandIn
+) -> None:
+    df = spark.range(4).selectExpr("string(id) AS key", "id", "named_struct('x', int(id)) AS inner", "array(id) AS ids")
+    with EmbeddedBroker() as broker:
+        for form in ("avro", "json-schema", "protobuf"):
+            broker.create_topic(form)
+            servers = {"kafka.bootstrap.servers": broker.bootstrap_servers, "schema.registry.url": stand_in.url}
+            publish(df, {**servers, "topic": form, "value.format": form}, metrics)
+    events = collector.until(lambda events: states(events).count("COMPLETE") == 3)
+    found = [event["outputs"][0]["facets"]["schema"]["fields"] for event in events if event["eventType"] == "COMPLETE"]
+    assert [[one["name"] for one in fields] for fields in found[:2]] == [["id", "inner", "ids"]] * 2
+    assert found[0][0]["type"] == "long"
+    assert [(one["name"], one["type"]) for one in found[0][1]["fields"]] == [("x", "int")]
+    assert [one["name"] for one in found[2]] == ["key", "id", "inner", "ids"]  # the columns
+
+
+def test_without_a_collector_rows_are_written_and_one_warning_is_logged(
+    spark: SparkSession, kafka: Kafka, new_topic: NewTopic, metrics: sks.DeliveryMetrics, caplog: pytest.LogCaptureFixture
+) -> None:
+    (port,) = free_ports(1)
+    topic = new_topic()
+    with caplog.at_level(logging.WARNING, "spark_kafka_sink"):
+        client = OpenLineageClient(transport=transport(f"http://127.0.0.1:{port}"))
+        emitter = sks.emit_lineage(spark, metrics, client=client)
+        for _ in range(2):
+            save(numbers(spark, 10), options(kafka, topic=topic), metrics)
+        emitter.stop()
+    assert len(read_values(kafka, topic)) == 20
+    found = [record.getMessage() for record in caplog.records if "OpenLineage" in record.getMessage()]
+    assert found[0].startswith("OpenLineage: an event could not be sent, and further failures are not logged: ConnectionError")
+    assert found[1:] == ["OpenLineage: 4 events were lost"]
+
+
+def test_a_collector_that_answers_nonsense_delays_nothing(
+    spark: SparkSession,
+    metrics: sks.DeliveryMetrics,
+    collector: Collector,
+    lineage: sks.LineageEmitter,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    collector.status, collector.body = 500, b"\xff\x00<html>" * 100
+    with EmbeddedBroker() as broker, caplog.at_level(logging.WARNING, "spark_kafka_sink"):
+        broker.create_topic("events")
+        settings = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "events"}
+        for _ in range(2):
+            publish(numbers(spark, 10), settings, metrics)
+        collector.until(lambda events: len(events) == 4)
+        lineage.stop()
+    assert sum("could not be sent" in record.getMessage() for record in caplog.records) == 1
+
+
+def test_a_slow_collector_delays_neither_writes_nor_the_stop(
+    spark: SparkSession, metrics: sks.DeliveryMetrics, collector: Collector, lineage: sks.LineageEmitter
+) -> None:
+    collector.released.clear()
+    with EmbeddedBroker() as broker:
+        broker.create_topic("events")
+        settings = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "events"}
+        publish(numbers(spark, 10), settings, metrics)
+    assert collector.events == []  # the collector still has not answered the first event
+    began = time.monotonic()
+    lineage.stop(timeout_s=0.2)
+    assert time.monotonic() - began < 4
+
+
+def test_after_its_stop_nothing_is_emitted(
+    spark: SparkSession, metrics: sks.DeliveryMetrics, collector: Collector, lineage: sks.LineageEmitter
+) -> None:
+    lineage.stop()
+    lineage.stop()
+    with EmbeddedBroker() as broker:
+        broker.create_topic("events")
+        publish(numbers(spark, 10), {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "events"}, metrics)
+    assert not metrics.writes.is_wanted
+    assert collector.events == []
+
+
+def test_the_client_finds_its_own_settings(
+    spark: SparkSession, metrics: sks.DeliveryMetrics, collector: Collector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "openlineage.yml"
+    auth = {"type": "api_key", "apiKey": "k"}
+    file.write_text(json.dumps({"transport": {"type": "http", "url": collector.url, "auth": auth}}), encoding="utf-8")
+    monkeypatch.setenv("OPENLINEAGE_CONFIG", str(file))
+    monkeypatch.setenv("OPENLINEAGE_NAMESPACE", "prod")
+    monkeypatch.setenv("OPENLINEAGE_PARENT_ID", "airflow/dag.task/0190d5a6-0000-7000-8000-000000000001")
+    emitter = emit_lineage(spark, metrics)
+    try:
+        with EmbeddedBroker() as broker:
+            broker.create_topic("events")
+            publish(numbers(spark, 10), {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "events"}, metrics)
+        complete = collector.until_state("COMPLETE")[-1]
+    finally:
+        emitter.stop()
+    assert complete["job"]["namespace"] == "prod"
+    parent = complete["run"]["facets"]["parent"]
+    assert (parent["job"]["namespace"], parent["job"]["name"]) == ("airflow", "dag.task")
+    assert parent["run"]["runId"] == "0190d5a6-0000-7000-8000-000000000001"
+    assert collector.headers[0]["authorization"] == "Bearer k"
+
+
+def test_wrong_settings_are_an_error_and_a_wrong_interval_too(
+    spark: SparkSession, metrics: sks.DeliveryMetrics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "openlineage.yml"
+    file.write_text(json.dumps({"transport": {"type": "http", "url": f"//me:{MARK}@host"}}), encoding="utf-8")
+    monkeypatch.setenv("OPENLINEAGE_CONFIG", str(file))
+    with pytest.raises(UsageError, match=r"emit_lineage: OpenLineage's client refuses its settings: ") as caught:
+        emit_lineage(spark, metrics)
+    assert MARK not in str(caught.value)
+    with pytest.raises(UsageError, match="interval_s is -1, must be 0 or more"):
+        emit_lineage(spark, metrics, interval_s=-1)
+    assert not metrics.writes.is_wanted
+
+
+def test_on_spark_connect_one_warning_is_logged(spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "spark_kafka_sink"):
+        emit_lineage(spark, DeliveryMetrics(None)).stop()
+    assert [record.getMessage() for record in caplog.records] == [
+        "lineage is not emitted: this session has no SparkContext that the driver program can use"
+    ]
