@@ -62,6 +62,13 @@ def _latency(quantile: float) -> str:
 _NO_JOBS: Final = ', query!="batch-jobs"'
 _P99: Final = ', quantile="0.99"'
 
+NOT_SHOWN: Final[Mapping[str, str]] = {
+    "kafka_sink_last_batch_number": "its lines would only rise; `watch` shows it",
+    "kafka_sink_last_batch_sent_bytes": "its records are shown",
+    "kafka_sink_retries_total": "the retries of each query are shown",
+}
+"""Metrics without a panel, with the reason."""
+
 ROWS: Final[Mapping[str, Sequence[Panel]]] = {
     "Delivery": (
         Panel(
@@ -153,7 +160,10 @@ ROWS: Final[Mapping[str, Sequence[Panel]]] = {
             "Retries and errors",
             "cps",
             "Record batches per second that were sent again, and those that were rejected, by Kafka's name of the error.",
-            (Query(_rate("retries_total"), "retries"), Query(_rate("errors_total", "error"), "{{error}}")),
+            (
+                Query(_rate("query_retries_total", "query"), "retries of {{query}}"),
+                Query(_rate("errors_total", "error"), "{{error}}"),
+            ),
         ),
         Panel(
             "Quotas and rate limits",
@@ -193,8 +203,11 @@ ROWS: Final[Mapping[str, Sequence[Panel]]] = {
         Panel(
             "Time of a commit",
             "s",
-            "On average of all micro-batches.",
-            (Query(_per_batch("commit_seconds_total"), "commit"),),
+            "On average of all micro-batches, and of the last one.",
+            (
+                Query(_per_batch("commit_seconds_total"), "average"),
+                Query(_gauge("last_batch_commit_seconds"), "{{query}}"),
+            ),
         ),
     ),
 }
