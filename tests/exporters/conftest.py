@@ -3,9 +3,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from pyspark.sql import SparkSession
 
 from spark_kafka_sink.spark.metrics import DeliveryMetrics
 from tests.spark.counting import counting
+from tests.spark.session import registered_session
 
 
 @pytest.fixture
@@ -19,3 +21,9 @@ def metrics() -> Iterator[DeliveryMetrics]:
 def uncounted() -> DeliveryMetrics:
     """Metrics as Spark Connect has them."""
     return DeliveryMetrics(None)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    with registered_session(tmp_path_factory.mktemp("spark")) as session:
+        yield session

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,15 +12,8 @@ import spark_kafka_sink as sks
 from spark_kafka_sink.broker import EmbeddedBroker
 from spark_kafka_sink.protocol.api import ApiKey
 from tests.exporters.scrapes import scraped
-from tests.spark.session import registered_session
 
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    with registered_session(tmp_path_factory.mktemp("spark")) as session:
-        yield session
 
 
 def test_the_age_of_open_transactions_grows_until_the_commit(spark: SparkSession, tmp_path: Path) -> None:

@@ -23,7 +23,6 @@ from spark_kafka_sink.spark.metrics import DeliveryMetrics
 from tests.exporters.collector import accepted, collector
 from tests.exporters.reports import batch
 from tests.kafka.witness import read_topic
-from tests.spark.session import registered_session
 
 
 @contextmanager
@@ -70,12 +69,6 @@ def test_a_collector_that_recovers_gets_all_counts(
         made.wait_for(lambda: made.last("kafka_sink.retries") == {(("messaging.system", "kafka"),): 2})
     assert caplog.records
     assert {record.name.partition(".")[0] for record in caplog.records} == {"opentelemetry"}
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    with registered_session(tmp_path_factory.mktemp("spark")) as session:
-        yield session
 
 
 @pytest.mark.spark
