@@ -140,7 +140,7 @@ def test_an_append_that_is_encoded_in_parts_and_rounds_counts_its_rows_through(c
         assert found_in(scope.take_rejected()) == expected(bad)
 
 
-@pytest.mark.parametrize("limits", [{}, {"max_records_per_second": 100_000}], ids=["", "rate limit"])
+@pytest.mark.parametrize("limits", [{}, {"max_records_per_second": 400}], ids=["", "rate limit"])
 def test_bad_rows_that_the_append_has_left_out_do_not_shift_the_numbers(
     cluster: RecordingBroker, limits: dict[str, object]
 ) -> None:
