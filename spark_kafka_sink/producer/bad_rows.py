@@ -28,9 +28,11 @@ class BadRows:
         columns: the rows, at least one. Rows that were refused by `append` are as they were given to it, or as an interceptor
             returned them, and share the memory of those columns. Rows that a broker rejected are as they were sent: binary keys
             and values, with all headers and the timestamps.
-        error: the reason. If `rows` is set, the fact `row` is a position in the columns of the append call.
-        rows: positions in the columns of the append call; None if they are unknown: a broker rejected the rows, or an interceptor
-            returned other columns.
+        error: the reason. If `append` refused the rows and `rows` is set, the fact `row` is a position in the columns of the
+            append call.
+        rows: positions in the columns of the append call. If a broker rejected the rows: the numbers that the caller of `append`
+            gives them by `row_numbers`. None if they are unknown: without `row_numbers`, or if an interceptor returned other
+            columns.
         partition: the partition that a broker rejected them for, else -1.
     """
 
@@ -43,6 +45,9 @@ class BadRows:
 
 OnBadRows = Callable[[BadRows], None]
 """Callback that receives refused rows."""
+
+RowNumbers = Callable[[NDArray[np.intp]], NDArray[np.int64]]
+"""Returns the caller's numbers of some rows of an append, given by their positions in its columns."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaSinkError, UsageError
 from spark_kafka_sink.producer.accumulator.append_plan import Sizes
 from spark_kafka_sink.producer.accumulator.appender import MAX_BYTES, ROWS_PER_PARTITION, Appender, CompletionFactory
 from spark_kafka_sink.producer.accumulator.tally import Tally
-from spark_kafka_sink.producer.bad_rows import BadRow, BadRows, OnBadRows, concerns_one_row, forget_frames, good_pieces
+from spark_kafka_sink.producer.bad_rows import (
+    BadRow,
+    BadRows,
+    OnBadRows,
+    RowNumbers,
+    concerns_one_row,
+    forget_frames,
+    good_pieces,
+)
 from spark_kafka_sink.producer.column_checks import check_columns, check_shapes, check_topic
 from spark_kafka_sink.producer.interceptors import ColumnsInterception, ProducerInterceptors
 from spark_kafka_sink.producer.lifecycle import NO_WAIT, Lifecycle, in_callback
@@ -41,12 +51,13 @@ class UserClasses(NamedTuple):
 
 
 class _Partitioned(NamedTuple):
-    """Serialized and checked rows with their sizes and partitions."""
+    """Serialized and checked rows with their sizes, partitions, and positions in the columns of the append."""
 
     columns: RecordColumns
     sizes: Sizes
     partitions: Partitions
     partition_count: int
+    positions: NDArray[np.intp]
 
 
 class ColumnAppender:
@@ -69,7 +80,14 @@ class ColumnAppender:
         self._metrics = metrics
         self._rows_per_append: dict[str, int] = {}  # for topics that were appended to
 
-    def append(self, tally: Tally, topic: str, columns: RecordColumns, on_bad_rows: OnBadRows | None = None) -> None:
+    def append(
+        self,
+        tally: Tally,
+        topic: str,
+        columns: RecordColumns,
+        on_bad_rows: OnBadRows | None = None,
+        row_numbers: RowNumbers | None = None,
+    ) -> None:
         """Appends columns; see SendScope.append."""
         check_topic(topic)
         check_shapes(topic, columns)
@@ -80,20 +98,22 @@ class ColumnAppender:
             columns = self._interceptors.on_send_columns(topic, columns)
             interception = ColumnsInterception(self._interceptors, topic, columns.num_records)
             completion_for = interception.completion_for
+            if columns is not given:  # the interceptor may have added, removed or reordered rows
+                row_numbers = None
         try:
             if interception is not None:
                 check_shapes(topic, columns)
             self._lifecycle.check_usable()
             try:
                 serialized = self._serialization.columns(topic, columns)
-                self._append(tally, topic, serialized, completion_for=completion_for)
+                self._append(tally, topic, serialized, completion_for=completion_for, row_numbers=row_numbers)
                 return
             except KafkaSinkError as error:
                 if on_bad_rows is None or not concerns_one_row(error):
                     self._metrics.append_refused(topic, columns.num_records - error.facts.get("buffered", 0), error)
                     raise
                 first_error = error
-            self._append_good_rows(tally, topic, given, columns, first_error, on_bad_rows, interception)
+            self._append_good_rows(tally, topic, given, columns, first_error, on_bad_rows, row_numbers, interception)
         except BaseException as error:
             if interception is not None:
                 interception.failed(error)
@@ -109,6 +129,7 @@ class ColumnAppender:
         columns: RecordColumns,
         first_error: KafkaSinkError,
         on_bad_rows: OnBadRows,
+        row_numbers: RowNumbers | None,
         interception: ColumnsInterception | None,
     ) -> None:
         """Passes bad rows to `on_bad_rows`, then appends the others.
@@ -132,7 +153,10 @@ class ColumnAppender:
             completion_for = None if interception is None else interception.completion_for
             deadline = NO_WAIT if in_callback() else None
             for part in _joined(good):
-                self._appender.append(tally, topic, *part, deadline=deadline, completion_for=completion_for)
+                numbers = None if row_numbers is None else partial(_numbers_at, row_numbers, part.positions)
+                self._appender.append(
+                    tally, topic, *part[:4], deadline=deadline, completion_for=completion_for, row_numbers=numbers
+                )
                 buffered += part.columns.num_records
         except KafkaSinkError as error:
             if buffered:
@@ -156,7 +180,8 @@ class ColumnAppender:
             piece = self._serialization.columns(topic, columns.slice(start, stop - start))
             check_columns(topic, piece)
             sizes = self._appender.sizes(tally, topic, piece)
-            return _Partitioned(piece, sizes, self._partitioner.partition(topic, piece, sizes, cluster), count)
+            partitions = self._partitioner.partition(topic, piece, sizes, cluster)
+            return _Partitioned(piece, sizes, partitions, count, np.arange(start, stop))
 
         for found in good_pieces(columns.num_records, attempt, first_error):
             yield found if isinstance(found, BadRow) else found.result
@@ -200,6 +225,7 @@ class ColumnAppender:
         deadline: float | None = None,
         completion_for: CompletionFactory | None = None,
         on_partitioned: OnPartitioned | None = None,
+        row_numbers: RowNumbers | None = None,
     ) -> None:
         if columns.num_records == 0:
             return
@@ -216,7 +242,17 @@ class ColumnAppender:
         partitions = self._partitioner.partition(topic, columns, sizes, cluster)
         if on_partitioned is not None:
             on_partitioned(partitions)
-        self._appender.append(tally, topic, columns, sizes, partitions, count, deadline=deadline, completion_for=completion_for)
+        self._appender.append(
+            tally,
+            topic,
+            columns,
+            sizes,
+            partitions,
+            count,
+            deadline=deadline,
+            completion_for=completion_for,
+            row_numbers=row_numbers,
+        )
 
     def rows_per_append(self, topic: str) -> int:
         """Returns the number of rows above which the per-row cost of an append is low: 40 per partition; 0 for an unknown
@@ -243,6 +279,17 @@ def _joined(parts: Sequence[_Partitioned]) -> Iterator[_Partitioned]:
             if size > MAX_BYTES:
                 break
             stop += 1
-        columns, sizes, partitions, _ = zip(*parts[start:stop], strict=True)
-        yield _Partitioned(concatenated(columns), np.concatenate(sizes), np.concatenate(partitions), first.partition_count)
+        columns, sizes, partitions, _, positions = zip(*parts[start:stop], strict=True)
+        yield _Partitioned(
+            concatenated(columns),
+            np.concatenate(sizes),
+            np.concatenate(partitions),
+            first.partition_count,
+            np.concatenate(positions),
+        )
         start = stop
+
+
+def _numbers_at(row_numbers: RowNumbers, positions: NDArray[np.intp], places: NDArray[np.intp]) -> NDArray[np.int64]:
+    """Returns the numbers of rows of joined pieces."""
+    return row_numbers(positions[places])

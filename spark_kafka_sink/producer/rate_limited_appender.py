@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+import numpy as np
+from numpy.typing import NDArray
+
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.producer.accumulator.append_plan import Partitions, Sizes
@@ -12,6 +15,7 @@ from spark_kafka_sink.producer.accumulator.appender import Appender, CompletionF
 from spark_kafka_sink.producer.accumulator.produce_result import Thunk
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.accumulator.tally import Tally
+from spark_kafka_sink.producer.bad_rows import RowNumbers
 from spark_kafka_sink.producer.lifecycle import NO_WAIT
 from spark_kafka_sink.producer.rate_limit import RateLimit
 from spark_kafka_sink.records.columns import RecordColumns
@@ -41,11 +45,22 @@ class RateLimitedAppender(Appender):
         *,
         deadline: float | None = None,
         completion_for: CompletionFactory | None = None,
+        row_numbers: RowNumbers | None = None,
     ) -> None:
         """Appends rows as Appender does, but waits for the rate limit first, which `deadline` does not end except for NO_WAIT."""
         check = tally.check_wait
         if check is None:
-            super().append(tally, topic, columns, sizes, partitions, count, deadline=deadline, completion_for=completion_for)
+            super().append(
+                tally,
+                topic,
+                columns,
+                sizes,
+                partitions,
+                count,
+                deadline=deadline,
+                completion_for=completion_for,
+                row_numbers=row_numbers,
+            )
             return
         limit, done = self._rate_limit, 0
         try:
@@ -64,6 +79,7 @@ class RateLimitedAppender(Appender):
                     count,
                     deadline=deadline,
                     completion_for=None if completion_for is None else partial(_completion_from, completion_for, start),
+                    row_numbers=None if row_numbers is None else partial(_numbers_from, row_numbers, start),
                 )
                 done = stop
         except KafkaSinkError as error:
@@ -74,3 +90,8 @@ class RateLimitedAppender(Appender):
 def _completion_from(completion_for: CompletionFactory, start: int, places: Sequence[int]) -> Thunk:
     """Returns the completion of rows of a slice that begins with row `start`."""
     return completion_for([place + start for place in places])
+
+
+def _numbers_from(row_numbers: RowNumbers, start: int, positions: NDArray[np.intp]) -> NDArray[np.int64]:
+    """Returns the numbers of rows of such a slice."""
+    return row_numbers(positions + start)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
+
+import numpy as np
 
 from spark_kafka_sink.errors import (
     DeadLetterError,
@@ -19,7 +20,7 @@ from spark_kafka_sink.errors import (
     SchemaError,
     SerializationError,
 )
-from spark_kafka_sink.producer.bad_rows import BadRows
+from spark_kafka_sink.producer.bad_rows import BadRows, RowNumbers
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.spark.bad_row_limits import too_many
@@ -146,14 +147,14 @@ class BadRowHandler:
             self._add(found)
             self._written += 1
 
-    def refuse_of_append(self, bad: BadRows, row_in_task: Callable[[int], int]) -> None:
-        """Refuses rows that the producer has refused. row_in_task: returns the task's row of a row of the append."""
-        self.refuse(RefusedRows.of(bad, row_in_task))
+    def refuse_of_append(self, bad: BadRows, rows_in_task: RowNumbers) -> None:
+        """Refuses rows that the producer has refused. rows_in_task: returns the task's rows of rows of the append."""
+        self.refuse(RefusedRows.of(bad, rows_in_task))
 
-    def refuse_topic(self, topic: str, columns: RecordColumns, row_in_task: Callable[[int], int]) -> bool:
+    def refuse_topic(self, topic: str, columns: RecordColumns, rows_in_task: RowNumbers) -> bool:
         """Refuses rows whose topic is the dead-letter topic, where they would be taken for letters. Returns whether it is.
 
-        row_in_task: returns the task's row of a row of the columns.
+        rows_in_task: returns the task's rows of rows of the columns.
         """
         if topic != self._errors.topic:
             return False
@@ -161,7 +162,7 @@ class BadRowHandler:
         error = RecordError(
             f"column topic: {topic} is the dead-letter topic, which takes letters only; name another", column="topic"
         )
-        self.refuse(RefusedRows(columns, [topic] * count, [error] * count, [row_in_task(row) for row in range(count)]))
+        self.refuse(RefusedRows(columns, [topic] * count, [error] * count, rows_in_task(np.arange(count)).tolist()))
         return True
 
     def take_after_append(self, rows: int, *, is_part: bool) -> None:

@@ -7,9 +7,12 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.records.columns import RecordColumns, concatenated, copied
-from spark_kafka_sink.spark.columns import TopicRecords
+from spark_kafka_sink.spark.columns import BatchRows, TopicRecords
 
 # The most that is held, over all topics. 40,000 rows of 100 bytes fit.
 MAX_BYTES = 8 * 1024 * 1024
@@ -18,6 +21,31 @@ MAX_BYTES = 8 * 1024 * 1024
 # 0.91; twelve were no better. Batches of 3,000 rows of 1 KB, or of 300 of 10 KB, gained nothing.
 WORTHWHILE_ROWS = 4_000
 WORTHWHILE_BYTES = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class RowsInTask:
+    """Numbers in the task, from 0, of the rows of one append.
+
+    The producer holds it until the rows are acknowledged, so it has no columns. It takes 8 bytes per row if the rows are some of
+    an Arrow batch, because there are several topics or bad rows; otherwise a few bytes.
+
+    starts: the number of rows before each part. first: the position of the append's first row in the parts.
+    """
+
+    starts: list[int]
+    parts: list[BatchRows]
+    first: int = 0
+
+    def __call__(self, positions: NDArray[np.intp]) -> NDArray[np.int64]:
+        """Returns the numbers of rows, given by their positions in the append."""
+        return np.array([self.row_in_task(row) for row in positions.tolist()], np.int64)
+
+    def row_in_task(self, row: int) -> int:
+        """Returns the number of a row, given by its position in the append."""
+        place = self.first + row
+        part = bisect_right(self.starts, place) - 1
+        return self.parts[part].row_in_task(place - self.starts[part])
 
 
 @dataclass(slots=True)
@@ -47,12 +75,11 @@ class CoalescedRecords:
         """Adds a note with the row of the task, because the producer counts the rows of one append only."""
         row = error.facts.get("row")
         if row is not None:
-            error.add_note(f"That is row {self.row_in_task(row)} of the task, counted from 0.")
+            error.add_note(f"That is row {self.rows_in_task().row_in_task(row)} of the task, counted from 0.")
 
-    def row_in_task(self, row: int) -> int:
-        """Returns the number of a row in the task, from 0. row: its position in `columns()`."""
-        part = bisect_right(self.starts, row) - 1
-        return self.parts[part].row_in_task(row - self.starts[part])
+    def rows_in_task(self, first: int = 0) -> RowsInTask:
+        """Returns the numbers in the task of the rows of `columns()`, from row `first` on."""
+        return RowsInTask(self.starts, [part.batch_rows for part in self.parts], first)
 
 
 class ArrowBatchCoalescer:

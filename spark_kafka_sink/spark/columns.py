@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +29,17 @@ NO_TOPIC = "is null, and the option topic is not set (set the option topic or fi
 _FALSE = array_of_numbers(np.zeros(1, np.bool_))[0]
 
 
+class BatchRows(NamedTuple):
+    """Which rows of the task the records of an Arrow batch are. The fields are those of `TopicRecords`."""
+
+    rows: NDArray[np.intp] | None
+    first_row: int
+
+    def row_in_task(self, row: int) -> int:
+        """Returns the number of a record's row in the task, from 0."""
+        return self.first_row + (row if self.rows is None else int(self.rows[row]))
+
+
 @dataclass(frozen=True, slots=True)
 class TopicRecords:
     """One topic's records of an Arrow batch.
@@ -43,9 +54,9 @@ class TopicRecords:
     first_row: int = 0
     is_most_of_batch: bool = False
 
-    def row_in_task(self, row: int) -> int:
-        """Returns the number of a record's row in the task, from 0."""
-        return self.first_row + (row if self.rows is None else int(self.rows[row]))
+    @property
+    def batch_rows(self) -> BatchRows:
+        return BatchRows(self.rows, self.first_row)
 
 
 def records_by_topic(

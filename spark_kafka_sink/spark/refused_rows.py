@@ -5,12 +5,12 @@ producer, and from brokers.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from spark_kafka_sink.errors import KafkaSinkError
-from spark_kafka_sink.producer.bad_rows import BadRows
+from spark_kafka_sink.producer.bad_rows import BadRows, RowNumbers
 from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns
 
 _ROW: Final = re.compile(r"\brow (\d{1,18})\b(?: of \d+\b)?")  # one pattern: a new one takes 100 us to compile
@@ -39,11 +39,17 @@ class RefusedRows:
     is_sent: bool = False
 
     @classmethod
-    def of(cls, bad: BadRows, row_in_task: Callable[[int], int] | None = None) -> RefusedRows:
-        """Returns rows that the producer passes on. row_in_task: returns the task's row of a row of the append."""
-        count = bad.columns.num_records
-        rows = None if bad.rows is None or row_in_task is None else [row_in_task(int(row)) for row in bad.rows]
-        return cls(bad.columns, [bad.topic] * count, [bad.error] * count, rows, bad.partition, is_sent=row_in_task is None)
+    def of(cls, bad: BadRows, rows_in_task: RowNumbers | None = None) -> RefusedRows:
+        """Returns rows that the producer passes on.
+
+        rows_in_task: returns the task's rows of rows of the append. None: a broker rejected the rows, which have these numbers
+            already.
+        """
+        count, rows = bad.columns.num_records, bad.rows
+        if rows is not None and rows_in_task is not None:
+            rows = rows_in_task(rows)
+        known = None if rows is None else rows.tolist()
+        return cls(bad.columns, [bad.topic] * count, [bad.error] * count, known, bad.partition, is_sent=rows_in_task is None)
 
     def message(self, row: int) -> str:
         """Returns the error's text of one of these rows. It names the row of the task, and not that of an append."""

@@ -240,16 +240,17 @@ _PART_APPENDED = 4
 def _append_good(scope: SendScope, rows: CoalescedRecords, bad_rows: BadRowHandler, buffer_memory: int) -> None:
     """Appends the rows that the producer takes. The others are handled after the append, because their letters are appended."""
     columns = rows.columns()
-    if bad_rows.refuse_topic(rows.topic, columns, rows.row_in_task):
+    if bad_rows.refuse_topic(rows.topic, columns, rows.rows_in_task()):
         return
     for first, part in _parts(columns, rows.nbytes, buffer_memory // _PART_APPENDED):
         found: list[BadRows] = []
+        numbers = rows.rows_in_task(first)
         try:
-            scope.append(rows.topic, part, found.append)
+            scope.append(rows.topic, part, found.append, numbers)
         except KafkaSinkError as error:
             bad_rows.raise_named(error)
         for bad in found:
-            bad_rows.refuse_of_append(bad, lambda row, first=first: rows.row_in_task(first + row))  # type: ignore[misc]
+            bad_rows.refuse_of_append(bad, numbers)
         bad_rows.take_after_append(part.num_records, is_part=part is not columns)
 
 

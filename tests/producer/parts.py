@@ -17,7 +17,7 @@ from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import Batch, RecordAccumulator
 from spark_kafka_sink.producer.accumulator.tally import Tally
-from spark_kafka_sink.producer.bad_rows import OnBadRows
+from spark_kafka_sink.producer.bad_rows import OnBadRows, RowNumbers
 from spark_kafka_sink.producer.column_appender import ColumnAppender
 from spark_kafka_sink.producer.identity.identity import Identity
 from spark_kafka_sink.producer.lifecycle import Lifecycle
@@ -102,7 +102,14 @@ class _ToPartition0(ColumnAppender):
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
 
-    def append(self, tally: Tally, topic: str, columns: RecordColumns, on_bad_rows: OnBadRows | None = None) -> None:
+    def append(
+        self,
+        tally: Tally,
+        topic: str,
+        columns: RecordColumns,
+        on_bad_rows: OnBadRows | None = None,
+        row_numbers: RowNumbers | None = None,
+    ) -> None:
         self._parts.append_columns(tally, columns, [0] * columns.num_records, topic)
 
 

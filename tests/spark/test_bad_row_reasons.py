@@ -71,7 +71,7 @@ def test_what_is_split_off_is_what_the_task_would_refuse(rows: list[Given], opti
     batch = batch_of(rows)
     split = split_batch(batch, SCHEMA, option, first_row=10)
     found = list(records_by_topic(split.batch, SCHEMA, option, first_row=10, rows=split.rows))
-    good = sorted(each.row_in_task(row) for each in found for row in range(each.columns.num_records))
+    good = sorted(each.batch_rows.row_in_task(row) for each in found for row in range(each.columns.num_records))
     bad = list(split.refused.rows or ())
     assert sorted([*good, *bad]) == list(range(10, 10 + len(rows)))
     assert bad == [10 + row for row in range(len(rows)) if is_refused(batch.slice(row, 1), option)]
@@ -94,7 +94,7 @@ def test_positions_count_from_the_whole_batch_if_rows_were_taken_out_before() ->
     assert split.refused.rows == [107]
     assert split.rows.tolist() == [5, 9]
     (found,) = records_by_topic(split.batch, SCHEMA, None, first_row=100, rows=split.rows)
-    assert [found.row_in_task(row) for row in range(2)] == [105, 109]
+    assert [found.batch_rows.row_in_task(row) for row in range(2)] == [105, 109]
     assert replace(split.refused, rows=[1]).in_task(10).rows == [11]
 
 

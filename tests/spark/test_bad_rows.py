@@ -79,10 +79,33 @@ def test_every_kind_of_bad_row_goes_to_the_dead_letter_topic_and_the_others_arri
     assert [each for each in found[16].headers if not each[0].startswith(PREFIX)] == [("ok", b"2")]
     assert why(found[4])["topic"] == "no topic"
     assert [why(found[number]).get("partition") for number in (7, 10)] == ["-2", "77"]
-    # All but what a broker rejected know their row.
-    assert {number: why(each).get("row") for number, each in found.items()} == {
-        number: None if number == 25 else str(number) for number in bad
-    }
+    # Each knows its row in the task, also if a broker rejected it.
+    assert {number: why(each).get("row") for number, each in found.items()} == {number: str(number) for number in bad}
+
+
+def test_rows_that_a_broker_rejects_keep_their_numbers_through_topics_batches_and_parts() -> None:
+    """Two topics that reject rows without a key, in Arrow batches that are combined or appended in parts, with other bad rows."""
+    with EmbeddedBroker() as broker:
+        topics = [broker.create_topic(name, partitions=3, configs={"cleanup.policy": "compact"}) for name in ("t", "u")]
+        letters = broker.create_topic("letters")
+        given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "on.error": "dead-letter", "dead.letter.topic": letters}
+        limits = {"kafka.buffer.memory": str(1 << 20), "kafka.max.request.size": "20000", "kafka.linger.ms": "60000"}
+        numbers = range(5000)
+        keys_given = [None if number % 7 == 0 else str(number) for number in numbers]
+        topics_given = [None if number % 101 == 50 else topics[number % 3 == 1] for number in numbers]
+        values = [b"%0*d" % (21_000 if number % 97 == 50 else 300, number) for number in numbers]
+        columns = [pa.array(values), pa.array(keys_given), pa.array(topics_given)]
+        whole = pa.RecordBatch.from_arrays(columns, names=["value", "key", "topic"])
+        schema = SinkSchema(value=0, key=1, topic=2)
+        batches = [(schema, whole.slice(start, size)) for start, size in ((0, 40), (40, 35), (75, 925), (1000, 4000))]
+        report = delivered(sink_options(given | limits), *batches)
+        bad = {n for n in numbers if n % 7 == 0 or n % 101 == 50 or n % 97 == 50}
+        found = [why(each) for each in read_topic(broker.bootstrap_servers, letters)]
+        assert report.bad_rows.keys() == {"INVALID_RECORD", "topic", "too-large"}
+        assert sorted(int(each["row"]) for each in found) == sorted(bad)
+        rejected = {int(each.value or b"-1"): why(each) for each in read_topic(broker.bootstrap_servers, letters) if each.value}
+        assert {number: each["row"] for number, each in rejected.items()} == {number: str(number) for number in rejected}
+        assert {each["reason"] for each in rejected.values()} == {"INVALID_RECORD", "topic"}
 
 
 @pytest.mark.fault("record", "bad rows of every kind, with on.error")
@@ -154,7 +177,7 @@ def test_brokers_may_reject_more_than_the_memory_for_rejected_rows_at_once() -> 
         assert (report.bad_rows, report.dead_letters) == ({"INVALID_RECORD": 1999, "too-large": 1}, 2000)
         found = read_topic(broker.bootstrap_servers, letters)
         assert sorted(each.value or b"" for each in found) == [b"", *values[:1999]]
-        assert [why(each)["row"] for each in found if not each.value] == ["1999"]
+        assert {int((each.value or b"1999")[-4:]): int(why(each)["row"]) for each in found} == {row: row for row in range(2000)}
 
 
 def test_letters_of_rows_without_a_valid_topic_need_no_other_topic(kafka: Kafka, new_topic: NewTopic) -> None:

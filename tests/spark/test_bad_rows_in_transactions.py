@@ -13,7 +13,8 @@ from spark_kafka_sink.spark.producer_cache import cache
 from spark_kafka_sink.spark.task import run_task
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
-from tests.spark.bad_rows import KEPT, LIMITED, SCHEMA, Given, batch_of, end, keys, one_of_each, tolerant
+from tests.kafka.witness import read_topic
+from tests.spark.bad_rows import KEPT, LIMITED, SCHEMA, Given, batch_of, end, keys, one_of_each, tolerant, why
 from tests.spark.frames import options
 
 
@@ -37,6 +38,8 @@ def test_letters_are_in_the_transaction_of_their_task(kafka: Kafka, new_topic: N
         end(settings, share, commit=number == 0)
         shares.append(share)
     assert keys(kafka, letters, isolation_level="read_committed") == sorted(bad)
+    found = read_topic(kafka.bootstrap_servers, letters, isolation_level="read_committed")
+    assert {int(each.key or b"-1"): why(each)["row"] for each in found} == {number: str(number) for number in bad}
     assert keys(kafka, topic, isolation_level="read_committed") == [row.number for row in rows if row.number not in bad]
 
 

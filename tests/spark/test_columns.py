@@ -175,7 +175,7 @@ def test_each_topic_gets_its_own_rows_in_order(topics: list[str | None], large: 
         assert records.columns.value.to_pylist() == [str(row).encode() for row in rows]
         assert records.columns.timestamp.tolist() == rows
         assert records.columns.partition.tolist() == rows
-        assert [records.row_in_task(row) for row in range(len(rows))] == rows
+        assert [records.batch_rows.row_in_task(row) for row in range(len(rows))] == rows
 
 
 def test_more_topics_than_a_byte_can_number_are_split_right() -> None:

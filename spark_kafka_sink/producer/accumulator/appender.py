@@ -21,7 +21,9 @@ from spark_kafka_sink.producer.accumulator.produce_result import Thunk
 from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.accumulator.request_size import batch_limit
+from spark_kafka_sink.producer.accumulator.row_origins import AppendedRows, note_rows
 from spark_kafka_sink.producer.accumulator.tally import Tally
+from spark_kafka_sink.producer.bad_rows import RowNumbers
 from spark_kafka_sink.producer.lifecycle import NO_WAIT
 from spark_kafka_sink.records.arrow_arrays import repeated_number
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
@@ -107,13 +109,15 @@ class Appender:
         *,
         deadline: float | None = None,
         completion_for: CompletionFactory | None = None,
+        row_numbers: RowNumbers | None = None,
     ) -> None:
         """Puts each row into an open batch of its partition, of which the topic has `count`.
 
-        sizes, partitions: shape (num_records,). completion_for is called once for each batch that receives rows. Raises
-        BufferExhaustedError if memory for the next rows is not available at `deadline`; without a deadline each wait lasts at
-        most max.block.ms, so a slow broker that does accept rows may be waited for longer in total. With NO_WAIT some memory is
-        borrowed at once instead. An error's fact `buffered` is the number of rows that did get into batches.
+        sizes, partitions: shape (num_records,). completion_for is called once for each batch that receives rows. row_numbers
+        numbers the rows that brokers may reject. Raises BufferExhaustedError if memory for the next rows is not available at
+        `deadline`; without a deadline each wait lasts at most max.block.ms, so a slow broker that does accept rows may be waited
+        for longer in total. With NO_WAIT some memory is borrowed at once instead. An error's fact `buffered` is the number of
+        rows that did get into batches.
         """
         buffered = 0
         try:
@@ -124,9 +128,10 @@ class Appender:
                 rows = GroupedRows.of(topic, part, sizes[start:stop], partitions[start:stop], count, long_from)
                 until = time.monotonic() + self._max_block_s if deadline is None else deadline
                 attach = None if completion_for is None else partial(_attach, rows, start, completion_for)
+                numbered = None if row_numbers is None else AppendedRows.of(row_numbers, start, rows.order)
                 with tally.appending:
                     while buffered < stop:
-                        buffered = start + self._append_from(buffered - start, tally, rows, until, attach)
+                        buffered = start + self._append_from(buffered - start, tally, rows, until, attach, numbered)
         except KafkaSinkError as error:
             error.facts["buffered"] = buffered
             raise
@@ -138,6 +143,7 @@ class Appender:
         rows: GroupedRows,
         deadline: float,
         attach: Callable[[OpenBatch, int, int], None] | None,
+        numbered: AppendedRows | None,
     ) -> int:
         """Runs one round: appends as many rows from `start` on as half of the memory holds. Returns the next row."""
         memory: list[Chunk] = []
@@ -148,7 +154,7 @@ class Appender:
         try:
             plan = self._plan_with_memory(start, tally, rows, deadline, memory, claimed)
             batches, full = self._batches(tally, rows, plan), plan.full
-            self._encode(rows, plan, batches, memory, attach)
+            self._encode(rows, plan, batches, memory, attach, numbered)
         except BaseException:
             for batch in batches:
                 batch.drop_unfinished()
@@ -253,6 +259,7 @@ class Appender:
         batches: list[OpenBatch],
         memory: list[Chunk],
         attach: Callable[[OpenBatch, int, int], None] | None,
+        numbered: AppendedRows | None,
     ) -> None:
         """Encodes all rows of the plan at once, without a lock, and adds each piece to its batch."""
         first, last = plan.starts[0], plan.stop
@@ -283,6 +290,8 @@ class Appender:
             if attach is not None:
                 attach(batch, first, first + count)
                 first += count
+        if numbered is not None:
+            note_rows(batches, firsts.tolist(), counts.tolist(), plan.starts, numbered)
 
     def _share(self, pieces: list[memoryview], batches: list[OpenBatch], memory: list[Chunk]) -> None:
         """Shares the encoded block among the batches; it replaces as many chunks."""

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool, SharedChunks
 from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, SealedBatch
+from spark_kafka_sink.producer.accumulator.row_origins import moved_rows
 from spark_kafka_sink.records.batch_rewrite import WrittenRecords, encode_again, written_records
 from spark_kafka_sink.records.compression import decompress
 
@@ -68,10 +69,11 @@ def _rebuilt(batch: SealedBatch, records: WrittenRecords, parts: Sequence[Rows],
     block.lend(pool.overdraw(pool.chunks_for(len(encoded.data))))
     opened = []
     told = (numbers.tolist() for numbers in (counts, first_timestamps, max_timestamps, largest))
-    for piece, count, first, latest, largest_record in zip(pieces, *told, strict=True):
+    for moved, piece, count, first, latest, largest_record in zip(parts, pieces, *told, strict=True):
         part = OpenBatch(batch.queue, batch.opened.tally, batch.created_ms, first)
         part.memory.share(piece, block)
         part.added(len(piece), count, latest, largest_record)
+        part.rows = moved_rows(batch.opened.rows, moved)
         opened.append(part)
     return [_sealed(part, batch, pool) for part in opened]
 

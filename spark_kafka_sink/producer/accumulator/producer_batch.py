@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.producer.accumulator.buffer_pool import BatchMemory, BufferPool
 from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult, Thunk
+from spark_kafka_sink.producer.accumulator.row_origins import RowRun
 from spark_kafka_sink.producer.accumulator.sequences import (
     NO_PRODUCER,
     NO_SEQUENCE,
@@ -90,6 +91,7 @@ class OpenBatch:
         "queued",
         "record_count",
         "result",
+        "rows",
         "sealed",
         "size",
         "tally",
@@ -109,6 +111,7 @@ class OpenBatch:
         self.queued = False
         self.writing = False
         self.result: ProduceResult | None = None  # set if a caller wants the results of single records
+        self.rows: list[RowRun] | None = None  # set if a caller wants the row numbers of rejected records
         # Compressed but not numbered: it was drained but did not fit into a request. No more records are added then.
         self.sealed: SealedBatch | None = None
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.producer.accumulator.batch_splitting import records_of
 from spark_kafka_sink.producer.accumulator.producer_batch import SealedBatch
+from spark_kafka_sink.producer.accumulator.row_origins import RowRun, moved_rows, row_numbers_of
 from spark_kafka_sink.producer.bad_rows import BadRows
 from spark_kafka_sink.records.added_headers import LIST_OF_HEADERS
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes
@@ -29,7 +30,7 @@ class RejectedRecords:
     """Rejected records of one batch. The sender's thread makes them, the task's decodes them.
 
     fields: the bytes of each record from its key's length on. timestamps: ms since the epoch. errors: one for each record, which
-        records with the same reason share. size: bytes of memory, roughly.
+        records with the same reason share. size: bytes of memory, roughly. rows: which rows of appends the records are, if known.
     """
 
     topic: str
@@ -38,15 +39,21 @@ class RejectedRecords:
     timestamps: NDArray[np.int64]
     errors: Sequence[KafkaSinkError]
     size: int
+    rows: Sequence[RowRun] | None = None
 
     def bad_rows(self) -> list[BadRows]:
-        """Returns the records as columns, with one element for each run of records that have the same reason."""
+        """Returns the records as columns, with one element for each run of records that have the same reason.
+
+        Records with known rows are in other elements than those without.
+        """
         found, start = list[BadRows](), 0
-        for _, same in groupby(self.errors, id):
-            error, *others = same
+        numbers = row_numbers_of(self.rows, len(self.errors))
+        for _, same in groupby(zip(self.errors, numbers, strict=True), lambda each: (id(each[0]), each[1] is None)):
+            (error, number), *others = same
             stop = start + 1 + len(others)
             columns = _columns(self.fields[start:stop].to_pylist(), self.timestamps[start:stop])
-            found.append(BadRows(self.topic, columns, error, None, self.partition))
+            rows = None if number is None else np.array(numbers[start:stop], np.intp)
+            found.append(BadRows(self.topic, columns, error, rows, self.partition))
             start = stop
         return found
 
@@ -60,7 +67,8 @@ def rejected_records(batch: SealedBatch, errors: Mapping[int, KafkaSinkError]) -
     by_text: dict[str, KafkaSinkError] = {}
     shared = [by_text.setdefault(error.message, error) for error in errors.values()]
     size = fields.nbytes + timestamps.nbytes + ERROR_SIZE * len(by_text)
-    return RejectedRecords(batch.queue.topic, batch.queue.partition, fields, timestamps, shared, size)
+    numbered = moved_rows(batch.opened.rows, rows)
+    return RejectedRecords(batch.queue.topic, batch.queue.partition, fields, timestamps, shared, size, numbered)
 
 
 def _columns(fields: Sequence[bytes], timestamps: NDArray[np.int64]) -> RecordColumns:

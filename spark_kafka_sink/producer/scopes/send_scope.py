@@ -11,7 +11,7 @@ from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.accumulator.tally import Tally
-from spark_kafka_sink.producer.bad_rows import BadRows, OnBadRows
+from spark_kafka_sink.producer.bad_rows import BadRows, OnBadRows, RowNumbers
 from spark_kafka_sink.producer.column_appender import ColumnAppender
 from spark_kafka_sink.producer.identity.identity import Identity
 from spark_kafka_sink.producer.lifecycle import Lifecycle
@@ -61,7 +61,13 @@ class SendScope:
         state = "closed" if self._closed else "open"
         return f"<{type(self).__name__} {counts}, {counted(self.tally.unfinished, 'batch', 'batches')} unfinished, {state}>"
 
-    def append(self, topic: str, columns: RecordColumns, on_bad_rows: OnBadRows | None = None) -> None:
+    def append(
+        self,
+        topic: str,
+        columns: RecordColumns,
+        on_bad_rows: OnBadRows | None = None,
+        row_numbers: RowNumbers | None = None,
+    ) -> None:
         """Appends records of one topic. They are copied, so the columns may be released.
 
         Waits at most max.block.ms for the topic's metadata, and as long again for memory. A rate limit (max.bytes.per.second,
@@ -77,6 +83,10 @@ class SendScope:
                 large, or its headers, timestamp or partition are invalid. All other rows are appended, in order. Its exceptions
                 reach the caller. The errors that it gets lose their tracebacks when it returns. With None the first bad row is an
                 error, and no row is sent.
+            row_numbers: returns your numbers of some rows, given by their positions in the columns, as an array of the same
+                length. `take_rejected` calls it in its thread, and only for records that a broker rejected, so that their `rows`
+                are these numbers. The scope holds it until the records are acknowledged or taken, so it should not hold the
+                columns. It has no effect unless the scope was made with keeps_rejected.
 
         Raises:
             SchemaError: A column has the wrong type or length. Nothing is sent.
@@ -90,7 +100,7 @@ class SendScope:
         """
         self._check_may_append()
         try:
-            self._columns.append(self.tally, topic, columns, on_bad_rows)
+            self._columns.append(self.tally, topic, columns, on_bad_rows, row_numbers if self.tally.keeps_rejected else None)
         except BaseException as error:
             self._identity.append_failed(error)
             raise
@@ -163,6 +173,9 @@ class SendScope:
         """Returns the records that brokers have rejected since the last call, and forgets them.
 
         After `flush` these are all. Only a scope made with keeps_rejected has any. Take them before the scope ends.
+
+        Raises:
+            UsageError: The `row_numbers` of an append did not return one number for each row.
         """
         return [rows for records in self.tally.take_rejected() for rows in records.bad_rows()]
 
