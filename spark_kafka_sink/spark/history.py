@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.exactly_once.micro_batch import is_job
 from spark_kafka_sink.producer.report import DeliveryReport, bucket_of_rank, summed_latencies
-from spark_kafka_sink.producer.report_tables import pandas_frame
 from spark_kafka_sink.spark.messages import report_from_bytes, report_to_bytes
 from spark_kafka_sink.spark.query_totals import QUANTILES
 
@@ -241,6 +240,8 @@ class QueryHistory:
         Raises:
             InstallationError: pandas is not installed.
         """
+        from spark_kafka_sink.producer.report_tables import pandas_frame  # it loads pyarrow.compute, which takes 150 ms
+
         return pandas_frame(self.to_arrow, "QueryHistory.to_pandas()")
 
     def to_spark(self, spark: SparkSession) -> DataFrame:

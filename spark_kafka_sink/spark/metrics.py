@@ -28,13 +28,13 @@ from spark_kafka_sink.spark.messages import total
 from spark_kafka_sink.spark.open_transactions import MOST_QUERIES, Oldest, OpenTransaction, merged, transaction_ages
 from spark_kafka_sink.spark.python_workers import stderr_handler
 from spark_kafka_sink.spark.query_totals import BATCH_JOBS, QUANTILES, QueryTotals
-from spark_kafka_sink.spark.watch import is_notebook, screen_of, table_for, watch
-from spark_kafka_sink.spark.watch_table import QueryState, Reading
 from spark_kafka_sink.spark.write_events import WRITE, WriteCommitted, WriteEvent, WriteListeners, event_to_bytes
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql.streaming.query import StreamingQuery
+
+    from spark_kafka_sink.spark.watch_table import QueryState
 
 logger = logging.getLogger(__name__)
 
@@ -397,6 +397,10 @@ class DeliveryMetrics:
         for name, seconds in (("interval_s", interval_s), ("timeout_s", timeout_s)):
             if seconds is not None and not 0 < seconds < float("inf"):
                 raise UsageError(f"watch: {name} must be a number of seconds above 0, and it is {seconds}")
+        # Not with the module: each Python process of Spark would load them, and its charts.
+        from spark_kafka_sink.spark.watch import is_notebook, screen_of, table_for, watch
+        from spark_kafka_sink.spark.watch_table import Reading
+
         notebook = is_notebook()
         table = table_for(sys.stdout, notebook=notebook)
         for query in self.totals():
@@ -419,6 +423,7 @@ class DeliveryMetrics:
     def _states(self) -> dict[str, QueryState] | None:
         """Returns what the queries do that run. A query whose tasks write has their rows so far, too."""
         from spark_kafka_sink.spark.active_queries import active_queries
+        from spark_kafka_sink.spark.watch_table import QueryState
 
         states = active_queries()
         for query, state in (states or {}).items():
