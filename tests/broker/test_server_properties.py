@@ -11,7 +11,7 @@ from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.server_properties import SETTINGS, TOPIC_SETTINGS, config_from
 from spark_kafka_sink.errors import OptionError
 
-NO_TEXT = {"acls", "data_dir", "host", "like", "oauthbearer_key", "release", "sasl_users", "topic_defaults"}
+NO_TEXT = {"acls", "client_metrics", "data_dir", "host", "like", "oauthbearer_key", "release", "sasl_users", "topic_defaults"}
 
 
 def test_every_field_has_its_setting() -> None:
