@@ -11,6 +11,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -40,11 +41,25 @@ Raises ValueError, KeyError, TypeError or AttributeError for content that it doe
 
 @dataclass(frozen=True, slots=True)
 class ListenerAddress:
-    """The address to send a message to, and the token that the listener expects, which must never be printed."""
+    """The address to send a message to, and the token that the listener expects, which must never be printed.
+
+    Attributes:
+        port: At `host`.
+        token: The same for both ports.
+        host: The host by which other machines know the driver. It may not reach the driver from its own machine, such as behind
+            a NAT or a bridge.
+        local_port: At the loopback interface of the driver's machine; None if that is `port`.
+    """
 
     port: int
     token: str = field(repr=False)
     host: str = LOOPBACK
+    local_port: int | None = None
+
+    @property
+    def local(self) -> ListenerAddress:
+        """The address for processes on the driver's machine."""
+        return ListenerAddress(self.port if self.local_port is None else self.local_port, self.token)
 
 
 class MetricsListener:
@@ -57,36 +72,37 @@ class MetricsListener:
     """
 
     def __init__(self, handlers: Mapping[bytes, Handler], host: str = LOOPBACK, *, known_as: str | None = None) -> None:
-        """Starts to listen on a free port.
+        """Starts to listen on a free port of `host`, and of the loopback interface.
 
         Args:
             handlers: By kind, which is one byte.
-            host: A name or an address of this machine to listen on.
+            host: A name or an address of this machine.
             known_as: The name or address by which senders reach it; None for `host`.
 
         Raises:
             OSError: The listener cannot listen there.
         """
-        family = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0][0]
         self._handlers = handlers
-        self._server = socket.create_server((host, 0), family=family, backlog=1024)
-        self._server.setblocking(False)
+        self._servers = _servers(host)
         self._stopper, self._stopped = socket.socketpair()
         self._selector = selectors.DefaultSelector()
         self._peers: dict[socket.socket, _Peer] = {}  # the oldest first
-        self.address = ListenerAddress(self._server.getsockname()[1], secrets.token_hex(_TOKEN_BYTES // 2), known_as or host)
+        port, *local_ports = (server.getsockname()[1] for server in self._servers)
+        self.address = ListenerAddress(port, secrets.token_hex(_TOKEN_BYTES // 2), known_as or host, *local_ports)
         self._thread = threading.Thread(target=self._serve, name="kafka-sink-metrics-listener", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Closes the port. A second call does nothing."""
+        """Closes the ports. A second call does nothing."""
         self._stopper.close()
         self._thread.join(RECEIVE_TIMEOUT_S + 1)
 
     def _serve(self) -> None:
-        with self._server, self._stopped, self._selector as selector:
-            selector.register(self._server, selectors.EVENT_READ)
-            selector.register(self._stopped, selectors.EVENT_READ)
+        with ExitStack() as opened:
+            selector = opened.enter_context(self._selector)
+            for each in (*self._servers, self._stopped):
+                opened.enter_context(each)
+                selector.register(each, selectors.EVENT_READ)
             while True:
                 oldest = next(iter(self._peers.values()), None)
                 ready = selector.select(None if oldest is None else max(oldest.deadline - time.monotonic(), 0))
@@ -95,29 +111,31 @@ class MetricsListener:
                         for peer in list(self._peers):
                             self._forget(peer)
                         return
-                    if key.fileobj is self._server:
-                        self._accept()
+                    if key.fileobj in self._servers:
+                        self._accept(key.fileobj)
                     elif isinstance(key.fileobj, socket.socket):
                         self._read(key.fileobj)
                 self._expire()
 
-    def _accept(self) -> None:
+    def _accept(self, server: socket.socket) -> None:
         try:
-            connection, _ = self._server.accept()
+            connection, _ = server.accept()
         except OSError:  # the peer has gone again
             return
         connection.setblocking(False)
         self._peers[connection] = _Peer(time.monotonic() + RECEIVE_TIMEOUT_S)
         self._selector.register(connection, selectors.EVENT_READ)
         if len(self._peers) == MOST_PEERS:
-            self._selector.unregister(self._server)
+            for each in self._servers:
+                self._selector.unregister(each)
 
     def _forget(self, connection: socket.socket) -> None:
         self._selector.unregister(connection)
         del self._peers[connection]
         connection.close()
         if len(self._peers) == MOST_PEERS - 1:
-            self._selector.register(self._server, selectors.EVENT_READ)
+            for each in self._servers:
+                self._selector.register(each, selectors.EVENT_READ)
 
     def _expire(self) -> None:
         now = time.monotonic()
@@ -178,14 +196,38 @@ class _Peer:
     data: bytearray = field(default_factory=bytearray)
 
 
+def _servers(host: str) -> tuple[socket.socket, ...]:
+    """Listens on the host, and on the loopback interface if that is another. Raises OSError."""
+    with ExitStack() as opened:
+        servers = []
+        for name in dict.fromkeys((host, LOOPBACK)):
+            family = socket.getaddrinfo(name, 0, type=socket.SOCK_STREAM)[0][0]
+            server = opened.enter_context(socket.create_server((name, 0), family=family, backlog=1024))
+            server.setblocking(False)
+            servers.append(server)
+        opened.pop_all()
+    return tuple(servers)
+
+
 def send(address: ListenerAddress, kind: bytes, content: bytes, timeout_s: float = SEND_TIMEOUT_S) -> int:
-    """Sends a message, and returns the listener's answer. Raises OSError if it cannot be reached or refuses the message."""
+    """Sends a message, and returns the listener's answer. Raises OSError if it cannot be reached or refuses the message.
+
+    timeout_s: for everything together, except that a host name with several addresses has it for each.
+    """
     body = address.token.encode() + kind + content
     if len(body) > MAX_MESSAGE_BYTES:
         raise OSError(f"the message takes {counted(len(body), 'byte')}, more than {MAX_MESSAGE_BYTES}")
+    deadline = time.monotonic() + timeout_s
     with socket.create_connection((address.host, address.port), timeout=timeout_s) as connection:
+        connection.settimeout(_left(deadline))
         connection.sendall(_LENGTH.pack(len(body)) + body)
+        connection.settimeout(_left(deadline))
         answer = connection.recv(1)
         if not answer:
             raise ConnectionError("the listener has refused the message")
         return answer[0]
+
+
+def _left(deadline: float) -> float:
+    """Returns a timeout in seconds. 0 would not be one."""
+    return max(deadline - time.monotonic(), 0.001)
