@@ -35,7 +35,7 @@ _PART: Final = 1 << 20
 Handler = Callable[[bytes], int | None]
 """Takes the content of a message, and returns what the sender is told: a number below 256, or None for 1.
 
-Raises ValueError, KeyError, TypeError or AttributeError for content that it does not understand.
+Raises an exception for content that it does not understand.
 """
 
 
@@ -66,7 +66,8 @@ class MetricsListener:
     """Hands the content of each message with the right token to the handler of its kind.
 
     A message is length, token, kind (a byte) and content. The token is checked before more is read, and nothing is ever
-    unpickled. A connection has one message, and is closed after the answer, which is one byte.
+    unpickled. A connection has one message, and is closed after the answer, which is one byte. Whatever a message or its
+    handler does, SystemExit included, the next message is taken.
 
     Threads: one daemon thread owns the sockets and calls the handlers. `stop()` may be called from any thread and waits for it.
     """
@@ -122,9 +123,14 @@ class MetricsListener:
             connection, _ = server.accept()
         except OSError:  # the peer has gone again
             return
-        connection.setblocking(False)
+        try:
+            connection.setblocking(False)
+            self._selector.register(connection, selectors.EVENT_READ)
+        except OSError as error:  # such as a limit of the system
+            logger.warning("refused a connection to the metrics listener: %s: %s", type(error).__name__, error)
+            connection.close()
+            return
         self._peers[connection] = _Peer(time.monotonic() + RECEIVE_TIMEOUT_S)
-        self._selector.register(connection, selectors.EVENT_READ)
         if len(self._peers) == MOST_PEERS:
             for each in self._servers:
                 self._selector.unregister(each)
@@ -157,10 +163,10 @@ class MetricsListener:
                 self._forget(connection)
         except BlockingIOError:
             return
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except BaseException as error:  # nobody would notice if the thread ended, and nothing would be counted any more
             self._refuse(connection, error)
 
-    def _refuse(self, connection: socket.socket, error: Exception) -> None:
+    def _refuse(self, connection: socket.socket, error: BaseException) -> None:
         logger.warning("refused a message to the metrics listener: %s: %s", type(error).__name__, error)
         self._forget(connection)
 

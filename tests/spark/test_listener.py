@@ -78,6 +78,22 @@ def test_content_that_a_handler_refuses_is_answered_with_nothing(caplog: pytest.
     assert "refused a message to the metrics listener: ValueError" in caplog.text
 
 
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), RuntimeError("x"), ZeroDivisionError(), MemoryError()])
+def test_whatever_a_handler_raises_the_next_message_is_taken(error: BaseException, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(content: bytes) -> None:
+        raise error
+
+    listener = MetricsListener({b"F": fail, b"N": number})
+    try:
+        for _ in range(2):
+            with pytest.raises(ConnectionError):
+                send(listener.address, b"F", b"")
+            assert send(listener.address, b"N", b"3") == 3
+    finally:
+        listener.stop()
+    assert caplog.text.count(f"refused a message to the metrics listener: {type(error).__name__}") == 2
+
+
 @pytest.mark.parametrize("length", [0, 31, 32, MAX_MESSAGE_BYTES + 1, 2**32 - 1])
 def test_an_impossible_length_is_refused_before_anything_is_read(length: int) -> None:
     with listening() as (address, received):
