@@ -57,7 +57,7 @@ class DriverReports:
             with self._lock:
                 is_new = (address, kind) not in self._warned
                 self._warned.add((address, kind))
-                if isinstance(error, TimeoutError):
+                if isinstance(error, TimeoutError) or isinstance(error.__cause__, TimeoutError):
                     self._blocked[address] = time.monotonic() + RETRY_S
             if is_new:
                 reason = f"{type(error).__name__}: {error}"

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from spark_kafka_sink.counts import counted
@@ -60,6 +60,10 @@ class ListenerAddress:
     def local(self) -> ListenerAddress:
         """The address for processes on the driver's machine."""
         return ListenerAddress(self.port if self.local_port is None else self.local_port, self.token)
+
+
+class UnreachableError(OSError):
+    """No connection could be made, so the listener knows nothing of the message."""
 
 
 class MetricsListener:
@@ -216,15 +220,23 @@ def _servers(host: str) -> tuple[socket.socket, ...]:
 
 
 def send(address: ListenerAddress, kind: bytes, content: bytes, timeout_s: float = SEND_TIMEOUT_S) -> int:
-    """Sends a message, and returns the listener's answer. Raises OSError if it cannot be reached or refuses the message.
+    """Sends a message, and returns the listener's answer.
 
-    timeout_s: for everything together, except that a host name with several addresses has it for each.
+    timeout_s: for everything together, except that a host name is resolved without a limit, and each of its addresses has it.
+
+    Raises:
+        UnreachableError: No connection could be made.
+        OSError: The listener does not answer, or it refuses the message.
     """
     body = address.token.encode() + kind + content
     if len(body) > MAX_MESSAGE_BYTES:
         raise OSError(f"the message takes {counted(len(body), 'byte')}, more than {MAX_MESSAGE_BYTES}")
     deadline = time.monotonic() + timeout_s
-    with socket.create_connection((address.host, address.port), timeout=timeout_s) as connection:
+    try:
+        opened = socket.create_connection((address.host, address.port), timeout=timeout_s)
+    except OSError as error:
+        raise UnreachableError(str(error)) from error
+    with opened as connection:
         connection.settimeout(_left(deadline))
         connection.sendall(_LENGTH.pack(len(body)) + body)
         connection.settimeout(_left(deadline))
@@ -232,6 +244,12 @@ def send(address: ListenerAddress, kind: bytes, content: bytes, timeout_s: float
         if not answer:
             raise ConnectionError("the listener has refused the message")
         return answer[0]
+
+
+def resolved(address: ListenerAddress) -> tuple[ListenerAddress, ...]:
+    """Returns the addresses that the host's name stands for. It may take long. Raises OSError or UnicodeError."""
+    found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    return tuple(replace(address, host=host) for host in dict.fromkeys(str(each[4][0]) for each in found))
 
 
 def _left(deadline: float) -> float:

@@ -11,7 +11,14 @@ from dataclasses import replace
 import pytest
 
 from spark_kafka_sink.spark import listener as module
-from spark_kafka_sink.spark.listener import MAX_MESSAGE_BYTES, MOST_PEERS, ListenerAddress, MetricsListener, send
+from spark_kafka_sink.spark.listener import (
+    MAX_MESSAGE_BYTES,
+    MOST_PEERS,
+    ListenerAddress,
+    MetricsListener,
+    UnreachableError,
+    send,
+)
 
 
 def number(content: bytes) -> int:
@@ -196,7 +203,7 @@ def test_on_another_host_it_listens_to_its_own_machine_as_well(monkeypatch: pyte
         listener.stop()
     assert set(threading.enumerate()) <= before
     for address in (listener.address, listener.address.local):
-        with pytest.raises(ConnectionRefusedError):
+        with pytest.raises(UnreachableError):
             send(address, b"N", b"7")
 
 

@@ -5,6 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 from unittest.mock import ANY
@@ -152,10 +153,16 @@ def test_a_commit_is_reported_where_the_drivers_host_cannot_be_reached_from_its_
         made.close()
 
 
-@pytest.fixture
-def silent() -> Iterator[ListenerAddress]:
-    """The address of a program that is stopped: the kernel takes connections, and nobody answers."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
+@pytest.fixture(params=["takes connections", "does not"])
+def silent(request: pytest.FixtureRequest) -> Iterator[ListenerAddress]:
+    """The address of a program that is stopped. The kernel takes its connections until too many wait."""
+    with ExitStack() as opened:
+        server = opened.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        if request.param == "does not":
+            for _ in range(8):
+                waiting = opened.enter_context(socket.socket())
+                waiting.setblocking(False)
+                waiting.connect_ex(server.getsockname())
         yield ListenerAddress(server.getsockname()[1], "0" * 32)
 
 
