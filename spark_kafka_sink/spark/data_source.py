@@ -246,8 +246,10 @@ class KafkaSinkWriter(SameVersion, DataSourceArrowWriter):
 
     def abort(self, messages: Messages) -> None:
         log_in_sparks_process()
-        self._feed.tell(WriteFailed(self._job.query_id, 0, time.time(), _ABORTED, destination=self._written(messages)))
-        self._abort(messages)
+        try:
+            self._abort(messages)
+        finally:  # consumers wait for the transactions, and nobody for this
+            self._feed.tell(WriteFailed(self._job.query_id, 0, time.time(), _ABORTED, destination=self._written(messages)))
 
     def _abort(self, messages: Messages) -> None:
         if self._options.exactly_once is not None:

@@ -11,7 +11,8 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from spark_kafka_sink.counts import counted
@@ -34,59 +35,79 @@ _PART: Final = 1 << 20
 Handler = Callable[[bytes], int | None]
 """Takes the content of a message, and returns what the sender is told: a number below 256, or None for 1.
 
-Raises ValueError, KeyError, TypeError or AttributeError for content that it does not understand.
+Raises an exception for content that it does not understand.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerAddress:
-    """The address to send a message to, and the token that the listener expects, which must never be printed."""
+    """The address to send a message to, and the token that the listener expects, which must never be printed.
+
+    Attributes:
+        port: At `host`.
+        token: The same for both ports.
+        host: The host by which other machines know the driver. It may not reach the driver from its own machine, such as behind
+            a NAT or a bridge.
+        local_port: At the loopback interface of the driver's machine; None if that is `port`.
+    """
 
     port: int
     token: str = field(repr=False)
     host: str = LOOPBACK
+    local_port: int | None = None
+
+    @property
+    def local(self) -> ListenerAddress:
+        """The address for processes on the driver's machine."""
+        return ListenerAddress(self.port if self.local_port is None else self.local_port, self.token)
+
+
+class UnreachableError(OSError):
+    """No connection could be made, so the listener knows nothing of the message."""
 
 
 class MetricsListener:
     """Hands the content of each message with the right token to the handler of its kind.
 
     A message is length, token, kind (a byte) and content. The token is checked before more is read, and nothing is ever
-    unpickled. A connection has one message, and is closed after the answer, which is one byte.
+    unpickled. A connection has one message, and is closed after the answer, which is one byte. Whatever a message or its
+    handler does, SystemExit included, the next message is taken.
 
     Threads: one daemon thread owns the sockets and calls the handlers. `stop()` may be called from any thread and waits for it.
     """
 
     def __init__(self, handlers: Mapping[bytes, Handler], host: str = LOOPBACK, *, known_as: str | None = None) -> None:
-        """Starts to listen on a free port.
+        """Starts to listen on a free port of `host`, and of the loopback interface.
 
         Args:
             handlers: By kind, which is one byte.
-            host: A name or an address of this machine to listen on.
+            host: A name or an address of this machine.
             known_as: The name or address by which senders reach it; None for `host`.
 
         Raises:
             OSError: The listener cannot listen there.
         """
-        family = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0][0]
         self._handlers = handlers
-        self._server = socket.create_server((host, 0), family=family, backlog=1024)
-        self._server.setblocking(False)
+        self._servers = _servers(host)
         self._stopper, self._stopped = socket.socketpair()
         self._selector = selectors.DefaultSelector()
         self._peers: dict[socket.socket, _Peer] = {}  # the oldest first
-        self.address = ListenerAddress(self._server.getsockname()[1], secrets.token_hex(_TOKEN_BYTES // 2), known_as or host)
+        port, *local_ports = (server.getsockname()[1] for server in self._servers)
+        self.address = ListenerAddress(port, secrets.token_hex(_TOKEN_BYTES // 2), known_as or host, *local_ports)
         self._thread = threading.Thread(target=self._serve, name="kafka-sink-metrics-listener", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Closes the port. A second call does nothing."""
+        """Closes the ports. A second call does nothing."""
         self._stopper.close()
         self._thread.join(RECEIVE_TIMEOUT_S + 1)
 
     def _serve(self) -> None:
-        with self._server, self._stopped, self._selector as selector:
-            selector.register(self._server, selectors.EVENT_READ)
-            selector.register(self._stopped, selectors.EVENT_READ)
+        with ExitStack() as opened:
+            selector = opened.enter_context(self._selector)
+            for each in (*self._servers, self._stopped):
+                opened.enter_context(each)
+                selector.register(each, selectors.EVENT_READ)
             while True:
                 oldest = next(iter(self._peers.values()), None)
                 ready = selector.select(None if oldest is None else max(oldest.deadline - time.monotonic(), 0))
@@ -95,29 +116,36 @@ class MetricsListener:
                         for peer in list(self._peers):
                             self._forget(peer)
                         return
-                    if key.fileobj is self._server:
-                        self._accept()
+                    if key.fileobj in self._servers:
+                        self._accept(key.fileobj)
                     elif isinstance(key.fileobj, socket.socket):
                         self._read(key.fileobj)
                 self._expire()
 
-    def _accept(self) -> None:
+    def _accept(self, server: socket.socket) -> None:
         try:
-            connection, _ = self._server.accept()
+            connection, _ = server.accept()
         except OSError:  # the peer has gone again
             return
-        connection.setblocking(False)
+        try:
+            connection.setblocking(False)
+            self._selector.register(connection, selectors.EVENT_READ)
+        except OSError as error:  # such as a limit of the system
+            logger.warning("refused a connection to the metrics listener: %s: %s", type(error).__name__, error)
+            connection.close()
+            return
         self._peers[connection] = _Peer(time.monotonic() + RECEIVE_TIMEOUT_S)
-        self._selector.register(connection, selectors.EVENT_READ)
         if len(self._peers) == MOST_PEERS:
-            self._selector.unregister(self._server)
+            for each in self._servers:
+                self._selector.unregister(each)
 
     def _forget(self, connection: socket.socket) -> None:
         self._selector.unregister(connection)
         del self._peers[connection]
         connection.close()
         if len(self._peers) == MOST_PEERS - 1:
-            self._selector.register(self._server, selectors.EVENT_READ)
+            for each in self._servers:
+                self._selector.register(each, selectors.EVENT_READ)
 
     def _expire(self) -> None:
         now = time.monotonic()
@@ -139,10 +167,10 @@ class MetricsListener:
                 self._forget(connection)
         except BlockingIOError:
             return
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except BaseException as error:  # nobody would notice if the thread ended, and nothing would be counted any more
             self._refuse(connection, error)
 
-    def _refuse(self, connection: socket.socket, error: Exception) -> None:
+    def _refuse(self, connection: socket.socket, error: BaseException) -> None:
         logger.warning("refused a message to the metrics listener: %s: %s", type(error).__name__, error)
         self._forget(connection)
 
@@ -178,14 +206,52 @@ class _Peer:
     data: bytearray = field(default_factory=bytearray)
 
 
+def _servers(host: str) -> tuple[socket.socket, ...]:
+    """Listens on the host, and on the loopback interface if that is another. Raises OSError."""
+    with ExitStack() as opened:
+        servers = []
+        for name in dict.fromkeys((host, LOOPBACK)):
+            family = socket.getaddrinfo(name, 0, type=socket.SOCK_STREAM)[0][0]
+            server = opened.enter_context(socket.create_server((name, 0), family=family, backlog=1024))
+            server.setblocking(False)
+            servers.append(server)
+        opened.pop_all()
+    return tuple(servers)
+
+
 def send(address: ListenerAddress, kind: bytes, content: bytes, timeout_s: float = SEND_TIMEOUT_S) -> int:
-    """Sends a message, and returns the listener's answer. Raises OSError if it cannot be reached or refuses the message."""
+    """Sends a message, and returns the listener's answer.
+
+    timeout_s: for everything together, except that a host name is resolved without a limit, and each of its addresses has it.
+
+    Raises:
+        UnreachableError: No connection could be made.
+        OSError: The listener does not answer, or it refuses the message.
+    """
     body = address.token.encode() + kind + content
     if len(body) > MAX_MESSAGE_BYTES:
         raise OSError(f"the message takes {counted(len(body), 'byte')}, more than {MAX_MESSAGE_BYTES}")
-    with socket.create_connection((address.host, address.port), timeout=timeout_s) as connection:
+    deadline = time.monotonic() + timeout_s
+    try:
+        opened = socket.create_connection((address.host, address.port), timeout=timeout_s)
+    except OSError as error:
+        raise UnreachableError(str(error)) from error
+    with opened as connection:
+        connection.settimeout(_left(deadline))
         connection.sendall(_LENGTH.pack(len(body)) + body)
+        connection.settimeout(_left(deadline))
         answer = connection.recv(1)
         if not answer:
             raise ConnectionError("the listener has refused the message")
         return answer[0]
+
+
+def resolved(address: ListenerAddress) -> tuple[ListenerAddress, ...]:
+    """Returns the addresses that the host's name stands for. It may take long. Raises OSError or UnicodeError."""
+    found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    return tuple(replace(address, host=host) for host in dict.fromkeys(str(each[4][0]) for each in found))
+
+
+def _left(deadline: float) -> float:
+    """Returns a timeout in seconds. 0 would not be one."""
+    return max(deadline - time.monotonic(), 0.001)

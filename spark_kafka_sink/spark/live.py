@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from spark_kafka_sink.spark.listener import ListenerAddress, send
+from spark_kafka_sink.spark.listener import ListenerAddress, UnreachableError, resolved, send
 from spark_kafka_sink.spark.open_transactions import OpenTransaction
 
 logger = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class _Task:
     counts: Callable[[], Counts]
     transaction: Callable[[], OpenTransaction | None]
     due: float
-    is_known: bool = False  # to the driver, or nearly
+    is_known: bool = False  # the driver may know of it
     has_ended: bool = False
 
 
@@ -74,8 +74,9 @@ class ProgressReporter:
     """Tells drivers about this process's running tasks.
 
     Threads: a daemon thread sends while tasks run, and a task's own thread once more at its end, so that the driver does not
-    count the task twice. `_sending` keeps their order. The daemon thread starts with a task and ends after an idle minute.
-    `_changed` guards the tasks, and is not held while a message is sent. Processes: a forked child starts without tasks.
+    count the task twice. `_sending` keeps their order and guards `_blocked` and `_resolved`. It is held for at most TIMEOUT_S, so
+    only the daemon thread resolves names, without it. That thread starts with a task and ends after an idle minute. `_changed`
+    guards the tasks, and is not held while a message is sent. Processes: a forked child starts without tasks.
     """
 
     def __init__(self) -> None:
@@ -88,7 +89,8 @@ class ProgressReporter:
         self._tasks: dict[int, _Task] = {}
         self._next = 0
         self._is_running = False
-        self._blocked: dict[ListenerAddress, float] = {}  # until when nothing is sent there
+        self._blocked: dict[ListenerAddress, float] = {}  # until when no running task tells there
+        self._resolved: dict[ListenerAddress, tuple[ListenerAddress, ...]] = {}  # only the one that answered, if one did
 
     @contextmanager
     def watching(
@@ -132,6 +134,7 @@ class ProgressReporter:
     def _run(self) -> None:
         try:
             while (task := self._next_due()) is not None:
+                self._resolve(task.address)
                 pause = self._send(task, is_running=True)
                 task.due = time.monotonic() + max(pause, INTERVAL_S)
         except BaseException:
@@ -157,24 +160,71 @@ class ProgressReporter:
                         return task
                 self._changed.wait(left)
 
+    def _resolve(self, address: ListenerAddress) -> None:
+        """Resolves the host's name, once unless the driver cannot be reached there any more."""
+        with self._sending:
+            if address in self._resolved or self._pause(address) > 0:
+                return
+        found: tuple[ListenerAddress, ...] = ()
+        try:
+            found = resolved(address)
+        except Exception as error:  # whatever it is, rows matter more
+            logger.info("the driver program cannot be told about running tasks at %s: %s", address.host, error)
+        with self._sending:
+            if found:
+                self._resolved[address] = found
+            else:
+                self._blocked[address] = time.monotonic() + RETRY_S
+
+    def _pause(self, address: ListenerAddress) -> float:
+        """Returns for how many seconds running tasks do not tell there. Requires `_sending`."""
+        return self._blocked.get(address, 0.0) - time.monotonic()
+
     def _send(self, task: _Task, *, is_running: bool) -> float:
         """Returns the number of seconds until the next message of the task."""
-        with self._sending:
-            now = time.monotonic()
-            if self._blocked.get(task.address, now) > now:
-                return self._blocked[task.address] - now
-            # In this order, and the other way round in the task's thread: either sees what the other has set.
-            task.is_known = True
-            if is_running and task.has_ended:
+        if not self._sending.acquire(timeout=TIMEOUT_S):
+            return INTERVAL_S
+        try:
+            was_known = task.is_known
+            if is_running:
+                if (pause := self._pause(task.address)) > 0:
+                    return pause
+                # In this order, and the other way round in the task's thread: either sees what the other has set.
+                task.is_known = True
+                if task.has_ended:
+                    return INTERVAL_S
+            elif not was_known:  # what the daemon thread was sending has not arrived
                 return INTERVAL_S
+            # A driver that was too slow to answer may know the task, so its end is told in any case.
             try:
                 counts = task.counts()
                 values = [task.name, task.call, is_running, task.transaction(), counts.records, counts.bytes, counts.retries]
-                return send(task.address, PROGRESS, json.dumps(values).encode(), TIMEOUT_S)
+                return self._deliver(task.address, json.dumps(values).encode())
             except Exception as error:  # whatever it is, rows matter more
+                if isinstance(error, UnreachableError):
+                    task.is_known = was_known
                 logger.info("the driver program cannot be told about running tasks at %s: %s", task.address.host, error)
-                self._blocked[task.address] = now + RETRY_S
+                self._blocked[task.address] = time.monotonic() + RETRY_S
                 return RETRY_S
+        finally:
+            self._sending.release()
+
+    def _deliver(self, address: ListenerAddress, content: bytes) -> int:
+        """Sends to the first address that can be reached, and returns the answer. Requires `_sending`. Raises OSError."""
+        found = self._resolved.pop(address, ())
+        for each in found:
+            try:
+                answer = send(each, PROGRESS, content, TIMEOUT_S / len(found))
+            except UnreachableError:
+                if each is found[-1]:
+                    raise
+            except OSError:
+                self._resolved[address] = (each,)
+                raise
+            else:
+                self._resolved[address] = (each,)
+                return answer
+        raise UnreachableError("the host has no address")
 
 
 reporter: Final = ProgressReporter()
@@ -194,7 +244,7 @@ class LiveTasks:
         """clock: returns monotonic seconds."""
         self._clock = clock
         self._lock = threading.Lock()
-        # By name: the call, the counts, when they came, and the open transaction.
+        # By name, the one that told last at the end: the call, the counts, when they came, and the open transaction.
         self._tasks: dict[str, tuple[str, Counts, float, OpenTransaction | None]] = {}
 
     def take(self, message: bytes) -> int:
@@ -203,10 +253,10 @@ class LiveTasks:
         counts = Counts(*map(int, numbers))
         transaction = None if opened is None else _transaction(*opened)
         with self._lock:
+            self._tasks.pop(str(name), None)
             if is_running:
                 self._tasks[str(name)] = str(call), counts, self._clock(), transaction
-            else:
-                self._tasks.pop(str(name), None)
+            self._forget()
             return min(255, 1 + len(self._tasks) // PER_SECOND)
 
     def running(self, call: str | None = None) -> tuple[int, Counts]:
@@ -225,7 +275,10 @@ class LiveTasks:
     def _forget(self) -> None:
         """Forgets tasks that no longer tell. Requires the lock."""
         oldest = self._clock() - FORGET_S - 2 * len(self._tasks) / PER_SECOND
-        for name in [name for name, (_, _, came, _) in self._tasks.items() if came < oldest]:
+        while self._tasks:  # with each message, so it must not look at all of them
+            name, (_, _, came, _) = next(iter(self._tasks.items()))
+            if came >= oldest:
+                return
             del self._tasks[name]
 
 

@@ -21,8 +21,9 @@ from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, is_job
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.spark.display import summary
+from spark_kafka_sink.spark.driver_reports import driver_reports
 from spark_kafka_sink.spark.history import BatchReport, History, QueryHistory
-from spark_kafka_sink.spark.listener import Handler, ListenerAddress, MetricsListener, send
+from spark_kafka_sink.spark.listener import Handler, ListenerAddress, MetricsListener
 from spark_kafka_sink.spark.live import PROGRESS, Counts, LiveTasks
 from spark_kafka_sink.spark.messages import total
 from spark_kafka_sink.spark.open_transactions import MOST_QUERIES, Oldest, OpenTransaction, merged, transaction_ages
@@ -115,43 +116,32 @@ class Feed:
     def committed(self, batch: BatchReport, details: Callable[[], WriteCommitted] | None = None) -> None:
         """Reports a commit from Spark's commit process. The rows are written, so a missing driver program is not an error.
 
-        details: returns what is reported only if an exporter wants it.
+        details: returns what is reported only if an exporter wants it. It may raise.
         """
-        if self.listener is None:
-            return
-        try:
-            answer = send(self.listener, _COMMITTED, batch.to_bytes())
-            if answer == _WANTS_DETAILS and details is not None:
-                send(self.listener, WRITE, event_to_bytes(details()))
-        except OSError as error:
-            logger.warning("a commit's delivery report did not reach the driver program, so `committed` is too low: %s", error)
+        lost = "a commit's delivery report did not reach the driver program, so `committed` is too low"
+        if self._send(_COMMITTED, batch.to_bytes, lost) == _WANTS_DETAILS and details is not None:
+            self._send(WRITE, lambda: event_to_bytes(details()), "a commit's details did not reach the driver program")
 
     def aborted(self, batch: MicroBatch) -> None:
-        """Reports from Spark's commit process that all transactions of a batch job are aborted."""
-        if self.listener is None:
-            return
-        try:
-            send(self.listener, _ABORTED, batch.query_id.encode())
-        except OSError as error:
-            logger.info("could not report an aborted job to the driver program: %s", error)
+        """Reports from Spark's commit process that all transactions of a batch job are aborted. It never raises."""
+        self._send(_ABORTED, batch.query_id.encode, "could not report an aborted job to the driver program", logging.INFO)
 
     def tell(self, event: WriteEvent) -> None:
         """Tells exporters in the driver program about a write, from a process of Spark's. It never raises."""
-        if self.listener is None:
-            return
-        try:
-            send(self.listener, WRITE, event_to_bytes(event))
-        except OSError as error:
-            logger.info("the driver program cannot be told about a write: %s", error)
+        self._send(WRITE, lambda: event_to_bytes(event), "the driver program cannot be told about a write", logging.INFO)
 
     def refused(self) -> None:
         """Reports a refused commit from Spark's commit process. Spark only logs its errors for continuous queries."""
+        lost = "could not report a refused commit to the driver program, so a continuous query continues"
+        self._send(_REFUSED, bytes, lost, is_urgent=True)
+
+    def _send(
+        self, kind: bytes, content: Callable[[], bytes], lost: str, level: int = logging.WARNING, *, is_urgent: bool = False
+    ) -> int | None:
+        """Sends from the driver's machine, where Spark plans and commits. See `DriverReports.send`."""
         if self.listener is None:
-            return
-        try:
-            send(self.listener, _REFUSED, b"")
-        except OSError as error:
-            logger.warning("could not report a refused commit to the driver program, so a continuous query continues: %s", error)
+            return None
+        return driver_reports.send(self.listener.local, kind, content, lost, level, is_urgent=is_urgent)
 
 
 class DeliveryMetrics:
@@ -463,7 +453,8 @@ class DeliveryMetrics:
 def listener_of(context: SparkContext, handlers: Mapping[bytes, Handler]) -> MetricsListener:
     """Starts a listener where the executors of this SparkContext can reach it, or else on the loopback interface.
 
-    In local mode that is the loopback interface. On a cluster it is the address where Spark's own driver listens.
+    On a cluster it is the address where Spark's own driver listens, and for processes of the driver's machine, such as the one
+    that commits, the loopback interface as well.
     """
     settings = context.getConf()
     if not str(context.master).startswith("local"):

@@ -21,6 +21,7 @@ from spark_kafka_sink.errors import OptionError, UsageError
 from spark_kafka_sink.exactly_once.commit_log_topic import made_again
 from spark_kafka_sink.exactly_once.committer import Committer
 from spark_kafka_sink.producer.report import DeliveryReport
+from spark_kafka_sink.spark import commits
 from spark_kafka_sink.spark.data_source import KafkaSinkDataSource, KafkaSinkStreamWriter, KafkaSinkWriter, reporting_to
 from spark_kafka_sink.spark.history import BatchReport
 from spark_kafka_sink.spark.listener import MetricsListener
@@ -108,6 +109,27 @@ def test_an_aborted_job_has_begun_to_commit_only_if_all_tasks_have_ended(
     messages: list[WriterCommitMessage | None] = [*MESSAGES] if is_begun else [*MESSAGES, None]
     KafkaSinkDataSource(options=exactly_once).writer(SCHEMA, False).abort(messages)
     assert ("may be visible" in caplog.text, "None of its rows are visible" in caplog.text) == (is_begun, not is_begun)
+
+
+def test_transactions_are_aborted_before_the_driver_program_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+
+    def abort(*_: object) -> bool:
+        done.append("abort")
+        return True
+
+    monkeypatch.setattr(commits, "KILL_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(Committer, "check", lambda *_: None)
+    monkeypatch.setattr(Committer, "abort_job", abort)
+    listener = MetricsListener({b"A": lambda content: done.append("aborted"), b"W": lambda content: done.append("event")})
+    try:
+        exactly_once = CaseInsensitiveDict({**OPTIONS, "delivery.guarantee": "exactly-once"})
+        writer = reporting_to(Feed(listener=listener.address))(options=exactly_once).writer(SCHEMA, False)
+        done.clear()
+        writer.abort([*MESSAGES])
+    finally:
+        listener.stop()
+    assert list(dict.fromkeys(done)) == ["abort", "aborted", "event"]
 
 
 def test_a_commit_reports_to_the_handle_that_the_class_is_bound_to() -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import socket
 import struct
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -10,7 +11,14 @@ from dataclasses import replace
 import pytest
 
 from spark_kafka_sink.spark import listener as module
-from spark_kafka_sink.spark.listener import MAX_MESSAGE_BYTES, MOST_PEERS, ListenerAddress, MetricsListener, send
+from spark_kafka_sink.spark.listener import (
+    MAX_MESSAGE_BYTES,
+    MOST_PEERS,
+    ListenerAddress,
+    MetricsListener,
+    UnreachableError,
+    send,
+)
 
 
 def number(content: bytes) -> int:
@@ -75,6 +83,22 @@ def test_content_that_a_handler_refuses_is_answered_with_nothing(caplog: pytest.
             send(address, b"N", b"many")
         assert send(address, b"N", b"3") == 3
     assert "refused a message to the metrics listener: ValueError" in caplog.text
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), RuntimeError("x"), ZeroDivisionError(), MemoryError()])
+def test_whatever_a_handler_raises_the_next_message_is_taken(error: BaseException, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(content: bytes) -> None:
+        raise error
+
+    listener = MetricsListener({b"F": fail, b"N": number})
+    try:
+        for _ in range(2):
+            with pytest.raises(ConnectionError):
+                send(listener.address, b"F", b"")
+            assert send(listener.address, b"N", b"3") == 3
+    finally:
+        listener.stop()
+    assert caplog.text.count(f"refused a message to the metrics listener: {type(error).__name__}") == 2
 
 
 @pytest.mark.parametrize("length", [0, 31, 32, MAX_MESSAGE_BYTES + 1, 2**32 - 1])
@@ -162,6 +186,33 @@ def test_stop_may_be_called_twice() -> None:
 def test_a_host_that_is_not_here_is_an_error() -> None:
     with pytest.raises(OSError):
         MetricsListener({}, "192.0.2.1")
+
+
+def test_on_another_host_it_listens_to_its_own_machine_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RECEIVE_TIMEOUT_S", 0.3)
+    before = set(threading.enumerate())
+    listener = MetricsListener({b"N": number}, "127.0.0.2")
+    try:
+        assert (listener.address.host, listener.address.local.host) == ("127.0.0.2", "127.0.0.1")
+        assert send(listener.address, b"N", b"7") == send(listener.address.local, b"N", b"7") == 7
+        with ExitStack() as silent:
+            for _ in range(MOST_PEERS):
+                silent.enter_context(socket.create_connection((listener.address.host, listener.address.port)))
+        assert send(listener.address, b"N", b"7") == send(listener.address.local, b"N", b"7") == 7
+    finally:
+        listener.stop()
+    assert set(threading.enumerate()) <= before
+    for address in (listener.address, listener.address.local):
+        with pytest.raises(UnreachableError):
+            send(address, b"N", b"7")
+
+
+def test_a_sender_waits_for_the_whole_exchange_no_longer_than_it_wants() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        began = time.monotonic()
+        with pytest.raises(TimeoutError):
+            send(ListenerAddress(server.getsockname()[1], "0" * 32), b"N", b"0" * 30_000_000, timeout_s=0.5)
+        assert time.monotonic() - began < 0.9
 
 
 def test_senders_are_given_the_name_by_which_they_reach_the_host() -> None:

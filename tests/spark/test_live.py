@@ -2,8 +2,12 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import threading
+import time
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -61,6 +65,20 @@ def test_the_transaction_of_a_running_task_is_open_until_the_task_ends() -> None
     assert tasks.transactions() == [opened]
     tasks.take(message("1", 5, is_running=False))
     assert tasks.transactions() == []
+
+
+def test_tasks_that_were_killed_are_forgotten_although_nobody_asks_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "PER_SECOND", 2)
+    clock = Clock()
+    tasks = LiveTasks(clock)
+    tasks.take(message("slow", 1))
+    for number in range(18):
+        tasks.take(message(f"killed {number}", 1))
+    clock.now += FORGET_S
+    assert tasks.take(message("slow", 1)) == 1 + 19 // 2
+    clock.now += FORGET_S
+    assert tasks.take(message("new", 1)) == 1 + 2 // 2
+    assert tasks.running()[0] == 2
 
 
 def test_many_tasks_are_told_to_say_less(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,6 +173,72 @@ def test_a_driver_that_cannot_be_reached_is_left_alone_for_a_while(monkeypatch: 
     with ProgressReporter().watching(listener.address, "1", "c", counts):
         assert asked.acquire(timeout=10)
         assert not asked.acquire(timeout=0.3)
+
+
+def test_a_task_that_ends_while_the_driver_is_slow_does_not_run_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "INTERVAL_S", 0.05)
+    monkeypatch.setattr(live, "TIMEOUT_S", 0.3)
+    tasks, answered = LiveTasks(), threading.Event()
+
+    def take(content: bytes) -> int:
+        tasks.take(content)
+        if not answered.is_set():
+            threading.Event().wait(2 * live.TIMEOUT_S)  # the driver program is paused
+            answered.set()
+        return 0
+
+    listener = MetricsListener({PROGRESS: take})
+    try:
+        with ProgressReporter().watching(listener.address, "1", "c", lambda: Counts(1_000_000)):
+            assert answered.wait(10)
+            assert tasks.running()[0] == 1
+        assert tasks.running()[0] == 0
+    finally:
+        listener.stop()
+
+
+@pytest.fixture
+def lookups(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Semaphore, threading.Event]]:
+    """Is released for each look-up of the host name driver.test, which is answered when the event is set."""
+    resolve, asked, answered = socket.getaddrinfo, threading.Semaphore(0), threading.Event()
+
+    def slow(host: str, *rest: Any, **named: Any) -> Any:
+        if host != "driver.test":
+            return resolve(host, *rest, **named)
+        asked.release()
+        answered.wait(10)
+        # Nothing listens on the first, as if the name had an address of IPv6 as well.
+        return [each for host in ("127.0.0.2", "127.0.0.1") for each in resolve(host, *rest, **named)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    yield asked, answered
+    answered.set()
+
+
+def test_a_task_does_not_wait_for_a_slow_resolver(
+    heard: tuple[ListenerAddress, LiveTasks, threading.Event], lookups: tuple[threading.Semaphore, threading.Event]
+) -> None:
+    address, asked = replace(heard[0], host="driver.test"), lookups[0]
+    reporter = ProgressReporter()
+    began = time.monotonic()
+    with reporter.watching(address, "1", "c", Counts), reporter.watching(address, "2", "c", Counts):
+        assert asked.acquire(timeout=10)
+    assert time.monotonic() - began < 5
+
+
+def test_the_drivers_host_is_looked_up_once(
+    heard: tuple[ListenerAddress, LiveTasks, threading.Event], lookups: tuple[threading.Semaphore, threading.Event]
+) -> None:
+    address, tasks, came = heard
+    asked, answered = lookups
+    answered.set()
+    with ProgressReporter().watching(replace(address, host="driver.test"), "1", "c", Counts):
+        for _ in range(3):
+            assert came.wait(10)
+            came.clear()
+    assert tasks.running()[0] == 0
+    assert asked.acquire(blocking=False)
+    assert not asked.acquire(blocking=False)
 
 
 def test_counts_that_raise_do_not_disturb_the_task(heard: tuple[ListenerAddress, LiveTasks, threading.Event]) -> None:

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
 import pickle
+import socket
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 from unittest.mock import ANY
@@ -13,11 +17,13 @@ from hypothesis import strategies as st
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.producer.report import DeliveryReport
+from spark_kafka_sink.spark import driver_reports
 from spark_kafka_sink.spark.history import BatchReport
 from spark_kafka_sink.spark.listener import ListenerAddress, MetricsListener, send
 from spark_kafka_sink.spark.messages import total
 from spark_kafka_sink.spark.metrics import MOST_TOTALS, DeliveryMetrics, DeliveryReportParam, Feed
 from spark_kafka_sink.spark.query_totals import QueryTotals
+from spark_kafka_sink.spark.write_events import WriteCommitted, WriteFailed
 from tests.spark.counting import counting
 from tests.spark.reports import reports
 
@@ -129,6 +135,76 @@ def test_a_driver_program_that_is_gone_does_not_fail_the_commit_but_is_logged(ca
     Feed(listener=address).refused()
     assert "could not report a refused commit" in caplog.text
     assert "secret" not in caplog.text
+
+
+def test_a_commit_is_reported_where_the_drivers_host_cannot_be_reached_from_its_own_machine() -> None:
+    """A NAT or a bridged network: nothing listens where executors find the driver."""
+    told: list[None] = []
+    made = counting(
+        lambda: told.append(None), "spark://h:7077", spark_driver_host="127.0.0.2", spark_driver_bindAddress="127.0.0.1"
+    )
+    try:
+        feed = pickle.loads(pickle.dumps(Feed(listener=made.feed.listener)))
+        feed.committed(batch(records=5))
+        feed.refused()
+        assert made.committed == DeliveryReport(records=5)
+        assert told == [None]
+    finally:
+        made.close()
+
+
+@pytest.fixture(params=["takes connections", "does not"])
+def silent(request: pytest.FixtureRequest) -> Iterator[ListenerAddress]:
+    """The address of a program that is stopped. The kernel takes its connections until too many wait."""
+    with ExitStack() as opened:
+        server = opened.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        if request.param == "does not":
+            for _ in range(8):
+                waiting = opened.enter_context(socket.socket())
+                waiting.setblocking(False)
+                waiting.connect_ex(server.getsockname())
+        yield ListenerAddress(server.getsockname()[1], "0" * 32)
+
+
+def test_a_driver_program_that_does_not_answer_delays_a_commit_once_and_not_each_of_them(
+    silent: ListenerAddress, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver_reports, "TIMEOUT_S", 0.2)
+    feed, began = Feed(listener=silent), time.monotonic()
+    for number in range(50):
+        feed.committed(batch(number=number))
+        feed.tell(WriteFailed("q", number, 1.0, "why"))
+    assert time.monotonic() - began < 5
+    assert caplog.text.count("did not reach the driver program") == 1
+
+
+def test_a_refused_commit_is_told_also_after_a_report_without_an_answer(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(driver_reports, "TIMEOUT_S", 0.2)
+    released, told = threading.Event(), threading.Event()
+    listener = MetricsListener({b"C": lambda content: released.wait(10) and None, b"R": lambda content: told.set()})
+    try:
+        feed = Feed(listener=listener.address)
+        feed.committed(batch())
+        assert "timed out" in caplog.text
+        released.set()
+        feed.refused()
+        assert told.wait(10)
+    finally:
+        listener.stop()
+
+
+def test_a_report_that_cannot_be_made_does_not_fail_the_commit(
+    metrics: DeliveryMetrics, caplog: pytest.LogCaptureFixture
+) -> None:
+    def details() -> WriteCommitted:
+        raise ZeroDivisionError("garbage")
+
+    metrics.writes.add(lambda event: None)
+    Feed(listener=metrics.feed.listener).committed(batch(records=5), details)
+    assert metrics.committed == DeliveryReport(records=5)
+    assert "a commit's details did not reach the driver program: ZeroDivisionError: garbage" in caplog.text
 
 
 def test_a_batch_listener_is_called_until_it_is_removed(metrics: DeliveryMetrics) -> None:
