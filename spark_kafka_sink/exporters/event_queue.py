@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import threading
 import time
 from collections import deque
@@ -11,6 +10,7 @@ from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
 from spark_kafka_sink.counts import counted
+from spark_kafka_sink.exporters.error_text import error_text
 
 logger = logging.getLogger(__name__)
 
@@ -19,7 +19,6 @@ MOST_EVENTS: Final = 1000
 
 # The libraries that send log each of their own attempts, at level WARNING.
 _NOISY: Final = ("urllib3.connectionpool", "openlineage.client.transport.http")
-_USERINFO: Final = re.compile(r"//[^/@\s]*@")
 
 E = TypeVar("E")
 
@@ -120,12 +119,11 @@ class EventQueue(Generic[E]):
                 self._lost += not self._is_stopped
                 first, self._has_warned = not self._has_warned, True
             if first:
-                text = " ".join(_USERINFO.sub("//", str(error)).split())[:300]
                 logger.warning(
                     "%s: an event could not be sent, and further failures are not logged: %s: %s",
                     self._name,
                     type(error).__name__,
-                    text,
+                    error_text(error),
                 )
 
 

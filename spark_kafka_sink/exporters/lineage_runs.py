@@ -18,6 +18,9 @@ from spark_kafka_sink.spark.write_events import WriteBegan, WriteCommitted, Writ
 COMMAND: Final = "kafka_sink"
 """Stands in the names of jobs where OpenLineage's agent for Spark has Spark's command."""
 
+MOST_OUTPUTS: Final = 100
+"""Of an event: those with the most records. Each takes 2 KB with 30 columns."""
+
 MOST_RUNS: Final = 1000
 """That are remembered. More than that cannot run at a time; ends that were not seen leave some."""
 
@@ -63,6 +66,7 @@ class RunChange:
         is_stream: Whether the job is a streaming query.
         outputs: What it writes, as far as that is known.
         error: Why it failed; None if it did not.
+        left_out: How many further topics it writes.
     """
 
     state: State
@@ -72,6 +76,7 @@ class RunChange:
     is_stream: bool
     outputs: tuple[Output, ...] = ()
     error: str | None = None
+    left_out: int = 0
 
 
 @dataclass(slots=True)
@@ -85,7 +90,11 @@ class _Run:
     outputs: dict[tuple[str, str], Output] = field(default_factory=dict)
 
     def change(self, state: State, at: float, error: str | None = None) -> RunChange:
-        return RunChange(state, at, self.run_id, self.job, self.is_stream, tuple(self.outputs.values()), error)
+        outputs = tuple(self.outputs.values())
+        if len(outputs) > MOST_OUTPUTS:
+            outputs = tuple(sorted(outputs, key=lambda one: one.records or 0, reverse=True)[:MOST_OUTPUTS])
+        left_out = len(self.outputs) - len(outputs)
+        return RunChange(state, at, self.run_id, self.job, self.is_stream, outputs, error, left_out)
 
     def start(self) -> list[RunChange]:
         """Returns START, once."""
@@ -126,7 +135,7 @@ class LineageRuns:
     """Turns events of queries and writes into those of runs. The caller holds a lock.
 
     A streaming query is a run from its start to its end. RUNNING comes with a commit, if the last one was `interval_s` ago or
-    more, or if there is a new output. A batch job is a run from its plan to its commit.
+    more, or if it had no output yet. A batch job is a run from its plan to its commit.
     """
 
     def __init__(self, settings: LineageSettings, interval_s: float, clock: Callable[[], float]) -> None:
@@ -135,6 +144,10 @@ class LineageRuns:
         self._interval_s = interval_s
         self._clock = clock
         self._runs: dict[str, _Run] = {}  # by the id of the query or job
+
+    def continue_from(self, before: LineageRuns) -> None:
+        """Takes over the runs that another one knows, which must not take further events."""
+        self._runs = before._runs
 
     def take(self, event: QueryEvent | WriteEvent) -> list[RunChange]:
         """Returns the events of runs that follow."""
@@ -174,7 +187,7 @@ class LineageRuns:
         if not batch.query_id or where is None:  # a micro-batch without tasks does not know its query, and has no rows
             return []
         run = self._run(batch.query_id, batch.began, where)
-        known = set(run.outputs)
+        had_outputs = bool(run.outputs)
         run.goes_to(where)
         changes = run.start()  # if it was not told yet, and without counts
         run.wrote(batch.report, where)
@@ -183,7 +196,7 @@ class LineageRuns:
             del self._runs[batch.query_id]
             return [*changes, run.change(State.COMPLETE, at)]
         now = self._clock()
-        if now < run.due and known == set(run.outputs):
+        if now < run.due and (had_outputs or not run.outputs):
             return changes
         run.due = now + self._interval_s
         return [*changes, run.change(State.RUNNING, at)]

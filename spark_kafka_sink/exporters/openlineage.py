@@ -5,12 +5,13 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import re
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import UsageError
+from spark_kafka_sink.exporters.error_text import error_text
 from spark_kafka_sink.exporters.event_queue import EventQueue
 from spark_kafka_sink.exporters.lineage_events import run_event
 from spark_kafka_sink.exporters.lineage_runs import LineageRuns, RunChange, State
@@ -48,17 +49,25 @@ class LineageEmitter:
         client: OpenLineageClient,
         settings: LineageSettings,
         interval_s: float,
+        before: LineageEmitter | None = None,
     ) -> None:
-        """Begins to listen."""
+        """Begins to listen. before: the emitter whose place it takes, with what it knows of the runs. Stop it afterwards."""
         self._lock = threading.Lock()
         self._runs = LineageRuns(settings, interval_s, time.monotonic)
+        if before is not None:
+            self._runs.continue_from(before._runs)
+        self._has_warned = False
         self._settings = settings
         self._client = client
         self._metrics = metrics
         self._queue = EventQueue[RunChange]("OpenLineage", self._send, lambda change: change.state is State.RUNNING)
         self._queries = QueryEvents(spark, self._take)
         self._queries.begin()
+        if before is not None:
+            metrics.writes.remove(before._take)
         metrics.writes.add(self._take)
+        if before is not None:
+            before._end()
         atexit.register(self._at_exit)
 
     def stop(self, timeout_s: float = STOP_S) -> None:
@@ -67,14 +76,24 @@ class LineageEmitter:
         Args:
             timeout_s: How long to wait for events that are not sent yet. One warning says how many were lost.
         """
-        atexit.unregister(self._at_exit)
-        self._metrics.writes.remove(self._take)
-        self._queries.end()
+        self._end()
+        with _emitters_lock:
+            if _emitters.get(self._metrics) is self:
+                del _emitters[self._metrics]
+            is_shared = any(one._client is self._client for one in _emitters.values())
         self._queue.stop(timeout_s)
+        if is_shared:
+            return
         try:
             self._client.close(timeout=0)
         except Exception as error:
             logger.debug("OpenLineage's client: %s", type(error).__name__)
+
+    def _end(self) -> None:
+        """Ends listening."""
+        atexit.unregister(self._at_exit)
+        self._metrics.writes.remove(self._take)
+        self._queries.end()
 
     def _at_exit(self) -> None:
         self.stop(_AT_EXIT_S)
@@ -83,6 +102,14 @@ class LineageEmitter:
         with self._lock:  # so that the events of a run stay in order
             for change in self._runs.take(event):
                 self._queue.put(change)
+                if change.left_out and not self._has_warned:
+                    self._has_warned = True
+                    logger.warning(
+                        "lineage: %s writes %s; events have the %s with the most records",
+                        change.job,
+                        counted(change.left_out + len(change.outputs), "topic"),
+                        len(change.outputs),
+                    )
 
     def _send(self, change: RunChange) -> None:
         self._client.emit(run_event(change, self._settings))
@@ -115,7 +142,8 @@ def emit_lineage(
     Without a transport there, OpenLineage's client finds its own: in `openlineage.yml` or in the environment.
 
     A collector that is down or slow delays nothing. One warning is logged, and up to 1,000 events wait. On Spark Connect nothing
-    is emitted, and one warning says so.
+    is emitted, and one warning says so. A second call with the same `metrics` replaces the first one's emitter, as when a cell of
+    a notebook runs again.
 
     Args:
         spark: The session. Streaming queries of other sessions give no COMPLETE or FAIL.
@@ -141,7 +169,13 @@ def emit_lineage(
         logger.warning("lineage: some settings are ignored: %s", "; ".join(settings.problems))
     if settings.is_disabled:
         return _NoLineage()
-    return LineageEmitter(spark, metrics, client or _client(settings), settings, interval_s)
+    client = client or _client(settings)
+    with _emitters_lock:
+        old = _emitters.get(metrics)
+        _emitters[metrics] = made = LineageEmitter(spark, metrics, client, settings, interval_s, old)
+    if old is not None:
+        old.stop()
+    return made
 
 
 def _client(settings: LineageSettings) -> OpenLineageClient:
@@ -151,5 +185,9 @@ def _client(settings: LineageSettings) -> OpenLineageClient:
     try:
         return OpenLineageClient(config=config)
     except Exception as error:  # KeyError, ValueError, TypeError, ImportError, ...: each transport has its own
-        text = re.sub(r"//[^/@\s]*@", "//", str(error))
-        raise UsageError(f"emit_lineage: OpenLineage's client refuses its settings: {type(error).__name__}: {text}") from None
+        text = f"{type(error).__name__}: {error_text(error)}"
+        raise UsageError(f"emit_lineage: OpenLineage's client refuses its settings: {text}") from None
+
+
+_emitters_lock = threading.Lock()
+_emitters: dict[DeliveryMetrics, LineageEmitter] = {}

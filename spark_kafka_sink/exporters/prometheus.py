@@ -113,7 +113,10 @@ class PrometheusServer:
 
     def stop(self) -> None:
         """Closes the port. A second call does nothing."""
-        server, self._server = self._server, None
+        with _lock:
+            server, self._server = self._server, None
+            if self.port is not None and _servers.get(self.port) is self:
+                del _servers[self.port]
         if server is not None and self._thread is not None:
             server.shutdown()
             server.server_close()
@@ -128,6 +131,9 @@ def serve_prometheus(
     most_partitions: int = MOST_PARTITIONS,
 ) -> PrometheusServer:
     """Serves the metrics of this driver at http://host:port/metrics.
+
+    A second call with the same port stops the first one's server and takes over the port, as after a restart of the Spark
+    session, or when a cell of a notebook runs again.
 
     If the port cannot be used, or deliveries are not counted as on Spark Connect, one warning is logged and nothing is served, so
     that the program goes on.
@@ -152,8 +158,20 @@ def serve_prometheus(
 
     registry = CollectorRegistry()
     registry.register(collector)
+    with _lock:
+        old = _servers.get(port)
+    if old is not None:
+        old.stop()
     try:
-        return PrometheusServer(*start_http_server(port, host, registry))
+        made = PrometheusServer(*start_http_server(port, host, registry))
     except OSError as error:
         logger.warning("metrics are not served to Prometheus: cannot listen on %s:%s: %s", host, port, error)
         return PrometheusServer(None, None)
+    assert made.port is not None
+    with _lock:
+        _servers[made.port] = made
+    return made
+
+
+_lock = threading.Lock()
+_servers: dict[int, PrometheusServer] = {}  # those that run in this process, by port

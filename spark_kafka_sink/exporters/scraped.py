@@ -10,6 +10,7 @@ from email.utils import parsedate_to_datetime
 from typing import Final
 
 from spark_kafka_sink.installation import check_extra
+from spark_kafka_sink.producer.report_facts import printable
 from spark_kafka_sink.security.http import HttpAnswer, HttpRequest, HttpTimeouts, send, shown
 from spark_kafka_sink.spark.query_totals import QUANTILES, QueryTotals
 from spark_kafka_sink.spark.watch import UnreachableError
@@ -60,7 +61,7 @@ def read_page(url: str) -> Reading:
         answer = send(HttpRequest("GET", url, {"Accept": "text/plain"}), _TIMEOUTS, tls, max_bytes=_MAX_BYTES)
     except (OSError, http.client.HTTPException, ValueError) as error:
         text = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise UnreachableError(f"{shown(url)} does not answer: {text}") from None
+        raise UnreachableError(f"{shown(url)} does not answer: {printable(text)}") from None
     if answer.status != 200:
         raise NotOursError(f"{shown(url)} answers with HTTP status {answer.status}: {_HINT}")
     totals = query_totals(answer.body.decode(errors="replace"), shown(url))
@@ -85,7 +86,7 @@ def query_totals(page: str, source: str) -> dict[str, QueryTotals]:
                 elif sample.name == ACK:
                     acks.setdefault(query, {})[sample.labels.get(_QUANTILE, "")] = sample.value * 1000
     except Exception as error:  # the parser raises whatever it stumbles over
-        raise NotOursError(f"{source} is not a page of Prometheus metrics ({error}): {_HINT}") from None
+        raise NotOursError(f"{source} is not a page of Prometheus metrics ({printable(str(error))}): {_HINT}") from None
     if not any(name.startswith(PREFIX) for name in names):
         raise NotOursError(f"{source} has no metrics of this sink: {_HINT}")
     return {query: _totals(fields, acks.get(query, {})) for query, fields in values.items()}

@@ -53,7 +53,9 @@ class ForeachBatch(SameVersion):
     def _publish(self, df: DataFrame, batch_id: int) -> None:
         # Batches after the first survive an outage of Kafka for as long as their options say.
         if self._options.exactly_once is None:
-            batch = MicroBatch(_query_id(df), batch_id)
+            query_id = _query_id(df)
+            # A call outside of a query is a job of its own, so that its counts and events have a name.
+            batch = MicroBatch(query_id, batch_id) if query_id else MicroBatch.of_new_job()
             self.reports = publish_dataframe(
                 df, self._options, self._metrics, batch, is_reachable=self._is_reachable, resolve=self._resolved
             )

@@ -28,6 +28,7 @@ from spark_kafka_sink.spark.bad_row_limits import check_limits
 from spark_kafka_sink.spark.commits import abort_job, check_batch, check_job, commit_shares
 from spark_kafka_sink.spark.destination import Destination, destination
 from spark_kafka_sink.spark.explain import linked, plug_in_error, sink_error
+from spark_kafka_sink.spark.exported_error import exported
 from spark_kafka_sink.spark.first_contact import check_reachable
 from spark_kafka_sink.spark.history import BatchReport
 from spark_kafka_sink.spark.interrupts import cancelled_if_interrupted
@@ -317,7 +318,7 @@ def _tell(metrics: DeliveryMetrics | None, event: Callable[[], WriteEvent]) -> N
 def _failed(batch: MicroBatch, error: BaseException, where: Destination) -> WriteFailed:
     found = sink_error(error, is_certain=True) if isinstance(error, Exception) else None
     # Another program's error may quote rows or passwords.
-    message = type(error).__name__ if found is None else str(found)
+    message = type(error).__name__ if found is None else exported(found)
     return WriteFailed(batch.query_id, batch.number, time.time(), message, isinstance(error, KeyboardInterrupt), where)
 
 

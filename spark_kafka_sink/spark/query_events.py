@@ -12,6 +12,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from spark_kafka_sink.spark.data_source import NAME
 from spark_kafka_sink.spark.explain import sink_error
+from spark_kafka_sink.spark.exported_error import exported
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,7 +53,7 @@ class QueryEnded:
         query_id: As of `QueryBegan`.
         run_id: As of `QueryBegan`.
         at: When, in seconds since the epoch.
-        error: Why, without any secret; None: it was stopped, or it was done.
+        error: Why, without any secret or data of rows; None: it was stopped, or it was done.
     """
 
     query_id: str
@@ -118,12 +119,12 @@ def is_sinks(spark: Any, query_id: str) -> bool:
 
 
 def _error(event: QueryTerminatedEvent) -> str | None:
-    """Returns the sink's own error, which holds no secret. Of another one only Spark's class: its text may quote rows."""
+    """Returns what may leave the driver of the sink's own error, and of another one only Spark's class: texts may quote rows."""
     if not event.exception:
         return None
     found = sink_error(str(event.exception), is_certain=True)
     if found is not None:
-        return str(found)
+        return exported(found)
     named = getattr(event, "errorClassOnException", None)
     return f"the query failed with {named or 'an exception'}; query.exception() and Spark's log have the reason"
 

@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol, TextIO
 from spark_kafka_sink.producer.report_charts import escaped
 from spark_kafka_sink.producer.report_html import element, table_html, text_html
 from spark_kafka_sink.producer.report_text import has_blocks
+from spark_kafka_sink.spark.text_width import cut
 from spark_kafka_sink.spark.watch_table import HEADER_WIDTHS, NOTHING, Reading, WatchTable, aligned
 
 # In lines that follow each other the header is repeated.
@@ -126,11 +127,11 @@ class Terminal:
     def _draw(self, lines: list[str]) -> None:
         columns, _ = shutil.get_terminal_size()
         # A line that wraps would be two on the way up.
-        cut = [line[: columns - 1] for line in lines]
+        shown = [cut(line, columns - 1) for line in lines]
         up = _UP.format(self._height) if self._height else ""
-        self._out.write(up + _CLEAR_BELOW + "".join(f"{line}\n" for line in cut))
+        self._out.write(up + _CLEAR_BELOW + "".join(f"{line}\n" for line in shown))
         self._out.flush()
-        self._height = len(cut)
+        self._height = len(shown)
 
 
 class Lines:

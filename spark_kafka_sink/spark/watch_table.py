@@ -13,6 +13,7 @@ from typing import Final
 from spark_kafka_sink.producer.report_facts import printable
 from spark_kafka_sink.producer.report_text import sparkline
 from spark_kafka_sink.spark.query_totals import BATCH_JOBS, QueryTotals
+from spark_kafka_sink.spark.text_width import padded, width
 
 MOST_POINTS: Final = 30
 """Of the line of throughput, one for each micro-batch that was seen."""
@@ -220,10 +221,10 @@ def aligned(rows: Sequence[Sequence[str]], widths: Mapping[str, int] | None = No
     """Returns a line for each row, of which the first is the header. widths: the narrowest that a column may be."""
     lefts = {column.header for column in _COLUMNS if column.is_left}
     header = rows[0]
-    wide = [max((widths or {}).get(name, 0), *(len(row[place]) for row in rows)) for place, name in enumerate(header)]
+    wide = [max((widths or {}).get(name, 0), *(width(row[place]) for row in rows)) for place, name in enumerate(header)]
     return [
         "  ".join(
-            cell.ljust(width) if name in lefts else cell.rjust(width) for cell, width, name in zip(row, wide, header, strict=True)
+            padded(cell, columns, is_left=name in lefts) for cell, columns, name in zip(row, wide, header, strict=True)
         ).rstrip()
         for row in rows
     ]

@@ -105,7 +105,7 @@ class WriteFailed:
         query_id: As of `WriteBegan`. Empty if it is not known.
         batch: Number of the micro-batch; 0 for a batch job.
         at: When, in seconds since the epoch.
-        message: Why, without any secret.
+        message: Why, without any secret or data of rows.
         is_interrupt: Whether the user stopped it.
         destination: Where its rows were to go; None if that is not known.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_kafka_sink.exporters.lineage_runs import LineageRuns, RunChange, State
+from spark_kafka_sink.exporters.lineage_runs import MOST_OUTPUTS, LineageRuns, RunChange, State
 from spark_kafka_sink.exporters.lineage_settings import LineageSettings
 from spark_kafka_sink.producer.partition_reports import PartitionReport, PartitionReports
 from spark_kafka_sink.producer.report import DeliveryReport
@@ -75,12 +75,32 @@ def test_running_comes_once_an_interval_and_counts_the_whole_run() -> None:
     assert running.outputs[0].records == 30
 
 
-def test_a_new_topic_is_told_at_once() -> None:
-    found, where = runs(), Destination(("broker-1:9092",), None, None, FIELDS)
+def test_the_first_topics_are_told_at_once_and_new_ones_with_the_next_interval() -> None:
+    clock, where = Clock(), Destination(("broker-1:9092",), None, None, FIELDS)
+    found = runs(clock)
     found.take(began())
-    found.take(committed(where=where))
-    (running,) = found.take(committed(batch=1, where=where, topic="other"))
+    empty = WriteCommitted(BatchReport(QUERY, 0, 100.0, 2.0, DeliveryReport()), 101.0, (), where)
+    (running,) = found.take(empty)
+    assert running.outputs == ()
+    (running,) = found.take(committed(batch=1, where=where))
+    assert [one.topic for one in running.outputs] == ["events"]
+    assert found.take(committed(batch=2, where=where, topic="other")) == []
+    clock.now += 60
+    (running,) = found.take(committed(batch=3, where=where))
     assert [one.topic for one in running.outputs] == ["events", "other"]
+
+
+def test_new_topics_in_each_batch_give_no_more_events_and_few_outputs() -> None:
+    clock, where = Clock(), Destination(("broker-1:9092",), None, None, FIELDS)
+    found, changes = runs(clock), []
+    for batch in range(300):
+        clock.now += 1
+        changes += found.take(committed(batch=batch, where=where, topic=f"topic-{batch}"))
+    changes += found.take(committed(batch=300, where=where, topic="topic-299"))
+    assert states(changes) == [State.START, *[State.RUNNING] * 5]
+    (end,) = found.take(ended(run=QUERY))
+    assert (len(end.outputs), end.left_out) == (MOST_OUTPUTS, 200)
+    assert (end.outputs[0].topic, end.outputs[0].records) == ("topic-299", 20)
 
 
 def test_a_failed_stream_fails_with_the_error() -> None:

@@ -15,6 +15,7 @@ from spark_kafka_sink.exporters.prometheus import DriverCollector, serve_prometh
 from spark_kafka_sink.spark.metrics import DeliveryMetrics
 from tests.exporters.reports import batch
 from tests.exporters.scrapes import Samples, parsed, scraped
+from tests.spark.counting import counting
 
 
 def collected(metrics: DeliveryMetrics, most_partitions: int = 200) -> Samples:
@@ -98,6 +99,23 @@ def test_a_port_that_is_taken_is_one_warning(metrics: DeliveryMetrics, caplog: p
         server.stop()
     assert f"metrics are not served to Prometheus: cannot listen on 127.0.0.1:{port}" in caplog.text
     assert len(caplog.records) == 1
+
+
+def test_a_second_call_with_the_same_port_serves_the_new_handle(metrics: DeliveryMetrics) -> None:
+    first = serve_prometheus(metrics, 0)
+    assert first.port is not None
+    metrics.batch_committed(batch())
+    metrics.close()
+    new = counting()
+    second = serve_prometheus(new, first.port)
+    try:
+        assert second.port == first.port
+        first.stop()  # it is stopped already, and leaves the second one alone
+        found = scraped(f"http://127.0.0.1:{second.port}/metrics")
+        assert found["kafka_sink_record_batches_total", ()] == 0
+    finally:
+        second.stop()
+        new.close()
 
 
 def test_on_spark_connect_nothing_is_served_after_one_warning(

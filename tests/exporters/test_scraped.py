@@ -135,3 +135,10 @@ def test_without_the_library_the_error_names_the_extra(monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     with pytest.raises(InstallationError, match=r"watch needs prometheus-client.*spark-kafka-sink\[prometheus\]"):
         read_page("http://127.0.0.1:1/metrics")
+
+
+def test_what_a_foreign_page_says_moves_no_cursor() -> None:
+    for text in ("\x1b[2Jx y z w\n", 'kafka_sink_batches_total{query="a"} \x1b]0;own\x07\n'):
+        with pytest.raises(NotOursError) as caught:
+            query_totals(text, "the page")
+        assert str(caught.value).isprintable()

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+import threading
+import tracemalloc
+from collections.abc import Iterator, Sequence
 
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import NoOpTracerProvider, SpanKind, StatusCode
 
 from spark_kafka_sink.exporters.tracing import WriteTracer, trace_writes
+from spark_kafka_sink.producer.partition_reports import PartitionReport, PartitionReports
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.spark.destination import Destination
 from spark_kafka_sink.spark.history import BatchReport
@@ -153,6 +156,50 @@ def test_only_the_tasks_that_lasted_longest_have_spans(metrics: DeliveryMetrics,
     found = spans(tracer, exporter)
     assert set(found) == {"send events", "task 3", "task 4", "commit"}
     assert (found["send events"].attributes or {})["kafka_sink.tasks"] == 5
+
+
+def test_a_second_call_replaces_the_first_tracer(metrics: DeliveryMetrics, exporter: InMemorySpanExporter) -> None:
+    first = trace_writes(metrics, provider(exporter))
+    metrics.writes.tell(WriteBegan("q", 3, 995.0, WHERE))
+    second = trace_writes(metrics, provider(exporter))
+    metrics.writes.tell(committed())
+    second.stop()
+    first.stop()
+    assert sorted(span.name for span in exporter.get_finished_spans()) == ["commit", "send events", "task 0", "task 1"]
+    (batch,) = [span for span in exporter.get_finished_spans() if span.name == "send events"]
+    assert seconds(batch) == (995.0, 1004.0)
+    assert not metrics.writes.is_wanted
+
+
+def test_events_that_wait_take_no_more_than_their_spans_need(metrics: DeliveryMetrics) -> None:
+    started, release = threading.Event(), threading.Event()
+
+    class Stuck(InMemorySpanExporter):
+        def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+            started.set()
+            assert release.wait(30)
+            return super().export(spans)
+
+    exporter = Stuck()
+    one = trace_writes(metrics, provider(exporter), most_tasks=10)
+    try:
+        metrics.writes.tell(committed())
+        assert started.wait(30)
+        tracemalloc.start()
+        for number in range(100):
+            partitions = PartitionReports({("events", place): PartitionReport(10, 200, 0, 9) for place in range(1000)})
+            batch = BatchReport("q", number, 1000.0, 4.0, DeliveryReport(records=10, partitions=partitions))
+            tasks = tuple(TaskTime(place, 1000.0 + place, 1001.5 + place, 10**6) for place in range(1000))
+            metrics.writes.tell(WriteCommitted(batch, 1003.25, tasks, WHERE))
+        del partitions, batch, tasks
+        size, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        release.set()
+        one.stop()
+    assert size < 100 * 10_000
+    last = exporter.get_finished_spans()[-1]
+    assert (last.attributes or {})["kafka_sink.tasks"] == 1000
 
 
 def test_another_provider_than_the_sdks_is_taken(metrics: DeliveryMetrics, caplog: pytest.LogCaptureFixture) -> None:

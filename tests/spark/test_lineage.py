@@ -157,7 +157,7 @@ def test_a_failed_write_fails(
     with pytest.raises(KafkaSinkError):
         publish(bad, settings, metrics)
     fail = collector.until(lambda events: states(events) == ["START", "FAIL"] * 2)[-1]
-    assert "[RECORD] column partition: -1 is negative" in fail["run"]["facets"]["errorMessage"]["message"]
+    assert "[RECORD] column partition, row " in fail["run"]["facets"]["errorMessage"]["message"]
 
 
 def test_a_failed_stream_fails_with_the_sinks_error(
@@ -174,7 +174,7 @@ def test_a_failed_stream_fails_with_the_sinks_error(
         run(bad, options(kafka, topic=new_topic()), metrics, tmp_path, calls=False)
     fail = collector.until_state("FAIL")[-1]
     check(fail)
-    assert "[RECORD] column partition: -1 is negative" in fail["run"]["facets"]["errorMessage"]["message"]
+    assert "[RECORD] column partition, row " in fail["run"]["facets"]["errorMessage"]["message"]
 
 
 def test_the_text_of_another_programs_error_stays_at_home(
@@ -283,6 +283,31 @@ def test_after_its_stop_nothing_is_emitted(
         publish(numbers(spark, 10), {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "events"}, metrics)
     assert not metrics.writes.is_wanted
     assert collector.events == []
+
+
+def test_a_second_call_replaces_the_first_emitter(
+    spark: SparkSession, metrics: sks.DeliveryMetrics, collector: Collector, lineage: sks.LineageEmitter
+) -> None:
+    client = OpenLineageClient(transport=transport(collector.url))
+    emitters = [sks.emit_lineage(spark, metrics, client=client) for _ in range(2)]
+    with EmbeddedBroker() as broker:
+        broker.create_topic("events")
+        publish(numbers(spark, 10), {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "events"}, metrics)
+    emitters[1].stop()
+    assert states(collector.events) == ["START", "COMPLETE"]
+    assert not metrics.writes.is_wanted
+
+
+def test_foreach_batch_outside_of_a_query_is_a_job(
+    spark: SparkSession, metrics: sks.DeliveryMetrics, collector: Collector, lineage: sks.LineageEmitter
+) -> None:
+    with EmbeddedBroker() as broker:
+        broker.create_topic("events")
+        settings = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "events"}
+        sks.foreach_batch(settings, metrics)(numbers(spark, 10), 7)
+    assert states(collector.until_state("COMPLETE")) == ["START", "COMPLETE"]
+    assert "" not in metrics.query_ids()
+    assert "" not in metrics.totals()
 
 
 def test_the_client_finds_its_own_settings(

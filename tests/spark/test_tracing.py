@@ -192,7 +192,7 @@ def test_a_failed_write_has_a_span_with_the_error(
     tracer.stop()
     first, second = traced.spans("send")
     assert first.status.status_code is second.status.status_code is StatusCode.ERROR
-    assert "column partition: -1 is negative" in str(first.status.description)
+    assert "[RECORD] column partition, row 0; see https://" in str(first.status.description)
     assert (first.attributes or {})["error.type"] == "RECORD"
     assert first.end_time > first.start_time  # type: ignore[operator]
 
