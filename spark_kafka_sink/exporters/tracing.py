@@ -8,9 +8,9 @@ import logging
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from spark_kafka_sink.exporters.event_queue import EventQueue
 from spark_kafka_sink.installation import check_extra
 from spark_kafka_sink.spark.destination import Destination
+from spark_kafka_sink.spark.event_queue import NOISY, EventQueue
 from spark_kafka_sink.spark.metrics import DeliveryMetrics
 from spark_kafka_sink.spark.trace_header import TRACEPARENT
 from spark_kafka_sink.spark.write_events import TaskTime, WriteBegan, WriteCommitted, WriteEvent, WriteFailed
@@ -48,7 +48,9 @@ class WriteTracer:
         self._tracer: Tracer = provider.get_tracer("spark_kafka_sink", __version__)
         self._most_tasks = most_tasks
         self._began: dict[tuple[str, int], float] = {}
-        self._queue = EventQueue[WriteEvent]("OpenTelemetry", self._make, lambda event: isinstance(event, WriteBegan))
+        self._queue = EventQueue[WriteEvent](
+            "OpenTelemetry", self._make, lambda event: isinstance(event, WriteBegan), quiet=NOISY
+        )
         metrics.writes.add(self._queue.put)
         atexit.register(self._at_exit)
 

@@ -20,6 +20,7 @@ from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, is_job
 from spark_kafka_sink.producer.report import DeliveryReport
+from spark_kafka_sink.spark.batch_listeners import BatchListener, BatchListeners
 from spark_kafka_sink.spark.display import summary
 from spark_kafka_sink.spark.history import BatchReport, History, QueryHistory
 from spark_kafka_sink.spark.listener import Handler, ListenerAddress, MetricsListener, send
@@ -43,8 +44,6 @@ _REFUSED = b"R"
 _ABORTED = b"A"
 # An answer to _COMMITTED: an exporter wants the WriteCommitted, too.
 _WANTS_DETAILS = 2
-
-BatchListener = Callable[[BatchReport], object]
 
 # Of queries that committed last.
 MOST_TOTALS = 200
@@ -161,8 +160,8 @@ class DeliveryMetrics:
 
     Spark Connect has no accumulators, so reading a count raises UsageError there.
 
-    Threads: the listener's thread and callers of `batch_committed` add to `committed`, under the lock, and then call the batch
-    listeners without it; PySpark's accumulator thread replaces `live`.
+    Threads: the listener's thread and callers of `batch_committed` add to `committed`, under the lock; PySpark's accumulator
+    thread replaces `live`. Batch listeners have a thread of their own.
     """
 
     def __init__(
@@ -181,8 +180,7 @@ class DeliveryMetrics:
         self._committed: DeliveryReport | None = None
         self._history = History()
         self._totals: dict[str, QueryTotals] = {}
-        self._batch_listeners: list[BatchListener] = []
-        self._warned: set[int] = set()
+        self._batch_listeners = BatchListeners()
         self._accumulator: Accumulator[DeliveryReport | None] | None = None
         self._listener: MetricsListener | None = None
         self._live = LiveTasks()
@@ -286,26 +284,27 @@ class DeliveryMetrics:
     def add_batch_listener(self, listener: BatchListener) -> None:
         """Has `listener` called with the BatchReport of each micro-batch and batch job that is committed from now on.
 
-        It is called in another thread, and a slow one delays the next commit's report. If it raises, one warning is logged, and
-        the stream goes on.
+        It is called in another thread, in the order of the commits, and a slow one does not delay the stream. Up to 1,000 reports
+        wait for it; if there are more, one warning is logged, and the oldest are dropped. If it raises, one warning is logged. At
+        the end of the program the calls go on for at most 5 s.
         """
         self._check_available()
-        with self._lock:
-            self._batch_listeners.append(listener)
+        self._batch_listeners.add(listener)
 
     def remove_batch_listener(self, listener: BatchListener) -> None:
-        """Ends the calls of a listener. One that was not added is ignored."""
-        with self._lock:
-            if listener in self._batch_listeners:
-                self._batch_listeners.remove(listener)
+        """Ends the calls of a listener. One that was not added is ignored.
+
+        It waits until the listener has had what was committed before, for at most 5 s.
+        """
+        self._batch_listeners.remove(listener)
 
     def log_batches(self) -> None:
         """Logs a line for each committed micro-batch and batch job from now on: at level INFO of `spark_kafka_sink.batches`.
 
         Unless the program configures logging, the lines go to stderr. Calling it again changes nothing.
         """
-        self.remove_batch_listener(log_batch)
-        self.add_batch_listener(log_batch)
+        if log_batch not in self._batch_listeners:
+            self.add_batch_listener(log_batch)
         if not _batches.handlers:
             _batches.setLevel(logging.INFO)
             _batches.addHandler(stderr_handler())
@@ -317,22 +316,13 @@ class DeliveryMetrics:
         return Feed(self._accumulator, address, transactions=self._transactions)
 
     def batch_committed(self, batch: BatchReport) -> None:
-        """Adds a commit to `committed` and to the history, and calls the listeners."""
+        """Adds a commit to `committed` and to the history, and has the batch listeners called."""
         with self._lock:
             self._committed = total([batch.report] if self._committed is None else [self._committed, batch.report])
             self._add_to_totals(batch)
             self._set_ended(batch.query_id, batch.batch)
-            listeners = list(self._batch_listeners)
         self._history.add(batch)
-        for listener in listeners:
-            try:
-                listener(batch)
-            except Exception as error:
-                if id(listener) not in self._warned:
-                    self._warned.add(id(listener))
-                    logger.warning(
-                        "a batch listener raised %s: %s; further errors of it are not logged", type(error).__name__, error
-                    )
+        self._batch_listeners.put(batch)
 
     def batch_aborted(self, query_id: str, batch: int) -> None:
         """Notes that none of a batch's transactions is open any more."""
@@ -411,10 +401,14 @@ class DeliveryMetrics:
         )
 
     def close(self) -> None:
-        """Stops listening for commits. The counts stay readable, and the next `register` returns a new handle."""
+        """Stops listening for commits. The counts stay readable, and the next `register` returns a new handle.
+
+        It waits up to 5 s for the calls of batch listeners, and ends them.
+        """
         self.closed = True
         if self._listener is not None:
             self._listener.stop()
+        self._batch_listeners.stop()
 
     def _states(self) -> dict[str, QueryState] | None:
         """Returns what the queries do that run. A query whose tasks write has their rows so far, too."""

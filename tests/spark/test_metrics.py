@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
@@ -138,6 +139,7 @@ def test_a_batch_listener_is_called_until_it_is_removed(metrics: DeliveryMetrics
     metrics.remove_batch_listener(heard.append)
     metrics.remove_batch_listener(heard.append)
     metrics.batch_committed(batch(number=2))
+    metrics.close()
     assert heard == [batch(number=1)]
 
 
@@ -154,8 +156,28 @@ def test_a_batch_listener_that_raises_is_logged_once_and_the_others_are_called(
     feed = Feed(listener=metrics.feed.listener)
     for number in range(3):
         feed.committed(batch(number=number))
-    assert len(heard) == 3
+    metrics.close()
+    assert [each.batch for each in heard] == [0, 1, 2]
     assert caplog.text.count("a batch listener raised ZeroDivisionError: garbage") == 1
+
+
+def test_a_slow_batch_listener_delays_no_commit(metrics: DeliveryMetrics) -> None:
+    release = threading.Event()
+    heard: list[int] = []
+
+    def slow(report: BatchReport) -> None:
+        assert release.wait(60)
+        heard.append(report.batch)
+
+    metrics.add_batch_listener(slow)
+    feed = Feed(listener=metrics.feed.listener)
+    for number in range(3):
+        feed.committed(batch(number=number))  # Spark's commit waits for the answer
+    assert len(metrics.of("q")) == 3
+    assert heard == []
+    release.set()
+    metrics.remove_batch_listener(slow)
+    assert heard == [0, 1, 2]
 
 
 def test_a_line_is_logged_for_each_batch_when_asked(metrics: DeliveryMetrics, caplog: pytest.LogCaptureFixture) -> None:
@@ -165,6 +187,7 @@ def test_a_line_is_logged_for_each_batch_when_asked(metrics: DeliveryMetrics, ca
         metrics.log_batches()
         metrics.log_batches()
         metrics.batch_committed(batch(number=2, records=5_000))
+        metrics.close()
     assert [each.message for each in caplog.records] == ["batch 2 of q: 5,000 rows in 2.0 s (2,500 rows/s), 0.0 MB, 0 retries"]
 
 
