@@ -67,7 +67,8 @@ def export_opentelemetry(
         metrics: The result of `register(spark)`.
         meter_provider: The provider; None for the global one, also if the program sets it later.
         most_partitions: The most topic-partitions with their own series. With more, topics become sums under the partition
-            "all", those with the most partitions first.
+            "all", those with the most partitions first. With more topics than that, those with the most records keep their
+            series, and the others become one sum under the topic "other".
 
     Raises:
         InstallationError: opentelemetry-api is missing.

@@ -41,7 +41,8 @@ class DriverCollector:
     Args:
         metrics: The result of `register(spark)`.
         most_partitions: The most topic-partitions with their own series. With more, topics become sums under
-            `partition="all"`, those with the most partitions first.
+            `partition="all"`, those with the most partitions first. With more topics than that, those with the most records
+            keep their series, and the others become one sum under `topic="other"`. A tenth as many topics have a histogram.
 
     Raises:
         InstallationError: prometheus-client is missing.
@@ -137,7 +138,8 @@ def serve_prometheus(
         port: The port; 0 for any free one.
         host: The address to listen on. "0.0.0.0" lets a Prometheus on another machine scrape it, and everybody else.
         most_partitions: The most topic-partitions with their own series. With more, topics become sums under
-            `partition="all"`, those with the most partitions first.
+            `partition="all"`, those with the most partitions first. With more topics than that, those with the most records
+            keep their series, and the others become one sum under `topic="other"`. A tenth as many topics have a histogram.
 
     Returns:
         The server, with its `port`, and `stop()`.
