@@ -26,7 +26,7 @@ from spark_kafka_sink.spark.history import BatchReport, History, QueryHistory
 from spark_kafka_sink.spark.listener import Handler, ListenerAddress, MetricsListener, send
 from spark_kafka_sink.spark.live import PROGRESS, Counts, LiveTasks
 from spark_kafka_sink.spark.messages import total
-from spark_kafka_sink.spark.open_transactions import MOST_QUERIES, Oldest, OpenTransaction, merged, transaction_ages
+from spark_kafka_sink.spark.open_transactions import MOST_QUERIES, Oldest, OpenTransaction, merged, owner, transaction_ages
 from spark_kafka_sink.spark.python_workers import stderr_handler
 from spark_kafka_sink.spark.query_totals import BATCH_JOBS, QUANTILES, QueryTotals
 from spark_kafka_sink.spark.watch import is_notebook, screen_of, table_for, watch
@@ -185,7 +185,7 @@ class DeliveryMetrics:
         self._listener: MetricsListener | None = None
         self._live = LiveTasks()
         self._transactions: Accumulator[Oldest] | None = None
-        self._ended: dict[str, int] = {}  # by query: the last batch whose transactions have ended
+        self._ended: dict[str, int] = {}  # by owner: the last batch whose transactions have ended
         self._writes = WriteListeners()
         if context is not None:
             self._accumulator = context.accumulator(None, DeliveryReportParam())
@@ -320,7 +320,7 @@ class DeliveryMetrics:
         with self._lock:
             self._committed = total([batch.report] if self._committed is None else [self._committed, batch.report])
             self._add_to_totals(batch)
-            self._set_ended(batch.query_id, batch.batch)
+            self._set_ended(batch.query_id if is_job(batch.query_id) else owner(batch.query_id, batch.sink), batch.batch)
         self._history.add(batch)
         self._batch_listeners.put(batch)
 
@@ -329,10 +329,10 @@ class DeliveryMetrics:
         with self._lock:
             self._set_ended(query_id, batch)
 
-    def _set_ended(self, query_id: str, batch: int) -> None:
-        """Requires the lock."""
-        self._ended.pop(query_id, None)
-        self._ended[query_id] = batch
+    def _set_ended(self, of: str, batch: int) -> None:
+        """Requires the lock. of: the transactions' owner, or a query with all of its sinks."""
+        self._ended.pop(of, None)
+        self._ended[of] = batch
         if len(self._ended) > MOST_QUERIES:
             del self._ended[next(iter(self._ended))]
 
@@ -348,8 +348,11 @@ class DeliveryMetrics:
         """Requires the lock. Batch jobs are one query here, because each has an id of its own."""
         name = BATCH_JOBS if is_job(batch.query_id) else batch.query_id
         report, acks = batch.report, tuple(map(batch.ack_latency_ms, QUANTILES))
+        before = self._totals.get(name, QueryTotals())
+        # Several sinks of one foreachBatch function report the same micro-batch, and so does one that is written again.
+        is_another = name in ("", BATCH_JOBS) or not before.batches or before.last_batch != batch.batch
         one = QueryTotals(
-            1,
+            int(is_another),
             report.records,
             batch.began + batch.seconds,
             batch.seconds,
@@ -360,7 +363,8 @@ class DeliveryMetrics:
             last_commit_ms=report.commit_ms,
             retries=report.retries,
         )
-        self._totals[name] = self._totals.pop(name, QueryTotals()).added(one)
+        self._totals.pop(name, None)
+        self._totals[name] = before.added(one)
         if len(self._totals) > MOST_TOTALS:
             del self._totals[next(iter(self._totals))]
 

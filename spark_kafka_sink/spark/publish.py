@@ -396,7 +396,8 @@ def _run(
     if metrics is not None and metrics.available:
         now = time.time()
         began = min((row[3] for row in rows), default=now)
-        batch_report = BatchReport(batch.query_id, batch.number, began, max(now - began, 0.0), total(committed))
+        sink = "" if task.options.exactly_once is None else task.options.exactly_once.sink
+        batch_report = BatchReport(batch.query_id, batch.number, began, max(now - began, 0.0), total(committed), sink)
         metrics.batch_committed(batch_report)
         if metrics.writes.is_wanted:
             tasks = [DeliveryMessage(row[0], report_from_bytes(bytes(row[1])), None, "", row[3], row[4]) for row in rows]

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pickle
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 from unittest.mock import ANY
@@ -217,10 +218,18 @@ def test_totals_are_sums_by_query_and_batch_jobs_are_one(metrics: DeliveryMetric
     }
 
 
+def test_a_micro_batch_that_several_sinks_report_counts_once_with_the_records_of_all(metrics: DeliveryMetrics) -> None:
+    for number in (1, 2):
+        for sink in ("log-a/a", "log-b/b"):
+            metrics.batch_committed(replace(batch(records=5, number=number), sink=sink))
+    (totals,) = metrics.totals().values()
+    assert (totals.batches, totals.records) == (2, 20)
+
+
 def test_totals_are_of_the_queries_that_committed_last(metrics: DeliveryMetrics) -> None:
     for number in range(MOST_TOTALS + 5):
         metrics.batch_committed(batch(query=f"q{number}"))
-        metrics.batch_committed(batch(query="q0"))
+        metrics.batch_committed(batch(query="q0", number=number + 1))
     assert len(metrics.totals()) == MOST_TOTALS
     assert metrics.totals()["q0"].batches == MOST_TOTALS + 6
     assert "q1" not in metrics.totals()
