@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -21,6 +22,9 @@ logger = logging.getLogger(__name__)
 
 MOST_PARTITIONS: Final = 200
 """By default. Each takes two lines of a scrape, and 5 us each."""
+
+# A collection that takes longer may mix two snapshots.
+_COLLECTION_S: Final = 1.0
 
 _PARTITIONS_PER_HISTOGRAM: Final = 10
 # A topic's histogram has 26 lines.
@@ -88,6 +92,30 @@ class SnapshotReader:
                 )
                 self._summed = committed, summed
             return summed
+
+
+class OneSnapshot:
+    """Gives the families of one collection the same snapshot, where each of them asks for itself.
+
+    A family that asks again begins the next collection. Threads: each has a snapshot of its own.
+    """
+
+    def __init__(self, reader: SnapshotReader, clock: Callable[[], float] = time.monotonic) -> None:
+        """clock: returns monotonic seconds."""
+        self._reader = reader
+        self._clock = clock
+        self._mine = threading.local()
+
+    def read(self, family: str) -> Snapshot | None:
+        """Returns the snapshot for a family; None if deliveries are not counted."""
+        seen: set[str] | None = getattr(self._mine, "seen", None)
+        now = self._clock()
+        if seen is None or family in seen or now - self._mine.at > _COLLECTION_S:
+            self._mine.seen = seen = set()
+            self._mine.at, self._mine.shot = now, self._reader.read()
+        seen.add(family)
+        shot: Snapshot | None = self._mine.shot
+        return shot
 
 
 class Kind(Enum):

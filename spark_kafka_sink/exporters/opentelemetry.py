@@ -11,6 +11,7 @@ from spark_kafka_sink.exporters.families import (
     MOST_PARTITIONS,
     Family,
     Kind,
+    OneSnapshot,
     SnapshotReader,
 )
 from spark_kafka_sink.installation import check_extra
@@ -74,7 +75,7 @@ def export_opentelemetry(
         InstallationError: opentelemetry-api is missing.
     """
     check_extra("opentelemetry.metrics", "export_opentelemetry()")
-    reader = SnapshotReader(metrics, most_partitions, "OpenTelemetry")
+    reader = OneSnapshot(SnapshotReader(metrics, most_partitions, "OpenTelemetry"))
     with _lock:
         if meter_provider in _instruments:
             _instruments[meter_provider].reader = reader
@@ -86,13 +87,14 @@ class _Instruments:
     """The instruments of a meter provider, and the driver that they observe.
 
     An instrument cannot be removed again, and a second one of the same name is ignored. A histogram would need a call for each
-    record batch, of 20 us, so quantiles are gauges. Threads: the provider's readers call the callbacks in threads of their own.
+    record batch, of 20 us, so quantiles are gauges. Threads: the provider's readers call the callbacks in threads of their own,
+    one callback for each instrument.
 
     Attributes:
         reader: Reads the driver.
     """
 
-    def __init__(self, provider: MeterProvider | None, reader: SnapshotReader) -> None:
+    def __init__(self, provider: MeterProvider | None, reader: OneSnapshot) -> None:
         """provider: None for the global one."""
         from opentelemetry.metrics import get_meter
 
@@ -107,7 +109,7 @@ class _Instruments:
         names = [ATTRIBUTES[label] for label in family.labels]
 
         def observed(options: CallbackOptions) -> Iterator[Observation]:
-            shot = self.reader.read()
+            shot = self.reader.read(family.name)
             if shot is None:
                 return
             for labels, value in family.values(shot):

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
+from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.exporters.families import (
     BOUNDS_S,
     FAMILIES,
@@ -30,6 +31,7 @@ logger = logging.getLogger(__name__)
 
 _PREFIX: Final = "kafka_sink_"
 _STOP_S: Final = 5.0
+_MOST_PORT: Final = 65535
 _USED_BY: Final = "serve_prometheus()"
 
 
@@ -146,7 +148,12 @@ def serve_prometheus(
 
     Raises:
         InstallationError: prometheus-client is missing.
+        UsageError: The port is not a number from 0 to 65535.
     """
+    if type(port) is not int or not 0 <= port <= _MOST_PORT:
+        raise UsageError(
+            f"serve_prometheus: port must be an integer from 0 to {_MOST_PORT}, and it is {port!r}; 0 takes any free port"
+        )
     collector = DriverCollector(metrics, most_partitions)
     if not collector.is_available:
         return PrometheusServer(None, None)

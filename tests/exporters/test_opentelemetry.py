@@ -172,6 +172,23 @@ def test_a_collection_of_10_000_topics_takes_at_most_20_ms(
     assert min(times) <= 0.020
 
 
+def test_a_collection_reads_the_driver_once_and_the_next_one_again(
+    metrics: DeliveryMetrics, provider: MeterProvider, reader: InMemoryMetricReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[None] = []
+
+    def ages() -> dict[str, tuple[float, float]]:
+        reads.append(None)
+        return {}
+
+    monkeypatch.setattr(metrics, "transaction_ages", ages)
+    export_opentelemetry(metrics, provider)
+    for number in (1, 2, 3):
+        metrics.batch_committed(batch())
+        assert points(reader)["kafka_sink.retries", ()] == number
+        assert len(reads) == number
+
+
 def test_a_second_call_replaces_the_metrics_of_an_ended_session(
     metrics: DeliveryMetrics, provider: MeterProvider, reader: InMemoryMetricReader, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -10,7 +10,7 @@ import urllib.request
 import pytest
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
-from spark_kafka_sink.errors import InstallationError
+from spark_kafka_sink.errors import InstallationError, UsageError
 from spark_kafka_sink.exporters.prometheus import DriverCollector, serve_prometheus
 from spark_kafka_sink.spark.metrics import DeliveryMetrics
 from tests.exporters.reports import batch, of_topics
@@ -119,6 +119,12 @@ def test_a_port_that_is_taken_is_one_warning(metrics: DeliveryMetrics, caplog: p
         server.stop()
     assert f"metrics are not served to Prometheus: cannot listen on 127.0.0.1:{port}" in caplog.text
     assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize("port", [-1, 65_536, 70_000, "9404", 9404.0, True, None])
+def test_a_port_that_cannot_be_one_is_a_clear_error(metrics: DeliveryMetrics, port: object) -> None:
+    with pytest.raises(UsageError, match="port must be an integer from 0 to 65535, and it is"):
+        serve_prometheus(metrics, port)  # type: ignore[arg-type]
 
 
 def test_on_spark_connect_nothing_is_served_after_one_warning(
