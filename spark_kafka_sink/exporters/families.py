@@ -14,9 +14,10 @@ from typing import Final
 from spark_kafka_sink.exporters.topic_limits import TopicLimit
 from spark_kafka_sink.producer.partition_reports import ALL_PARTITIONS
 from spark_kafka_sink.producer.report import LATENCY_BUCKETS, DeliveryReport
+from spark_kafka_sink.spark.active_queries import active_ids
 from spark_kafka_sink.spark.live import Counts
 from spark_kafka_sink.spark.metrics import DeliveryMetrics
-from spark_kafka_sink.spark.query_totals import QUANTILES, QueryTotals
+from spark_kafka_sink.spark.query_totals import BATCH_JOBS, QUANTILES, QueryTotals
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +41,8 @@ class Snapshot:
         running: The number of running tasks that have told, and their counts.
         queries: The totals of each query, and of all batch jobs together under `BATCH_JOBS`.
         transactions: By query, the age of its oldest open transaction and the limit of that age, in seconds.
+        failed: The number of failed writes by query.
+        active: The ids of the queries that run, whether they use a sink or not; None if Spark does not say.
     """
 
     committed: DeliveryReport
@@ -47,6 +50,8 @@ class Snapshot:
     running: tuple[int, Counts] = (0, Counts())
     queries: dict[str, QueryTotals] = field(default_factory=dict)
     transactions: dict[str, tuple[float, float]] = field(default_factory=dict)
+    failed: dict[str, int] = field(default_factory=dict)
+    active: frozenset[str] | None = None
 
 
 class SnapshotReader:
@@ -77,7 +82,15 @@ class SnapshotReader:
             return None
         metrics, live = self._metrics, self._metrics.live
         live_records = 0 if live is None else live.records
-        return Snapshot(self._committed(), live_records, metrics.running(), metrics.totals(), metrics.transaction_ages())
+        return Snapshot(
+            self._committed(),
+            live_records,
+            metrics.running(),
+            metrics.totals(),
+            metrics.transaction_ages(),
+            metrics.writes.failed(),
+            active_ids(),
+        )
 
     def _committed(self) -> DeliveryReport:
         committed = self._metrics.committed
@@ -167,6 +180,13 @@ def _of_queries(value: Callable[[QueryTotals], float]) -> Callable[[Snapshot], V
     return lambda shot: [((query,), value(totals)) for query, totals in shot.queries.items()]
 
 
+def _active(shot: Snapshot) -> Values:
+    """Returns no value if Spark does not say it, so that an alert on silent queries does not take them for ended."""
+    if shot.active is not None:
+        for query in sorted({*shot.queries, *shot.transactions} - {BATCH_JOBS}):
+            yield (query,), float(query in shot.active)
+
+
 def _by_name(counts: Callable[[DeliveryReport], dict[str, int]]) -> Callable[[Snapshot], Values]:
     return lambda shot: [((name,), float(count)) for name, count in sorted(counts(shot.committed).items())]
 
@@ -254,6 +274,15 @@ FAMILIES: Final[tuple[Family, ...]] = (
         "batches", COUNTER, "micro-batch", "committed micro-batches by query", ("query",), _of_queries(lambda one: one.batches)
     ),
     Family("query_records", COUNTER, "record", "committed records by query", ("query",), _of_queries(lambda one: one.records)),
+    Family("query_active", GAUGE, "query", "1 while a query runs, and 0 when it has ended", ("query",), _active),
+    Family(
+        "failed_writes",
+        COUNTER,
+        "write",
+        "micro-batches and batch jobs that failed, by query",
+        ("query",),
+        lambda shot: [((query,), float(count)) for query, count in shot.failed.items()],
+    ),
     Family(
         "last_batch_timestamp",
         GAUGE,

@@ -271,7 +271,7 @@ def publish_job(
             return _run(planned, metrics, named, shares)
     except BaseException as error:  # a notebook's interrupt, too
         try:
-            _tell(metrics, partial(_failed, named, error, planned.where))
+            _tell(metrics, partial(_failed, named, error, planned.where), is_counted=True)
         finally:
             if job is not None and abort_job(options, job, shares, is_commit_begun=bool(shares)) and metrics is not None:
                 metrics.batch_aborted(job.query_id, job.number)
@@ -304,13 +304,13 @@ def publish_dataframe(
     try:
         return _run(planned, metrics, batch, [])
     except BaseException as error:
-        _tell(metrics, partial(_failed, batch, error, planned.where))
+        _tell(metrics, partial(_failed, batch, error, planned.where), is_counted=True)
         raise
 
 
-def _tell(metrics: DeliveryMetrics | None, event: Callable[[], WriteEvent]) -> None:
-    """Tells exporters about a write, if there are any."""
-    if metrics is not None and metrics.writes.is_wanted:
+def _tell(metrics: DeliveryMetrics | None, event: Callable[[], WriteEvent], *, is_counted: bool = False) -> None:
+    """Tells exporters about a write, if there are any. is_counted: tells it anyway, because it counts failed writes."""
+    if metrics is not None and (is_counted or metrics.writes.is_wanted):
         metrics.writes.tell(event())
 
 

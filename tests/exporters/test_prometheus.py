@@ -9,10 +9,12 @@ import urllib.request
 
 import pytest
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
+from pyspark.sql import SparkSession
 
 from spark_kafka_sink.errors import InstallationError, UsageError
 from spark_kafka_sink.exporters.prometheus import DriverCollector, serve_prometheus
 from spark_kafka_sink.spark.metrics import DeliveryMetrics
+from spark_kafka_sink.spark.write_events import WriteFailed
 from tests.exporters.reports import batch, of_topics
 from tests.exporters.scrapes import Samples, parsed, scraped
 
@@ -55,6 +57,31 @@ def test_a_scrape_has_what_was_committed(metrics: DeliveryMetrics) -> None:
         ("kafka_sink_ack_latency_seconds_bucket", (("le", "+Inf"), ("topic", "t"))): 100,
     }
     assert {key: found.get(key) for key in expected} == expected
+
+
+def test_failed_writes_are_counted_by_query_and_batch_jobs_are_one(metrics: DeliveryMetrics) -> None:
+    for query, is_interrupt in (("q", False), ("q", False), ("job-1", False), ("job-2", False), ("", False), ("q", True)):
+        metrics.feed.tell(WriteFailed(query, 0, 1.0, "why", is_interrupt))
+    found = {labels: value for (name, labels), value in collected(metrics).items() if name == "kafka_sink_failed_writes_total"}
+    assert found == {(("query", "q"),): 2, (("query", "batch-jobs"),): 2, (("query", "unknown"),): 1}
+
+
+class _Broken:
+    @property
+    def _jsparkSession(self) -> None:
+        raise RuntimeError("the JVM is gone")
+
+
+def test_a_query_that_has_ended_is_0_and_one_that_is_not_known_has_no_value(
+    metrics: DeliveryMetrics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metrics.batch_committed(batch())
+    metrics.batch_committed(batch("job-1"))
+    monkeypatch.setattr(SparkSession, "_instantiatedSession", None)
+    found = {labels: value for (name, labels), value in collected(metrics).items() if name == "kafka_sink_query_active"}
+    assert found == {(("query", "q"),): 0}
+    monkeypatch.setattr(SparkSession, "_instantiatedSession", _Broken())
+    assert not [name for name, _ in collected(metrics) if name == "kafka_sink_query_active"]
 
 
 def test_before_anything_is_reported_the_counts_are_0(metrics: DeliveryMetrics) -> None:
