@@ -65,6 +65,7 @@ _P99: Final = ', quantile="0.99"'
 NOT_SHOWN: Final[Mapping[str, str]] = {
     "kafka_sink_last_batch_number": "its lines would only rise; `watch` shows it",
     "kafka_sink_last_batch_sent_bytes": "its records are shown",
+    "kafka_sink_query_active": "the alert on queries that commit nothing uses it",
     "kafka_sink_retries_total": "the retries of each query are shown",
 }
 """Metrics without a panel, with the reason."""
@@ -159,8 +160,9 @@ ROWS: Final[Mapping[str, Sequence[Panel]]] = {
         Panel(
             "Retries and errors",
             "cps",
-            "Record batches per second that were sent again, and those that were rejected, by Kafka's name of the error.",
+            "Record batches per second of committed writes that were sent again or rejected, and failed writes per second.",
             (
+                Query(_rate("failed_writes_total", "query"), "failed writes of {{query}}"),
                 Query(_rate("query_retries_total", "query"), "retries of {{query}}"),
                 Query(_rate("errors_total", "error"), "{{error}}"),
             ),

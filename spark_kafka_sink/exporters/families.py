@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import logging
+import threading
+import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from math import isnan
 from typing import Final
 
+from spark_kafka_sink.exporters.topic_limits import TopicLimit
 from spark_kafka_sink.producer.partition_reports import ALL_PARTITIONS
 from spark_kafka_sink.producer.report import LATENCY_BUCKETS, DeliveryReport
+from spark_kafka_sink.spark.active_queries import active_ids
 from spark_kafka_sink.spark.live import Counts
 from spark_kafka_sink.spark.metrics import DeliveryMetrics
-from spark_kafka_sink.spark.query_totals import QUANTILES, QueryTotals
+from spark_kafka_sink.spark.query_totals import BATCH_JOBS, QUANTILES, QueryTotals
 
 logger = logging.getLogger(__name__)
 
 MOST_PARTITIONS: Final = 200
 """By default. Each takes two lines of a scrape, and 5 us each."""
+
+# A collection that takes longer may mix two snapshots.
+_COLLECTION_S: Final = 1.0
+
+_PARTITIONS_PER_HISTOGRAM: Final = 10
+# A topic's histogram has 26 lines.
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +36,13 @@ class Snapshot:
     """Everything that is exported, read at one time.
 
     Attributes:
-        committed: The total of all commits; partitions beyond the limit are sums of their topics.
+        committed: The total of all commits; partitions beyond the limit are sums of their topics, and topics beyond it one sum.
         live: The records of all successful tasks, whether committed or not.
         running: The number of running tasks that have told, and their counts.
         queries: The totals of each query, and of all batch jobs together under `BATCH_JOBS`.
         transactions: By query, the age of its oldest open transaction and the limit of that age, in seconds.
+        failed: The number of failed writes by query.
+        active: The ids of the queries that run, whether they use a sink or not; None if Spark does not say.
     """
 
     committed: DeliveryReport
@@ -38,25 +50,27 @@ class Snapshot:
     running: tuple[int, Counts] = (0, Counts())
     queries: dict[str, QueryTotals] = field(default_factory=dict)
     transactions: dict[str, tuple[float, float]] = field(default_factory=dict)
+    failed: dict[str, int] = field(default_factory=dict)
+    active: frozenset[str] | None = None
 
 
 class SnapshotReader:
-    """Reads snapshots of a driver. Threads: any may read.
-
-    The sums of topics are kept until more is committed: with 10,000 topic-partitions they take 0.5 ms, and OpenTelemetry reads a
-    snapshot for each instrument.
-    """
+    """Reads snapshots of a driver. The sums of topics are kept until more is committed. Threads: any may read, under the lock."""
 
     def __init__(self, metrics: DeliveryMetrics, most_partitions: int, exporter: str) -> None:
         """Logs a warning if there is nothing to read, as on Spark Connect.
 
         Args:
             metrics: The driver's.
-            most_partitions: More topic-partitions than that become sums of their topics.
+            most_partitions: More topic-partitions than that become sums of their topics, and more topics than that one sum. A
+                tenth as many topics have a histogram of their own.
             exporter: Names the exporter in the warning.
         """
         self._metrics = metrics
         self._most_partitions = most_partitions
+        self._lock = threading.Lock()
+        self._topics = TopicLimit(most_partitions)
+        self._histograms = TopicLimit(most_partitions // _PARTITIONS_PER_HISTOGRAM)
         self._summed: tuple[DeliveryReport | None, DeliveryReport] = None, DeliveryReport()
         self.is_available = metrics.available
         if not self.is_available:
@@ -68,15 +82,53 @@ class SnapshotReader:
             return None
         metrics, live = self._metrics, self._metrics.live
         live_records = 0 if live is None else live.records
-        return Snapshot(self._committed(), live_records, metrics.running(), metrics.totals(), metrics.transaction_ages())
+        return Snapshot(
+            self._committed(),
+            live_records,
+            metrics.running(),
+            metrics.totals(),
+            metrics.transaction_ages(),
+            metrics.writes.failed(),
+            active_ids(),
+        )
 
     def _committed(self) -> DeliveryReport:
         committed = self._metrics.committed
-        report, summed = self._summed
-        if committed is not None and committed is not report:  # each commit replaces the report
-            summed = committed.summed(self._most_partitions)
-            self._summed = committed, summed
-        return summed
+        with self._lock:
+            report, summed = self._summed
+            if committed is not None and committed is not report:  # each commit replaces the report
+                partitions = committed.partitions.summed(self._most_partitions)
+                summed = replace(
+                    committed,
+                    partitions=self._topics.partitions(partitions),
+                    ack_latency=dict(self._histograms.latencies(committed.ack_latency, partitions)),
+                )
+                self._summed = committed, summed
+            return summed
+
+
+class OneSnapshot:
+    """Gives the families of one collection the same snapshot, where each of them asks for itself.
+
+    A family that asks again begins the next collection. Threads: each has a snapshot of its own.
+    """
+
+    def __init__(self, reader: SnapshotReader, clock: Callable[[], float] = time.monotonic) -> None:
+        """clock: returns monotonic seconds."""
+        self._reader = reader
+        self._clock = clock
+        self._mine = threading.local()
+
+    def read(self, family: str) -> Snapshot | None:
+        """Returns the snapshot for a family; None if deliveries are not counted."""
+        seen: set[str] | None = getattr(self._mine, "seen", None)
+        now = self._clock()
+        if seen is None or family in seen or now - self._mine.at > _COLLECTION_S:
+            self._mine.seen = seen = set()
+            self._mine.at, self._mine.shot = now, self._reader.read()
+        seen.add(family)
+        shot: Snapshot | None = self._mine.shot
+        return shot
 
 
 class Kind(Enum):
@@ -126,6 +178,13 @@ def _of_partitions(value: str) -> Callable[[Snapshot], Values]:
 
 def _of_queries(value: Callable[[QueryTotals], float]) -> Callable[[Snapshot], Values]:
     return lambda shot: [((query,), value(totals)) for query, totals in shot.queries.items()]
+
+
+def _active(shot: Snapshot) -> Values:
+    """Returns no value if Spark does not say it, so that an alert on silent queries does not take them for ended."""
+    if shot.active is not None:
+        for query in sorted({*shot.queries, *shot.transactions} - {BATCH_JOBS}):
+            yield (query,), float(query in shot.active)
 
 
 def _by_name(counts: Callable[[DeliveryReport], dict[str, int]]) -> Callable[[Snapshot], Values]:
@@ -215,6 +274,15 @@ FAMILIES: Final[tuple[Family, ...]] = (
         "batches", COUNTER, "micro-batch", "committed micro-batches by query", ("query",), _of_queries(lambda one: one.batches)
     ),
     Family("query_records", COUNTER, "record", "committed records by query", ("query",), _of_queries(lambda one: one.records)),
+    Family("query_active", GAUGE, "query", "1 while a query runs, and 0 when it has ended", ("query",), _active),
+    Family(
+        "failed_writes",
+        COUNTER,
+        "write",
+        "micro-batches and batch jobs that failed, by query",
+        ("query",),
+        lambda shot: [((query,), float(count)) for query, count in shot.failed.items()],
+    ),
     Family(
         "last_batch_timestamp",
         GAUGE,

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import UsageError
-from spark_kafka_sink.exporters.error_text import error_text
-from spark_kafka_sink.exporters.event_queue import EventQueue
 from spark_kafka_sink.exporters.lineage_events import run_event
 from spark_kafka_sink.exporters.lineage_runs import LineageRuns, RunChange, State
 from spark_kafka_sink.exporters.lineage_settings import LineageSettings, lineage_settings
 from spark_kafka_sink.installation import check_extra
+from spark_kafka_sink.spark.error_text import error_text
+from spark_kafka_sink.spark.event_queue import NOISY, EventQueue
 from spark_kafka_sink.spark.metrics import DeliveryMetrics
 from spark_kafka_sink.spark.query_events import QueryEvent, QueryEvents
 from spark_kafka_sink.spark.write_events import WriteEvent
@@ -60,7 +60,7 @@ class LineageEmitter:
         self._settings = settings
         self._client = client
         self._metrics = metrics
-        self._queue = EventQueue[RunChange]("OpenLineage", self._send, lambda change: change.state is State.RUNNING)
+        self._queue = EventQueue[RunChange]("OpenLineage", self._send, lambda change: change.state is State.RUNNING, quiet=NOISY)
         self._queries = QueryEvents(spark, self._take)
         self._queries.begin()
         if before is not None:

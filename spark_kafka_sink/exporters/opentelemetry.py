@@ -11,6 +11,7 @@ from spark_kafka_sink.exporters.families import (
     MOST_PARTITIONS,
     Family,
     Kind,
+    OneSnapshot,
     SnapshotReader,
 )
 from spark_kafka_sink.installation import check_extra
@@ -67,13 +68,14 @@ def export_opentelemetry(
         metrics: The result of `register(spark)`.
         meter_provider: The provider; None for the global one, also if the program sets it later.
         most_partitions: The most topic-partitions with their own series. With more, topics become sums under the partition
-            "all", those with the most partitions first.
+            "all", those with the most partitions first. With more topics than that, those with the most records keep their
+            series, and the others become one sum under the topic "other".
 
     Raises:
         InstallationError: opentelemetry-api is missing.
     """
     check_extra("opentelemetry.metrics", "export_opentelemetry()")
-    reader = SnapshotReader(metrics, most_partitions, "OpenTelemetry")
+    reader = OneSnapshot(SnapshotReader(metrics, most_partitions, "OpenTelemetry"))
     with _lock:
         if meter_provider in _instruments:
             _instruments[meter_provider].reader = reader
@@ -85,13 +87,14 @@ class _Instruments:
     """The instruments of a meter provider, and the driver that they observe.
 
     An instrument cannot be removed again, and a second one of the same name is ignored. A histogram would need a call for each
-    record batch, of 20 us, so quantiles are gauges. Threads: the provider's readers call the callbacks in threads of their own.
+    record batch, of 20 us, so quantiles are gauges. Threads: the provider's readers call the callbacks in threads of their own,
+    one callback for each instrument.
 
     Attributes:
         reader: Reads the driver.
     """
 
-    def __init__(self, provider: MeterProvider | None, reader: SnapshotReader) -> None:
+    def __init__(self, provider: MeterProvider | None, reader: OneSnapshot) -> None:
         """provider: None for the global one."""
         from opentelemetry.metrics import get_meter
 
@@ -106,7 +109,7 @@ class _Instruments:
         names = [ATTRIBUTES[label] for label in family.labels]
 
         def observed(options: CallbackOptions) -> Iterator[Observation]:
-            shot = self.reader.read()
+            shot = self.reader.read(family.name)
             if shot is None:
                 return
             for labels, value in family.values(shot):

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
+from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.exporters.families import (
     BOUNDS_S,
     FAMILIES,
@@ -30,6 +31,7 @@ logger = logging.getLogger(__name__)
 
 _PREFIX: Final = "kafka_sink_"
 _STOP_S: Final = 5.0
+_MOST_PORT: Final = 65535
 _USED_BY: Final = "serve_prometheus()"
 
 
@@ -41,7 +43,8 @@ class DriverCollector:
     Args:
         metrics: The result of `register(spark)`.
         most_partitions: The most topic-partitions with their own series. With more, topics become sums under
-            `partition="all"`, those with the most partitions first.
+            `partition="all"`, those with the most partitions first. With more topics than that, those with the most records
+            keep their series, and the others become one sum under `topic="other"`. A tenth as many topics have a histogram.
 
     Raises:
         InstallationError: prometheus-client is missing.
@@ -143,14 +146,20 @@ def serve_prometheus(
         port: The port; 0 for any free one.
         host: The address to listen on. "0.0.0.0" lets a Prometheus on another machine scrape it, and everybody else.
         most_partitions: The most topic-partitions with their own series. With more, topics become sums under
-            `partition="all"`, those with the most partitions first.
+            `partition="all"`, those with the most partitions first. With more topics than that, those with the most records
+            keep their series, and the others become one sum under `topic="other"`. A tenth as many topics have a histogram.
 
     Returns:
         The server, with its `port`, and `stop()`.
 
     Raises:
         InstallationError: prometheus-client is missing.
+        UsageError: The port is not a number from 0 to 65535.
     """
+    if type(port) is not int or not 0 <= port <= _MOST_PORT:
+        raise UsageError(
+            f"serve_prometheus: port must be an integer from 0 to {_MOST_PORT}, and it is {port!r}; 0 takes any free port"
+        )
     collector = DriverCollector(metrics, most_partitions)
     if not collector.is_available:
         return PrometheusServer(None, None)

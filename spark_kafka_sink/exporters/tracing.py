@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from spark_kafka_sink.exporters.event_queue import EventQueue
 from spark_kafka_sink.installation import check_extra
 from spark_kafka_sink.producer.partition_reports import PartitionReports
 from spark_kafka_sink.spark.destination import Destination
+from spark_kafka_sink.spark.event_queue import NOISY, EventQueue
 from spark_kafka_sink.spark.metrics import DeliveryMetrics
 from spark_kafka_sink.spark.trace_header import TRACEPARENT
 from spark_kafka_sink.spark.write_events import TaskTime, WriteBegan, WriteCommitted, WriteEvent, WriteFailed
@@ -80,7 +80,9 @@ class WriteTracer:
         self._tracer: Tracer = provider.get_tracer("spark_kafka_sink", __version__)
         self._most_tasks = most_tasks
         self._began: dict[tuple[str, int], float] = {} if before is None else before._began
-        self._queue = EventQueue[_Waiting]("OpenTelemetry", self._make, lambda one: isinstance(one.event, WriteBegan))
+        self._queue = EventQueue[_Waiting](
+            "OpenTelemetry", self._make, lambda one: isinstance(one.event, WriteBegan), quiet=NOISY
+        )
         if before is not None:
             metrics.writes.remove(before._take)
         metrics.writes.add(self._take)

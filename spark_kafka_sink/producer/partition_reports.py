@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -135,6 +135,24 @@ class PartitionReports(Mapping[Key, PartitionReport]):
             entries -= int(counts[topic]) - 1
             chosen[topic] = True
         return _of(_with_sums(table, chosen) if chosen.any() else table)
+
+    def largest_topics(self, maximum: int) -> list[str]:
+        """Returns at most `maximum` topics: those with the most records, the largest first."""
+        topics, numbers = self._packed()
+        records = np.bincount(numbers[_TOPIC], numbers[_RECORDS], len(topics))
+        return [topics[index] for index in np.argsort(-records, kind="stable")[: max(maximum, 0)].tolist()]
+
+    def with_sum_of_others(self, own: Set[str], name: str) -> PartitionReports:
+        """Returns the entries of the topics `own`, and one sum of all others under (name, ALL_PARTITIONS)."""
+        topics, numbers = self._packed()
+        is_own = np.array([topic in own for topic in topics], np.bool_)[numbers[_TOPIC]]
+        found = PartitionReports()
+        for topic, *report in numbers[:, is_own].T.tolist():
+            found.count(topics[topic], *report)
+        others = numbers[:, ~is_own]
+        if others.size:
+            found.count(name, ALL_PARTITIONS, int(others[_RECORDS].sum()), int(others[_BYTES].sum()))
+        return found
 
     def columns(self) -> tuple[tuple[str, ...], NDArray[np.int64]]:
         """Returns the topics and the columns of all reports, without an object for each. Do not change them.

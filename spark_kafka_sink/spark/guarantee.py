@@ -60,6 +60,11 @@ class ExactlyOnce:
     start: int | None = None
     checkpoint: str = ""
 
+    @property
+    def sink(self) -> str:
+        """Names the sink within a query: two sinks of one foreachBatch function have neither name in common."""
+        return f"{self.commit_log.topic}/{self.transactional_id_prefix}"
+
 
 def _prefix(value: object) -> str:
     text = str(value)

@@ -40,6 +40,7 @@ class BatchReport:
         began: When its first task began, in seconds since the epoch.
         seconds: From then until it was committed.
         report: Its counts. If an earlier attempt had committed it, they are 0.
+        sink: Tells apart the sinks of one foreachBatch function under exactly-once. Each of them has a report of its own.
     """
 
     query_id: str
@@ -47,6 +48,7 @@ class BatchReport:
     began: float
     seconds: float
     report: DeliveryReport
+    sink: str = ""
 
     @property
     def rows_per_second(self) -> float:
@@ -62,15 +64,15 @@ class BatchReport:
 
     def to_bytes(self) -> bytes:
         """Returns the report as a line of JSON, followed by the counts."""
-        line = json.dumps([self.query_id, self.batch, self.began, self.seconds], separators=(",", ":"))
+        line = json.dumps([self.query_id, self.batch, self.began, self.seconds, self.sink], separators=(",", ":"))
         return line.encode() + b"\n" + report_to_bytes(self.report)
 
     @staticmethod
     def from_bytes(data: bytes) -> BatchReport:
         """Reads what `to_bytes` returns. Raises ValueError, KeyError or TypeError for other bytes."""
         line, _, report = data.partition(b"\n")
-        query_id, batch, began, seconds = json.loads(line)
-        return BatchReport(str(query_id), int(batch), float(began), float(seconds), report_from_bytes(report))
+        query_id, batch, began, seconds, sink = json.loads(line)
+        return BatchReport(str(query_id), int(batch), float(began), float(seconds), report_from_bytes(report), str(sink))
 
     def __str__(self) -> str:
         """Returns one line, as for a log."""

@@ -20,13 +20,14 @@ from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, is_job
 from spark_kafka_sink.producer.report import DeliveryReport
+from spark_kafka_sink.spark.batch_listeners import BatchListener, BatchListeners
 from spark_kafka_sink.spark.display import summary
 from spark_kafka_sink.spark.driver_reports import driver_reports
 from spark_kafka_sink.spark.history import BatchReport, History, QueryHistory
 from spark_kafka_sink.spark.listener import Handler, ListenerAddress, MetricsListener
 from spark_kafka_sink.spark.live import PROGRESS, Counts, LiveTasks
 from spark_kafka_sink.spark.messages import total
-from spark_kafka_sink.spark.open_transactions import MOST_QUERIES, Oldest, OpenTransaction, merged, transaction_ages
+from spark_kafka_sink.spark.open_transactions import MOST_QUERIES, Oldest, OpenTransaction, merged, owner, transaction_ages
 from spark_kafka_sink.spark.python_workers import stderr_handler
 from spark_kafka_sink.spark.query_totals import BATCH_JOBS, QUANTILES, QueryTotals
 from spark_kafka_sink.spark.write_events import WRITE, WriteCommitted, WriteEvent, WriteListeners, event_to_bytes
@@ -44,8 +45,6 @@ _REFUSED = b"R"
 _ABORTED = b"A"
 # An answer to _COMMITTED: an exporter wants the WriteCommitted, too.
 _WANTS_DETAILS = 2
-
-BatchListener = Callable[[BatchReport], object]
 
 # Of queries that committed last.
 MOST_TOTALS = 200
@@ -151,8 +150,8 @@ class DeliveryMetrics:
 
     Spark Connect has no accumulators, so reading a count raises UsageError there.
 
-    Threads: the listener's thread and callers of `batch_committed` add to `committed`, under the lock, and then call the batch
-    listeners without it; PySpark's accumulator thread replaces `live`.
+    Threads: the listener's thread and callers of `batch_committed` add to `committed`, under the lock; PySpark's accumulator
+    thread replaces `live`. Batch listeners have a thread of their own.
     """
 
     def __init__(
@@ -171,13 +170,12 @@ class DeliveryMetrics:
         self._committed: DeliveryReport | None = None
         self._history = History()
         self._totals: dict[str, QueryTotals] = {}
-        self._batch_listeners: list[BatchListener] = []
-        self._warned: set[int] = set()
+        self._batch_listeners = BatchListeners()
         self._accumulator: Accumulator[DeliveryReport | None] | None = None
         self._listener: MetricsListener | None = None
         self._live = LiveTasks()
         self._transactions: Accumulator[Oldest] | None = None
-        self._ended: dict[str, int] = {}  # by query: the last batch whose transactions have ended
+        self._ended: dict[str, int] = {}  # by owner: the last batch whose transactions have ended
         self._writes = WriteListeners()
         if context is not None:
             self._accumulator = context.accumulator(None, DeliveryReportParam())
@@ -276,26 +274,27 @@ class DeliveryMetrics:
     def add_batch_listener(self, listener: BatchListener) -> None:
         """Has `listener` called with the BatchReport of each micro-batch and batch job that is committed from now on.
 
-        It is called in another thread, and a slow one delays the next commit's report. If it raises, one warning is logged, and
-        the stream goes on.
+        It is called in another thread, in the order of the commits, and a slow one does not delay the stream. Up to 1,000 reports
+        wait for it; if there are more, one warning is logged, and the oldest are dropped. If it raises, one warning is logged. At
+        the end of the program the calls go on for at most 5 s.
         """
         self._check_available()
-        with self._lock:
-            self._batch_listeners.append(listener)
+        self._batch_listeners.add(listener)
 
     def remove_batch_listener(self, listener: BatchListener) -> None:
-        """Ends the calls of a listener. One that was not added is ignored."""
-        with self._lock:
-            if listener in self._batch_listeners:
-                self._batch_listeners.remove(listener)
+        """Ends the calls of a listener. One that was not added is ignored.
+
+        It waits until the listener has had what was committed before, for at most 5 s.
+        """
+        self._batch_listeners.remove(listener)
 
     def log_batches(self) -> None:
         """Logs a line for each committed micro-batch and batch job from now on: at level INFO of `spark_kafka_sink.batches`.
 
         Unless the program configures logging, the lines go to stderr. Calling it again changes nothing.
         """
-        self.remove_batch_listener(log_batch)
-        self.add_batch_listener(log_batch)
+        if log_batch not in self._batch_listeners:
+            self.add_batch_listener(log_batch)
         if not _batches.handlers:
             _batches.setLevel(logging.INFO)
             _batches.addHandler(stderr_handler())
@@ -307,32 +306,23 @@ class DeliveryMetrics:
         return Feed(self._accumulator, address, transactions=self._transactions)
 
     def batch_committed(self, batch: BatchReport) -> None:
-        """Adds a commit to `committed` and to the history, and calls the listeners."""
+        """Adds a commit to `committed` and to the history, and has the batch listeners called."""
         with self._lock:
             self._committed = total([batch.report] if self._committed is None else [self._committed, batch.report])
             self._add_to_totals(batch)
-            self._set_ended(batch.query_id, batch.batch)
-            listeners = list(self._batch_listeners)
+            self._set_ended(batch.query_id if is_job(batch.query_id) else owner(batch.query_id, batch.sink), batch.batch)
         self._history.add(batch)
-        for listener in listeners:
-            try:
-                listener(batch)
-            except Exception as error:
-                if id(listener) not in self._warned:
-                    self._warned.add(id(listener))
-                    logger.warning(
-                        "a batch listener raised %s: %s; further errors of it are not logged", type(error).__name__, error
-                    )
+        self._batch_listeners.put(batch)
 
     def batch_aborted(self, query_id: str, batch: int) -> None:
         """Notes that none of a batch's transactions is open any more."""
         with self._lock:
             self._set_ended(query_id, batch)
 
-    def _set_ended(self, query_id: str, batch: int) -> None:
-        """Requires the lock."""
-        self._ended.pop(query_id, None)
-        self._ended[query_id] = batch
+    def _set_ended(self, of: str, batch: int) -> None:
+        """Requires the lock. of: the transactions' owner, or a query with all of its sinks."""
+        self._ended.pop(of, None)
+        self._ended[of] = batch
         if len(self._ended) > MOST_QUERIES:
             del self._ended[next(iter(self._ended))]
 
@@ -348,8 +338,11 @@ class DeliveryMetrics:
         """Requires the lock. Batch jobs are one query here, because each has an id of its own."""
         name = BATCH_JOBS if is_job(batch.query_id) else batch.query_id
         report, acks = batch.report, tuple(map(batch.ack_latency_ms, QUANTILES))
+        before = self._totals.get(name, QueryTotals())
+        # Several sinks of one foreachBatch function report the same micro-batch, and so does one that is written again.
+        is_another = name in ("", BATCH_JOBS) or not before.batches or before.last_batch != batch.batch
         one = QueryTotals(
-            1,
+            int(is_another),
             report.records,
             batch.began + batch.seconds,
             batch.seconds,
@@ -360,7 +353,8 @@ class DeliveryMetrics:
             last_commit_ms=report.commit_ms,
             retries=report.retries,
         )
-        self._totals[name] = self._totals.pop(name, QueryTotals()).added(one)
+        self._totals.pop(name, None)
+        self._totals[name] = before.added(one)
         if len(self._totals) > MOST_TOTALS:
             del self._totals[next(iter(self._totals))]
 
@@ -405,10 +399,14 @@ class DeliveryMetrics:
         )
 
     def close(self) -> None:
-        """Stops listening for commits. The counts stay readable, and the next `register` returns a new handle."""
+        """Stops listening for commits. The counts stay readable, and the next `register` returns a new handle.
+
+        It waits up to 5 s for the calls of batch listeners, and ends them.
+        """
         self.closed = True
         if self._listener is not None:
             self._listener.stop()
+        self._batch_listeners.stop()
 
     def _states(self) -> dict[str, QueryState] | None:
         """Returns what the queries do that run. A query whose tasks write has their rows so far, too."""

@@ -13,49 +13,70 @@ from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, is_job
 from spark_kafka_sink.spark.query_totals import BATCH_JOBS
 
 MOST_QUERIES: Final = 1000
-"""That are remembered: those whose transactions began last."""
+"""That are remembered, with each sink of a query: those whose transactions began last."""
 
 
 class OpenTransaction(NamedTuple):
     """A transaction that a task has begun.
 
     Attributes:
-        query_id: Spark's id of the query, or the id of a batch job.
+        owner: The query and its sink: see `owner`.
         batch: The number of the micro-batch; 0 for a job.
         began: When its first rows were sent, in seconds since the epoch, by the task's clock.
         timeout_s: transaction.timeout.ms, in seconds. Brokers abort it when it is older.
     """
 
-    query_id: str
+    owner: str
     batch: int
     began: float
     timeout_s: float
+
+    @property
+    def query_id(self) -> str:
+        """Spark's id of the query, or the id of a batch job."""
+        return self.owner.partition(" ")[0]
 
     def has_timed_out(self, now: float) -> bool:
         """Returns whether brokers have aborted it. now: seconds since the epoch."""
         return now > self.began + self.timeout_s
 
 
+def owner(query_id: str, sink: str) -> str:
+    """Returns what tells apart the transactions of several sinks of a query, as one foreachBatch function may call them.
+
+    Each commits by itself, so the commit of one says nothing about the others.
+
+    Args:
+        query_id: The query's id, which has no space.
+        sink: Names the sink within the query; empty if there is only one.
+    """
+    return f"{query_id} {sink}" if sink else query_id
+
+
 Oldest = Mapping[str, OpenTransaction]
-"""The oldest transaction of the last batch of each query, by the query's id."""
+"""The oldest transaction of the last batch of each owner. Keys of what is merged do not matter."""
 
 
 def merged(one: Oldest, other: Oldest) -> dict[str, OpenTransaction]:
-    """Returns the oldest transactions of both. The last batch of a query replaces the one before, which was committed."""
-    found = dict(one)
-    for query, new in other.items():
-        old = found.get(query)
-        found[query] = new if old is None else _older(old, new)
+    """Returns the oldest transactions of both. The last batch of an owner replaces the one before, which was committed."""
+    return _merged((*one.values(), *other.values()))
+
+
+def _merged(transactions: Iterable[OpenTransaction]) -> dict[str, OpenTransaction]:
+    found: dict[str, OpenTransaction] = {}
+    for new in transactions:
+        old = found.get(new.owner)
+        found[new.owner] = new if old is None else _older(old, new)
     if len(found) > MOST_QUERIES:
         newest = sorted(found.values(), key=lambda each: each.began)[-MOST_QUERIES:]
-        return {each.query_id: each for each in newest}
+        return {each.owner: each for each in newest}
     return found
 
 
 def _older(one: OpenTransaction, other: OpenTransaction) -> OpenTransaction:
     if one.batch != other.batch:
-        return max(one, other, key=lambda each: each.batch)
-    first, last = sorted((one, other), key=lambda each: each.began)
+        return one if one.batch > other.batch else other
+    first, last = (one, other) if one.began <= other.began else (other, one)
     # The batch was written again after its first transactions had timed out.
     return last if first.has_timed_out(last.began) else first
 
@@ -65,29 +86,35 @@ def transaction_ages(
 ) -> dict[str, tuple[float, float]]:
     """Returns the age of the oldest open transaction of each query, and its time limit, both in seconds.
 
-    The age is 0 if none is open. Queries without a transaction in that time are left out. All batch jobs are one query,
-    `BATCH_JOBS`, with the transaction that is closest to its limit.
+    The age is 0 if none is open. Queries without a transaction in that time are left out. Of several sinks of a query, and of all
+    batch jobs, which are one query, `BATCH_JOBS`, the transaction that is closest to its limit counts.
 
     Args:
         told: What finished tasks told.
         running: What running tasks told.
-        ended: The last committed or aborted batch of each query.
+        ended: The last committed or aborted batch of each owner. The id of a query stands for all of its sinks.
         now: Seconds since the epoch.
     """
-    all_told = merged(told, {})
-    for each in running:
-        all_told = merged(all_told, {each.query_id: each})
     found: dict[str, tuple[float, float]] = {}
-    for query, each in all_told.items():
+    for each in _merged((*told.values(), *running)).values():
         if each.has_timed_out(now):
             continue
-        is_open = each.batch > ended.get(query, -1)
+        query = each.query_id
+        is_open = each.batch > max(ended.get(each.owner, -1), ended.get(query, -1))
         age = max(now - each.began, 0.0) if is_open else 0.0
         name = BATCH_JOBS if is_job(query) else query
         found[name] = max(found.get(name, (0.0, each.timeout_s)), (age, each.timeout_s), key=lambda one: one[0] / one[1])
     return found
 
 
-def open_transaction(batch: MicroBatch, age_s: float, now: float, timeout_ms: int) -> OpenTransaction:
-    """Returns the transaction of a task. age_s: seconds since its first rows were sent. now: seconds since the epoch."""
-    return OpenTransaction(batch.query_id, batch.number, now - age_s, timeout_ms / 1000)
+def open_transaction(batch: MicroBatch, sink: str, age_s: float, now: float, timeout_ms: int) -> OpenTransaction:
+    """Returns the transaction of a task.
+
+    Args:
+        batch: The task's.
+        sink: Names the sink within the query.
+        age_s: Seconds since its first rows were sent.
+        now: Seconds since the epoch.
+        timeout_ms: transaction.timeout.ms.
+    """
+    return OpenTransaction(owner(batch.query_id, sink), batch.number, now - age_s, timeout_ms / 1000)

@@ -272,7 +272,7 @@ def publish_job(
             return _run(planned, metrics, named, shares)
     except BaseException as error:  # a notebook's interrupt, too
         try:
-            _tell(metrics, partial(_failed, named, error, planned.where))
+            _tell(metrics, partial(_failed, named, error, planned.where), is_counted=True)
         finally:
             if job is not None and abort_job(options, job, shares, is_commit_begun=bool(shares)) and metrics is not None:
                 metrics.batch_aborted(job.query_id, job.number)
@@ -305,13 +305,13 @@ def publish_dataframe(
     try:
         return _run(planned, metrics, batch, [])
     except BaseException as error:
-        _tell(metrics, partial(_failed, batch, error, planned.where))
+        _tell(metrics, partial(_failed, batch, error, planned.where), is_counted=True)
         raise
 
 
-def _tell(metrics: DeliveryMetrics | None, event: Callable[[], WriteEvent]) -> None:
-    """Tells exporters about a write, if there are any."""
-    if metrics is not None and metrics.writes.is_wanted:
+def _tell(metrics: DeliveryMetrics | None, event: Callable[[], WriteEvent], *, is_counted: bool = False) -> None:
+    """Tells exporters about a write, if there are any. is_counted: tells it anyway, because it counts failed writes."""
+    if metrics is not None and (is_counted or metrics.writes.is_wanted):
         metrics.writes.tell(event())
 
 
@@ -397,7 +397,8 @@ def _run(
     if metrics is not None and metrics.available:
         now = time.time()
         began = min((row[3] for row in rows), default=now)
-        batch_report = BatchReport(batch.query_id, batch.number, began, max(now - began, 0.0), total(committed))
+        sink = "" if task.options.exactly_once is None else task.options.exactly_once.sink
+        batch_report = BatchReport(batch.query_id, batch.number, began, max(now - began, 0.0), total(committed), sink)
         metrics.batch_committed(batch_report)
         if metrics.writes.is_wanted:
             tasks = [DeliveryMessage(row[0], report_from_bytes(bytes(row[1])), None, "", row[3], row[4]) for row in rows]

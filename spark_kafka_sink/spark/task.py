@@ -140,7 +140,8 @@ def _opened(scope: TransactionScope, batch: MicroBatch, options: SinkOptions) ->
     sent = scope.first_sent
     if sent is None:
         return None
-    return open_transaction(batch, time.monotonic() - sent, time.time(), options.producer.transaction_timeout_ms)
+    sink = "" if options.exactly_once is None else options.exactly_once.sink
+    return open_transaction(batch, sink, time.monotonic() - sent, time.time(), options.producer.transaction_timeout_ms)
 
 
 def _deliver(

@@ -12,9 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any, Final
 
+from spark_kafka_sink.exactly_once.micro_batch import is_job
 from spark_kafka_sink.spark.destination import Destination
 from spark_kafka_sink.spark.history import BatchReport
 from spark_kafka_sink.spark.messages import DeliveryMessage
+from spark_kafka_sink.spark.query_totals import BATCH_JOBS
 
 logger = logging.getLogger(__name__)
 
@@ -23,6 +25,13 @@ WRITE: Final = b"W"
 
 MOST_TASKS: Final = 1000
 """Of a batch. Each takes 80 bytes of a message. Of more, those that lasted longest are kept."""
+
+
+MOST_FAILED: Final = 200
+"""Queries with failed writes that are remembered."""
+
+UNKNOWN: Final = "unknown"
+"""Stands for a query whose id is not known, because none of its tasks has finished."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,12 +174,13 @@ WriteListener = Callable[[WriteEvent], object]
 
 
 class WriteListeners:
-    """Hands events to the exporters of a driver program.
+    """Hands events to the exporters of a driver program, and counts failed writes.
 
     Threads: any may add, remove and tell, under the lock. Listeners are called without it, and must not wait.
     """
 
     def __init__(self) -> None:
+        self._failed: dict[str, int] = {}
         self._lock = threading.Lock()
         self._listeners: tuple[WriteListener, ...] = ()
         self._warned: set[int] = set()
@@ -192,6 +202,8 @@ class WriteListeners:
 
     def tell(self, event: WriteEvent) -> None:
         """Calls all listeners. It never raises: rows matter more."""
+        if isinstance(event, WriteFailed) and not event.is_interrupt:
+            self._count(event.query_id)
         for listener in self._listeners:
             try:
                 listener(event)
@@ -199,6 +211,18 @@ class WriteListeners:
                 if id(listener) not in self._warned:
                     self._warned.add(id(listener))
                     logger.warning("an exporter raised %s; further errors of it are not logged: %s", type(error).__name__, error)
+
+    def _count(self, query_id: str) -> None:
+        name = BATCH_JOBS if is_job(query_id) else query_id or UNKNOWN
+        with self._lock:
+            self._failed[name] = self._failed.pop(name, 0) + 1
+            if len(self._failed) > MOST_FAILED:
+                del self._failed[next(iter(self._failed))]
+
+    def failed(self) -> dict[str, int]:
+        """Returns the number of failed writes by query, of the queries that failed last; that of batch jobs is a sum."""
+        with self._lock:
+            return dict(self._failed)
 
     def take(self, content: bytes) -> None:
         """Takes a message. Raises ValueError, KeyError or TypeError."""

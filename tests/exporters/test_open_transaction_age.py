@@ -41,9 +41,11 @@ def test_the_age_of_open_transactions_grows_until_the_commit(spark: SparkSession
             assert timeout == 240
             second, _ = ages(server.port, query.id)
             assert first < second <= first + (time.time() - begun)
+            assert is_active(server.port, query.id)
             held.remove()
             query.awaitTermination()
             assert ages(server.port, query.id) == (0, 240)
+            assert not is_active(server.port, query.id)
     finally:
         server.stop()
         metrics.close()
@@ -53,3 +55,8 @@ def ages(port: int | None, query: str) -> tuple[float, float]:
     found = scraped(f"http://127.0.0.1:{port}/metrics")
     labels = (("query", query),)
     return found["kafka_sink_open_transaction_age_seconds", labels], found["kafka_sink_transaction_timeout_seconds", labels]
+
+
+def is_active(port: int | None, query: str) -> bool:
+    found = scraped(f"http://127.0.0.1:{port}/metrics")
+    return bool(found["kafka_sink_query_active", (("query", query),)])

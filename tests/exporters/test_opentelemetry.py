@@ -23,7 +23,7 @@ from spark_kafka_sink.exporters.opentelemetry import ATTRIBUTES, export_opentele
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.spark.history import BatchReport
 from spark_kafka_sink.spark.metrics import DeliveryMetrics
-from tests.exporters.reports import batch
+from tests.exporters.reports import batch, of_topics
 from tests.spark.counting import counting
 
 Points = dict[tuple[str, tuple[tuple[str, object], ...]], float]
@@ -154,6 +154,39 @@ def test_a_collection_of_10_000_topic_partitions_takes_at_most_20_ms(
         reader.collect()
         times.append(time.thread_time() - begun)
     assert min(times) <= 0.020
+
+
+def test_a_collection_of_10_000_topics_takes_at_most_20_ms(
+    metrics: DeliveryMetrics, provider: MeterProvider, reader: InMemoryMetricReader
+) -> None:
+    export_opentelemetry(metrics, provider)
+    times = []
+    for _ in range(5):
+        metrics.batch_committed(of_topics(10_000))
+        begun = time.thread_time()
+        reader.collect()
+        times.append(time.thread_time() - begun)
+    topics = [labels for name, labels in points(reader) if name == "kafka_sink.records"]
+    assert len(topics) == 200
+    assert (("messaging.destination.name", "other"), ("messaging.destination.partition.id", "all")) in topics
+    assert min(times) <= 0.020
+
+
+def test_a_collection_reads_the_driver_once_and_the_next_one_again(
+    metrics: DeliveryMetrics, provider: MeterProvider, reader: InMemoryMetricReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[None] = []
+
+    def ages() -> dict[str, tuple[float, float]]:
+        reads.append(None)
+        return {}
+
+    monkeypatch.setattr(metrics, "transaction_ages", ages)
+    export_opentelemetry(metrics, provider)
+    for number in (1, 2, 3):
+        metrics.batch_committed(batch())
+        assert points(reader)["kafka_sink.retries", ()] == number
+        assert len(reads) == number
 
 
 def test_a_second_call_replaces_the_metrics_of_an_ended_session(

@@ -9,11 +9,13 @@ import urllib.request
 
 import pytest
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
+from pyspark.sql import SparkSession
 
-from spark_kafka_sink.errors import InstallationError
+from spark_kafka_sink.errors import InstallationError, UsageError
 from spark_kafka_sink.exporters.prometheus import DriverCollector, serve_prometheus
 from spark_kafka_sink.spark.metrics import DeliveryMetrics
-from tests.exporters.reports import batch
+from spark_kafka_sink.spark.write_events import WriteFailed
+from tests.exporters.reports import batch, of_topics
 from tests.exporters.scrapes import Samples, parsed, scraped
 from tests.spark.counting import counting
 
@@ -58,6 +60,31 @@ def test_a_scrape_has_what_was_committed(metrics: DeliveryMetrics) -> None:
     assert {key: found.get(key) for key in expected} == expected
 
 
+def test_failed_writes_are_counted_by_query_and_batch_jobs_are_one(metrics: DeliveryMetrics) -> None:
+    for query, is_interrupt in (("q", False), ("q", False), ("job-1", False), ("job-2", False), ("", False), ("q", True)):
+        metrics.feed.tell(WriteFailed(query, 0, 1.0, "why", is_interrupt))
+    found = {labels: value for (name, labels), value in collected(metrics).items() if name == "kafka_sink_failed_writes_total"}
+    assert found == {(("query", "q"),): 2, (("query", "batch-jobs"),): 2, (("query", "unknown"),): 1}
+
+
+class _Broken:
+    @property
+    def _jsparkSession(self) -> None:
+        raise RuntimeError("the JVM is gone")
+
+
+def test_a_query_that_has_ended_is_0_and_one_that_is_not_known_has_no_value(
+    metrics: DeliveryMetrics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metrics.batch_committed(batch())
+    metrics.batch_committed(batch("job-1"))
+    monkeypatch.setattr(SparkSession, "_instantiatedSession", None)
+    found = {labels: value for (name, labels), value in collected(metrics).items() if name == "kafka_sink_query_active"}
+    assert found == {(("query", "q"),): 0}
+    monkeypatch.setattr(SparkSession, "_instantiatedSession", _Broken())
+    assert not [name for name, _ in collected(metrics) if name == "kafka_sink_query_active"]
+
+
 def test_before_anything_is_reported_the_counts_are_0(metrics: DeliveryMetrics) -> None:
     found = collected(metrics)
     assert found["kafka_sink_retries_total", ()] == 0
@@ -91,6 +118,27 @@ def test_a_scrape_of_10_000_topic_partitions_takes_at_most_20_ms(metrics: Delive
     assert min(times) <= 0.020
 
 
+def test_a_scrape_of_10_000_topics_takes_at_most_20_ms_and_as_many_lines_as_one_of_200(metrics: DeliveryMetrics) -> None:
+    registry = CollectorRegistry()
+    registry.register(DriverCollector(metrics))
+    times, page = [], b""
+    for _ in range(5):
+        metrics.batch_committed(of_topics(10_000))
+        begun = time.thread_time()
+        page = generate_latest(registry)
+        times.append(time.thread_time() - begun)
+    assert page.count(b"\n") < 1200
+    found = parsed(page.decode())
+    of_records = {dict(labels)["topic"]: value for (name, labels), value in found.items() if name == "kafka_sink_records_total"}
+    assert len(of_records) == 200
+    assert of_records["tenant-9999"] == 50_000
+    assert sum(of_records.values()) == 5 * sum(range(10_001))
+    counts = {dict(labels)["topic"]: value for (name, labels), value in found.items() if ("le", "+Inf") in labels}
+    assert len(counts) == 20
+    assert sum(counts.values()) == 5 * sum(range(10_001))
+    assert min(times) <= 0.020
+
+
 def test_a_port_that_is_taken_is_one_warning(metrics: DeliveryMetrics, caplog: pytest.LogCaptureFixture) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -116,6 +164,12 @@ def test_a_second_call_with_the_same_port_serves_the_new_handle(metrics: Deliver
     finally:
         second.stop()
         new.close()
+
+
+@pytest.mark.parametrize("port", [-1, 65_536, 70_000, "9404", 9404.0, True, None])
+def test_a_port_that_cannot_be_one_is_a_clear_error(metrics: DeliveryMetrics, port: object) -> None:
+    with pytest.raises(UsageError, match="port must be an integer from 0 to 65535, and it is"):
+        serve_prometheus(metrics, port)  # type: ignore[arg-type]
 
 
 def test_on_spark_connect_nothing_is_served_after_one_warning(

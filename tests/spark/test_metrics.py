@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 from unittest.mock import ANY
@@ -214,6 +215,7 @@ def test_a_batch_listener_is_called_until_it_is_removed(metrics: DeliveryMetrics
     metrics.remove_batch_listener(heard.append)
     metrics.remove_batch_listener(heard.append)
     metrics.batch_committed(batch(number=2))
+    metrics.close()
     assert heard == [batch(number=1)]
 
 
@@ -230,8 +232,28 @@ def test_a_batch_listener_that_raises_is_logged_once_and_the_others_are_called(
     feed = Feed(listener=metrics.feed.listener)
     for number in range(3):
         feed.committed(batch(number=number))
-    assert len(heard) == 3
+    metrics.close()
+    assert [each.batch for each in heard] == [0, 1, 2]
     assert caplog.text.count("a batch listener raised ZeroDivisionError: garbage") == 1
+
+
+def test_a_slow_batch_listener_delays_no_commit(metrics: DeliveryMetrics) -> None:
+    release = threading.Event()
+    heard: list[int] = []
+
+    def slow(report: BatchReport) -> None:
+        assert release.wait(60)
+        heard.append(report.batch)
+
+    metrics.add_batch_listener(slow)
+    feed = Feed(listener=metrics.feed.listener)
+    for number in range(3):
+        feed.committed(batch(number=number))  # Spark's commit waits for the answer
+    assert len(metrics.of("q")) == 3
+    assert heard == []
+    release.set()
+    metrics.remove_batch_listener(slow)
+    assert heard == [0, 1, 2]
 
 
 def test_a_line_is_logged_for_each_batch_when_asked(metrics: DeliveryMetrics, caplog: pytest.LogCaptureFixture) -> None:
@@ -241,6 +263,7 @@ def test_a_line_is_logged_for_each_batch_when_asked(metrics: DeliveryMetrics, ca
         metrics.log_batches()
         metrics.log_batches()
         metrics.batch_committed(batch(number=2, records=5_000))
+        metrics.close()
     assert [each.message for each in caplog.records] == ["batch 2 of q: 5,000 rows in 2.0 s (2,500 rows/s), 0.0 MB, 0 retries"]
 
 
@@ -270,10 +293,18 @@ def test_totals_are_sums_by_query_and_batch_jobs_are_one(metrics: DeliveryMetric
     }
 
 
+def test_a_micro_batch_that_several_sinks_report_counts_once_with_the_records_of_all(metrics: DeliveryMetrics) -> None:
+    for number in (1, 2):
+        for sink in ("log-a/a", "log-b/b"):
+            metrics.batch_committed(replace(batch(records=5, number=number), sink=sink))
+    (totals,) = metrics.totals().values()
+    assert (totals.batches, totals.records) == (2, 20)
+
+
 def test_totals_are_of_the_queries_that_committed_last(metrics: DeliveryMetrics) -> None:
     for number in range(MOST_TOTALS + 5):
         metrics.batch_committed(batch(query=f"q{number}"))
-        metrics.batch_committed(batch(query="q0"))
+        metrics.batch_committed(batch(query="q0", number=number + 1))
     assert len(metrics.totals()) == MOST_TOTALS
     assert metrics.totals()["q0"].batches == MOST_TOTALS + 6
     assert "q1" not in metrics.totals()

@@ -7,8 +7,10 @@ from itertools import permutations
 import pytest
 
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
+from spark_kafka_sink.producer.report import DeliveryReport
+from spark_kafka_sink.spark.history import BatchReport
 from spark_kafka_sink.spark.metrics import DeliveryMetrics, OldestParam
-from spark_kafka_sink.spark.open_transactions import MOST_QUERIES, OpenTransaction, merged, transaction_ages
+from spark_kafka_sink.spark.open_transactions import MOST_QUERIES, OpenTransaction, merged, owner, transaction_ages
 from spark_kafka_sink.spark.query_totals import BATCH_JOBS
 from tests.spark.counting import counting
 
@@ -30,7 +32,7 @@ def opened(batch: int = 3, age: float = 0.0, query: str = "q", timeout: float = 
 def told(*transactions: OpenTransaction) -> dict[str, OpenTransaction]:
     found: dict[str, OpenTransaction] = {}
     for each in transactions:
-        found = merged(found, {each.query_id: each})
+        found = merged(found, {each.query_id: each})  # as a task adds it
     return found
 
 
@@ -47,6 +49,27 @@ def test_running_tasks_count_too() -> None:
 def test_after_the_commit_the_age_is_0_until_the_next_batch_begins() -> None:
     assert transaction_ages(told(opened(3, 20)), [], {"q": 3}, T0) == {"q": (0.0, 60.0)}
     assert transaction_ages(told(opened(3, 20), opened(4, 2)), [], {"q": 3}, T0) == {"q": (2.0, 60.0)}
+
+
+def test_the_commit_of_one_sink_of_a_query_does_not_hide_what_another_has_open() -> None:
+    first, second = owner("q", "log-a/a"), owner("q", "log-b/b")
+    both = told(opened(3, 20, first), opened(3, 12, second))
+    assert set(both) == {first, second}
+    assert transaction_ages(both, [], {}, T0) == {"q": (20.0, 60.0)}
+    assert transaction_ages(both, [], {first: 3}, T0) == {"q": (12.0, 60.0)}
+    assert transaction_ages(both, [], {first: 3, second: 3}, T0) == {"q": (0.0, 60.0)}
+    assert transaction_ages(both, [], {"q": 3}, T0) == {"q": (0.0, 60.0)}
+
+
+def test_ages_of_2_000_tasks_take_at_most_10_ms() -> None:
+    finished = {f"job-{number}": opened(0, 5, f"job-{number}", 3600) for number in range(MOST_QUERIES)}
+    running = [opened(5, 3)] * 2000
+    times = []
+    for _ in range(5):
+        began = time.thread_time()
+        transaction_ages(finished, running, {}, T0)
+        times.append(time.thread_time() - began)
+    assert min(times) <= 0.010
 
 
 def test_a_transaction_that_brokers_have_aborted_is_not_open() -> None:
@@ -81,3 +104,14 @@ def test_a_job_whose_abort_is_told_has_no_open_transaction(metrics: DeliveryMetr
     assert metrics.transaction_ages() == {BATCH_JOBS: (7.0, 60.0)}
     metrics.feed.aborted(MicroBatch("job-1", 0))
     assert metrics.transaction_ages() == {BATCH_JOBS: (0.0, 60.0)}
+
+
+def test_the_commit_of_the_first_sink_leaves_the_seconds_transaction_open(
+    metrics: DeliveryMetrics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "time", lambda: T0)
+    metrics.live_tasks.take(b'["1", "", true, ["q log-b/b", 3, %f, 60.0], 5, 50, 0]' % (T0 - 7))
+    metrics.batch_committed(BatchReport("q", 3, T0 - 9, 1.0, DeliveryReport(), "log-a/a"))
+    assert metrics.transaction_ages() == {"q": (7.0, 60.0)}
+    metrics.batch_committed(BatchReport("q", 3, T0 - 9, 9.0, DeliveryReport(), "log-b/b"))
+    assert metrics.transaction_ages() == {"q": (0.0, 60.0)}

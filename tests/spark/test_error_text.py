@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.exporters.error_text import error_text
+from spark_kafka_sink.spark.error_text import error_text
 from tests.planted_secrets import MARK
 
 

@@ -8,13 +8,13 @@ import time
 
 import pytest
 
-from spark_kafka_sink.exporters.event_queue import EventQueue
+from spark_kafka_sink.spark.event_queue import NOISY, EventQueue
 
 WAIT_S = 10
 
 
 def queue(send, most: int = 1000, may_drop=lambda event: False) -> EventQueue[str]:  # type: ignore[no-untyped-def]
-    return EventQueue("Test", send, may_drop, most)
+    return EventQueue("Test", send, may_drop, most, quiet=NOISY)
 
 
 def test_events_are_sent_in_order() -> None:

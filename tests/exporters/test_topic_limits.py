@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from spark_kafka_sink.exporters.topic_limits import TopicLimit
+from spark_kafka_sink.producer.partition_reports import ALL_PARTITIONS, PartitionReport, PartitionReports
+from spark_kafka_sink.producer.report import LATENCY_BUCKETS
+
+
+def reports(**records: int) -> PartitionReports:
+    return PartitionReports({(topic, 0): PartitionReport(count, 10 * count, 0, 1) for topic, count in records.items()})
+
+
+def counts(found: PartitionReports) -> dict[tuple[str, int], tuple[int, int]]:
+    return {key: (one.records, one.bytes) for key, one in found.items()}
+
+
+def test_up_to_the_limit_each_topic_has_its_own_series() -> None:
+    all_of_them = reports(a=1, b=2, other=3)
+    assert TopicLimit(3).partitions(all_of_them) == all_of_them
+
+
+def test_beyond_it_the_topics_with_the_most_records_keep_theirs() -> None:
+    found = TopicLimit(3).partitions(reports(a=5, b=1, c=7, d=2))
+    assert counts(found) == {("a", 0): (5, 50), ("c", 0): (7, 70), ("other", ALL_PARTITIONS): (3, 30)}
+
+
+def test_the_choice_stays_so_that_no_sum_shrinks() -> None:
+    limit = TopicLimit(2)
+    limit.partitions(reports(a=5, b=1, c=1))
+    found = limit.partitions(reports(a=5, b=100, c=1, d=1))
+    assert counts(found) == {("a", 0): (5, 50), ("other", ALL_PARTITIONS): (102, 1020)}
+
+
+def test_a_topic_with_the_name_of_the_sum_is_part_of_it() -> None:
+    found = TopicLimit(3).partitions(reports(other=9, a=1, b=2, c=3))
+    assert counts(found) == {("c", 0): (3, 30), ("b", 0): (2, 20), ("other", ALL_PARTITIONS): (10, 100)}
+
+
+def test_a_limit_of_one_or_none_leaves_the_sum() -> None:
+    for most in (1, 0, -1):
+        assert counts(TopicLimit(most).partitions(reports(a=1, b=2))) == {("other", ALL_PARTITIONS): (3, 30)}
+
+
+def test_histograms_of_other_topics_are_one() -> None:
+    def histogram(count: int) -> list[int]:
+        return [count, *[0] * (LATENCY_BUCKETS - 2), 1]
+
+    limit, latencies = TopicLimit(2), {"a": histogram(1), "b": histogram(2), "c": histogram(3)}
+    found = limit.latencies(latencies, reports(a=1, b=9, c=2))
+    assert found == {"b": histogram(2), "other": [4, *[0] * (LATENCY_BUCKETS - 2), 2]}
+    assert TopicLimit(3).latencies(latencies, reports(a=1, b=9, c=2)) == latencies
