@@ -254,7 +254,7 @@ class KafkaSinkWriter(SameVersion, DataSourceArrowWriter):
             from spark_kafka_sink.spark.commits import abort_job
 
             # Spark passes None for each task that did not end. Only after all have ended it commits.
-            if abort_job(self._options, self._job, shares_of(messages), is_commit_begun=None not in messages):
+            if abort_job(self._options, self._job, shares_of(messages), is_commit_begun=None not in messages).is_over:
                 self._feed.aborted(self._job)
             return
         acked = total(reports_of(messages)).records

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -50,6 +51,25 @@ def cancelled_if_interrupted(spark: SparkSession) -> Iterator[None]:
     finally:
         if is_tagged:
             _forget(remove, tag)
+
+
+@contextmanager
+def without_pysparks_handler() -> Iterator[None]:
+    """Has Ctrl+C raise KeyboardInterrupt only, instead of calling PySpark's handler of SIGINT first.
+
+    That one cancels all jobs, also those of other queries. It calls the JVM in the middle of another call to it, so py4j often
+    raises "reentrant call" and logs long tracebacks. A handler of the program's or of a notebook's stays.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    is_pysparks = str(getattr(before, "__module__", "")).startswith("pyspark.")
+    if not is_pysparks or threading.current_thread() is not threading.main_thread():  # other threads get no signals
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _tagging(spark: SparkSession) -> tuple[Tagging, Tagging, Tagging]:

@@ -94,9 +94,9 @@ class CallProgress:
 
     def throughput(self) -> tuple[tuple[float, float], ...]:
         """Returns pairs of seconds since the call began, and the rows per second since the pair before; none without a bar."""
-        if not self.is_counted:
-            return ()
         with self._lock:
+            if len(self._recent) == 1:  # no sample was taken
+                return ()
             points = [*self._points, (time.monotonic() - self._begun, self._shown.records)]
         rates = []
         for (begin, before), (end, after) in pairwise(points):
@@ -123,7 +123,11 @@ def progress_of(spark: SparkSession, metrics: DeliveryMetrics | None, show: bool
     # A tag of our own, beside any job group that the user has set in this thread.
     tag = f"kafka-sink-{uuid.uuid4().hex}"
     if context is None or not (_is_looked_at() if show is None else show) or not _is_tagged(context, tag):
-        yield CallProgress(metrics.feed if metrics is not None else Feed(), None)
+        if context is None or metrics is None or not metrics.available:
+            yield CallProgress(Feed() if metrics is None else metrics.feed, None)
+            return
+        with _counting(context, metrics, tag) as progress:  # for the note of an interrupt
+            yield progress
         return
     stop = threading.Event()
     with _counting(context, metrics, tag) as progress, _bar() as bar:

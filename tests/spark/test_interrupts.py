@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import logging
+import signal
 import threading
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from spark_kafka_sink.spark.interrupts import GOES_ON, cancelled_if_interrupted
+from spark_kafka_sink.spark.interrupts import GOES_ON, cancelled_if_interrupted, without_pysparks_handler
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -92,3 +94,44 @@ def test_an_operation_that_spark_connect_has_given_up_is_said_to_go_on(caplog: p
 
 def test_a_tag_that_stays_is_no_error() -> None:
     assert ended(Connect("removeTag"), None) is None
+
+
+Handler = Callable[[int, Any], None]
+
+
+@pytest.fixture
+def handler() -> Iterator[Handler]:
+    """A handler of SIGINT, which is this program's own."""
+
+    def noted(number: int, frame: Any) -> None:
+        raise RuntimeError("the handler was called")
+
+    before = signal.signal(signal.SIGINT, noted)
+    yield noted
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_does_not_reach_the_handler_that_calls_the_jvm(handler: Handler) -> None:
+    handler.__module__ = "pyspark.core.context"
+    with pytest.raises(KeyboardInterrupt), without_pysparks_handler():
+        signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is handler
+
+
+def test_a_handler_of_the_program_stays(handler: Handler) -> None:
+    with without_pysparks_handler():
+        assert signal.getsignal(signal.SIGINT) is handler
+
+
+def test_a_call_in_another_thread_leaves_signals_alone(handler: Handler) -> None:
+    handler.__module__ = "pyspark.core.context"
+    found: list[object] = []
+
+    def call() -> None:
+        with without_pysparks_handler():
+            found.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+    assert found == [handler]
