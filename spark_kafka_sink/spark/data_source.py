@@ -257,10 +257,13 @@ class KafkaSinkWriter(SameVersion, DataSourceArrowWriter):
             if abort_job(self._options, self._job, shares_of(messages), is_commit_begun=None not in messages).is_over:
                 self._feed.aborted(self._job)
             return
-        acked = total(reports_of(messages)).records
+        stored = total(reports_of(messages)).records
+        if not stored:
+            logger.warning("the write was aborted; no rows were stored in Kafka by finished tasks")
+            return
         logger.warning(
             "the write was aborted after its finished tasks had stored %s in Kafka; writing again stores them a second time",
-            counted(acked, "record"),
+            counted(stored, "record"),
         )
 
 
