@@ -30,7 +30,7 @@ from spark_kafka_sink.spark.destination import Destination, destination
 from spark_kafka_sink.spark.explain import linked, plug_in_error, sink_error
 from spark_kafka_sink.spark.first_contact import check_reachable
 from spark_kafka_sink.spark.history import BatchReport
-from spark_kafka_sink.spark.interrupts import cancelled_if_interrupted, without_pysparks_handler
+from spark_kafka_sink.spark.interrupts import cancelled_if_interrupted, without_py4js_traceback, without_pysparks_handler
 from spark_kafka_sink.spark.messages import (
     DeliveryMessage,
     report_from_bytes,
@@ -206,7 +206,8 @@ def _publish(
     warn_of_other_python(getattr(df.sparkSession, "_sc", None))
     start = time.monotonic()
     job = JobState()
-    with without_pysparks_handler(), progress_of(df.sparkSession, metrics, progress) as shown:
+    shows = progress_of(df.sparkSession, metrics, progress)
+    with without_pysparks_handler(), without_py4js_traceback(), shows as shown:
         try:
             tasks = publish_job(df, checked, metrics, shown.feed, job)
         except KeyboardInterrupt as error:  # the job is cancelled
