@@ -337,12 +337,20 @@ _UNKNOWN = f"{{job}} could not be aborted, and it is not known whether it is pre
 _REFUSED = {Refusal.COMPLETE: _COMPLETE, Refusal.COMMITTED: _COMMITTED}
 
 
+class JobEnd(NamedTuple):
+    """Outcome of an abort.
+
+    is_over: whether none of the job's transactions is open any more, as far as is known. text: the outcome, for the user.
+    """
+
+    is_over: bool
+    text: str
+
+
 def abort_job(
     options: SinkOptions, job: MicroBatch, shares: Sequence[TaskTransaction] = (), *, is_commit_begun: bool = True
-) -> bool:
-    """Aborts the transactions of a failed job, unless the commit log already has it, and logs the outcome.
-
-    Returns whether none of them is open any more, as far as is known.
+) -> JobEnd:
+    """Aborts the transactions of a failed job, unless the commit log already has it. Logs the outcome and returns it.
 
     It raises nothing, because the job has failed for another reason and open transactions time out.
 
@@ -355,8 +363,9 @@ def abort_job(
     assert options.exactly_once is not None
     text, error = _aborted(options, job, _transactions(shares), is_commit_begun=is_commit_begun)
     of = f"--query {job.query_id} {_options(options.producer, options.exactly_once)}"
-    logger.warning("%s", text.format(job=job, command="spark-kafka-sink transactions", of=of, error=error))
-    return text in (_ABORTED, _COMPLETE)
+    told = text.format(job=job, command="spark-kafka-sink transactions", of=of, error=error)
+    logger.warning("%s", told)
+    return JobEnd(text in (_ABORTED, _COMPLETE), told)
 
 
 def _aborted(

@@ -256,13 +256,16 @@ class KafkaSinkWriter(SameVersion, DataSourceArrowWriter):
             from spark_kafka_sink.spark.commits import abort_job
 
             # Spark passes None for each task that did not end. Only after all have ended it commits.
-            if abort_job(self._options, self._job, shares_of(messages), is_commit_begun=None not in messages):
+            if abort_job(self._options, self._job, shares_of(messages), is_commit_begun=None not in messages).is_over:
                 self._feed.aborted(self._job)
             return
-        acked = total(reports_of(messages)).records
+        stored = total(reports_of(messages)).records
+        if not stored:
+            logger.warning("the write was aborted; no rows were stored in Kafka by finished tasks")
+            return
         logger.warning(
             "the write was aborted after its finished tasks had stored %s in Kafka; writing again stores them a second time",
-            counted(acked, "record"),
+            counted(stored, "record"),
         )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import signal
+import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -33,6 +35,7 @@ def cancelled_if_interrupted(spark: SparkSession) -> Iterator[None]:
     Args:
         spark: The session, also of Spark Connect.
     """
+    handled = sys.exception()
     tag = f"kafka-sink-call-{uuid.uuid4().hex}"
     add, cancel, remove = _tagging(spark)
     try:
@@ -43,13 +46,70 @@ def cancelled_if_interrupted(spark: SparkSession) -> Iterator[None]:
         is_tagged = False
     try:
         yield
-    except (KeyboardInterrupt, SystemExit) as interrupt:
+    except BaseException as error:
+        interrupt = _interrupt_of(error, handled)
+        if interrupt is None:
+            raise
         if not (is_tagged and _is_cancelled(cancel, tag)):
             interrupt.add_note(GOES_ON)
-        raise
+        if interrupt is error:
+            raise
+        raise interrupt from None
     finally:
         if is_tagged:
             _forget(remove, tag)
+
+
+@contextmanager
+def without_pysparks_handler() -> Iterator[None]:
+    """Has Ctrl+C raise KeyboardInterrupt only, instead of calling PySpark's handler of SIGINT first.
+
+    That one cancels all jobs, also those of other queries. It calls the JVM in the middle of another call to it, so py4j often
+    raises "reentrant call" and logs long tracebacks. A handler of the program's or of a notebook's stays.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    is_pysparks = str(getattr(before, "__module__", "")).startswith("pyspark.")
+    if not is_pysparks or threading.current_thread() is not threading.main_thread():  # other threads get no signals
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def without_py4js_traceback() -> Iterator[None]:
+    """Drops the traceback that py4j logs when it is interrupted, because the exception itself has it, too."""
+    root = logging.getLogger()  # py4j 0.10.9.9 logs it there: GatewayClient.send_command
+
+    def is_kept(record: logging.LogRecord) -> bool:
+        return record.msg != "KeyboardInterrupt while sending command."
+
+    root.addFilter(is_kept)
+    try:
+        yield
+    finally:
+        root.removeFilter(is_kept)
+
+
+def _interrupt_of(error: BaseException, handled: BaseException | None) -> BaseException | None:
+    """Returns the interrupt that ended a block, also if another error followed on it; None if there was none.
+
+    An interrupt leaves py4j's connection with an answer that nobody has read. PySpark's next call, made while the interrupt passes
+    through it, takes that answer for its own, and raises Py4JError instead.
+
+    Args:
+        error: What the block raised.
+        handled: What was being handled before the block: it is the context of any error inside.
+    """
+    found: BaseException | None = error
+    while found is not None and found is not handled:
+        if isinstance(found, KeyboardInterrupt | SystemExit):
+            return found
+        found = found.__context__
+    return None
 
 
 def _tagging(spark: SparkSession) -> tuple[Tagging, Tagging, Tagging]:

@@ -15,7 +15,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from itertools import pairwise
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.spark.live import INTERVAL_S, PROGRESS, Counts, LiveTasks
@@ -31,8 +31,19 @@ logger = logging.getLogger(__name__)
 POLL_S: Final = 0.2
 # Rates are of the last seconds, so that they follow what happens.
 _RATE_S: Final = 5.0
+# Executors that reach the driver report in the first second in which they write. Before, Python workers start and import, which
+# takes 8 s on a busy machine of 2 cores.
+SILENT_S: Final = 15.0
 # Points of the throughput over time. With more, neighbours become one.
 MOST_POINTS: Final = 400
+
+
+class Tasks(NamedTuple):
+    """Numbers of a call's tasks: all that are known, those that run, and those that are done."""
+
+    known: int
+    active: int
+    done: int
 
 
 class CallProgress:
@@ -54,7 +65,8 @@ class CallProgress:
         self._recent: deque[tuple[float, Counts]] = deque([(self._begun, Counts())])
         self._points: list[tuple[float, int]] = [(0.0, 0)]
         self._spacing_s = INTERVAL_S
-        self.is_heard = False
+        self._is_heard = False
+        self._active_since: float | None = None
 
     @property
     def is_counted(self) -> bool:
@@ -67,7 +79,7 @@ class CallProgress:
         tasks, running = (0, Counts()) if self._live is None else self._live.running(self.feed.call)
         now = finished + running
         with self._lock:
-            self.is_heard |= tasks > 0
+            self._is_heard |= tasks > 0
             # A task that ends is not running any more a little before Spark has added up what it delivered.
             if now.records >= self._shown.records:
                 self._shown = now
@@ -92,11 +104,26 @@ class CallProgress:
             f" {(counts.bytes - old.bytes) / seconds / 1e6:,.1f} MB/s, {counted(counts.retries, 'retry', 'retries')}"
         )
 
+    def missing(self, tasks: Tasks) -> str:
+        """Returns what is missing in the counts of `sample`, as text; "" if nothing is."""
+        with self._lock:
+            if not tasks.active:
+                self._active_since = None
+            elif self._active_since is None:
+                self._active_since = time.monotonic()
+            if self._is_heard or tasks.done >= tasks.known:
+                return ""
+            if self._active_since is None:
+                return "" if tasks.done else ", no task has started"
+            if time.monotonic() - self._active_since >= SILENT_S:  # they are short, or their executors cannot reach the driver
+                return ", of finished tasks only"
+            return "" if tasks.done else ", tasks are starting"
+
     def throughput(self) -> tuple[tuple[float, float], ...]:
         """Returns pairs of seconds since the call began, and the rows per second since the pair before; none without a bar."""
-        if not self.is_counted:
-            return ()
         with self._lock:
+            if len(self._recent) == 1:  # no sample was taken
+                return ()
             points = [*self._points, (time.monotonic() - self._begun, self._shown.records)]
         rates = []
         for (begin, before), (end, after) in pairwise(points):
@@ -123,7 +150,11 @@ def progress_of(spark: SparkSession, metrics: DeliveryMetrics | None, show: bool
     # A tag of our own, beside any job group that the user has set in this thread.
     tag = f"kafka-sink-{uuid.uuid4().hex}"
     if context is None or not (_is_looked_at() if show is None else show) or not _is_tagged(context, tag):
-        yield CallProgress(metrics.feed if metrics is not None else Feed(), None)
+        if context is None or metrics is None or not metrics.available:
+            yield CallProgress(Feed() if metrics is None else metrics.feed, None)
+            return
+        with _counting(context, metrics, tag) as progress:  # for the note of an interrupt
+            yield progress
         return
     stop = threading.Event()
     with _counting(context, metrics, tag) as progress, _bar() as bar:
@@ -225,8 +256,6 @@ def _poll(context: Any, tag: str, bar: Any, progress: CallProgress, stop: thread
         known = [stage for stage in stages if stage]
         bar.total = sum(stage.numTasks for stage in known)
         bar.n = sum(stage.numCompletedTasks for stage in known)
-        text = progress.sample()
-        if not progress.is_heard and bar.n < bar.total:  # they are short, or their executors cannot reach the driver
-            text += ", of finished tasks only"
-        bar.set_postfix_str(text, refresh=False)
+        tasks = Tasks(bar.total, sum(stage.numActiveTasks for stage in known), bar.n)
+        bar.set_postfix_str(progress.sample() + progress.missing(tasks), refresh=False)
         bar.refresh()

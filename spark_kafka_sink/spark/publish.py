@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +31,7 @@ from spark_kafka_sink.spark.explain import linked, plug_in_error, sink_error
 from spark_kafka_sink.spark.exported_error import exported
 from spark_kafka_sink.spark.first_contact import check_reachable
 from spark_kafka_sink.spark.history import BatchReport
-from spark_kafka_sink.spark.interrupts import cancelled_if_interrupted
+from spark_kafka_sink.spark.interrupts import cancelled_if_interrupted, without_py4js_traceback, without_pysparks_handler
 from spark_kafka_sink.spark.messages import (
     DeliveryMessage,
     report_from_bytes,
@@ -44,6 +44,7 @@ from spark_kafka_sink.spark.metrics import DeliveryMetrics, Feed
 from spark_kafka_sink.spark.options import KAFKA_PREFIX, TOPIC, SinkOptions, sink_options
 from spark_kafka_sink.spark.progress_bar import CallProgress, progress_of
 from spark_kafka_sink.spark.python_workers import warn_of_other_python
+from spark_kafka_sink.spark.register import make_active
 from spark_kafka_sink.spark.schema import SinkSchema, schema_of
 from spark_kafka_sink.spark.task import run_task, spark_partition
 from spark_kafka_sink.spark.trace_header import with_batch_context, with_current_span
@@ -205,24 +206,50 @@ def _publish(
     checked = sink_options({**options, **given})
     warn_of_other_python(getattr(df.sparkSession, "_sc", None))
     start = time.monotonic()
-    with progress_of(df.sparkSession, metrics, progress) as shown:
+    job = JobState()
+    shows = progress_of(df.sparkSession, metrics, progress)
+    with without_pysparks_handler(), without_py4js_traceback(), shows as shown:
         try:
-            tasks = publish_job(df, checked, metrics, shown.feed)
+            tasks = publish_job(df, checked, metrics, shown.feed, job)
         except KeyboardInterrupt as error:  # the job is cancelled
-            error.add_note(_when_interrupted(checked, shown))
-            logger.warning("publish was interrupted. %s", error.__notes__[-1])
+            make_active(df.sparkSession)
+            error.add_note(_when_interrupted(checked, shown, job))
+            logger.warning("%s%s", _INTERRUPTED, "" if job.outcome else f". {error.__notes__[-1]}")  # the outcome is in the log
             raise
     took = time.monotonic() - start
     return PublishReport(total(task.report for task in tasks), tuple(tasks), took, shown.throughput())
 
 
-def _when_interrupted(options: SinkOptions, progress: CallProgress) -> str:
+@dataclass(slots=True)
+class JobState:
+    """State of a job, for the note of an interrupt.
+
+    has_begun: whether Spark got the job. outcome: of its transactions, under exactly-once, once they are aborted.
+    """
+
+    has_begun: bool = False
+    outcome: str = ""
+
+
+_INTERRUPTED: Final = "publish was interrupted"
+_ABORT_INTERRUPTED: Final = (
+    "The abort of its transactions was interrupted, too, so they may stay open until they time out."
+    " `spark-kafka-sink transactions list` shows them."
+)
+
+
+def _when_interrupted(options: SinkOptions, progress: CallProgress, job: JobState) -> str:
+    if not job.has_begun:
+        return "The job had not begun, so nothing was written."
     if options.exactly_once is not None:
-        return "The log says whether the job's transactions are aborted, so that none of its rows are visible."
+        return f"{job.outcome}." if job.outcome else _ABORT_INTERRUPTED
     stays = "they stay in their topics, and another call writes them again."
     if not progress.is_counted:
         return f"It is not known how many rows Kafka has acknowledged; {stays}"
-    return f"Kafka has acknowledged {counted(progress.delivered().records, 'row')} or more; {stays}"
+    records = progress.delivered().records
+    if not records:
+        return f"No task has reported rows that Kafka acknowledged. If Kafka has stored some, {stays}"
+    return f"Kafka has acknowledged {counted(records, 'row')} or more; {stays}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,9 +280,17 @@ class ArrowTask(SameVersion):
 
 
 def publish_job(
-    df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | None, feed: Feed | None = None
+    df: DataFrame,
+    options: SinkOptions,
+    metrics: DeliveryMetrics | None,
+    feed: Feed | None = None,
+    state: JobState | None = None,
 ) -> list[TaskReport]:
-    """Runs the job and returns its tasks' reports, by Spark partition. Under exactly-once all rows become visible, or none."""
+    """Runs the job and returns its tasks' reports, by Spark partition. Under exactly-once all rows become visible, or none.
+
+    state: notes how far the job has come.
+    """
+    state = state or JobState()
     named = MicroBatch.of_new_job()
     job = None if options.exactly_once is None else named
     columns, options = _columns(df, options), with_current_span(options)
@@ -269,13 +304,17 @@ def publish_job(
     _tell(metrics, lambda: WriteBegan(named.query_id, 0, time.time(), planned.where))
     try:
         with cancelled_if_interrupted(df.sparkSession):
+            state.has_begun = True
             return _run(planned, metrics, named, shares)
     except BaseException as error:  # a notebook's interrupt, too
         try:
             _tell(metrics, partial(_failed, named, error, planned.where), is_counted=True)
         finally:
-            if job is not None and abort_job(options, job, shares, is_commit_begun=bool(shares)) and metrics is not None:
-                metrics.batch_aborted(job.query_id, job.number)
+            if job is not None:
+                end = abort_job(options, job, shares, is_commit_begun=bool(shares))
+                state.outcome = end.text
+                if end.is_over and metrics is not None:
+                    metrics.batch_aborted(job.query_id, job.number)
         raise
 
 
@@ -317,9 +356,10 @@ def _tell(metrics: DeliveryMetrics | None, event: Callable[[], WriteEvent], *, i
 
 def _failed(batch: MicroBatch, error: BaseException, where: Destination) -> WriteFailed:
     found = sink_error(error, is_certain=True) if isinstance(error, Exception) else None
+    is_interrupt = isinstance(error, KeyboardInterrupt)
     # Another program's error may quote rows or passwords.
-    message = type(error).__name__ if found is None else exported(found)
-    return WriteFailed(batch.query_id, batch.number, time.time(), message, isinstance(error, KeyboardInterrupt), where)
+    message = _INTERRUPTED if is_interrupt else type(error).__name__ if found is None else exported(found)
+    return WriteFailed(batch.query_id, batch.number, time.time(), message, is_interrupt, where)
 
 
 def _feed(metrics: DeliveryMetrics | None) -> Feed:

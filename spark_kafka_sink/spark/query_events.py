@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
@@ -24,6 +26,11 @@ if TYPE_CHECKING:
     )
 
 logger = logging.getLogger(__name__)
+
+END_S: Final = 2.0
+"""How long the end of a query that is over may be on its way. Spark's bus of listeners takes milliseconds, if it is not busy."""
+
+_LOOK_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +75,15 @@ QueryEvent = QueryBegan | QueryEnded
 class QueryEvents(StreamingQueryListener):
     """Tells a function about each query of a session that begins or ends.
 
-    Threads: Spark calls it in a thread of py4j's; while a query starts, its `start()` waits for that. It never raises.
+    Threads: Spark calls it in a thread of py4j's; while a query starts, its `start()` waits for that. It never raises. `_changed`
+    guards the runs whose end was not told yet, and is not held while something is told.
     """
 
     def __init__(self, spark: SparkSession, tell: Callable[[QueryEvent], object]) -> None:
         self._spark = spark
         self._tell = tell
+        self._changed = threading.Condition()
+        self._runs: set[str] = set()
 
     def begin(self) -> bool:
         """Begins to listen. Returns False after a warning if Spark does not allow it."""
@@ -86,14 +96,30 @@ class QueryEvents(StreamingQueryListener):
         return True
 
     def end(self) -> None:
-        """Ends listening. It does nothing if the JVM has ended."""
+        """Ends listening, after the ends of queries that are over have come, or END_S. It does nothing if the JVM has ended.
+
+        `query.stop()` returns before Spark tells listeners about it, in another thread.
+        """
+        self._await_ends()
         try:
             self._spark.streams.removeListener(self)
         except Exception as error:
             logger.debug("the listener stays: %s", type(error).__name__)
 
+    def _await_ends(self) -> None:
+        deadline = time.monotonic() + END_S
+        while self._runs and (left := deadline - time.monotonic()) > 0:
+            active = active_runs(self._spark)
+            with self._changed:
+                if active is None or self._runs <= active:
+                    break
+                self._changed.wait(min(left, _LOOK_S))
+        self._runs = set()
+
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         query_id = str(event.id)
+        with self._changed:
+            self._runs.add(str(event.runId))
         began = QueryBegan(query_id, str(event.runId), event.name or "", _now(), is_sinks(self._spark, query_id))
         self._tell(began)
 
@@ -105,6 +131,9 @@ class QueryEvents(StreamingQueryListener):
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         self._tell(QueryEnded(str(event.id), str(event.runId), _now(), _error(event)))
+        with self._changed:
+            self._runs.discard(str(event.runId))
+            self._changed.notify_all()
 
 
 def is_sinks(spark: Any, query_id: str) -> bool:
@@ -116,6 +145,16 @@ def is_sinks(spark: Any, query_id: str) -> bool:
     except Exception as error:  # the sink of foreachBatch has no name, and raises
         logger.debug("the sink of query %s has no name: %s", query_id, type(error).__name__)
     return False
+
+
+def active_runs(spark: Any) -> set[str] | None:
+    """Returns the ids of the runs of all queries that Spark lists as active, in any session. None: it does not tell."""
+    try:
+        queries = list(spark._jsparkSession.sharedState().activeStreamingQueries().values())
+        return {str(query.runId()) for query in queries if query is not None}
+    except Exception as error:  # whatever a shared cluster refuses it with, or the JVM has ended
+        logger.debug("active queries are not known: %s", type(error).__name__)
+        return None
 
 
 def _error(event: QueryTerminatedEvent) -> str | None:

@@ -51,7 +51,7 @@ def register(spark: SparkSession, *, options: Mapping[str, object] | None = None
     metrics, problems = _metrics(spark)
     if metrics.available:
         # First: Spark 4.0 looks into the active session, not into `spark`, for what is registered already.
-        problems += _make_active(spark)
+        problems += make_active(spark)
         _hide_override(spark)
         warn_of_other_python(spark.sparkContext, is_planned=True)
     spark.dataSource.register(reporting_to(metrics.feed, options or {}))
@@ -61,8 +61,11 @@ def register(spark: SparkSession, *, options: Mapping[str, object] | None = None
     return metrics
 
 
-def _make_active(spark: Any) -> list[str]:
-    """Makes `spark` the active session of this thread and returns what failed. PySpark does it only in the creating thread."""
+def make_active(spark: Any) -> list[str]:
+    """Makes `spark` the active session of this thread and returns what failed. PySpark does it only in the creating thread.
+
+    After a call of Spark's is interrupted, Python's thread gets another thread of the JVM, which has no active session.
+    """
     try:
         spark._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
     except Exception as error:  # AttributeError, py4j's, PySpark's: whatever refuses it

@@ -100,7 +100,7 @@ def _errors(
         for row in np.flatnonzero((partitions < 0) & present).tolist():
             yield row, _error("partition", f"{partitions[row]} is {NEGATIVE}")
     for row in bad_traceparents(column_at(batch, schema.traceparent)).tolist():
-        yield row, _error(TRACEPARENT, NOT_VALID)
+        yield row, _error(TRACEPARENT, f"the value {NOT_VALID}")
     if topic is None:
         yield from _topic_errors(batch, schema)
 

@@ -155,10 +155,12 @@ def _deliver(
         except Exception as error:
             report, context = scope.report(), TaskContext.get()
             task = "" if context is None else f" of Spark partition {context.partitionId()}, attempt {context.attemptNumber()}"
-            error.add_note(
-                f"Kafka has acked {counted(report.records, 'row')}{task}; they stay in their topics, and another attempt"
-                f" writes them again.{errors_text(report, ' Rejected batches by error: ')}"
+            stays = (
+                f"Kafka has acknowledged {counted(report.records, 'row')}{task}; they stay in their topics, and another attempt"
+                " writes them again."
             )
+            none = f"Kafka has acknowledged no rows{task}."
+            error.add_note(f"{stays if report.records else none}{errors_text(report, ' Rejected batches by error: ')}")
             raise
         return _report(scope, bad_rows)
 

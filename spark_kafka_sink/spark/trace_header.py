@@ -32,7 +32,9 @@ TRACEPARENT: Final = "traceparent"
 # valid.
 _FORM: Final = r"^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?$"
 _NOT: Final = r"^(ff|..-0{32}|.{35}-0{16}-|00-.{52}.)"
-NOT_VALID: Final = "is not a traceparent of W3C Trace Context, such as 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+NOT_VALID: Final = (
+    "is not a valid traceparent of W3C Trace Context, such as 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+)
 _SAMPLED: Final = "01"
 
 
@@ -165,9 +167,8 @@ def bad_traceparents(column: pa.Array | None) -> NDArray[np.intp]:
 def check_traceparents(column: pa.Array | None, first_row: int) -> None:
     """Raises RecordError for the first row whose traceparent is not valid. first_row: the number of the first row in the task."""
     for row in bad_traceparents(column)[:1].tolist():
-        raise RecordError(
-            f"column {TRACEPARENT}: {NOT_VALID}, in row {first_row + row} of the task", column=TRACEPARENT, row=first_row + row
-        )
+        where = f"the value in row {first_row + row} of the task"
+        raise RecordError(f"column {TRACEPARENT}: {where} {NOT_VALID}", column=TRACEPARENT, row=first_row + row)
 
 
 def without_bad(column: pa.Array | None) -> pa.Array | None:

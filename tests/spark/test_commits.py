@@ -132,9 +132,10 @@ def test_what_became_of_a_job_that_failed_is_said_with_what_to_do(
 
     monkeypatch.setattr(Committer, "abort_job", abort)
     monkeypatch.setattr(commits, "KILL_TIMEOUT_S", 0)
-    nothing_is_open = commits.abort_job(options, JOB)
-    assert said in caplog.text
-    assert nothing_is_open is (end in (True, Refused(Refusal.COMPLETE)))
+    outcome = commits.abort_job(options, JOB)
+    assert said in outcome.text
+    assert outcome.text in caplog.text
+    assert outcome.is_over is (end in (True, Refused(Refusal.COMPLETE)))
 
 
 def test_of_a_job_that_never_began_to_commit_it_is_said_that_its_rows_are_invisible_though_the_commit_log_is_gone(

@@ -37,7 +37,7 @@ Traceback (most recent call last):
   File "/app/spark_kafka_sink/spark/task.py", line 104, in _deliver
     scope.flush()
 spark_kafka_sink.errors.DeliveryError: [DELIVERY] topic events: 3 of 10 records were not delivered, first error of broker-1:9092: [BROKER] MESSAGE_TOO_LARGE
-Kafka has acked 7 rows of Spark partition 2, attempt 3.
+Kafka has acknowledged 7 rows of Spark partition 2, attempt 3.
 
 \tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:645)
 Driver stacktrace:
@@ -80,7 +80,7 @@ def test_of_a_failed_task_the_last_error_of_the_first_traceback_is_found_with_it
     assert found.code == "DELIVERY"
     assert found.message.splitlines() == [
         "topic events: 3 of 10 records were not delivered, first error of broker-1:9092: [BROKER] MESSAGE_TOO_LARGE",
-        "Kafka has acked 7 rows of Spark partition 2, attempt 3.",
+        "Kafka has acknowledged 7 rows of Spark partition 2, attempt 3.",
     ]
     assert dict(found.facts) == {"topic": "events", "broker": "broker-1:9092", "error": "MESSAGE_TOO_LARGE"}
     assert found.link == f"{SITE}#delivery"

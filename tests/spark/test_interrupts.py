@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import logging
+import signal
 import threading
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from spark_kafka_sink.spark.interrupts import GOES_ON, cancelled_if_interrupted
+from spark_kafka_sink.spark.interrupts import GOES_ON, cancelled_if_interrupted, without_py4js_traceback, without_pysparks_handler
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,6 +50,24 @@ def ended(session: Connect, error: BaseException | None) -> BaseException | None
     except BaseException as raised:
         return raised
     return None
+
+
+def test_an_error_that_an_interrupt_leaves_behind_is_an_interrupt() -> None:
+    """PySpark takes an old answer of the JVM for that of its next call."""
+    session, interrupt = Connect(), KeyboardInterrupt()
+    garbled = RuntimeError("An error occurred while calling o14.setCallSite")
+    garbled.__context__ = interrupt
+    assert ended(session, garbled) is interrupt
+    assert session.calls == ["addTag", "interruptTag", "removeTag"]
+
+
+def test_an_interrupt_that_was_handled_before_the_call_is_none() -> None:
+    session, error = Connect(), ValueError("wrong")
+    try:
+        raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        assert ended(session, error) is error
+    assert session.calls == ["addTag", "removeTag"]
 
 
 @pytest.mark.parametrize("interrupt", [KeyboardInterrupt(), SystemExit(1)])
@@ -92,3 +112,53 @@ def test_an_operation_that_spark_connect_has_given_up_is_said_to_go_on(caplog: p
 
 def test_a_tag_that_stays_is_no_error() -> None:
     assert ended(Connect("removeTag"), None) is None
+
+
+Handler = Callable[[int, Any], None]
+
+
+@pytest.fixture
+def handler() -> Iterator[Handler]:
+    """A handler of SIGINT, which is this program's own."""
+
+    def noted(number: int, frame: Any) -> None:
+        raise RuntimeError("the handler was called")
+
+    before = signal.signal(signal.SIGINT, noted)
+    yield noted
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_does_not_reach_the_handler_that_calls_the_jvm(handler: Handler) -> None:
+    handler.__module__ = "pyspark.core.context"
+    with pytest.raises(KeyboardInterrupt), without_pysparks_handler():
+        signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is handler
+
+
+def test_a_handler_of_the_program_stays(handler: Handler) -> None:
+    with without_pysparks_handler():
+        assert signal.getsignal(signal.SIGINT) is handler
+
+
+def test_a_call_in_another_thread_leaves_signals_alone(handler: Handler) -> None:
+    handler.__module__ = "pyspark.core.context"
+    found: list[object] = []
+
+    def call() -> None:
+        with without_pysparks_handler():
+            found.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+    assert found == [handler]
+
+
+def test_py4j_logs_no_second_traceback_of_an_interrupt(caplog: pytest.LogCaptureFixture) -> None:
+    root = logging.getLogger()
+    with without_py4js_traceback():
+        root.error("KeyboardInterrupt while sending command.")
+        root.error("another")
+    root.error("KeyboardInterrupt while sending command.")
+    assert [record.getMessage() for record in caplog.records] == ["another", "KeyboardInterrupt while sending command."]

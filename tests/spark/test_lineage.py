@@ -139,6 +139,20 @@ def test_a_stream_starts_runs_and_completes(
     assert [rows(event) for event in events[1:]] == [50, 100, 100]
 
 
+def test_a_stream_that_is_stopped_at_the_end_of_a_program_completes(
+    spark: SparkSession, metrics: sks.DeliveryMetrics, collector: Collector, lineage: sks.LineageEmitter, tmp_path: Path
+) -> None:
+    with EmbeddedBroker() as broker:
+        broker.create_topic("events")
+        settings = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "events"}
+        writer = stream(spark, numbers(spark, 10), tmp_path).writeStream.format("kafka_sink").options(**settings)
+        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        query.processAllAvailable()
+        query.stop()
+        lineage.stop()
+    assert states(collector.events)[-1] == "COMPLETE"
+
+
 def test_a_failed_write_fails(
     spark: SparkSession,
     kafka: Kafka,

@@ -14,7 +14,7 @@ import spark_kafka_sink as sks
 from spark_kafka_sink.spark import progress_bar
 from spark_kafka_sink.spark.live import Counts, LiveTasks
 from spark_kafka_sink.spark.metrics import Feed
-from spark_kafka_sink.spark.progress_bar import MOST_POINTS, CallProgress, progress_of
+from spark_kafka_sink.spark.progress_bar import MOST_POINTS, SILENT_S, CallProgress, Tasks, progress_of
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.spark.frames import numbers, options
@@ -140,6 +140,36 @@ def test_the_text_has_rows_and_rates(monkeypatch: pytest.MonkeyPatch) -> None:
     assert call.sample() == "1,000,000 rows, 500,000 rows/s, 50.0 MB/s, 3 retries"
     clock.now = 110.0
     assert call.sample() == "1,000,000 rows, 0 rows/s, 0.0 MB/s, 3 retries"
+
+
+def test_only_tasks_that_run_for_some_seconds_without_a_report_seem_unable_to_reach_the_driver(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock(0.0)
+    monkeypatch.setattr(progress_bar, "time", clock)
+    call, _, live = progress()
+    assert call.missing(Tasks(0, 0, 0)) == ""
+    assert call.missing(Tasks(4, 0, 0)) == ", no task has started"
+    clock.now = 100.0
+    assert call.missing(Tasks(4, 2, 0)) == ", tasks are starting"
+    clock.now += SILENT_S - 1
+    assert call.missing(Tasks(4, 2, 0)) == ", tasks are starting"
+    assert call.missing(Tasks(4, 2, 1)) == ""
+    clock.now += 1
+    assert call.missing(Tasks(4, 2, 1)) == ", of finished tasks only"
+    assert call.missing(Tasks(4, 0, 4)) == ""
+    live.take(message("1", 5))
+    call.delivered()
+    assert call.missing(Tasks(4, 2, 1)) == ""
+
+
+def test_without_a_sample_there_is_no_throughput(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(0.0)
+    monkeypatch.setattr(progress_bar, "time", clock)
+    call, finished, _ = progress()
+    clock.now, finished.value = 5.0, Counts(100, 1000, 0)
+    assert call.delivered().records == 100
+    assert call.throughput() == ()
 
 
 def test_the_throughput_over_time_has_few_points_however_long_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,7 +100,7 @@ def test_a_failure_counts_the_batches_that_a_broker_rejected() -> None:
         with pytest.raises(DeliveryError) as caught:
             delivered(batches_of_rows(numbered(0, 3), "events"), settings)
     (note,) = caught.value.__notes__
-    assert note.endswith(" Rejected batches by error: INVALID_RECORD 1")
+    assert note == "Kafka has acknowledged no rows. Rejected batches by error: INVALID_RECORD 1"
 
 
 def test_a_failure_says_what_was_acked_and_that_stays(kafka: Kafka, new_topic: NewTopic) -> None:
@@ -117,7 +117,7 @@ def test_a_failure_says_what_was_acked_and_that_stays(kafka: Kafka, new_topic: N
     with pytest.raises(RecordError, match="column partition: -1 is negative, in row 11 of the task") as caught:
         delivered(batches_of_rows(rows(), topic), sink_options(options(kafka, topic=topic)))
     assert caught.value.__notes__ == [
-        "Kafka has acked 10 rows; they stay in their topics, and another attempt writes them again."
+        "Kafka has acknowledged 10 rows; they stay in their topics, and another attempt writes them again."
     ]
     assert read_values(kafka, topic) == list(range(10))
 

@@ -177,7 +177,8 @@ def test_a_bad_traceparent_is_a_dead_letter_and_null_is_no_header(
     assert found == {b"0": {"traceparent": A.encode()}, b"2": {}, b"3": {}}
     (letter,) = read_topic(kafka.bootstrap_servers, letters)
     assert letter.value == b"1"
-    with pytest.raises(KafkaSinkError, match=r"column traceparent: is not a traceparent of W3C"):
+    said = r"column traceparent: the value in row [0-9]+ of the task is not a valid traceparent of W3C"
+    with pytest.raises(KafkaSinkError, match=said):
         sks.publish(rows, options=options(kafka, topic=topic, trace__header="column"), progress=False)
 
 
