@@ -97,7 +97,7 @@ def without_py4js_traceback() -> Iterator[None]:
 def _interrupt_of(error: BaseException, handled: BaseException | None) -> BaseException | None:
     """Returns the interrupt that ended a block, also if another error followed on it; None if there was none.
 
-    An interrupt leaves py4j's connection with an answer that nobody has read. PySpark's next call, made while the interrupt passes
+    An interrupt leaves py4j's connection with an answer that nobody has read. PySpark's next call, while the interrupt passes
     through it, takes that answer for its own, and raises Py4JError instead.
 
     Args:
