@@ -25,7 +25,8 @@ MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
 # For one message, from the first byte to the last.
 RECEIVE_TIMEOUT_S = 5.0
 SEND_TIMEOUT_S: Final = 3 * RECEIVE_TIMEOUT_S
-# Connections that are served at once. The others wait in the backlog, which is longer.
+# Connections that are served at once. The others wait in the backlog, which is longer. If other machines can connect, the limit
+# is only for them, so that silent ones do not keep a commit from being reported.
 MOST_PEERS: Final = 128
 
 _LENGTH: Final = struct.Struct(">I")
@@ -136,16 +137,14 @@ class MetricsListener:
             return
         self._peers[connection] = _Peer(time.monotonic() + RECEIVE_TIMEOUT_S)
         if len(self._peers) == MOST_PEERS:
-            for each in self._servers:
-                self._selector.unregister(each)
+            self._selector.unregister(self._servers[0])
 
     def _forget(self, connection: socket.socket) -> None:
         self._selector.unregister(connection)
         del self._peers[connection]
         connection.close()
         if len(self._peers) == MOST_PEERS - 1:
-            for each in self._servers:
-                self._selector.register(each, selectors.EVENT_READ)
+            self._selector.register(self._servers[0], selectors.EVENT_READ)
 
     def _expire(self) -> None:
         now = time.monotonic()

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 POLL_S: Final = 0.2
+# The bar's thread ends within POLL_S, unless Spark does not answer it.
+JOIN_S: Final = 5.0
 # Rates are of the last seconds, so that they follow what happens.
 _RATE_S: Final = 5.0
 # Executors that reach the driver report in the first second in which they write. Before, Python workers start and import, which
@@ -141,8 +143,9 @@ def progress_of(spark: SparkSession, metrics: DeliveryMetrics | None, show: bool
         metrics: Whose listener hears of running tasks. None: a new listener, which ends with the block.
         show: Whether to draw the bar; None: only in a notebook or a terminal.
 
-    Threads: one asks Spark every POLL_S and draws. It ends with the block. Nothing is shown on Spark Connect, which has no status
-    tracker (its progress handlers show jobs there). One warning says so if the bar was asked for.
+    Threads: one asks Spark every POLL_S and draws. It ends with the block, which waits for it for at most JOIN_S. A SparkContext
+    that was stopped only stops the bar. Nothing is shown on Spark Connect, which has no status tracker (its progress handlers
+    show jobs there). One warning says so if the bar was asked for.
     """
     context = getattr(spark, "_sc", None)
     if context is None and show:
@@ -164,8 +167,8 @@ def progress_of(spark: SparkSession, metrics: DeliveryMetrics | None, show: bool
             yield progress
         finally:
             stop.set()
-            poller.join()
-            context.removeJobTag(tag)
+            poller.join(JOIN_S)
+            _remove_tag(context, tag)
 
 
 @contextmanager
@@ -194,7 +197,7 @@ def _bar() -> AbstractContextManager[Any]:
         from tqdm.auto import tqdm
     except ImportError:
         logger.info("no progress is shown, because tqdm is not installed")
-        return nullcontext(SimpleNamespace(refresh=lambda: None, set_postfix_str=lambda text, refresh: None))
+        return nullcontext(SimpleNamespace(n=0, total=0, refresh=lambda: None, set_postfix_str=lambda text, refresh: None))
     bar: AbstractContextManager[Any] = tqdm(desc="kafka_sink", unit="task", total=0, dynamic_ncols=True, bar_format=_FORMAT)
     return bar
 
@@ -243,19 +246,40 @@ def _is_tagged(context: Any, tag: str) -> bool:
     return True
 
 
+def _remove_tag(context: Any, tag: str) -> None:
+    try:
+        context.removeJobTag(tag)
+    except Exception as error:  # the SparkContext was stopped, and the block's own error matters more
+        logger.info("the tag of the bar's jobs was not removed: %s: %s", type(error).__name__, error)
+
+
 def _jobs(context: Any, tag: str) -> list[int]:
     return list(context._jsc.sc().statusTracker().getJobIdsForTag(tag))
 
 
 def _poll(context: Any, tag: str, bar: Any, progress: CallProgress, stop: threading.Event) -> None:
-    tracker, stopped = context.statusTracker(), False
+    stopped, is_answered, tasks = False, True, Tasks(0, 0, 0)
     while not stopped:
         stopped = stop.wait(POLL_S)
-        jobs = [tracker.getJobInfo(job) for job in _jobs(context, tag)]
-        stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
-        known = [stage for stage in stages if stage]
-        bar.total = sum(stage.numTasks for stage in known)
-        bar.n = sum(stage.numCompletedTasks for stage in known)
-        tasks = Tasks(bar.total, sum(stage.numActiveTasks for stage in known), bar.n)
+        if is_answered:
+            try:
+                tasks = _tasks(context, tag)
+            except Exception as error:  # AttributeError, py4j's, PySpark's: the SparkContext was stopped
+                is_answered = False
+                logger.info("the bar shows no tasks any more: %s: %s", type(error).__name__, error)
+        bar.n, bar.total = tasks.done, tasks.known
         bar.set_postfix_str(progress.sample() + progress.missing(tasks), refresh=False)
         bar.refresh()
+
+
+def _tasks(context: Any, tag: str) -> Tasks:
+    """Returns the numbers of tasks that Spark knows so far."""
+    tracker = context.statusTracker()
+    jobs = [tracker.getJobInfo(job) for job in _jobs(context, tag)]
+    stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
+    known = [stage for stage in stages if stage]
+    return Tasks(
+        sum(stage.numTasks for stage in known),
+        sum(stage.numActiveTasks for stage in known),
+        sum(stage.numCompletedTasks for stage in known),
+    )

@@ -3,6 +3,8 @@ from __future__ import annotations
 import re
 import sys
 import threading
+import time
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -17,6 +19,7 @@ from spark_kafka_sink.spark.metrics import Feed
 from spark_kafka_sink.spark.progress_bar import MOST_POINTS, SILENT_S, CallProgress, Tasks, progress_of
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
+from tests.spark.counting import Context
 from tests.spark.frames import numbers, options
 from tests.spark.test_live import message
 
@@ -53,6 +56,70 @@ def test_on_spark_connect_one_warning_says_that_there_is_no_bar(
         assert not progress.is_counted
     assert caplog.text.count("no progress is shown, because Spark Connect has no status tracker") == warnings
     assert capsys.readouterr().err == ""
+
+
+class Leaving(Context):
+    """A SparkContext that shows one task, until the test has it do something else."""
+
+    def __init__(self, then: Callable[[], object]) -> None:
+        super().__init__()
+        self._then = then
+        self.has_left = False
+        self.asked_since = threading.Event()
+        stage = SimpleNamespace(numTasks=1, numCompletedTasks=0)
+        self._tracker = SimpleNamespace(
+            getJobIdsForTag=self._job_ids,
+            getJobInfo=lambda job: SimpleNamespace(stageIds=[1]),
+            getStageInfo=lambda number: stage,
+        )
+        self._jsc = SimpleNamespace(sc=lambda: SimpleNamespace(statusTracker=lambda: self._tracker))
+
+    def _job_ids(self, tag: str) -> list[int]:
+        if self.has_left:
+            self.asked_since.set()
+            self._then()
+        return [1]
+
+    def statusTracker(self) -> Any:
+        return self._tracker
+
+    def addJobTag(self, tag: str) -> None:
+        assert not self.has_left
+
+    def removeJobTag(self, tag: str) -> None:
+        if self.has_left:
+            raise AttributeError("'NoneType' object has no attribute 'sc'")
+
+
+def refuse() -> None:
+    raise Py4JError("Cannot call methods on a stopped SparkContext")
+
+
+def test_a_spark_context_that_is_stopped_meanwhile_only_stops_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    raised: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", raised.append)
+    context = Leaving(refuse)
+    with pytest.raises(ZeroDivisionError), progress_of(cast("SparkSession", Session(context)), None, show=True) as progress:
+        context.has_left = True
+        assert context.asked_since.wait(10)
+        raise ZeroDivisionError
+    assert raised == []
+    assert progress.throughput()
+
+
+def test_a_spark_context_that_does_not_answer_does_not_hold_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress_bar, "JOIN_S", 0.2)
+    released = threading.Event()
+    context = Leaving(lambda: released.wait(20))
+    began = time.monotonic()
+    with progress_of(cast("SparkSession", Session(context)), None, show=True):
+        (poller,) = (thread for thread in threading.enumerate() if thread.name == "kafka-sink-bar")
+        context.has_left = True
+        assert context.asked_since.wait(10)
+    assert time.monotonic() - began < 10
+    released.set()
+    poller.join(10)
+    assert not poller.is_alive()
 
 
 class Shown:
