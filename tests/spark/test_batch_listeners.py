@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -138,6 +139,7 @@ def test_reports_that_are_dropped_are_one_warning(listeners: BatchListeners, cap
 def test_a_forked_child_calls_nothing_and_ends(listeners: BatchListeners) -> None:
     heard: list[int] = []
     listeners.add(lambda report: heard.append(report.batch))
+    began = time.monotonic()
     child = os.fork()
     if not child:
         listeners.put(batch(1))
@@ -145,6 +147,7 @@ def test_a_forked_child_calls_nothing_and_ends(listeners: BatchListeners) -> Non
         os._exit(7 if heard else 0)
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
+    assert time.monotonic() - began < batch_listeners.WAIT_S / 2  # it did not wait for the thread that it lacks
     listeners.put(batch(2))
     listeners.stop()
     assert heard == [2]
