@@ -132,8 +132,8 @@ def serve_prometheus(
 ) -> PrometheusServer:
     """Serves the metrics of this driver at http://host:port/metrics.
 
-    A second call with the same port stops the first one's server and takes over the port, as after a restart of the Spark
-    session, or when a cell of a notebook runs again.
+    A second call with the same port stops the first one's server and takes over the port. So a cell of a notebook may run again,
+    also with a new Spark session.
 
     If the port cannot be used, or deliveries are not counted as on Spark Connect, one warning is logged and nothing is served, so
     that the program goes on.
