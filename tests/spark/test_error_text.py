@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from spark_kafka_sink.secret import HIDDEN
 from spark_kafka_sink.spark.error_text import error_text
 from tests.planted_secrets import MARK
 
@@ -15,6 +16,7 @@ from tests.planted_secrets import MARK
         (f"http://user:pa@{MARK}@host/x", "http://host/x"),
         (f"http://user:pa/{MARK}@host/x", "http://host/x"),
         (f"http://user:pa?{MARK}@host/x", "http://host/x"),
+        (f"passed http://me:{MARK}/y7kq@h:1: 'me:{MARK}' is no host", f"passed http://h:1: '{HIDDEN}:{HIDDEN}' is no host"),
         (f"Max retries exceeded with url: /api?api-key={MARK} (why)", "Max retries exceeded with url: /api?... (why)"),
         ("\x1b[31mred\x07\n two", "\\x1b[31mred\\x07 two"),
     ],
