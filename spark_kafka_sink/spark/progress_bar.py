@@ -14,6 +14,7 @@ from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import pairwise
+from operator import attrgetter
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
@@ -258,28 +259,27 @@ def _jobs(context: Any, tag: str) -> list[int]:
 
 
 def _poll(context: Any, tag: str, bar: Any, progress: CallProgress, stop: threading.Event) -> None:
-    stopped, is_answered, tasks = False, True, Tasks(0, 0, 0)
+    tasks: Tasks | None = Tasks(0, 0, 0)
+    stopped = False
     while not stopped:
         stopped = stop.wait(POLL_S)
-        if is_answered:
-            try:
-                tasks = _tasks(context, tag)
-            except Exception as error:  # AttributeError, py4j's, PySpark's: the SparkContext was stopped
-                is_answered = False
-                logger.info("the bar shows no tasks any more: %s: %s", type(error).__name__, error)
-        bar.n, bar.total = tasks.done, tasks.known
-        bar.set_postfix_str(progress.sample() + progress.missing(tasks), refresh=False)
+        try:
+            tasks = tasks and _tasks(context, tag)
+        except Exception as error:  # AttributeError, py4j's, PySpark's: the SparkContext was stopped
+            tasks = None
+            logger.info("the bar shows no tasks any more: %s: %s", type(error).__name__, error)
+        text = progress.sample()
+        if tasks is not None:
+            bar.total, bar.n = tasks.known, tasks.done
+            text += progress.missing(tasks)
+        bar.set_postfix_str(text, refresh=False)
         bar.refresh()
 
 
 def _tasks(context: Any, tag: str) -> Tasks:
-    """Returns the numbers of tasks that Spark knows so far."""
+    """Returns the numbers of the tasks that Spark has planned so far."""
     tracker = context.statusTracker()
     jobs = [tracker.getJobInfo(job) for job in _jobs(context, tag)]
     stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
     known = [stage for stage in stages if stage]
-    return Tasks(
-        sum(stage.numTasks for stage in known),
-        sum(stage.numActiveTasks for stage in known),
-        sum(stage.numCompletedTasks for stage in known),
-    )
+    return Tasks(*(sum(map(count, known)) for count in map(attrgetter, ("numTasks", "numActiveTasks", "numCompletedTasks"))))

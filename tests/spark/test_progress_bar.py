@@ -66,7 +66,7 @@ class Leaving(Context):
         self._then = then
         self.has_left = False
         self.asked_since = threading.Event()
-        stage = SimpleNamespace(numTasks=1, numCompletedTasks=0)
+        stage = SimpleNamespace(numTasks=1, numActiveTasks=1, numCompletedTasks=0)
         self._tracker = SimpleNamespace(
             getJobIdsForTag=self._job_ids,
             getJobInfo=lambda job: SimpleNamespace(stageIds=[1]),
