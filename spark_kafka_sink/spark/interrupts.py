@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import signal
+import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -42,12 +43,18 @@ def cancelled_if_interrupted(spark: SparkSession) -> Iterator[None]:
     except Exception as error:  # whatever a shared cluster refuses it with
         logger.info("jobs cannot be cancelled: %s: %s", type(error).__name__, error)
         is_tagged = False
+    handled = sys.exception()
     try:
         yield
-    except (KeyboardInterrupt, SystemExit) as interrupt:
+    except BaseException as error:
+        interrupt = _interrupt(error, handled)
+        if interrupt is None:
+            raise
         if not (is_tagged and _is_cancelled(cancel, tag)):
             interrupt.add_note(GOES_ON)
-        raise
+        if interrupt is error:
+            raise
+        raise interrupt from None
     finally:
         if is_tagged:
             _forget(remove, tag)
@@ -85,6 +92,18 @@ def without_py4js_traceback() -> Iterator[None]:
         yield
     finally:
         root.removeFilter(is_kept)
+
+
+def _interrupt(error: BaseException | None, handled: BaseException | None) -> BaseException | None:
+    """Returns the interrupt that an error is, or that it replaced. handled: what the caller's `except` handles, which is older.
+
+    PySpark calls the JVM as an interrupt passes through it (SCCallSiteSync). After Ctrl+C that may fail with an error of py4j's.
+    """
+    while error is not None and error is not handled:
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            return error
+        error = error.__context__
+    return None
 
 
 def _tagging(spark: SparkSession) -> tuple[Tagging, Tagging, Tagging]:

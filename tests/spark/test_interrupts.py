@@ -144,3 +144,19 @@ def test_py4j_logs_no_second_traceback_of_an_interrupt(caplog: pytest.LogCapture
         root.error("another")
     root.error("KeyboardInterrupt while sending command.")
     assert [record.getMessage() for record in caplog.records] == ["another", "KeyboardInterrupt while sending command."]
+
+
+def test_an_interrupt_that_an_error_of_py4js_has_replaced_is_raised() -> None:
+    session, interrupt, replaced = Connect(), KeyboardInterrupt(), RuntimeError("Answer from Java side is empty")
+    replaced.__context__ = interrupt
+    assert ended(session, replaced) is interrupt
+    assert session.calls == ["addTag", "interruptTag", "removeTag"]
+
+
+def test_an_older_interrupt_that_the_caller_handles_is_not_raised_again() -> None:
+    session, error = Connect(), RuntimeError("no")
+    try:
+        raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        assert ended(session, error) is error
+    assert session.calls == ["addTag", "removeTag"]
