@@ -64,7 +64,10 @@ class Script:
         while not re.search(pattern, self.text):
             ready, _, _ = select.select([self._terminal], [], [], max(end - time.monotonic(), 0))
             assert ready, f"{pattern!r} is not in the last text: {self.text[-2000:]!r}"
-            self.text += os.read(self._terminal, 65536).decode(errors="replace")
+            try:
+                self.text += os.read(self._terminal, 65536).decode(errors="replace")
+            except OSError:  # the program has ended
+                pytest.fail(f"{pattern!r} is not in the last text: {self.text[-4000:]!r}")
 
     def press(self, key: bytes) -> None:
         os.write(self._terminal, key)

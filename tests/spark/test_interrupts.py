@@ -52,24 +52,6 @@ def ended(session: Connect, error: BaseException | None) -> BaseException | None
     return None
 
 
-def test_an_error_that_an_interrupt_leaves_behind_is_an_interrupt() -> None:
-    """PySpark takes an old answer of the JVM for that of its next call."""
-    session, interrupt = Connect(), KeyboardInterrupt()
-    garbled = RuntimeError("An error occurred while calling o14.setCallSite")
-    garbled.__context__ = interrupt
-    assert ended(session, garbled) is interrupt
-    assert session.calls == ["addTag", "interruptTag", "removeTag"]
-
-
-def test_an_interrupt_that_was_handled_before_the_call_is_none() -> None:
-    session, error = Connect(), ValueError("wrong")
-    try:
-        raise KeyboardInterrupt
-    except KeyboardInterrupt:
-        assert ended(session, error) is error
-    assert session.calls == ["addTag", "removeTag"]
-
-
 @pytest.mark.parametrize("interrupt", [KeyboardInterrupt(), SystemExit(1)])
 def test_an_interrupt_cancels_the_jobs_of_its_call(interrupt: BaseException) -> None:
     session = Connect()
@@ -162,3 +144,19 @@ def test_py4j_logs_no_second_traceback_of_an_interrupt(caplog: pytest.LogCapture
         root.error("another")
     root.error("KeyboardInterrupt while sending command.")
     assert [record.getMessage() for record in caplog.records] == ["another", "KeyboardInterrupt while sending command."]
+
+
+def test_an_interrupt_that_an_error_of_py4js_has_replaced_is_raised() -> None:
+    session, interrupt, replaced = Connect(), KeyboardInterrupt(), RuntimeError("Answer from Java side is empty")
+    replaced.__context__ = interrupt
+    assert ended(session, replaced) is interrupt
+    assert session.calls == ["addTag", "interruptTag", "removeTag"]
+
+
+def test_an_older_interrupt_that_the_caller_handles_is_not_raised_again() -> None:
+    session, error = Connect(), RuntimeError("no")
+    try:
+        raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        assert ended(session, error) is error
+    assert session.calls == ["addTag", "removeTag"]
