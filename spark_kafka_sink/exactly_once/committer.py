@@ -173,7 +173,7 @@ class Committer:
                 is_invisible, is_deleted = self._is_invisible(batch, own, call), isinstance(error, CommitLogDeletedError)
                 # Nothing read: an earlier attempt may have been committed. A job has no earlier attempt.
                 may_be_earlier = (call.topic_id is None and not batch.is_job) or _key(batch) in self._logged_in
-                is_gone = is_deleted and (not is_invisible or _is_logged_maybe(call) or may_be_earlier)
+                is_gone = is_deleted and (not is_invisible or call.is_logged_maybe or may_be_earlier)
                 error.add_note(_what_is_known(batch, own, start, is_invisible=is_invisible, is_gone=is_gone))
             raise
         failpoints.reach("commit.end", batch.number)
@@ -238,7 +238,7 @@ class Committer:
 
     def _remember(self, batch: MicroBatch, call: CommitCall) -> None:
         """Remembers the log's topic for a repeated commit() and for abort_job, if the batch may have a record in it."""
-        if call.topic_id is None or not _is_logged_maybe(call):
+        if call.topic_id is None or not call.is_logged_maybe:
             return
         self._logged_in.pop(_key(batch), None)  # so that it is the newest
         self._logged_in[_key(batch)] = call.topic_id
@@ -313,11 +313,6 @@ def _run_of(batch: MicroBatch, own: OwnTransactions) -> _Run:
     It is the same for a repeated commit() because that one has the whole run again.
     """
     return *_key(batch), min((key(each.handle) for each in own), default=None)
-
-
-def _is_logged_maybe(call: CommitCall) -> bool:
-    """Returns whether the log may have had a record to commit the batch, of this run or of an earlier one."""
-    return bool(call.logged) or call.is_prepared_maybe or call.visible is not None
 
 
 def _what_is_known(batch: MicroBatch, own: OwnTransactions, start: int | None, *, is_invisible: bool, is_gone: bool) -> str:

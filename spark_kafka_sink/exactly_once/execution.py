@@ -80,6 +80,11 @@ class CommitCall:
     prepared: float | None = None
     visible: float | None = None
 
+    @property
+    def is_logged_maybe(self) -> bool:
+        """Whether the log may have had a record to commit the batch, of this run or of an earlier one."""
+        return bool(self.logged) or self.is_prepared_maybe or self.visible is not None
+
 
 def retry_on_claim_lost(attempt: Callable[[], Result], deadline: float) -> Result:
     """Calls `attempt` again whenever it loses its claim to the log, because the new owner may have written anything."""
@@ -198,7 +203,7 @@ class Execution:
 
     def _is_written_again(self, last: CommitRecord | None) -> bool:
         """Returns whether a new log has the batch, written by another driver, and this run was never prepared in the old one."""
-        if last is None or self._call.logged or self._call.is_prepared_maybe or self._call.visible is not None:
+        if last is None or self._call.is_logged_maybe:
             return False
         return last.batch == self.view.batch and last.state in (State.PREPARED, State.COMPLETE)
 
