@@ -27,7 +27,7 @@ from spark_kafka_sink.protocol.find_coordinator import Coordinator, FindCoordina
 from spark_kafka_sink.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from spark_kafka_sink.protocol.transactions import EndTxnRequest, EndTxnResponse
 from spark_kafka_sink.records.columns import RecordColumns
-from tests.producer.histories import HISTORIES
+from tests.producer.histories import HISTORIES, one_history
 from tests.producer.inside import accumulator_of, manager_of, metadata_of
 from tests.producer.simulation.clock import VirtualClock
 from tests.producer.simulation.cluster import FATES, TOPIC, SimulatedCluster
@@ -47,6 +47,9 @@ SETTINGS = {
     "retry.backoff.ms": 100,
     "retry.backoff.max.ms": 100,
     "linger.ms": 0,
+    # A poll with nothing to do lets a minute pass. A topic that was unused for five of them would be forgotten, and an append
+    # would wait for it by real time while the brokers are not healthy.
+    "metadata.max.idle.ms": 2**40,
 }
 FATE = st.sampled_from(["as Kafka"] * 6 + [fate for fate in FATES if fate != "forbidden"])
 STEPS = st.lists(
@@ -175,21 +178,24 @@ class Transactions:
                 assert sorted(kept) == [number for number in numbers if self.cluster.rejects(number)]
 
     def end(self) -> None:
-        self.heal()
-        self.producer.close()
-        self.stepped.end()
-        self.clock.uninstall()
+        try:
+            self.heal()
+            self.producer.close()
+        finally:
+            self.stepped.end()
+            self.clock.uninstall()
 
 
 @contextmanager
 def transactions(batch_size: int, rejects: int, max_batch: int, *, names: bool) -> Iterator[Transactions]:
     logging.disable(logging.ERROR)
-    made = Transactions(batch_size, rejects, max_batch, names=names)
-    try:
-        yield made
-    finally:
-        made.end()
-        logging.disable(logging.NOTSET)
+    with one_history():
+        made = Transactions(batch_size, rejects, max_batch, names=names)
+        try:
+            yield made
+        finally:
+            made.end()
+            logging.disable(logging.NOTSET)
 
 
 @pytest.mark.timeout(600)
