@@ -186,11 +186,11 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 from spark_kafka_sink.cli.main import main
 
-first, second = json.loads(sys.argv[1])
-stop, SparkSession.stop = SparkSession.stop, lambda session: None  # the second has the first's, as a new one takes seconds
-ends = [CliRunner().invoke(main, first)]
+*others, last = json.loads(sys.argv[1])
+stop, SparkSession.stop = SparkSession.stop, lambda session: None  # they share one, as a new one takes seconds
+ends = [CliRunner().invoke(main, words) for words in others]
 SparkSession.stop = stop
-ends.append(CliRunner().invoke(main, second))
+ends.append(CliRunner().invoke(main, last))
 print(json.dumps([[end.exit_code, end.stdout, end.stderr] for end in ends]))
 """
 SPARK = {
