@@ -58,6 +58,7 @@ def _latency(quantile: float) -> str:
     return f"histogram_quantile({quantile:g}, {_rate('ack_latency_seconds_bucket', 'topic, le')})"
 
 
+_QUERY: Final = "query, query_name"
 # They commit once, and their silence afterwards means nothing.
 _NO_JOBS: Final = ', query!="batch-jobs"'
 _P99: Final = ', quantile="0.99"'
@@ -77,7 +78,7 @@ ROWS: Final[Mapping[str, Sequence[Panel]]] = {
             "cps",
             "Committed records per second. Records of successful tasks above their sum were written again or not committed.",
             (
-                Query(_rate("query_records_total", "query"), "{{query}}"),
+                Query(_rate("query_records_total", _QUERY), "{{query_name}}"),
                 Query(_rate("task_records_total"), "successful tasks"),
             ),
         ),
@@ -102,30 +103,30 @@ ROWS: Final[Mapping[str, Sequence[Panel]]] = {
             "Micro-batches per minute",
             "short",
             "Committed micro-batches. Batch jobs are one query here.",
-            (Query(f"60 * {_rate('batches_total', 'query')}", "{{query}}"),),
+            (Query(f"60 * {_rate('batches_total', _QUERY)}", "{{query_name}}"),),
         ),
         Panel(
             "Duration of the last micro-batch",
             "s",
             "From the start of its first task until the commit.",
-            (Query(_gauge("last_batch_duration_seconds"), "{{query}}"),),
+            (Query(_gauge("last_batch_duration_seconds"), "{{query_name}}"),),
         ),
         Panel(
             "Records of the last micro-batch",
             "short",
             "A micro-batch that grows cannot keep up with its source.",
-            (Query(_gauge("last_batch_records"), "{{query}}"),),
+            (Query(_gauge("last_batch_records"), "{{query_name}}"),),
         ),
         Panel(
             "Time since the last commit",
             "s",
             "A query that commits nothing has stopped, waits, or has no input.",
-            (Query(f"time() - {_gauge('last_batch_timestamp_seconds', _NO_JOBS)}", "{{query}}"),),
+            (Query(f"time() - {_gauge('last_batch_timestamp_seconds', _NO_JOBS)}", "{{query_name}}"),),
         ),
         Panel(
             "Running tasks",
             "short",
-            "Tasks that run for a second or more.",
+            "Tasks that have run for a second or more.",
             (Query(_gauge("running_tasks"), "{{instance}}"),),
         ),
         Panel(
@@ -146,7 +147,7 @@ ROWS: Final[Mapping[str, Sequence[Panel]]] = {
             "Time to acknowledgement by query",
             "s",
             "99 % of the record batches of the last micro-batch were acknowledged within this time.",
-            (Query(_gauge("last_batch_ack_latency_seconds", _P99), "{{query}}"),),
+            (Query(_gauge("last_batch_ack_latency_seconds", _P99), "{{query_name}}"),),
         ),
         Panel(
             "Record batches and requests",
@@ -162,8 +163,8 @@ ROWS: Final[Mapping[str, Sequence[Panel]]] = {
             "cps",
             "Record batches per second of committed writes that were sent again or rejected, and failed writes per second.",
             (
-                Query(_rate("failed_writes_total", "query"), "failed writes of {{query}}"),
-                Query(_rate("query_retries_total", "query"), "retries of {{query}}"),
+                Query(_rate("failed_writes_total", _QUERY), "failed writes of {{query_name}}"),
+                Query(_rate("query_retries_total", _QUERY), "retries of {{query_name}}"),
                 Query(_rate("errors_total", "error"), "{{error}}"),
             ),
         ),
@@ -192,8 +193,8 @@ ROWS: Final[Mapping[str, Sequence[Panel]]] = {
             "s",
             "Consumers that read committed wait for it. Brokers abort it at its time limit, and the alert fires at half of that.",
             (
-                Query(_gauge("open_transaction_age_seconds"), "{{query}}"),
-                Query(f"0.5 * {_gauge('transaction_timeout_seconds')}", "{{query}}, half of the time limit"),
+                Query(_gauge("open_transaction_age_seconds"), "{{query_name}}"),
+                Query(f"0.5 * {_gauge('transaction_timeout_seconds')}", "{{query_name}}, half of the time limit"),
             ),
         ),
         Panel(
@@ -208,7 +209,7 @@ ROWS: Final[Mapping[str, Sequence[Panel]]] = {
             "On average of all micro-batches, and of the last one.",
             (
                 Query(_per_batch("commit_seconds_total"), "average"),
-                Query(_gauge("last_batch_commit_seconds"), "{{query}}"),
+                Query(_gauge("last_batch_commit_seconds"), "{{query_name}}"),
             ),
         ),
     ),

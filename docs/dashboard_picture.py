@@ -92,9 +92,8 @@ class Prometheus:
 
 
 def _legend(legend: str, labels: dict[str, str]) -> str:
-    """Returns Grafana's legend of a series. The id of a query is cut to its first eight characters."""
-    text = re.sub(r"\{\{(\w+)\}\}", lambda match: labels.get(match[1], ""), legend)
-    return re.sub(r"\b([0-9a-f]{8})-[0-9a-f-]{27}\b", r"\1…", text)
+    """Returns Grafana's legend of a series."""
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: labels.get(match[1], ""), legend)
 
 
 @contextmanager
@@ -131,8 +130,10 @@ def streams(spark: SparkSession, servers: str, folder: Path) -> list[StreamingQu
     limited = {"on.error": "dead-letter", "dead.letter.topic": "dead-letters", "max.records.per.second": "3000"}
     started = []
     for name, rows, more, every in (("orders", orders, exactly_once, "4 seconds"), ("clicks", clicks, limited, "5 seconds")):
-        writer = rows.writeStream.format("kafka_sink").options(
-            **{"kafka.bootstrap.servers": servers, "kafka.compression.type": "zstd", "topic": name}, **more
+        writer = (
+            rows.writeStream.format("kafka_sink")
+            .queryName(name)
+            .options(**{"kafka.bootstrap.servers": servers, "kafka.compression.type": "zstd", "topic": name}, **more)
         )
         started.append(writer.option("checkpointLocation", str(folder / name)).trigger(processingTime=every).start())
     return started

@@ -43,6 +43,7 @@ class Snapshot:
         transactions: By query, the age of its oldest open transaction and the limit of that age, in seconds.
         failed: The number of failed writes by query.
         active: The ids of the queries that run, whether they use a sink or not; None if Spark does not say.
+        names: By query, the name of those that have one.
     """
 
     committed: DeliveryReport
@@ -52,6 +53,7 @@ class Snapshot:
     transactions: dict[str, tuple[float, float]] = field(default_factory=dict)
     failed: dict[str, int] = field(default_factory=dict)
     active: frozenset[str] | None = None
+    names: dict[str, str] = field(default_factory=dict)
 
 
 class SnapshotReader:
@@ -82,15 +84,9 @@ class SnapshotReader:
             return None
         metrics, live = self._metrics, self._metrics.live
         live_records = 0 if live is None else live.records
-        return Snapshot(
-            self._committed(),
-            live_records,
-            metrics.running(),
-            metrics.totals(),
-            metrics.transaction_ages(),
-            metrics.writes.failed(),
-            active_ids(),
-        )
+        totals, ages, failed, active = metrics.totals(), metrics.transaction_ages(), metrics.writes.failed(), active_ids()
+        names = {query: metrics.query_name(query, active or ()) for query in {*totals, *ages, *failed}}
+        return Snapshot(self._committed(), live_records, metrics.running(), totals, ages, failed, active, names)
 
     def _committed(self) -> DeliveryReport:
         committed = self._metrics.committed
@@ -176,15 +172,31 @@ def _of_partitions(value: str) -> Callable[[Snapshot], Values]:
     return values
 
 
-def _of_queries(value: Callable[[QueryTotals], float]) -> Callable[[Snapshot], Values]:
-    return lambda shot: [((query,), value(totals)) for query, totals in shot.queries.items()]
+_QUERY: Final = ("query", "query_name")
+"""Labels of metrics of a query. One without a name has its id as its name, so that a legend of names is complete."""
 
 
-def _active(shot: Snapshot) -> Values:
+def _of_queries(name: str, kind: Kind, unit: str, text: str, values: Callable[[Snapshot], Iterable[tuple[str, float]]]) -> Family:
+    """values: returns the ids of queries, each with its value."""
+    return Family(
+        name,
+        kind,
+        unit,
+        text,
+        _QUERY,
+        lambda shot: [((query, shot.names.get(query) or query), float(value)) for query, value in values(shot)],
+    )
+
+
+def _of_totals(name: str, kind: Kind, unit: str, text: str, value: Callable[[QueryTotals], float]) -> Family:
+    return _of_queries(name, kind, unit, text, lambda shot: [(query, value(totals)) for query, totals in shot.queries.items()])
+
+
+def _active(shot: Snapshot) -> Iterable[tuple[str, float]]:
     """Returns no value if Spark does not say it, so that an alert on silent queries does not take them for ended."""
     if shot.active is not None:
         for query in sorted({*shot.queries, *shot.transactions} - {BATCH_JOBS}):
-            yield (query,), float(query in shot.active)
+            yield query, query in shot.active
 
 
 def _by_name(counts: Callable[[DeliveryReport], dict[str, int]]) -> Callable[[Snapshot], Values]:
@@ -195,7 +207,7 @@ def _last_latencies(shot: Snapshot) -> Values:
     for query, totals in shot.queries.items():
         for quantile, ms in zip(QUANTILES, totals.last_ack_ms, strict=False):
             if not isnan(ms):
-                yield (query, f"{quantile:g}"), ms / 1000
+                yield (query, shot.names.get(query) or query, f"{quantile:g}"), ms / 1000
 
 
 COUNTER, GAUGE = Kind.COUNTER, Kind.GAUGE
@@ -204,7 +216,9 @@ FAMILIES: Final[tuple[Family, ...]] = (
     Family(
         "records", COUNTER, "record", "committed records by topic-partition", ("topic", "partition"), _of_partitions("records")
     ),
-    Family("sent", COUNTER, "bytes", "their bytes before compression", ("topic", "partition"), _of_partitions("bytes")),
+    Family(
+        "sent", COUNTER, "bytes", "bytes of committed records before compression", ("topic", "partition"), _of_partitions("bytes")
+    ),
     _count("compressed", "bytes", "bytes of committed record batches as sent", lambda report: report.compressed_bytes),
     _count("record_batches", "record batch", "committed record batches", lambda report: report.batches),
     _count("produce_requests", "request", "Produce requests with committed records", lambda report: report.requests),
@@ -218,7 +232,12 @@ FAMILIES: Final[tuple[Family, ...]] = (
         _by_name(lambda report: report.errors),
     ),
     Family(
-        "bad_rows", COUNTER, "row", "rows not delivered to their topics", ("reason",), _by_name(lambda report: report.bad_rows)
+        "bad_rows",
+        COUNTER,
+        "row",
+        "rows not delivered to their topics, by reason",
+        ("reason",),
+        _by_name(lambda report: report.bad_rows),
     ),
     _count("dead_letters", "row", "bad rows in the dead-letter topic", lambda report: report.dead_letters),
     _count("throttled", "seconds", "pauses that quotas imposed, of all requests", lambda report: report.throttled_ms / 1000),
@@ -244,98 +263,67 @@ FAMILIES: Final[tuple[Family, ...]] = (
         lambda shot: [((), float(shot.live))],
     ),
     Family(
-        "running_tasks", GAUGE, "task", "tasks that run for a second or more", (), lambda shot: [((), float(shot.running[0]))]
+        "running_tasks",
+        GAUGE,
+        "task",
+        "tasks that have run for a second or more",
+        (),
+        lambda shot: [((), float(shot.running[0]))],
     ),
     Family(
         "running_task_records",
         GAUGE,
         "record",
-        "records of these tasks so far",
+        "records that running tasks have delivered so far",
         (),
         lambda shot: [((), float(shot.running[1].records))],
     ),
-    Family(
+    _of_queries(
         "open_transaction_age",
         GAUGE,
         "seconds",
         "age of a query's oldest open transaction; 0 if none is open",
-        ("query",),
-        lambda shot: [((query,), age) for query, (age, _) in shot.transactions.items()],
+        lambda shot: [(query, age) for query, (age, _) in shot.transactions.items()],
     ),
-    Family(
+    _of_queries(
         "transaction_timeout",
         GAUGE,
         "seconds",
-        "age at which brokers abort that transaction",
-        ("query",),
-        lambda shot: [((query,), limit) for query, (_, limit) in shot.transactions.items()],
+        "age at which brokers abort a query's oldest open transaction",
+        lambda shot: [(query, limit) for query, (_, limit) in shot.transactions.items()],
     ),
-    Family(
-        "batches", COUNTER, "micro-batch", "committed micro-batches by query", ("query",), _of_queries(lambda one: one.batches)
+    _of_totals("batches", COUNTER, "micro-batch", "committed micro-batches by query", lambda one: one.batches),
+    _of_totals("query_records", COUNTER, "record", "committed records by query", lambda one: one.records),
+    _of_queries("query_active", GAUGE, "query", "1 while a query runs, and 0 when it has ended", _active),
+    _of_queries(
+        "failed_writes", COUNTER, "write", "micro-batches and batch jobs that failed, by query", lambda shot: shot.failed.items()
     ),
-    Family("query_records", COUNTER, "record", "committed records by query", ("query",), _of_queries(lambda one: one.records)),
-    Family("query_active", GAUGE, "query", "1 while a query runs, and 0 when it has ended", ("query",), _active),
-    Family(
-        "failed_writes",
-        COUNTER,
-        "write",
-        "micro-batches and batch jobs that failed, by query",
-        ("query",),
-        lambda shot: [((query,), float(count)) for query, count in shot.failed.items()],
+    _of_totals(
+        "last_batch_timestamp", GAUGE, "seconds", "when a query last committed, in seconds since 1970", lambda one: one.last_s
     ),
-    Family(
-        "last_batch_timestamp",
-        GAUGE,
-        "seconds",
-        "when a query last committed, since the epoch",
-        ("query",),
-        _of_queries(lambda one: one.last_s),
-    ),
-    Family(
-        "last_batch_duration", GAUGE, "seconds", "duration of that micro-batch", ("query",), _of_queries(lambda one: one.seconds)
-    ),
-    Family(
-        "last_batch_records",
-        GAUGE,
-        "record",
-        "records of that micro-batch",
-        ("query",),
-        _of_queries(lambda one: one.last_records),
-    ),
+    _of_totals("last_batch_duration", GAUGE, "seconds", "duration of a query's last micro-batch", lambda one: one.seconds),
+    _of_totals("last_batch_records", GAUGE, "record", "records of a query's last micro-batch", lambda one: one.last_records),
     Family(
         "last_batch_ack_latency",
         GAUGE,
         "seconds",
-        "time within which this part of its record batches was acknowledged, rounded up to a power of 2",
-        ("query", "quantile"),
+        "time within which this part of the last micro-batch's record batches was acknowledged, rounded up to a power of 2",
+        (*_QUERY, "quantile"),
         _last_latencies,
     ),
-    Family(
-        "last_batch_number",
-        GAUGE,
-        "micro-batch",
-        "number of that micro-batch",
-        ("query",),
-        _of_queries(lambda one: one.last_batch),
+    _of_totals("last_batch_number", GAUGE, "micro-batch", "number of a query's last micro-batch", lambda one: one.last_batch),
+    _of_totals(
+        "last_batch_sent", GAUGE, "bytes", "bytes of a query's last micro-batch before compression", lambda one: one.last_bytes
     ),
-    Family(
-        "last_batch_sent", GAUGE, "bytes", "its bytes before compression", ("query",), _of_queries(lambda one: one.last_bytes)
-    ),
-    Family(
+    _of_totals(
         "last_batch_commit",
         GAUGE,
         "seconds",
-        "time of its commit under exactly-once",
-        ("query",),
-        _of_queries(lambda one: one.last_commit_ms / 1000),
+        "time of the commit of a query's last micro-batch, under exactly-once",
+        lambda one: one.last_commit_ms / 1000,
     ),
-    Family(
-        "query_retries",
-        COUNTER,
-        "record batch",
-        "record batches that were sent again, by query",
-        ("query",),
-        _of_queries(lambda one: one.retries),
+    _of_totals(
+        "query_retries", COUNTER, "record batch", "record batches that were sent again, by query", lambda one: one.retries
     ),
 )
 

@@ -74,7 +74,8 @@ class LineageEmitter:
         """Stops emitting. A query that still runs gets no further events. A second call does nothing.
 
         Args:
-            timeout_s: How long to wait for events that are not sent yet. One warning says how many were lost.
+            timeout_s: How long to wait for events that are not sent yet. One warning says how many were lost. Before that it
+                waits up to 2 s for Spark to tell the end of a query that has just ended.
         """
         self._end()
         with _emitters_lock:

@@ -32,6 +32,7 @@ ATTRIBUTES: Final[Mapping[str, str]] = {
     "reason": "kafka_sink.bad_row.reason",
     "outcome": "kafka_sink.transaction.outcome",
     "query": "kafka_sink.query.id",
+    "query_name": "kafka_sink.query.name",
     "quantile": "kafka_sink.quantile",
 }
 """By label of a family."""

@@ -114,6 +114,9 @@ class PrometheusServer:
         self._server = server
         self._thread = thread
 
+    def __repr__(self) -> str:
+        return "PrometheusServer(nothing is served)" if self.port is None else f"PrometheusServer(port={self.port})"
+
     def stop(self) -> None:
         """Closes the port. A second call does nothing."""
         with _lock:

@@ -17,7 +17,7 @@ from spark_kafka_sink.spark.watch import UnreachableError
 from spark_kafka_sink.spark.watch_table import Reading
 
 PREFIX: Final = "kafka_sink_"
-_QUERY, _QUANTILE = "query", "quantile"
+_QUERY, _QUANTILE, _NAME = "query", "quantile", "query_name"
 
 FIELDS: Final = {
     "kafka_sink_batches_total": ("batches", 1),
@@ -64,22 +64,28 @@ def read_page(url: str) -> Reading:
         raise UnreachableError(f"{shown(url)} does not answer: {printable(text)}") from None
     if answer.status != 200:
         raise NotOursError(f"{shown(url)} answers with HTTP status {answer.status}: {_HINT}")
-    totals = query_totals(answer.body.decode(errors="replace"), shown(url))
-    return Reading(_time_of(answer), totals)
+    totals, names = query_totals(answer.body.decode(errors="replace"), shown(url))
+    return Reading(_time_of(answer), totals, names=names)
 
 
-def query_totals(page: str, source: str) -> dict[str, QueryTotals]:
-    """Returns the totals of each query that a page has. source: where it is from, for errors. Raises NotOursError."""
+def query_totals(page: str, source: str) -> tuple[dict[str, QueryTotals], dict[str, str]]:
+    """Returns the totals of each query that a page has, and the names of those that have one.
+
+    source: where the page is from, for errors. Raises NotOursError.
+    """
     from prometheus_client.parser import text_string_to_metric_families
 
     values: dict[str, dict[str, float]] = {}
     acks: dict[str, dict[str, float]] = {}
-    names: set[str] = set()
+    names: dict[str, str] = {}
+    metrics: set[str] = set()
     try:
         for family in text_string_to_metric_families(page):
             for sample in family.samples:
-                names.add(sample.name)
+                metrics.add(sample.name)
                 query = sample.labels.get(_QUERY, "")
+                if (name := sample.labels.get(_NAME, query)) != query:
+                    names[query] = name
                 if sample.name in FIELDS:
                     field, factor = FIELDS[sample.name]
                     values.setdefault(query, {})[field] = type(factor)(sample.value * factor)
@@ -87,9 +93,9 @@ def query_totals(page: str, source: str) -> dict[str, QueryTotals]:
                     acks.setdefault(query, {})[sample.labels.get(_QUANTILE, "")] = sample.value * 1000
     except Exception as error:  # the parser raises whatever it stumbles over
         raise NotOursError(f"{source} is not a page of Prometheus metrics ({printable(str(error))}): {_HINT}") from None
-    if not any(name.startswith(PREFIX) for name in names):
+    if not any(name.startswith(PREFIX) for name in metrics):
         raise NotOursError(f"{source} has no metrics of this sink: {_HINT}")
-    return {query: _totals(fields, acks.get(query, {})) for query, fields in values.items()}
+    return {query: _totals(fields, acks.get(query, {})) for query, fields in values.items()}, names
 
 
 def _totals(fields: dict[str, float], acks: dict[str, float]) -> QueryTotals:

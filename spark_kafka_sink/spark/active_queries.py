@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import logging
 import re
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from spark_kafka_sink.spark.watch_table import QueryState
-
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryState:
+    """The state of a query that runs, as Spark tells it. name: empty if it has none. text: what it does now."""
+
+    name: str
+    text: str
 
 
 def active_queries() -> dict[str, QueryState] | None:

@@ -142,7 +142,7 @@ _DEFAULTS: Mapping[Guarantee, Mapping[str, object]] = {
 }
 
 # Refused: guarantee, option, its values as the user writes them, why.
-_CANNOT_BE_KEPT = "a broker that fails would lose rows that were acked: use kafka.acks=all, or delivery.guarantee=none"
+_CANNOT_BE_KEPT = "a broker that fails would lose rows that were acknowledged: use kafka.acks=all, or delivery.guarantee=none"
 _REFUSED: tuple[tuple[Guarantee, str, frozenset[str], str], ...] = (
     (Guarantee.AT_LEAST_ONCE, "acks", frozenset({"0", "1"}), _CANNOT_BE_KEPT),
     (Guarantee.EXACTLY_ONCE, "acks", frozenset({"0", "1"}), "transactions need kafka.acks=all"),

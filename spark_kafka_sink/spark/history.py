@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.exactly_once.micro_batch import is_job
 from spark_kafka_sink.producer.report import DeliveryReport, bucket_of_rank, summed_latencies
+from spark_kafka_sink.producer.report_facts import printable
 from spark_kafka_sink.spark.messages import report_from_bytes, report_to_bytes
 from spark_kafka_sink.spark.query_totals import QUANTILES
 
@@ -76,8 +77,12 @@ class BatchReport:
 
     def __str__(self) -> str:
         """Returns one line, as for a log."""
+        return self.line("")
+
+    def line(self, name: str) -> str:
+        """Returns one line, as for a log. name: of the query; its id stands there if it is empty."""
         report = self.report
-        name = self.query_id if is_job(self.query_id) else f"batch {self.batch} of {self.query_id}"
+        of = self.query_id if is_job(self.query_id) else f"batch {self.batch} of {printable(name) or self.query_id}"
         parts = [
             f"{counted(report.records, 'row')} in {self.seconds:,.1f} s ({self.rows_per_second:,.0f} rows/s)",
             f"{report.bytes / 1e6:,.1f} MB",
@@ -87,7 +92,7 @@ class BatchReport:
             report.bad_rows_text() if report.bad_rows else "",
             *report.slowed_down(),
         ]
-        return f"{name}: " + ", ".join(filter(None, parts))
+        return f"{of}: " + ", ".join(filter(None, parts))
 
 
 def ack_latency_ms(report: DeliveryReport, fraction: float) -> float:
@@ -167,13 +172,13 @@ class History:
             self._rows[self._count % len(self._rows)] = _row(batch)
             self._count += 1
 
-    def of(self, query_id: str) -> QueryHistory:
-        """Returns what there is of a query or job, oldest first."""
+    def of(self, query_id: str, name: str = "") -> QueryHistory:
+        """Returns what there is of a query or job, oldest first. name: of the query, if it has one."""
         with self._lock:
             size = len(self._rows)
             begin = self._count % size if self._count > size else 0
             rows = np.concatenate([self._rows[begin : min(self._count, size)], self._rows[:begin]])
-        return QueryHistory(query_id, rows[rows["query_id"] == query_id.encode()])
+        return QueryHistory(query_id, rows[rows["query_id"] == query_id.encode()], name)
 
     def query_ids(self) -> list[str]:
         """Returns the ids of queries and jobs, the one whose last batch is the newest first."""
@@ -190,11 +195,13 @@ class QueryHistory:
 
     Attributes:
         query_id: Spark's id of the query, or the id of a batch job.
+        name: The query's name; empty if it has none, or if it ended before anybody asked for it.
     """
 
-    def __init__(self, query_id: str, rows: NDArray[np.void]) -> None:
+    def __init__(self, query_id: str, rows: NDArray[np.void], name: str = "") -> None:
         """rows: of the dtype above."""
         self.query_id = query_id
+        self.name = name
         self._rows = rows
 
     def __len__(self) -> int:
@@ -205,6 +212,11 @@ class QueryHistory:
     def rows(self) -> int:
         """All acknowledged records."""
         return int(self._rows["rows"].sum())
+
+    @property
+    def title(self) -> str:
+        """The name of the query, with its id in parentheses, or the id alone."""
+        return f"{printable(self.name)} ({self.query_id})" if self.name else self.query_id
 
     def rows_per_second(self) -> NDArray[np.float64]:
         """Returns the rate of each micro-batch."""
@@ -260,7 +272,7 @@ class QueryHistory:
         return history_html(self)
 
     def __repr__(self) -> str:
-        lines = [f"{counted(len(self), 'micro-batch', 'micro-batches')} of {self.query_id}, {counted(self.rows, 'row')}"]
+        lines = [f"{counted(len(self), 'micro-batch', 'micro-batches')} of {self.title}, {counted(self.rows, 'row')}"]
         cells = [HEADER, *self.last_cells()]
         widths = [max(len(row[column]) for row in cells) for column in range(len(HEADER))]
         lines += ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in cells]

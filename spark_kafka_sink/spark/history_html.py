@@ -26,7 +26,7 @@ _MOST_POINTS: Final = 240
 
 def history_html(history: QueryHistory) -> str:
     """Returns the history as one element of HTML, of under 50 KB however many micro-batches there are."""
-    name = f"<p>Committed micro-batches of {escaped(history.query_id)}</p>"
+    name = f"<p>Committed micro-batches of {escaped(history.title)}</p>"
     if not len(history):
         return element(f"{name}<p>nothing committed yet</p>")
     return element("".join([name, facts_html(_facts(history)), *_charts(history), _last(history)]))

@@ -10,7 +10,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,7 @@ from spark_kafka_sink.spark.live import PROGRESS, Counts, LiveTasks
 from spark_kafka_sink.spark.messages import total
 from spark_kafka_sink.spark.open_transactions import MOST_QUERIES, Oldest, OpenTransaction, merged, owner, transaction_ages
 from spark_kafka_sink.spark.python_workers import stderr_handler
+from spark_kafka_sink.spark.query_names import QueryNames
 from spark_kafka_sink.spark.query_totals import BATCH_JOBS, QUANTILES, QueryTotals
 from spark_kafka_sink.spark.write_events import WRITE, WriteCommitted, WriteEvent, WriteListeners, event_to_bytes
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from spark_kafka_sink.spark.watch_table import QueryState
+    from spark_kafka_sink.spark.watch_table import Reading
 
 logger = logging.getLogger(__name__)
 
@@ -169,6 +170,7 @@ class DeliveryMetrics:
         self._lock = threading.Lock()
         self._committed: DeliveryReport | None = None
         self._history = History()
+        self._names = QueryNames()
         self._totals: dict[str, QueryTotals] = {}
         self._batch_listeners = BatchListeners()
         self._accumulator: Accumulator[DeliveryReport | None] | None = None
@@ -264,12 +266,24 @@ class DeliveryMetrics:
             query: The query, or its id. A batch job's id begins with "job-" and is in `query_ids`.
         """
         self._check_available()
-        return self._history.of(query if isinstance(query, str) else str(query.id))
+        if isinstance(query, str):
+            return self._history.of(query, self.query_name(query))
+        self._names.learn(str(query.id), query.name or "")
+        return self._history.of(str(query.id), query.name or "")
 
     def query_ids(self) -> list[str]:
         """Returns the ids of the queries and batch jobs in the history, the one that committed last first."""
         self._check_available()
         return self._history.query_ids()
+
+    def query_name(self, query_id: str, active: Container[str] | None = None) -> str:
+        """Returns the name of a query; "" if it has none, if it is a batch job, or if it ended before anybody asked for its name.
+
+        Args:
+            query_id: Spark's id of the query.
+            active: The ids of the queries that run, if they are known. Spark is not asked for a query that has ended.
+        """
+        return "" if query_id == BATCH_JOBS or is_job(query_id) else self._names.name(query_id, active)
 
     def add_batch_listener(self, listener: BatchListener) -> None:
         """Has `listener` called with the BatchReport of each micro-batch and batch job that is committed from now on.
@@ -293,11 +307,14 @@ class DeliveryMetrics:
 
         Unless the program configures logging, the lines go to stderr. Calling it again changes nothing.
         """
-        if log_batch not in self._batch_listeners:
-            self.add_batch_listener(log_batch)
+        if self._log_batch not in self._batch_listeners:
+            self.add_batch_listener(self._log_batch)
         if not _batches.handlers:
             _batches.setLevel(logging.INFO)
             _batches.addHandler(stderr_handler())
+
+    def _log_batch(self, batch: BatchReport) -> None:
+        _batches.info("%s", batch.line(self.query_name(batch.query_id)))
 
     @property
     def feed(self) -> Feed:
@@ -383,7 +400,6 @@ class DeliveryMetrics:
                 raise UsageError(f"watch: {name} must be a number of seconds above 0, and it is {seconds}")
         # Not with the module: each Python process of Spark would load them, and its charts.
         from spark_kafka_sink.spark.watch import is_notebook, screen_of, table_for, watch
-        from spark_kafka_sink.spark.watch_table import Reading
 
         notebook = is_notebook()
         table = table_for(sys.stdout, notebook=notebook)
@@ -391,7 +407,7 @@ class DeliveryMetrics:
             history = self._history.of(query)
             table.seed(query, history.rows_per_second().tolist(), history.ends_s().tolist())
         watch(
-            lambda: Reading(time.time(), self.totals(), self._states()),
+            self._reading,
             table,
             screen_of(sys.stdout, sys.stderr, notebook=notebook),
             interval_s=interval_s,
@@ -408,18 +424,23 @@ class DeliveryMetrics:
             self._listener.stop()
         self._batch_listeners.stop()
 
-    def _states(self) -> dict[str, QueryState] | None:
-        """Returns what the queries do that run. A query whose tasks write has their rows so far, too."""
+    def _reading(self) -> Reading:
+        """Returns what `watch` shows. A query whose tasks write has their rows so far in its state."""
         from spark_kafka_sink.spark.active_queries import active_queries
-        from spark_kafka_sink.spark.watch_table import QueryState
+        from spark_kafka_sink.spark.watch_table import Reading
 
-        states = active_queries()
-        for query, state in (states or {}).items():
-            tasks, counts = self._live.running(query)
-            if tasks and states is not None:
-                text = f"{counted(tasks, 'task')} {'writes' if tasks == 1 else 'write'}, {counted(counts.records, 'row')} so far"
-                states[query] = QueryState(state.name, text)
-        return states
+        totals, active = self.totals(), active_queries()
+        for query, state in (active or {}).items():
+            self._names.learn(query, state.name)
+        names = {query: self.query_name(query, active or ()) for query in (*totals, *(active or ()))}
+        states = None if active is None else {query: self._state(query, state.text) for query, state in active.items()}
+        return Reading(time.time(), totals, states, names)
+
+    def _state(self, query: str, text: str) -> str:
+        tasks, counts = self._live.running(query)
+        if not tasks:
+            return text
+        return f"{counted(tasks, 'task')} {'writes' if tasks == 1 else 'write'}, {counted(counts.records, 'row')} so far"
 
     def _check_available(self) -> None:
         if not self.available:
@@ -467,8 +488,3 @@ def listener_of(context: SparkContext, handlers: Mapping[bytes, Handler]) -> Met
 
 
 _batches = logging.getLogger("spark_kafka_sink.batches")
-
-
-def log_batch(batch: BatchReport) -> None:
-    """Logs the line of `log_batches`."""
-    _batches.info("%s", batch)

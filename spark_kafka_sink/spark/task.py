@@ -93,7 +93,7 @@ def run_task(
     """Delivers every row and returns the report.
 
     All rows are acked when this returns, because Spark kills workers without running `finally` and `atexit`. Notes on an
-    exception say how many rows were acked, because nothing else of a failed attempt reaches the driver.
+    exception say how many rows were acknowledged, because nothing else of a failed attempt reaches the driver.
 
     Args:
         batch: the batch that the rows belong to, under exactly-once; None under another guarantee. With a batch the rows are

@@ -29,26 +29,20 @@ NOTHING: Final = "no query has committed yet"
 
 
 @dataclass(frozen=True, slots=True)
-class QueryState:
-    """The state of a query that runs, as Spark tells it. name: empty if it has none. text: what it does now."""
-
-    name: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class Reading:
     """Everything that is known about the queries of a driver at one time.
 
     Attributes:
         now_s: The time, on the clock of the driver, in seconds since the epoch.
         totals: By query id.
-        states: Those of the queries that run, by id; None if it is not known which run.
+        states: What the queries do that run, by id; None if it is not known which run.
+        names: Those of queries that have one, by id.
     """
 
     now_s: float
     totals: Mapping[str, QueryTotals]
-    states: Mapping[str, QueryState] | None = None
+    states: Mapping[str, str] | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -145,16 +139,12 @@ class WatchTable:
         return [[column.cell(by_id[query]) for column in self.columns] for query in queries if query in by_id]
 
     def _lines(self) -> list[_Line]:
-        states = self._reading.states
+        states, names = self._reading.states, self._reading.names
         queries = dict.fromkeys([*(states or ()), *self._reading.totals])
         made = []
         for query in queries:
-            state = None if states is None else states.get(query)
-            text = (
-                None if states is None or query == BATCH_JOBS else ENDED if state is None else printable(state.text, _MOST_STATE)
-            )
-            seen = self._seen.get(query)
-            made.append(_Line(query, seen, text, "" if state is None else state.name, self._reading.now_s, self._blocks))
+            state = None if states is None or query == BATCH_JOBS else printable(states.get(query, ENDED), _MOST_STATE)
+            made.append(_Line(query, self._seen.get(query), state, names.get(query, ""), self._reading.now_s, self._blocks))
         return made
 
 

@@ -10,6 +10,11 @@ from prometheus_client.samples import Sample
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
+def named(query: str, name: str) -> tuple[tuple[str, str], ...]:
+    """Returns the labels of a query's metrics."""
+    return (("query", query), ("query_name", name))
+
+
 def scraped(url: str) -> Samples:
     with urllib.request.urlopen(url, timeout=10) as response:
         return parsed(response.read().decode())

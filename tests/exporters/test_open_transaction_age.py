@@ -10,8 +10,9 @@ from pyspark.sql import SparkSession
 
 import spark_kafka_sink as sks
 from spark_kafka_sink.broker import EmbeddedBroker
+from spark_kafka_sink.exporters.scraped import read_page
 from spark_kafka_sink.protocol.api import ApiKey
-from tests.exporters.scrapes import scraped
+from tests.exporters.scrapes import named, scraped
 
 pytestmark = pytest.mark.spark
 
@@ -30,6 +31,7 @@ def test_the_age_of_open_transactions_grows_until_the_commit(spark: SparkSession
                 rows.writeStream.format("kafka_sink")
                 .options(**{"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "events"})
                 .options(**{"delivery.guarantee": "exactly-once", "kafka.transaction.timeout.ms": "240000"})
+                .queryName("orders")
                 .option("checkpointLocation", str(tmp_path / "checkpoint"))
                 .trigger(availableNow=True)
                 .start()
@@ -46,6 +48,9 @@ def test_the_age_of_open_transactions_grows_until_the_commit(spark: SparkSession
             query.awaitTermination()
             assert ages(server.port, query.id) == (0, 240)
             assert not is_active(server.port, query.id)
+            # Spark has forgotten its name.
+            assert str(metrics.of(query.id)).startswith(f"1 micro-batch of orders ({query.id})")
+            assert read_page(f"http://127.0.0.1:{server.port}/metrics").names == {query.id: "orders"}
     finally:
         server.stop()
         metrics.close()
@@ -53,10 +58,10 @@ def test_the_age_of_open_transactions_grows_until_the_commit(spark: SparkSession
 
 def ages(port: int | None, query: str) -> tuple[float, float]:
     found = scraped(f"http://127.0.0.1:{port}/metrics")
-    labels = (("query", query),)
+    labels = named(query, "orders")
     return found["kafka_sink_open_transaction_age_seconds", labels], found["kafka_sink_transaction_timeout_seconds", labels]
 
 
 def is_active(port: int | None, query: str) -> bool:
     found = scraped(f"http://127.0.0.1:{port}/metrics")
-    return bool(found["kafka_sink_query_active", (("query", query),)])
+    return bool(found["kafka_sink_query_active", named(query, "orders")])

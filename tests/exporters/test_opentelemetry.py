@@ -76,8 +76,8 @@ def test_a_collection_has_what_was_committed(
         ("kafka_sink.dead_letters", ()): 2,
         ("kafka_sink.throttled", ()): 1.5,
         ("kafka_sink.transactions", (("kafka_sink.transaction.outcome", "committed"),)): 6,
-        ("kafka_sink.batches", (("kafka_sink.query.id", "q"),)): 1,
-        ("kafka_sink.last_batch_timestamp", (("kafka_sink.query.id", "q"),)): 1_700_000_002.5,
+        ("kafka_sink.batches", (("kafka_sink.query.id", "q"), ("kafka_sink.query.name", "q"))): 1,
+        ("kafka_sink.last_batch_timestamp", (("kafka_sink.query.id", "q"), ("kafka_sink.query.name", "q"))): 1_700_000_002.5,
     }
     found = points(reader)
     assert {key: found.get(key) for key in expected} == expected
@@ -103,8 +103,8 @@ def test_latencies_are_quantiles_of_the_last_micro_batch(
     export_opentelemetry(metrics, provider)
     metrics.batch_committed(batch())
     found = {key[1]: value for key, value in points(reader).items() if key[0] == "kafka_sink.last_batch_ack_latency"}
-    query = ("kafka_sink.query.id", "q")
-    assert found == {(("kafka_sink.quantile", quantile), query): 0.008 for quantile in ("0.5", "0.95", "0.99")}
+    query = ("kafka_sink.query.id", "q"), ("kafka_sink.query.name", "q")
+    assert found == {(("kafka_sink.quantile", quantile), *query): 0.008 for quantile in ("0.5", "0.95", "0.99")}
     assert read(reader)["kafka_sink.last_batch_ack_latency"].unit == "s"
 
 

@@ -38,7 +38,7 @@ def exporting(metrics: DeliveryMetrics, url: str, interval_ms: int = 50, timeout
 
 
 def test_a_collector_gets_what_was_committed(metrics: DeliveryMetrics) -> None:
-    query = ("kafka_sink.query.id", "q"), ("messaging.system", "kafka")
+    query = ("kafka_sink.query.id", "q"), ("kafka_sink.query.name", "q"), ("messaging.system", "kafka")
     with collector() as made, exporting(metrics, made.url):
         metrics.batch_committed(batch())
         made.wait_for(lambda: made.last("kafka_sink.batches") == {query: 1})

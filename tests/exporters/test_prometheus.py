@@ -16,8 +16,11 @@ from spark_kafka_sink.exporters.prometheus import DriverCollector, serve_prometh
 from spark_kafka_sink.spark.metrics import DeliveryMetrics
 from spark_kafka_sink.spark.write_events import WriteFailed
 from tests.exporters.reports import batch, of_topics
-from tests.exporters.scrapes import Samples, parsed, scraped
+from tests.exporters.scrapes import Samples, named, parsed, scraped
 from tests.spark.counting import counting
+
+QUERY = named("q", "q")
+"""A query without a name."""
 
 
 def collected(metrics: DeliveryMetrics, most_partitions: int = 200) -> Samples:
@@ -47,10 +50,10 @@ def test_a_scrape_has_what_was_committed(metrics: DeliveryMetrics) -> None:
         ("kafka_sink_commit_seconds_total", ()): 0.25,
         ("kafka_sink_transactions_total", (("outcome", "committed"),)): 6,
         ("kafka_sink_transactions_total", (("outcome", "aborted"),)): 1,
-        ("kafka_sink_batches_total", (("query", "q"),)): 1,
-        ("kafka_sink_query_records_total", (("query", "q"),)): 20,
-        ("kafka_sink_last_batch_timestamp_seconds", (("query", "q"),)): 1_700_000_002.5,
-        ("kafka_sink_last_batch_duration_seconds", (("query", "q"),)): 2.5,
+        ("kafka_sink_batches_total", QUERY): 1,
+        ("kafka_sink_query_records_total", QUERY): 20,
+        ("kafka_sink_last_batch_timestamp_seconds", QUERY): 1_700_000_002.5,
+        ("kafka_sink_last_batch_duration_seconds", QUERY): 2.5,
         ("kafka_sink_running_tasks", ()): 0,
         ("kafka_sink_ack_latency_seconds_bucket", (("le", "0.001"), ("topic", "t"))): 1,
         ("kafka_sink_ack_latency_seconds_bucket", (("le", "0.004"), ("topic", "t"))): 1,
@@ -64,7 +67,7 @@ def test_failed_writes_are_counted_by_query_and_batch_jobs_are_one(metrics: Deli
     for query, is_interrupt in (("q", False), ("q", False), ("job-1", False), ("job-2", False), ("", False), ("q", True)):
         metrics.feed.tell(WriteFailed(query, 0, 1.0, "why", is_interrupt))
     found = {labels: value for (name, labels), value in collected(metrics).items() if name == "kafka_sink_failed_writes_total"}
-    assert found == {(("query", "q"),): 2, (("query", "batch-jobs"),): 2, (("query", "unknown"),): 1}
+    assert found == {QUERY: 2, named("batch-jobs", "batch-jobs"): 2, named("unknown", "unknown"): 1}
 
 
 class _Broken:
@@ -80,7 +83,7 @@ def test_a_query_that_has_ended_is_0_and_one_that_is_not_known_has_no_value(
     metrics.batch_committed(batch("job-1"))
     monkeypatch.setattr(SparkSession, "_instantiatedSession", None)
     found = {labels: value for (name, labels), value in collected(metrics).items() if name == "kafka_sink_query_active"}
-    assert found == {(("query", "q"),): 0}
+    assert found == {QUERY: 0}
     monkeypatch.setattr(SparkSession, "_instantiatedSession", _Broken())
     assert not [name for name, _ in collected(metrics) if name == "kafka_sink_query_active"]
 

@@ -47,6 +47,8 @@ def test_a_batch_reads_as_one_line() -> None:
         f"batch 17 of {UUID}: 12,000 rows in 1.5 s (8,000 rows/s), 3.4 MB, 99 % of batches acknowledged within 128 ms,"
         " commit 40 ms, 1 retry, 2 bad rows (header 2), 2 dead letters, throttled by broker quotas for 0.5 s"
     )
+    named = BatchReport(UUID, 17, 0.0, 1.0, DeliveryReport()).line("clicks\n")
+    assert named == r"batch 17 of clicks\n: 0 rows in 1.0 s (0 rows/s), 0.0 MB, 0 retries"
     assert str(BatchReport("job-1", 0, 0.0, 0.0, DeliveryReport())) == "job-1: 0 rows in 0.0 s (0 rows/s), 0.0 MB, 0 retries"
 
 

@@ -95,7 +95,7 @@ def test_commits_add_up_and_each_is_in_the_history(metrics: DeliveryMetrics) -> 
     metrics.batch_committed(batch(records=10, query="other"))
     assert metrics.committed == DeliveryReport(records=13)
     assert metrics.of("q").to_arrow()["rows"].to_pylist() == [1, 2]
-    assert metrics.of(cast("StreamingQuery", SimpleNamespace(id="other"))).rows == 10
+    assert metrics.of(cast("StreamingQuery", SimpleNamespace(id="other", name=None))).rows == 10
     assert sorted(metrics.query_ids()) == ["other", "q"]
 
 
@@ -263,8 +263,13 @@ def test_a_line_is_logged_for_each_batch_when_asked(metrics: DeliveryMetrics, ca
         metrics.log_batches()
         metrics.log_batches()
         metrics.batch_committed(batch(number=2, records=5_000))
+        metrics.batch_committed(batch(number=7, query="named"))
+        metrics.of(SimpleNamespace(id="named", name="clicks"))  # type: ignore[arg-type] # as much of a query as it reads
+        metrics.batch_committed(batch(number=8, query="named"))
         metrics.close()
-    assert [each.message for each in caplog.records] == ["batch 2 of q: 5,000 rows in 2.0 s (2,500 rows/s), 0.0 MB, 0 retries"]
+    first, *_, last = [each.message for each in caplog.records]
+    assert first == "batch 2 of q: 5,000 rows in 2.0 s (2,500 rows/s), 0.0 MB, 0 retries"
+    assert last.startswith("batch 8 of clicks: ")
 
 
 def test_on_a_cluster_the_listener_is_where_the_driver_is() -> None:

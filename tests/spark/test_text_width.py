@@ -10,7 +10,7 @@ import pytest
 from spark_kafka_sink.spark.query_totals import QueryTotals
 from spark_kafka_sink.spark.text_width import cut, padded, width
 from spark_kafka_sink.spark.watch import Terminal
-from spark_kafka_sink.spark.watch_table import QueryState, Reading, WatchTable
+from spark_kafka_sink.spark.watch_table import Reading, WatchTable
 
 WIDE = "\u8ba2\u5355\u6d41\u6c34\u67e5\u8be2"  # six Chinese characters
 
@@ -32,8 +32,8 @@ def test_a_cut_takes_at_most_its_columns(text: str) -> None:
 def test_wide_names_and_states_fit_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     table, out = WatchTable(), io.StringIO()
-    states = {"q1": QueryState(WIDE * 4, WIDE * 6), "q2": QueryState("clicks", "waits")}
-    table.take(Reading(100.0, {each: QueryTotals(1, 2, 99.0, 1.0, 2) for each in states}, states))
+    states, names = {"q1": WIDE * 6, "q2": "waits"}, {"q1": WIDE * 4, "q2": "clicks"}
+    table.take(Reading(100.0, {each: QueryTotals(1, 2, 99.0, 1.0, 2) for each in states}, states, names))
     Terminal(out).show(table, [])
     lines = out.getvalue().replace("\x1b[J", "").splitlines()
     assert max(map(columns_of, lines)) <= 99

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.spark.query_totals import BATCH_JOBS, QueryTotals
-from spark_kafka_sink.spark.watch_table import ENDED, MOST_POINTS, QueryState, Reading, WatchTable, duration
+from spark_kafka_sink.spark.watch_table import ENDED, MOST_POINTS, Reading, WatchTable, duration
 
 QUERY = "b44074e6-598d-4b2d-877c-aec61ca3ef32"
 NOW = 1_700_000_000.0
@@ -103,13 +103,21 @@ def test_a_restarted_driver_begins_again() -> None:
 
 def test_queries_that_run_come_first_and_have_their_name_and_state() -> None:
     table = WatchTable()
-    states = {"other": QueryState("orders\x1b[31m", "Waiting for data to arrive"), "new": QueryState("", "Initializing sources")}
-    table.take(Reading(NOW + 1, {QUERY: totals(), "other": totals(), BATCH_JOBS: totals(3)}, states))
+    states = {"other": "Waiting for data to arrive", "new": "Initializing sources"}
+    names = {"other": "orders\x1b[31m"}
+    table.take(Reading(NOW + 1, {QUERY: totals(), "other": totals(), BATCH_JOBS: totals(3)}, states, names))
     header, *lines = table.table(10)
     assert [line.split()[0] for line in lines] == ["new", r"orders\x1b[31m", BATCH_JOBS, "b44074e6"]
     assert lines[3][header.index("state") :].startswith(ENDED)
     assert lines[1][header.index("state") :].startswith("Waiting for data to arrive")
     assert "3 jobs" in lines[2]
+
+
+def test_a_query_that_has_ended_keeps_its_name() -> None:
+    table = WatchTable()
+    table.take(Reading(NOW + 1, {QUERY: totals()}, {}, {QUERY: "clicks"}))
+    (row,) = table.rows([QUERY])
+    assert ("clicks" in row, ENDED in row) == (True, True)
 
 
 def test_a_query_that_has_ended_has_no_lag() -> None:

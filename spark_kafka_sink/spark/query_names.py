@@ -1,0 +1,67 @@
+"""The names that users give their streaming queries with `queryName`."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Container
+from typing import Any, Final
+
+logger = logging.getLogger(__name__)
+
+MOST_NAMES: Final = 400
+"""That are kept. A name takes 200 bytes."""
+
+
+class QueryNames:
+    """The names of a driver's queries by id, kept after a query's end, because Spark forgets it then.
+
+    Threads: any may ask and tell, under the lock. It is not held while the JVM is asked.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._names: dict[str, str] = {}
+
+    def learn(self, query_id: str, name: str) -> None:
+        """Keeps the name of a query. name: empty if it has none."""
+        with self._lock:
+            self._names.pop(query_id, None)
+            self._names[query_id] = name
+            if len(self._names) > MOST_NAMES:
+                del self._names[next(iter(self._names))]
+
+    def name(self, query_id: str, active: Container[str] | None = None) -> str:
+        """Returns the name of a query; "" if it has none, or if it had ended before anybody asked. It never raises.
+
+        Args:
+            query_id: Spark's id of the query.
+            active: The ids of the queries that run, if they are known. Spark is not asked for a query that has ended.
+        """
+        with self._lock:
+            known = self._names.get(query_id)
+        if known is not None:
+            return known
+        if active is not None and query_id not in active:
+            return ""
+        found = _name_of_active(query_id)
+        if found is None:
+            return ""
+        self.learn(query_id, found)
+        return found
+
+
+def _name_of_active(query_id: str) -> str | None:
+    """Asks the JVM, which takes 5 ms. Returns None if the query does not run, or if Spark does not say."""
+    from pyspark.sql import SparkSession
+
+    try:
+        session: Any = SparkSession._instantiatedSession  # of any thread, unlike getActiveSession()
+        if session is None:
+            return None
+        key = session._jvm.java.util.UUID.fromString(query_id)
+        query = session._jsparkSession.sharedState().activeStreamingQueries().get(key)
+        return None if query is None else str(query.name() or "")
+    except Exception as error:  # AttributeError, py4j's, PySpark's: whatever refuses it, or an id that is no UUID
+        logger.info("the name of query %s is not known: %s", query_id, type(error).__name__)
+        return None
