@@ -89,7 +89,7 @@ def _options(topics: Topics, topic: str, cell: Cell, guarantee: str) -> dict[str
 
 
 @contextmanager
-def _source(spark: SparkSession, tasks: int, rows: int, value_bytes: int) -> Iterator[Source]:
+def source_of(spark: SparkSession, tasks: int, rows: int, value_bytes: int) -> Iterator[Source]:
     """Prepares micro-batches of `rows` rows."""
     folder = data_folder()
     spark.conf.set("spark.sql.files.minPartitionNum", str(tasks))  # otherwise small files share a task
@@ -103,7 +103,7 @@ def _source(spark: SparkSession, tasks: int, rows: int, value_bytes: int) -> Ite
 
 def _turns(spark: SparkSession, cell: Cell, plan: Plan, topics: Topics, batch_rows: int, batches: int) -> Runs:
     """Runs one query per turn. The first micro-batch does not count, because Spark starts processes with it."""
-    with _source(spark, TASKS, batch_rows, cell.value_bytes) as source:
+    with source_of(spark, TASKS, batch_rows, cell.value_bytes) as source:
         for number in range(batches + 1):
             source.input.add(number)
         return take_turns(cell, plan, WARM_UPS, lambda name: _query(source, cell, topics, name, batch_rows * (batches + 1)))
@@ -121,7 +121,7 @@ def _query(source: Source, cell: Cell, topics: Topics, guarantee: str, rows: int
 
         cpu_s = timed(rows, run).cpu_s
         assert query is not None
-        taken = _milliseconds(query)
+        taken = milliseconds(query)
         is_exact = guarantee == EXACTLY_ONCE
         topics.check_count(topic, rows, markers=(len(taken) + 1) * TASKS * cell.partitions if is_exact else 0)
         ids = ids_left(topics.kafka.bootstrap_servers, topic, str(query.id)) if is_exact else 0
@@ -131,7 +131,7 @@ def _query(source: Source, cell: Cell, topics: Topics, guarantee: str, rows: int
         )
 
 
-def _milliseconds(query: StreamingQuery) -> list[int]:
+def milliseconds(query: StreamingQuery) -> list[int]:
     """Returns the figures of each micro-batch but the first."""
     return [progress.durationMs["triggerExecution"] for progress in query.recentProgress if progress.numInputRows][1:]
 
@@ -146,7 +146,7 @@ def _small_batches(spark: SparkSession, cell: Cell, plan: Plan, topics: Topics) 
 
 
 def _commit_phase(spark: SparkSession, cell: Cell, plan: Plan, topics: Topics) -> Runs:
-    with _source(spark, MANY_TASKS, MANY_TASKS * 10, cell.value_bytes) as source:
+    with source_of(spark, MANY_TASKS, MANY_TASKS * 10, cell.value_bytes) as source:
         found: list[Run] = []
 
         def run(_: str) -> Run:
