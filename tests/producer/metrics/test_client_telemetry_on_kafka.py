@@ -94,12 +94,14 @@ def test_only_wanted_metrics_arrive_and_a_changed_subscription_is_followed(kafka
 def test_the_command_in_the_docs_subscribes_to_this_sinks_producers(kafka_with_receiver: TelemetryKafka) -> None:
     kafka, client_id = kafka_with_receiver, "documented"
     kafka.cluster.create_topic("documented")
-    (command,) = re.findall(r"^bin/kafka-client-metrics\.sh .*?(?=^```)", MONITORING.read_text(), re.MULTILINE | re.DOTALL)
-    kafka.run(command.replace("\\\n", " "))
+    text = MONITORING.read_text().replace("\\\n", " ")
+    subscribe, describe, delete = re.findall(r"^bin/kafka-client-metrics\.sh .*$", text, re.MULTILINE)
+    kafka.run(subscribe)
+    kafka.run(describe)
     with Producer({"bootstrap.servers": kafka.cluster.bootstrap_servers, "client.id": client_id}) as producer:
         producer.send("documented", "value").result(DEADLINE_S)
         assert producer.client_instance_id(DEADLINE_S) is not None
     (push,) = kafka.wait_for_pushes(client_id, 1)
     assert push.terminating
     assert read(push.data).value("record.send.total") == 1
-    kafka.run("kafka-client-metrics.sh --bootstrap-server localhost:9092 --delete --name spark-sink")
+    kafka.run(delete)
