@@ -143,13 +143,14 @@ class _Numbers:
 
     def take(self, part: Packed) -> bool:
         """Appends `part` if it fits. Returns whether it did."""
-        if self.head.max_bytes == 0 and isinstance(part.word, int) and part.word == 0 and isinstance(part.bits, int):
-            if self.zeros + part.max_bytes <= INLINE - _WORD:
+        if self.tail.max_bytes == 0:
+            is_zero = isinstance(part.word, int) and part.word == 0 and isinstance(part.bits, int)
+            if is_zero and self.head.max_bytes == 0 and self.zeros + part.max_bytes <= INLINE - _WORD:
                 self.zeros += part.max_bytes
                 return True
-        elif self.tail.max_bytes == 0 and self.head.max_bytes + part.max_bytes <= _WORD:
-            self.head = self.head.then(part)
-            return True
+            if self.head.max_bytes + part.max_bytes <= _WORD:
+                self.head = self.head.then(part)
+                return True
         beyond = self.head.max_bytes + self.tail.max_bytes + part.max_bytes - _WORD
         if self.tail.max_bytes + part.max_bytes <= _WORD and self.zeros + _WORD + _store_bytes(beyond) <= INLINE:
             self.tail = self.tail.then(part)

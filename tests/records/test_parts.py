@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -65,6 +66,16 @@ def test_each_row_is_the_concatenation_of_its_parts(table: tuple[int, list[Part]
 
     assert join(rows, parts).to_pylist() == expected
     assert np.broadcast_to(sizes(parts), rows).tolist() == [len(row) for row in expected]
+
+
+@pytest.mark.parametrize("count", range(25))
+@pytest.mark.parametrize("end", [b"", b"x"])
+def test_zero_bytes_that_are_the_same_in_each_row_are_all_there(count: int, end: bytes) -> None:
+    """They are put before the rest of a struct, if there are few of them."""
+    zeros = bytes(count)
+    for cut in range(count + 1):
+        parts = [*constant(zeros[:cut]), *constant(zeros[cut:]), *constant(end)]
+        assert join(3, parts).to_pylist() == [zeros + end] * 3
 
 
 def test_rows_that_are_not_valid_become_null() -> None:
