@@ -111,6 +111,18 @@ def made_again(topic: str) -> CommitLogDeletedError:
     )
 
 
+def without_record(topic: str, query_id: str, committed: int) -> CommitLogDeletedError:
+    """Returns the error of a first batch if transactions of the query are committed. committed: their number."""
+    found = counted(committed, "of its transactions is", "of its transactions are")
+    return CommitLogDeletedError(
+        f"the commit log, topic {topic}, has no record of query {query_id}, but {found} committed: the topic was deleted and made"
+        " again, or commit.log.topic was changed. Before you write any rows again, read the topic that they were written to, and"
+        " look whether they are visible",
+        topic=topic,
+        query_id=query_id,
+    )
+
+
 def leader_of(client: ClusterClient, topic: str, partition: int, deadline: float) -> int:
     """Returns the node id of the leader, as `ClusterClient.leader` does.
 

@@ -262,7 +262,8 @@ class Committer:
     def _call(self, batch: MicroBatch, *, is_logged: bool = True) -> CommitCall:
         """is_logged: whether the log must still be the topic in which this process has read or written the batch's record."""
         topic_id = self._logged_in.get(_key(batch)) if is_logged else None
-        return CommitCall(time.monotonic() + self._timeout_s, batch.checkpoint, self._best_effort, topic_id=topic_id)
+        deadline = time.monotonic() + self._timeout_s
+        return CommitCall(deadline, batch.checkpoint, self._best_effort, topic_id=topic_id, writes_rows=True)
 
     def _execution(self, batch: MicroBatch, view: View, call: CommitCall) -> Execution:
         return Execution(self._log, self._transactions, TransactionalIds(self._prefix, batch.query_id), view, call)
@@ -327,8 +328,6 @@ def _what_is_known(batch: MicroBatch, own: OwnTransactions, start: int | None, *
             again = "run the job again"
         elif batch.number == start:
             again = "start the query again"
-        elif batch.number == 0:  # another process has not seen the old log, and asks nobody
-            again = f"start the query again (in this process with {again.removeprefix('set ')})"
         visible = (
             f"{invisible}, but rows of an earlier attempt"
             if is_invisible

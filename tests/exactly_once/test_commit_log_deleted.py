@@ -10,6 +10,7 @@ import pytest
 from spark_kafka_sink.errors import CommitStoppedError, OptionError
 from spark_kafka_sink.exactly_once import commit_log_topic, failpoints
 from spark_kafka_sink.exactly_once.commit_log_topic import CommitLogDeletedError
+from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.resolving import Refusal, Refused
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
@@ -97,7 +98,7 @@ def test_one_that_is_made_again_in_the_middle_of_a_commit_does_not_say_that_its_
             committer.commit(batch, own)
         (note,) = caught.value.__notes__
         assert "1 row of this run, or some of them, may be visible" in note
-        assert "before you start the query again (in this process with commit.log.start=0), which writes them again" in note
+        assert "before you set commit.log.start=0, which writes them again" in note
     with pytest.raises(CommitLogDeletedError):
         committer.abort_job(batch, own)
     assert made == [where]
@@ -136,7 +137,7 @@ def test_rows_of_an_earlier_driver_may_be_visible_when_it_is_made_again_in_the_m
             committer.commit(MicroBatch(query.id, 0), query.write("a"))
         (note,) = caught.value.__notes__
         assert "1 row of this run is not committed, but rows of an earlier attempt may be visible" in note
-        assert "look into the topic before you start the query again" in note
+        assert "look into the topic before you set commit.log.start=0" in note
     assert query.open_ids() == []
     query.expect("a")
 
@@ -203,6 +204,60 @@ def test_what_was_found_committed_is_not_forgotten_when_the_commit_is_repeated(
         assert query.open_ids() == [own[1].handle.transactional_id]
         delete(query.log_topic)
     query.abort(own[1:])
+
+
+@pytest.mark.parametrize("is_closed", [False, True], ids=["empty", "closed by an operator"])
+@pytest.mark.fault("spark", "the commit log's topic is deleted between batches")
+def test_a_first_batch_that_is_visible_is_not_written_again_by_a_process_that_has_not_seen_the_old_log(
+    query: Query, is_closed: bool
+) -> None:
+    """The driver died before Spark recorded the batch, so the next run writes it again."""
+    query.run(0, "a", "b")
+    make_again(query)
+    if is_closed:
+        left = query.write("a")
+        claim = query.log().claim(TransactionalIds(PREFIX, query.id), soon())
+        aborted = (left[0].handle.transactional_id,)
+        claim.write(CommitRecord(query.id, 0, State.CLOSED, "closed", 0, left, aborted=aborted), soon())
+        query.abort(left)
+    for _ in range(2):
+        with pytest.raises(
+            CommitLogDeletedError, match=f"no record of query {query.id}, but 2 of its transactions are committed"
+        ) as caught:
+            query.commit(0, query.write("a", "b"))
+        (note,) = caught.value.__notes__
+        assert "2 rows of this run are not committed, but rows of an earlier attempt may be visible" in note
+        assert "set commit.log.start=0" in note
+        assert query.open_ids() == []
+    query.expect("a", "b")
+
+    # A person who has looked into the topic may write the batch again.
+    assert query.commit(0, query.write("c"), start=0).rows == 1
+    query.expect("a", "b", "c")
+
+
+def test_a_first_batch_of_which_nothing_was_committed_is_written_again(query: Query) -> None:
+    query.abort(query.write("a", "b"))
+    assert query.run(0, "a", "b").rows == 2
+    query.expect("a", "b")
+
+
+def test_a_first_batch_that_another_driver_commits_in_between_is_no_sign_of_a_deleted_log(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, own = query.write("a"), query.write("a")
+    reached: list[str] = []
+
+    def reach(name: str, batch: int) -> None:
+        if name == "log.after" and not reached:
+            reached.append(name)
+            query.committer().commit(MicroBatch(query.id, 0), other)
+
+    monkeypatch.setattr(failpoints, "reach", reach)
+    report = query.commit(0, own)
+    assert (report.rows, report.own, reached) == (0, False, ["log.after"])
+    assert query.open_ids() == []
+    query.expect("a")
 
 
 @pytest.mark.fault("spark", "the commit log's topic is deleted between batches")
