@@ -15,7 +15,7 @@ from spark_kafka_sink.errors import CommitError, DeadlineError, KafkaSinkError
 from spark_kafka_sink.exactly_once import failpoints, resolving
 from spark_kafka_sink.exactly_once.commit_errors import RowVisibility, batch_aborted, commit_stopped, commit_timeout, rows_of
 from spark_kafka_sink.exactly_once.commit_log import CommitLog, old_jobs
-from spark_kafka_sink.exactly_once.commit_log_topic import CommitLogDeletedError, made_again
+from spark_kafka_sink.exactly_once.commit_log_topic import CommitLogDeletedError, how_to_look, made_again
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction, State, TaskRows
 from spark_kafka_sink.exactly_once.execution import BestEffort, CommitCall, Execution, retry_on_claim_lost
 from spark_kafka_sink.exactly_once.log_writer import ClaimLostError
@@ -174,7 +174,8 @@ class Committer:
                 # Nothing read: an earlier attempt may have been committed. A job has no earlier attempt.
                 may_be_earlier = (call.topic_id is None and not batch.is_job) or _key(batch) in self._logged_in
                 is_gone = is_deleted and (not is_invisible or call.is_logged_maybe or may_be_earlier)
-                error.add_note(_what_is_known(batch, own, start, is_invisible=is_invisible, is_gone=is_gone))
+                how = how_to_look(error) if is_gone else None
+                error.add_note(_what_is_known(batch, own, start, how, is_invisible=is_invisible))
             raise
         failpoints.reach("commit.end", batch.number)
         visible_s = call.visible - call.prepared if call.visible and call.prepared else 0.0
@@ -316,13 +317,14 @@ def _run_of(batch: MicroBatch, own: OwnTransactions) -> _Run:
     return *_key(batch), min((key(each.handle) for each in own), default=None)
 
 
-def _what_is_known(batch: MicroBatch, own: OwnTransactions, start: int | None, *, is_invisible: bool, is_gone: bool) -> str:
+def _what_is_known(batch: MicroBatch, own: OwnTransactions, start: int | None, how: str | None, *, is_invisible: bool) -> str:
     """Returns what is known about the rows of a commit that failed.
 
-    start: commit.log.start. is_gone: whether the log that was deleted may have had a record to commit the batch.
+    start: commit.log.start. how: how to look into the topic, as `how_to_look` says, if the log that was deleted may have had a
+    record to commit the batch; otherwise None.
     """
     invisible = f"{batch}: {rows_of(own, ' of this run is', ' of this run are')} not committed"
-    if is_gone:
+    if how is not None:
         again = f"set commit.log.start={batch.number}"
         if batch.is_job:
             again = "run the job again"
@@ -334,8 +336,8 @@ def _what_is_known(batch: MicroBatch, own: OwnTransactions, start: int | None, *
             else f"{batch}: {rows_of(own)} of this run, or some of them,"
         )
         return (
-            f"{visible} may be visible, and a new commit log does not say so: look into the topic before you {again}, which"
-            " writes them again."
+            f"{visible} may be visible, and a new commit log does not say so. Look whether they are before you {again}, which"
+            f" writes them again{how}."
         )
     if is_invisible:
         return f"{invisible}."

@@ -15,7 +15,7 @@ from spark_kafka_sink.errors import DeadlineError, KafkaSinkError, OptionError
 from spark_kafka_sink.exactly_once import failpoints
 from spark_kafka_sink.exactly_once.commit_errors import checkpoint_deleted
 from spark_kafka_sink.exactly_once.commit_log import Claim, CommitLog
-from spark_kafka_sink.exactly_once.commit_log_topic import made_again, without_record
+from spark_kafka_sink.exactly_once.commit_log_topic import HOW_TO_LOOK, made_again, without_record
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
 from spark_kafka_sink.exactly_once.failpoints import Failpoint
 from spark_kafka_sink.exactly_once.log_writer import ClaimLostError
@@ -190,9 +190,10 @@ class Execution:
                 raise made_again(self._log.topic)
             logger.warning(
                 "batch %s of %s: the commit log was made again, and another driver has written the batch since. Rows of an"
-                " earlier attempt may be visible as well: look into the topic",
+                " earlier attempt may be visible as well. Look whether they are: %s",
                 self.view.batch,
                 self._ids.query_id,
+                HOW_TO_LOOK,
             )
         self._call.topic_id = self._claim.topic_id
         if last is not None:

@@ -9,7 +9,7 @@ import pytest
 
 from spark_kafka_sink.errors import CommitStoppedError, OptionError
 from spark_kafka_sink.exactly_once import commit_log_topic, failpoints
-from spark_kafka_sink.exactly_once.commit_log_topic import CommitLogDeletedError
+from spark_kafka_sink.exactly_once.commit_log_topic import HOW_TO_LOOK, CommitLogDeletedError
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.resolving import Refusal, Refused
@@ -48,6 +48,7 @@ def test_a_log_that_is_deleted_between_two_batches_is_told_in_30_seconds(query: 
     assert time.monotonic() - begun < LIMIT_S
     (note,) = caught.value.__notes__  # nothing was read, so another driver may have committed the batch
     assert note.startswith(f"batch 1 of {query.id}: 2 rows of this run are not committed, but rows of an earlier attempt may be")
+    assert note.endswith(f"Look whether they are before you set commit.log.start=1, which writes them again: {HOW_TO_LOOK}.")
     assert query.open_ids() == []
 
     # The next run in the same process has a new log, says how to go on, and does.
@@ -98,7 +99,7 @@ def test_one_that_is_made_again_in_the_middle_of_a_commit_does_not_say_that_its_
             committer.commit(batch, own)
         (note,) = caught.value.__notes__
         assert "1 row of this run, or some of them, may be visible" in note
-        assert "before you set commit.log.start=0, which writes them again" in note
+        assert "Look whether they are before you set commit.log.start=0, which writes them again." in note
     with pytest.raises(CommitLogDeletedError):
         committer.abort_job(batch, own)
     assert made == [where]
@@ -137,7 +138,7 @@ def test_rows_of_an_earlier_driver_may_be_visible_when_it_is_made_again_in_the_m
             committer.commit(MicroBatch(query.id, 0), query.write("a"))
         (note,) = caught.value.__notes__
         assert "1 row of this run is not committed, but rows of an earlier attempt may be visible" in note
-        assert "look into the topic before you set commit.log.start=0" in note
+        assert "Look whether they are before you set commit.log.start=0" in note
     assert query.open_ids() == []
     query.expect("a")
 
@@ -234,6 +235,18 @@ def test_a_first_batch_that_is_visible_is_not_written_again_by_a_process_that_ha
     # A person who has looked into the topic may write the batch again.
     assert query.commit(0, query.write("c"), start=0).rows == 1
     query.expect("a", "b", "c")
+
+
+@pytest.mark.fault("spark", "the commit log's topic is deleted between batches")
+def test_a_person_is_told_to_look_only_after_open_transactions_have_ended_because_these_hide_committed_rows(query: Query) -> None:
+    left, done = query.write("left"), query.write("a")
+    TransactionClient(query.client).end([done[0].handle], True, soon())
+    with pytest.raises(CommitLogDeletedError) as caught:
+        query.commit(0, query.write("a"))
+    assert HOW_TO_LOOK in str(caught.value)
+    assert query.visible() == []
+    query.abort(left)
+    query.expect("a")
 
 
 def test_a_first_batch_of_which_nothing_was_committed_is_written_again(query: Query) -> None:

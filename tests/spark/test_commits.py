@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from spark_kafka_sink.errors import CommitTimeoutError, DeadlineError, KafkaSinkError, UsageError
-from spark_kafka_sink.exactly_once.commit_log_topic import made_again
+from spark_kafka_sink.exactly_once.commit_log_topic import HOW_TO_LOOK, CommitLogDeletedError, made_again
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
 from spark_kafka_sink.exactly_once.committer import CommitReport, Committer
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction
@@ -111,7 +111,9 @@ COMMAND = "spark-kafka-sink transactions {} --query job-1 --bootstrap-servers 12
             Refused(Refusal.COMMITTED),
             "All or some of its rows are visible, and others may be in open transactions until they time out",
         ),
-        (made_again("commits"), "Its rows, or some of them, may be visible: look into the topic before you run the job again"),
+        (made_again("commits"), HOW_TO_LOOK),
+        (made_again("commits"), "Its rows, or some of them, may be visible. Look whether they are before you run the job again"),
+        (CommitLogDeletedError("gone"), f"before you run the job again: {HOW_TO_LOOK}"),
         (
             DeadlineError("no broker"),
             f"not known whether it is prepared ([DEADLINE] no broker). Run `{COMMAND.format('recover')}` to end it",

@@ -10,6 +10,7 @@ from spark_kafka_sink.cli.transactions.connection import Connection, ConnectionO
 from spark_kafka_sink.cli.transactions.result import COMMAND, Result, transactions_text, written_again
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.exactly_once import resolving
+from spark_kafka_sink.exactly_once.commit_log_topic import HOW_TO_LOOK
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
 from spark_kafka_sink.exactly_once.execution import Execution
 from spark_kafka_sink.exactly_once.micro_batch import is_job
@@ -64,7 +65,7 @@ def check_not_committed(connection: Connection, query_id: str) -> None:
         found = counted(len(committed), "of its transactions is", "of its transactions are")
         raise click.ClickException(
             f"{query_id}: {Refusal.NO_RECORD.value}, but {found} committed, so its record was removed, or the commit log was"
-            f" deleted. Its rows, or some of them, are visible: read their topic before you {written_again(query_id)}"
+            f" deleted. Its rows, or some of them, are visible. Look which before you {written_again(query_id)}: {HOW_TO_LOOK}"
         )
 
 
