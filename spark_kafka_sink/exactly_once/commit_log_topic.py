@@ -136,15 +136,17 @@ def how_to_look(error: KafkaSinkError) -> str:
 def leader_of(client: ClusterClient, topic: str, partition: int, deadline: float) -> int:
     """Returns the node id of the leader, as `ClusterClient.leader` does.
 
-    Raises CommitLogDeletedError once brokers have known no such topic for some seconds: waiting until the deadline would tell
-    nobody why.
+    Raises CommitLogDeletedError once brokers have known no such topic or partition for some seconds: waiting until the deadline
+    would tell nobody why.
     """
     try:
         return client.leader(topic, partition, min(deadline, time.monotonic() + DELETED_AFTER_S))
     except DeadlineError:
         if time.monotonic() >= deadline:
             raise
-    _, code = client.topic(topic, deadline)
+    count, code = client.topic(topic, deadline)
+    if 0 < count <= partition:  # all were there when it was checked: brokers create topics with fewer for any client that asks
+        raise made_again(topic)
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         name = error_facts(code).name
         raise CommitLogDeletedError(

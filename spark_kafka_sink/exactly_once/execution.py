@@ -180,7 +180,12 @@ class Execution:
 
     def _read(self) -> None:
         self._reach("log.before")
-        self._claim = self._log.claim(self._ids, self._call.deadline)
+        try:
+            self._claim = self._log.claim(self._ids, self._call.deadline)
+        except OptionError as error:  # the new topic is not suitable either, but what was written is what matters first
+            if self._log.is_other(self._call.topic_id):
+                raise made_again(self._log.topic) from error
+            raise
         self._reach("log.after")
         last = self._claim.last
         # An empty log says that nothing is prepared, though this call may have committed what the one before listed.

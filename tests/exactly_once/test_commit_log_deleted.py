@@ -118,6 +118,28 @@ def test_one_that_is_made_again_in_the_middle_of_a_commit_does_not_say_that_its_
 
 
 @pytest.mark.fault("spark", "the commit log's topic is deleted between batches")
+def test_one_that_is_made_again_as_no_commit_log_does_not_hide_that_rows_may_be_visible(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+
+    def reach(name: str, batch: int) -> None:
+        if name == "complete.before" and not made:
+            made.append(name)
+            query.kafka.delete_topic(query.log_topic)
+            query.kafka.create_topic(query.log_topic, 2, 1, {"cleanup.policy": "delete"})
+            query.client.topic(query.log_topic, soon())
+            TransactionClient(query.client).init_producer_id(TransactionalIds(PREFIX, query.id).commit_log, 60_000, soon())
+
+    monkeypatch.setattr(failpoints, "reach", reach)
+    with pytest.raises(CommitLogDeletedError, match="was deleted and made again") as caught:
+        query.commit(0, query.write("a"))
+    assert "cleanup.policy=delete" in str(caught.value.__cause__)
+    assert "1 row of this run, or some of them, may be visible" in caught.value.__notes__[0]
+    query.expect("a")
+
+
+@pytest.mark.fault("spark", "the commit log's topic is deleted between batches")
 def test_rows_of_an_earlier_driver_may_be_visible_when_it_is_made_again_in_the_middle_of_a_commit(
     query: Query, cut: Callable[[str | None], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
