@@ -11,7 +11,7 @@ from spark_kafka_sink.exactly_once.commit_log import COMPLETE_FOR_MS
 from spark_kafka_sink.exactly_once.commit_log_topic import HOW_TO_LOOK
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State, TaskRows
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
-from spark_kafka_sink.exactly_once.rules import Reason, View
+from spark_kafka_sink.exactly_once.rules import Reason, View, key
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 
 # Further ones are only counted, to keep the error readable.
@@ -112,16 +112,29 @@ def checkpoint_deleted(query_id: str, view: View, other: CommitRecord) -> Commit
     )
 
 
-def batch_aborted(batch: MicroBatch, own: Iterable[PreparedTransaction], ended: Iterable[TransactionHandle]) -> BatchAbortedError:
+def batch_aborted(
+    batch: MicroBatch,
+    own: Iterable[PreparedTransaction],
+    ended: Iterable[TransactionHandle],
+    kept: frozenset[tuple[str, int, int]] = frozenset(),
+) -> BatchAbortedError:
+    """kept: the keys of those in `own` that are committed, because a replay of the batch leaves them out."""
     lost = tuple(ended)
+    visible = [each for each in own if key(each.handle) in kept]
+    invisible = [each for each in own if key(each.handle) not in kept]
+    known = "none of this run's rows is or will become visible"
+    if visible:
+        known = (
+            f"{rows_of(visible, ' of this run is', ' of this run are')} visible, and none of the others is or will become visible"
+        )
     return BatchAbortedError(
-        f"{batch}: none of this run's rows is or will become visible; to write the batch again, {_again(batch)}."
+        f"{batch}: {known}; to write the batch again, {_again(batch)}."
         f" Before the commit, {counted(len(lost), 'of its transactions was', 'of its transactions were')} aborted or had too"
         " little time left: a batch and its commit must finish within kafka.transaction.timeout.ms, and this machine's clock must"
         f" not be ahead of the brokers' clocks: {_handles(lost)}",
         query_id=batch.query_id,
         batch=batch.number,
-        rows=sum(each.handle.records for each in own),
+        rows=sum(each.handle.records for each in invisible),
         transactional_ids=tuple(each.transactional_id for each in lost),
     )
 

@@ -216,7 +216,7 @@ class Committer:
         if isinstance(end, GiveUp):
             if is_committed:
                 self._raise_made_again(batch, own, call)
-            raise batch_aborted(batch, own, end.ended)
+            raise batch_aborted(batch, own, end.ended, resolving.kept(execution.view))
         view = execution.view
         if not isinstance(end, Done):
             is_invisible = self._is_invisible(batch, own, call) and not is_committed

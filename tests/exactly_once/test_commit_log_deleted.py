@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from spark_kafka_sink.errors import CommitStoppedError, OptionError
+from spark_kafka_sink.errors import BatchAbortedError, CommitStoppedError, OptionError
 from spark_kafka_sink.exactly_once import commit_log_topic, failpoints
 from spark_kafka_sink.exactly_once.commit_log_topic import HOW_TO_LOOK, CommitLogDeletedError
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
@@ -293,6 +293,32 @@ def test_a_first_batch_that_another_driver_commits_in_between_is_no_sign_of_a_de
     assert (report.rows, report.own, reached) == (0, False, ["log.after"])
     assert query.open_ids() == []
     query.expect("a")
+
+
+def test_a_replay_that_an_operator_asks_for_during_a_commit_is_no_sign_of_a_deleted_log(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of two transactions times out after the record was written, and the record keeps the other one."""
+    own = query.write("a", "b")
+    kept, lost = (each.handle.transactional_id for each in own)
+    reached: list[str] = []
+
+    def reach(name: str, batch: int) -> None:
+        if name == "prepared.after":
+            reached.append(name)
+            query.abort(own[1:])
+        elif name == "log.before" and reached == ["prepared.after"]:
+            reached.append(name)
+            claim = query.log().claim(TransactionalIds(PREFIX, query.id), soon())
+            claim.write(CommitRecord(query.id, 0, State.REPLAY, "replay", 2, own, (kept,), (lost,)), soon())
+
+    monkeypatch.setattr(failpoints, "reach", reach)
+    with pytest.raises(BatchAbortedError) as caught:
+        query.commit(0, own)
+    assert "1 row of this run is visible, and none of the others is or will become visible" in str(caught.value)
+    assert caught.value.facts["rows"] == 1
+    assert query.commit(0, query.write("a", "b")).rows == 2
+    query.expect("a", "b")
 
 
 @pytest.mark.fault("spark", "the commit log's topic is deleted between batches")
