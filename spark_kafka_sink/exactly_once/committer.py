@@ -291,6 +291,8 @@ class Committer:
         if isinstance(end, Refused):
             if end.refusal is Refusal.COMPLETE and own:  # what its lost tasks left open is not in the record
                 self._abort(job, (), call)
+            if end.refusal is Refusal.COMMITTED:  # an earlier abort may have left a record
+                execution.forget()
             return end
         assert isinstance(end, Done)
         proofs = execution.abort(end.leftovers)
@@ -298,6 +300,7 @@ class Committer:
         if last is not None and last.state is State.COMPLETE:
             return Refused(Refusal.COMPLETE)
         if Proof.COMMITTED in proofs:  # since they were looked at
+            execution.forget()  # it says that no row is visible
             return Refused(Refusal.COMMITTED)
         is_all = Proof.OPEN not in proofs and execution.is_listed
         if is_all:  # otherwise the record stays, and keeps a running commit() from committing any of them

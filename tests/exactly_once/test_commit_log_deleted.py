@@ -339,6 +339,28 @@ def test_a_job_whose_record_was_not_written_when_the_log_was_deleted_leaves_noth
     assert query.open_ids() == []
 
 
+@pytest.mark.parametrize("is_known", [False, True], ids=["during the abort", "before it"])
+@pytest.mark.fault("spark", "the commit log's topic is deleted between batches")
+def test_a_job_whose_rows_are_committed_is_not_left_with_a_record_that_says_none_is_visible(
+    query: Query, is_known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query.id = MicroBatch.of_new_job().query_id
+    own, ids = query.write("a"), TransactionalIds(PREFIX, query.id)
+    handles = tuple(each.handle for each in own)
+    if is_known:
+        aborted = (handles[0].transactional_id,)
+        query.log().claim(ids, soon()).write(CommitRecord(query.id, 0, State.CLOSED, "closed", 0, own, aborted=aborted), soon())
+        TransactionClient(query.client).end(handles, True, soon())
+
+    def reach(name: str, batch: int) -> None:
+        if name == "sweep.before":
+            TransactionClient(query.client).end(handles, True, soon())
+
+    monkeypatch.setattr(failpoints, "reach", reach)
+    assert query.committer().abort_job(MicroBatch(query.id, 0), own) == Refused(Refusal.COMMITTED)
+    assert query.id not in query.log().last_records(soon()).records
+
+
 @pytest.mark.fault("spark", "the commit log's topic is deleted between batches")
 def test_one_that_somebody_makes_again_is_checked_as_at_first(query: Query) -> None:
     """Brokers may create topics for any client that asks for one, and those delete old records."""
