@@ -63,11 +63,11 @@ _Key = tuple[ProducerConfig, ExactlyOnce, str]
 @contextmanager
 def _held(lock: Lock, batch: MicroBatch, timeout_s: float) -> Iterator[None]:
     if not lock.acquire(timeout=timeout_s):
-        other = "other batch jobs" if batch.is_job else "an earlier run of the query"
+        other, whose = ("other batch jobs", "its") if batch.is_job else ("an earlier run of the query", "this run's")
         text = (
-            f"{batch}: timed out after {timeout_s:.0f} s while {other} in this process committed; none of its rows are visible."
-            " Try again later. Its transactions stay open until then, or until kafka.transaction.timeout.ms has passed, and"
-            " read_committed consumers wait for them"
+            f"{batch}: timed out after {timeout_s:.0f} s while {other} in this process committed; none of {whose} rows are"
+            " visible. Try again later. Its transactions stay open until then, or until kafka.transaction.timeout.ms has passed,"
+            " and read_committed consumers wait for them"
         )
         raise CommitTimeoutError(text, query_id=batch.query_id, batch=batch.number, standing=RowVisibility.OPEN.name)
     try:

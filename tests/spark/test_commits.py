@@ -166,6 +166,12 @@ def test_queries_with_the_same_options_do_not_wait_for_each_other_and_jobs_not_f
             match=r"while other batch jobs in this process committed; none of its rows are visible.* Its transactions stay open",
         ):
             waiting.result(30)
+    with ThreadPoolExecutor(1) as elsewhere, committers.of(options, BATCH):
+        waiting = elsewhere.submit(lambda: committers.of(options, BATCH).__enter__())
+        with pytest.raises(  # the earlier run may be committing the same batch
+            CommitTimeoutError, match=r"while an earlier run of the query .* committed; none of this run's rows are visible"
+        ):
+            waiting.result(30)
     committers.close()
 
 
