@@ -8,15 +8,20 @@ from enum import Enum
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import BatchAbortedError, CommitStoppedError, CommitTimeoutError, KafkaSinkError
 from spark_kafka_sink.exactly_once.commit_log import COMPLETE_FOR_MS
+from spark_kafka_sink.exactly_once.commit_log_topic import HOW_TO_LOOK
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State, TaskRows
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
-from spark_kafka_sink.exactly_once.rules import Reason, View
+from spark_kafka_sink.exactly_once.rules import Reason, View, key
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 
 # Further ones are only counted, to keep the error readable.
 _MAX_NAMED = 10
 
 _COMMAND = "spark-kafka-sink transactions"
+_LOOK = (
+    "if its log was deleted, first look whether rows of this batch are visible, because that start writes them again:"
+    f" {HOW_TO_LOOK}"
+)
 _TO_DO: Mapping[Reason, str] = {
     Reason.BEHIND: "stop the other driver, or start from a newer checkpoint; batches that are in the log are not written again",
     Reason.OTHER_ROWS: "run the query on one driver only, on its original checkpoint; if you changed the query, finish this"
@@ -28,8 +33,7 @@ _TO_DO: Mapping[Reason, str] = {
     Reason.GAP: "in foreachBatch, call the sink for every batch, even one without rows; start from the checkpoint that the log"
     " belongs to; or, if the missing batches are known to be in Kafka or are not wanted, set commit.log.start={batch}",
     Reason.NO_RECORD: "set commit.log.topic, commit.log.partitions and transactional.id.prefix to their previous values; or, if"
-    " the query has run without exactly-once so far, set commit.log.start={batch} for this start; or, if its log was deleted,"
-    " first look into the topic whether rows of this batch are visible, because that start writes them again",
+    " the query has run without exactly-once so far, set commit.log.start={batch} for this start; or, {look}",
     Reason.CLOSED: "{again}",
     Reason.UNRESOLVED: "run `{resolve}`, which shows the outcome of each transaction: add --replay to write the lost ones again"
     " at the next start, if all of them are proved to be aborted, or --accept-loss to continue without them",
@@ -45,7 +49,7 @@ _UNFINISHED: Mapping[State, str] = {
     State.REPLAY: f"{_BACK}, or continue without its lost rows: `{{resolve}} --accept-loss`",
     State.ABORTED: f"{_BACK}; or, if its rows are not wanted, set commit.log.start={{batch}}",
     State.CLOSED: f"{_BACK}; or, if the query has run without exactly-once so far, or those rows are not wanted, set"
-    " commit.log.start={batch} for this start",
+    " commit.log.start={batch} for this start; or, {look}",
 }
 
 # A job has one batch and a unique id, so no other run may write what is in doubt.
@@ -76,6 +80,7 @@ def commit_stopped(
     to_do = (advice[reason] if last is None or reason is not Reason.UNFINISHED else _UNFINISHED[last.state]).format(
         batch=batch.number,
         again=_again(batch),
+        look=_LOOK,
         recover=_command("recover", batch, options),
         resolve=_command("resolve", batch, f"--batch {last.batch if last is not None else batch.number} {options}"),
     )
@@ -107,16 +112,29 @@ def checkpoint_deleted(query_id: str, view: View, other: CommitRecord) -> Commit
     )
 
 
-def batch_aborted(batch: MicroBatch, own: Iterable[PreparedTransaction], ended: Iterable[TransactionHandle]) -> BatchAbortedError:
+def batch_aborted(
+    batch: MicroBatch,
+    own: Iterable[PreparedTransaction],
+    ended: Iterable[TransactionHandle],
+    kept: frozenset[tuple[str, int, int]] = frozenset(),
+) -> BatchAbortedError:
+    """kept: the keys of those in `own` that are committed, because a replay of the batch leaves them out."""
     lost = tuple(ended)
+    visible = [each for each in own if key(each.handle) in kept]
+    invisible = [each for each in own if key(each.handle) not in kept]
+    known = "none of this run's rows is or will become visible"
+    if visible:
+        known = (
+            f"{rows_of(visible, ' of this run is', ' of this run are')} visible, and none of the others is or will become visible"
+        )
     return BatchAbortedError(
-        f"{batch}: none of this run's rows is or will become visible; to write the batch again, {_again(batch)}."
+        f"{batch}: {known}; to write the batch again, {_again(batch)}."
         f" Before the commit, {counted(len(lost), 'of its transactions was', 'of its transactions were')} aborted or had too"
         " little time left: a batch and its commit must finish within kafka.transaction.timeout.ms, and this machine's clock must"
         f" not be ahead of the brokers' clocks: {_handles(lost)}",
         query_id=batch.query_id,
         batch=batch.number,
-        rows=sum(each.handle.records for each in own),
+        rows=sum(each.handle.records for each in invisible),
         transactional_ids=tuple(each.transactional_id for each in lost),
     )
 

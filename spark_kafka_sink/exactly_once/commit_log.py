@@ -76,6 +76,11 @@ class CommitLog:
             self._topic_id = self._client.known().topic_id(self._settings.topic)
             self._is_ensured = True
 
+    def is_other(self, topic_id: uuid.UUID | None) -> bool:
+        """Returns whether the topic is known to be another one than that with this id; False if either id is unknown."""
+        known = self._client.known().topic_id(self._settings.topic)
+        return topic_id is not None and known is not None and known != topic_id
+
     def check(self, ids: TransactionalIds, deadline: float) -> None:
         """Checks that a query's records can be written and read. This claims them, as a commit does.
 

@@ -35,6 +35,11 @@ _MIN_ISR: Final = "min.insync.replicas"
 _DEFAULT_REPLICATION: Final = 3
 _TRANSACTIONS: Final = "__transaction_state"
 _MAY_WRITE: Final = 1 << 4  # AclOperation.WRITE, in the bits of a topic's authorized operations
+HOW_TO_LOOK: Final = (
+    "an open transaction hides committed rows, so wait until `spark-kafka-sink transactions list` shows none (`transactions abort"
+    " --query ID` ends those of one query or job), and then read the topic"
+)
+"""What to do before rows count as not visible: read_committed consumers stop at the last stable offset."""
 DELETED_AFTER_S: Final = 10.0
 """How long brokers must know no such topic. They learn of a new topic one after the other, within milliseconds."""
 
@@ -106,23 +111,42 @@ def made_again(topic: str) -> CommitLogDeletedError:
     """Returns the error of a commit, an abort or a command that depends on records which are gone."""
     return CommitLogDeletedError(
         f"the commit log, topic {topic}, was deleted and made again, so it no longer says which transactions are committed."
-        " Before you write any rows again, read the topic that they were written to, and look whether they are visible",
+        f" Before you write any rows again, look whether they are visible: {HOW_TO_LOOK}",
         topic=topic,
     )
+
+
+def without_record(topic: str, query_id: str, committed: int) -> CommitLogDeletedError:
+    """Returns the error of a first batch if transactions of the query are committed. committed: their number."""
+    found = counted(committed, "of its transactions is", "of its transactions are")
+    return CommitLogDeletedError(
+        f"the commit log, topic {topic}, has no record of query {query_id}, but {found} committed: the topic was deleted and made"
+        " again, or commit.log.topic was changed. Before you write any rows again, look whether they are visible:"
+        f" {HOW_TO_LOOK}",
+        topic=topic,
+        query_id=query_id,
+    )
+
+
+def how_to_look(error: KafkaSinkError) -> str:
+    """Returns the end of a text that tells to look into the topic. It is empty if `error`, which is shown as well, says how."""
+    return "" if HOW_TO_LOOK in error.message else f": {HOW_TO_LOOK}"
 
 
 def leader_of(client: ClusterClient, topic: str, partition: int, deadline: float) -> int:
     """Returns the node id of the leader, as `ClusterClient.leader` does.
 
-    Raises CommitLogDeletedError once brokers have known no such topic for some seconds: waiting until the deadline would tell
-    nobody why.
+    Raises CommitLogDeletedError once brokers have known no such topic or partition for some seconds: waiting until the deadline
+    would tell nobody why.
     """
     try:
         return client.leader(topic, partition, min(deadline, time.monotonic() + DELETED_AFTER_S))
     except DeadlineError:
         if time.monotonic() >= deadline:
             raise
-    _, code = client.topic(topic, deadline)
+    count, code = client.topic(topic, deadline)
+    if 0 < count <= partition:  # all were there when it was checked: brokers create topics with fewer for any client that asks
+        raise made_again(topic)
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         name = error_facts(code).name
         raise CommitLogDeletedError(

@@ -15,7 +15,7 @@ from spark_kafka_sink.errors import CommitError, DeadlineError, KafkaSinkError
 from spark_kafka_sink.exactly_once import failpoints, resolving
 from spark_kafka_sink.exactly_once.commit_errors import RowVisibility, batch_aborted, commit_stopped, commit_timeout, rows_of
 from spark_kafka_sink.exactly_once.commit_log import CommitLog, old_jobs
-from spark_kafka_sink.exactly_once.commit_log_topic import CommitLogDeletedError, made_again
+from spark_kafka_sink.exactly_once.commit_log_topic import CommitLogDeletedError, how_to_look, made_again
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction, State, TaskRows
 from spark_kafka_sink.exactly_once.execution import BestEffort, CommitCall, Execution, retry_on_claim_lost
 from spark_kafka_sink.exactly_once.log_writer import ClaimLostError
@@ -174,7 +174,8 @@ class Committer:
                 # Nothing read: an earlier attempt may have been committed. A job has no earlier attempt.
                 may_be_earlier = (call.topic_id is None and not batch.is_job) or _key(batch) in self._logged_in
                 is_gone = is_deleted and (not is_invisible or call.is_logged_maybe or may_be_earlier)
-                error.add_note(_what_is_known(batch, own, start, is_invisible=is_invisible, is_gone=is_gone))
+                how = how_to_look(error) if is_gone else None
+                error.add_note(_what_is_known(batch, own, start, how, is_invisible=is_invisible))
             raise
         failpoints.reach("commit.end", batch.number)
         visible_s = call.visible - call.prepared if call.visible and call.prepared else 0.0
@@ -215,7 +216,7 @@ class Committer:
         if isinstance(end, GiveUp):
             if is_committed:
                 self._raise_made_again(batch, own, call)
-            raise batch_aborted(batch, own, end.ended)
+            raise batch_aborted(batch, own, end.ended, resolving.kept(execution.view))
         view = execution.view
         if not isinstance(end, Done):
             is_invisible = self._is_invisible(batch, own, call) and not is_committed
@@ -262,7 +263,8 @@ class Committer:
     def _call(self, batch: MicroBatch, *, is_logged: bool = True) -> CommitCall:
         """is_logged: whether the log must still be the topic in which this process has read or written the batch's record."""
         topic_id = self._logged_in.get(_key(batch)) if is_logged else None
-        return CommitCall(time.monotonic() + self._timeout_s, batch.checkpoint, self._best_effort, topic_id=topic_id)
+        deadline = time.monotonic() + self._timeout_s
+        return CommitCall(deadline, batch.checkpoint, self._best_effort, topic_id=topic_id, writes_rows=True)
 
     def _execution(self, batch: MicroBatch, view: View, call: CommitCall) -> Execution:
         return Execution(self._log, self._transactions, TransactionalIds(self._prefix, batch.query_id), view, call)
@@ -289,6 +291,8 @@ class Committer:
         if isinstance(end, Refused):
             if end.refusal is Refusal.COMPLETE and own:  # what its lost tasks left open is not in the record
                 self._abort(job, (), call)
+            if end.refusal is Refusal.COMMITTED:  # an earlier abort may have left a record
+                execution.forget()
             return end
         assert isinstance(end, Done)
         proofs = execution.abort(end.leftovers)
@@ -296,6 +300,7 @@ class Committer:
         if last is not None and last.state is State.COMPLETE:
             return Refused(Refusal.COMPLETE)
         if Proof.COMMITTED in proofs:  # since they were looked at
+            execution.forget()  # it says that no row is visible
             return Refused(Refusal.COMMITTED)
         is_all = Proof.OPEN not in proofs and execution.is_listed
         if is_all:  # otherwise the record stays, and keeps a running commit() from committing any of them
@@ -315,28 +320,27 @@ def _run_of(batch: MicroBatch, own: OwnTransactions) -> _Run:
     return *_key(batch), min((key(each.handle) for each in own), default=None)
 
 
-def _what_is_known(batch: MicroBatch, own: OwnTransactions, start: int | None, *, is_invisible: bool, is_gone: bool) -> str:
+def _what_is_known(batch: MicroBatch, own: OwnTransactions, start: int | None, how: str | None, *, is_invisible: bool) -> str:
     """Returns what is known about the rows of a commit that failed.
 
-    start: commit.log.start. is_gone: whether the log that was deleted may have had a record to commit the batch.
+    start: commit.log.start. how: how to look into the topic, as `how_to_look` says, if the log that was deleted may have had a
+    record to commit the batch; otherwise None.
     """
     invisible = f"{batch}: {rows_of(own, ' of this run is', ' of this run are')} not committed"
-    if is_gone:
+    if how is not None:
         again = f"set commit.log.start={batch.number}"
         if batch.is_job:
             again = "run the job again"
         elif batch.number == start:
             again = "start the query again"
-        elif batch.number == 0:  # another process has not seen the old log, and asks nobody
-            again = f"start the query again (in this process with {again.removeprefix('set ')})"
         visible = (
             f"{invisible}, but rows of an earlier attempt"
             if is_invisible
             else f"{batch}: {rows_of(own)} of this run, or some of them,"
         )
         return (
-            f"{visible} may be visible, and a new commit log does not say so: look into the topic before you {again}, which"
-            " writes them again."
+            f"{visible} may be visible, and a new commit log does not say so. Look whether they are before you {again}, which"
+            f" writes them again{how}."
         )
     if is_invisible:
         return f"{invisible}."

@@ -15,7 +15,7 @@ from spark_kafka_sink.errors import DeadlineError, KafkaSinkError, OptionError
 from spark_kafka_sink.exactly_once import failpoints
 from spark_kafka_sink.exactly_once.commit_errors import checkpoint_deleted
 from spark_kafka_sink.exactly_once.commit_log import Claim, CommitLog
-from spark_kafka_sink.exactly_once.commit_log_topic import made_again
+from spark_kafka_sink.exactly_once.commit_log_topic import HOW_TO_LOOK, made_again, without_record
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
 from spark_kafka_sink.exactly_once.failpoints import Failpoint
 from spark_kafka_sink.exactly_once.log_writer import ClaimLostError
@@ -65,6 +65,8 @@ class CommitCall:
         is_prepared_maybe: Whether the transactions of this commit() may have been prepared.
         logged: Transactions that the last record read for the batch asks to commit.
         topic_id: Id of the commit log's topic as the first attempt read it, or an earlier call; None before that.
+        writes_rows: Whether this is a commit(), which must not write rows twice; the commands only end transactions.
+        is_committed_before: Whether transactions of an earlier attempt are committed by a record which is gone.
         prepared, visible: When the batch was prepared and became visible, on time.monotonic's clock.
     """
 
@@ -77,13 +79,15 @@ class CommitCall:
     is_prepared_maybe: bool = False
     logged: frozenset[tuple[str, int, int]] = frozenset()
     topic_id: uuid.UUID | None = None
+    writes_rows: bool = False
+    is_committed_before: bool = False
     prepared: float | None = None
     visible: float | None = None
 
     @property
     def is_logged_maybe(self) -> bool:
         """Whether the log may have had a record to commit the batch, of this run or of an earlier one."""
-        return bool(self.logged) or self.is_prepared_maybe or self.visible is not None
+        return bool(self.logged) or self.is_prepared_maybe or self.is_committed_before or self.visible is not None
 
 
 def retry_on_claim_lost(attempt: Callable[[], Result], deadline: float) -> Result:
@@ -176,7 +180,12 @@ class Execution:
 
     def _read(self) -> None:
         self._reach("log.before")
-        self._claim = self._log.claim(self._ids, self._call.deadline)
+        try:
+            self._claim = self._log.claim(self._ids, self._call.deadline)
+        except OptionError as error:  # the new topic is not suitable either, but what was written is what matters first
+            if self._log.is_other(self._call.topic_id):
+                raise made_again(self._log.topic) from error
+            raise
         self._reach("log.after")
         last = self._claim.last
         # An empty log says that nothing is prepared, though this call may have committed what the one before listed.
@@ -186,9 +195,10 @@ class Execution:
                 raise made_again(self._log.topic)
             logger.warning(
                 "batch %s of %s: the commit log was made again, and another driver has written the batch since. Rows of an"
-                " earlier attempt may be visible as well: look into the topic",
+                " earlier attempt may be visible as well. Look whether they are: %s",
                 self.view.batch,
                 self._ids.query_id,
+                HOW_TO_LOOK,
             )
         self._call.topic_id = self._claim.topic_id
         if last is not None:
@@ -199,6 +209,8 @@ class Execution:
         is_first = (last is None or last.state is State.CLOSED) and self.view.batch in (0, self.view.start)
         if is_first and not is_job(self._ids.query_id):
             self._check_others()
+            if self._call.writes_rows and self.view.batch != self.view.start:
+                self._check_not_committed(last)
         self.view = self.view.with_read(self._claim.last)
 
     def _is_written_again(self, last: CommitRecord | None) -> bool:
@@ -244,6 +256,36 @@ class Execution:
                 if other.checkpoint == self._call.checkpoint and other.query_id != self._ids.query_id:
                     # It is the same query, restarted.
                     raise checkpoint_deleted(self._ids.query_id, self.view, other)
+
+    def _check_not_committed(self, last: CommitRecord | None) -> None:
+        """Raises CommitLogDeletedError if the query's transactions are committed, which only a record can have led to.
+
+        If this run's own are among them, the commit finds that by itself, and must not abort the others.
+        """
+        committed = self._committed()
+        if not committed or not committed.isdisjoint(each.transactional_id for each in self.view.own_handles):
+            return
+        self._claim = self._log.claim(self._ids, self._call.deadline)
+        if (again := self._claim.last) is not None and (last is None or again.record_id != last.record_id):
+            raise ClaimLostError(f"another driver has written batch {again.batch} of {self._ids.query_id} in the meantime")
+        self._call.is_committed_before = True
+        raise without_record(self._log.topic, self._ids.query_id, len(committed))
+
+    def _committed(self) -> frozenset[str]:
+        """Returns the ids of this query's committed transactions; none if brokers do not list them in time."""
+        list_s = self._call.best_effort.list_s
+        deadline = self._call.deadline if list_s is None else min(self._call.deadline, time.monotonic() + list_s)
+        try:
+            return frozenset(self._transactions.list_committed(self._ids, deadline))
+        except KafkaSinkError as error:
+            logger.warning(
+                "batch %s of %s: brokers did not list committed transactions, so it is not known whether the commit log was"
+                " deleted after the batch had been written: %s",
+                self.view.batch,
+                self._ids.query_id,
+                error,
+            )
+            return frozenset()
 
     def _look(self) -> None:
         described = self._transactions.describe([each.transactional_id for each in self.view.own_handles], self._call.deadline)

@@ -13,6 +13,7 @@ from spark_kafka_sink.client.cluster_requests import Answer, ClusterRequest, onl
 from spark_kafka_sink.errors import DisconnectedError
 from spark_kafka_sink.exactly_once.commit_log_topic import leader_of
 from spark_kafka_sink.exactly_once.coordinator_rounds import BACKOFF
+from spark_kafka_sink.exactly_once.log_writer import ClaimLostError
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.fetch import FETCH, FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
@@ -99,12 +100,17 @@ class LogReader:
                 self._waiting.fail()
 
     def between(self, end: int, deadline: float) -> list[Record]:
-        """Returns the records from `position` to the offset `end`, committed or not. `end` must be below the high watermark."""
+        """Returns the records from `position` to the offset `end`, committed or not. `end` must be below the high watermark.
+
+        Raises ClaimLostError if the topic was made again since it was read.
+        """
         found: list[Record] = []
         self._waiting = ResponseWaiter(deadline, BACKOFF)
         position = self.position
         while position < end:
             node_id = leader_of(self._client, self._topic, self._partition, deadline)
+            if self._client.known().topic_id(self._topic) != self.topic_id:
+                raise ClaimLostError(f"the commit log, topic {self._topic}, was made again after it was read", topic=self._topic)
             (answer,) = self._client.try_many([self._fetch(node_id, position, _READ_UNCOMMITTED, 0)], deadline)
             said = self._fetched(answer)
             if said is None or not self._is_fine(said.error_code, FETCH.key):

@@ -11,7 +11,19 @@ from enum import Enum
 
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
 from spark_kafka_sink.exactly_once.proof import Outcome, Proof, proof_of
-from spark_kafka_sink.exactly_once.rules import Commit, Done, Look, Read, Stop, View, Write, key, rewritten, roll_forward
+from spark_kafka_sink.exactly_once.rules import (
+    Commit,
+    Done,
+    Look,
+    Read,
+    Stop,
+    View,
+    Write,
+    asked_for,
+    key,
+    rewritten,
+    roll_forward,
+)
 
 
 class Resolution(Enum):
@@ -101,10 +113,18 @@ def batch_to_abort(last: CommitRecord | None) -> int:
     return 0 if last is None else last.batch
 
 
+def kept(view: View) -> frozenset[tuple[str, int, int]]:
+    """Returns the keys of the tasks' transactions that the batch's record says are committed, or are to be."""
+    if view.last is None or view.last.batch != view.batch:
+        return frozenset()
+    return asked_for(view.last) & {key(each) for each in view.own_handles}
+
+
 def has_committed(view: View) -> bool:
-    """Returns whether a transaction of the tasks is proved to be committed: if no record says so, the log was deleted."""
-    described = view.described or {}
-    return any(proof_of(each, described.get(each.transactional_id)) is Proof.COMMITTED for each in view.own_handles)
+    """Returns whether a transaction of the tasks is proved to be committed that no record lists: then the log was deleted."""
+    described, known = view.described or {}, kept(view)
+    unknown = [each for each in view.own_handles if key(each) not in known]
+    return any(proof_of(each, described.get(each.transactional_id)) is Proof.COMMITTED for each in unknown)
 
 
 def abort(view: View) -> Read | Look | Write | Done | Refused:

@@ -35,7 +35,7 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.exactly_once.commit_errors import RowVisibility
 from spark_kafka_sink.exactly_once.commit_log import CommitLog
-from spark_kafka_sink.exactly_once.commit_log_topic import CommitLogDeletedError
+from spark_kafka_sink.exactly_once.commit_log_topic import HOW_TO_LOOK, CommitLogDeletedError, how_to_look
 from spark_kafka_sink.exactly_once.committer import Committer, OwnTransactions
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction
 from spark_kafka_sink.exactly_once.resolving import Refusal, Refused
@@ -63,11 +63,11 @@ _Key = tuple[ProducerConfig, ExactlyOnce, str]
 @contextmanager
 def _held(lock: Lock, batch: MicroBatch, timeout_s: float) -> Iterator[None]:
     if not lock.acquire(timeout=timeout_s):
-        other = "other batch jobs" if batch.is_job else "an earlier run of the query"
+        other, whose = ("other batch jobs", "its") if batch.is_job else ("an earlier run of the query", "this run's")
         text = (
-            f"{batch}: timed out after {timeout_s:.0f} s while {other} in this process committed; none of its rows are visible."
-            " Try again later. Its transactions stay open until then, or until kafka.transaction.timeout.ms has passed, and"
-            " read_committed consumers wait for them"
+            f"{batch}: timed out after {timeout_s:.0f} s while {other} in this process committed; none of {whose} rows are"
+            " visible. Try again later. Its transactions stay open until then, or until kafka.transaction.timeout.ms has passed,"
+            " and read_committed consumers wait for them"
         )
         raise CommitTimeoutError(text, query_id=batch.query_id, batch=batch.number, standing=RowVisibility.OPEN.name)
     try:
@@ -316,12 +316,12 @@ _TO_RECOVER = "Run `{command} recover {of}` to end it, and run the job again onl
 _PREPARED = f"{{job}} failed while it was being committed, so some of its rows may be visible. {_TO_RECOVER}"
 _COMMITTED = (
     "{job} was not aborted: some of its transactions are committed, though the commit log, which was deleted, does not say so."
-    " All or some of its rows are visible, and others may be in open transactions until they time out: look into the topic before"
-    " you run the job again"
+    " All or some of its rows are visible, and others may be in open transactions until they time out. Look whether all are"
+    f" visible before you run the job again: {HOW_TO_LOOK}"
 )
 _LOG_DELETED = (
-    "{job} could not be aborted, because the commit log was deleted ({error}). Its rows, or some of them, may be visible: look"
-    " into the topic before you run the job again"
+    "{job} could not be aborted, because the commit log was deleted ({error}). Its rows, or some of them, may be visible. Look"
+    " whether they are before you run the job again{how}"
 )
 _LOG_DELETED_BEFORE = (
     "{job} could not be aborted, because the commit log was deleted ({error}). None of its rows are visible, because its commit"
@@ -363,7 +363,9 @@ def abort_job(
     assert options.exactly_once is not None
     text, error = _aborted(options, job, _transactions(shares), is_commit_begun=is_commit_begun)
     of = f"--query {job.query_id} {_options(options.producer, options.exactly_once)}"
-    told = text.format(job=job, command="spark-kafka-sink transactions", of=of, error=error)
+    told = text.format(
+        job=job, command="spark-kafka-sink transactions", of=of, error=error, how="" if error is None else how_to_look(error)
+    )
     logger.warning("%s", told)
     return JobEnd(text in (_ABORTED, _COMPLETE), told)
 

@@ -29,6 +29,20 @@ def test_orphans_of_a_query_are_aborted_and_its_batch_is_written_again(query: Le
     until(lambda: query.visible() == ["a", "b", "c"])
 
 
+def test_a_query_whose_log_was_deleted_is_not_said_to_write_its_uncommitted_rows_again(query: LeftOver) -> None:
+    query.commit(0, query.task(0, "a"))
+    query.task(0, "b")
+    query.log_topic = f"{query.log_topic}-again"
+    query.log.ensure(query.soon())
+    done = query.run("abort", "--query", query.query_id, "--yes")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.startswith(
+        f"{query.query_id}: 1 transaction aborted; 1 other transaction of the query is committed, but the commit log has no"
+        " record of it, so the log was deleted: look which rows are visible before you set commit.log.start"
+    )
+    assert "it writes the uncommitted rows again" not in done.stdout
+
+
 def test_a_job_that_died_before_its_commit_has_nothing_open_afterwards(job: LeftOver) -> None:
     own = job.task(0, "a")
     assert job.listed()["state"] is None

@@ -211,7 +211,7 @@ def test_of_a_job_whose_record_was_lost_it_is_said_that_rows_are_visible(job: Le
     assert done.exit_code == 1
     assert (
         "1 of its transactions is committed, so its record was removed, or the commit log was deleted. Its rows, or some of them,"
-        " are visible: read their topic before you run the job again"
+        " are visible. Look which before you run the job again: an open transaction hides committed rows"
     ) in done.stderr
     assert "none of its rows are visible" not in done.output
     assert [each.transactional_id for each in job.transactions.open_handles(job.ids, job.soon())] == [

@@ -8,6 +8,7 @@ import pytest
 
 from spark_kafka_sink.errors import DeadlineError
 from spark_kafka_sink.exactly_once.commit_errors import RowVisibility, batch_aborted, commit_stopped, commit_timeout
+from spark_kafka_sink.exactly_once.commit_log_topic import HOW_TO_LOOK
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State, TaskRows
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.rules import Reason, View
@@ -52,6 +53,16 @@ def test_a_clock_that_is_ahead_makes_transactions_look_old() -> None:
 def test_what_helps_depends_on_what_became_of_the_batch_before(state: State, to_do: str) -> None:
     view = View(7, (), read=True, last=CommitRecord("q", 3, state, "r", 5))
     assert to_do in str(commit_stopped(BATCH, view, Reason.UNFINISHED, ""))
+
+
+@pytest.mark.parametrize("last", [None, CommitRecord("q", 0, State.CLOSED, "r", 0)], ids=["no record", "closed"])
+def test_before_a_lost_log_begins_again_at_a_batch_a_person_looks_whether_its_rows_are_visible(last: CommitRecord | None) -> None:
+    reason = Reason.NO_RECORD if last is None else Reason.UNFINISHED
+    said = str(commit_stopped(BATCH, View(7, (), read=True, last=last), reason, ""))
+    assert said.endswith(
+        "set commit.log.start=7 for this start; or, if its log was deleted, first look whether rows of this batch are visible,"
+        f" because that start writes them again: {HOW_TO_LOOK}"
+    )
 
 
 def test_rows_that_somebody_else_may_have_committed_are_not_said_to_be_invisible() -> None:

@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from spark_kafka_sink.errors import CommitStoppedError, OptionError
+from spark_kafka_sink.errors import BatchAbortedError, CommitStoppedError, OptionError
 from spark_kafka_sink.exactly_once import commit_log_topic, failpoints
-from spark_kafka_sink.exactly_once.commit_log_topic import CommitLogDeletedError
+from spark_kafka_sink.exactly_once.commit_log_topic import HOW_TO_LOOK, CommitLogDeletedError
+from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.resolving import Refusal, Refused
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
@@ -47,6 +48,7 @@ def test_a_log_that_is_deleted_between_two_batches_is_told_in_30_seconds(query: 
     assert time.monotonic() - begun < LIMIT_S
     (note,) = caught.value.__notes__  # nothing was read, so another driver may have committed the batch
     assert note.startswith(f"batch 1 of {query.id}: 2 rows of this run are not committed, but rows of an earlier attempt may be")
+    assert note.endswith(f"Look whether they are before you set commit.log.start=1, which writes them again: {HOW_TO_LOOK}.")
     assert query.open_ids() == []
 
     # The next run in the same process has a new log, says how to go on, and does.
@@ -97,7 +99,7 @@ def test_one_that_is_made_again_in_the_middle_of_a_commit_does_not_say_that_its_
             committer.commit(batch, own)
         (note,) = caught.value.__notes__
         assert "1 row of this run, or some of them, may be visible" in note
-        assert "before you start the query again (in this process with commit.log.start=0), which writes them again" in note
+        assert "Look whether they are before you set commit.log.start=0, which writes them again." in note
     with pytest.raises(CommitLogDeletedError):
         committer.abort_job(batch, own)
     assert made == [where]
@@ -113,6 +115,28 @@ def test_one_that_is_made_again_in_the_middle_of_a_commit_does_not_say_that_its_
     # A person who has looked into the topic may write the batch again.
     assert committer.commit(batch, query.write("b"), start=0).rows == 1
     query.expect("a", "b")
+
+
+@pytest.mark.fault("spark", "the commit log's topic is deleted between batches")
+def test_one_that_is_made_again_as_no_commit_log_does_not_hide_that_rows_may_be_visible(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+
+    def reach(name: str, batch: int) -> None:
+        if name == "complete.before" and not made:
+            made.append(name)
+            query.kafka.delete_topic(query.log_topic)
+            query.kafka.create_topic(query.log_topic, 2, 1, {"cleanup.policy": "delete"})
+            query.client.topic(query.log_topic, soon())
+            TransactionClient(query.client).init_producer_id(TransactionalIds(PREFIX, query.id).commit_log, 60_000, soon())
+
+    monkeypatch.setattr(failpoints, "reach", reach)
+    with pytest.raises(CommitLogDeletedError, match="was deleted and made again") as caught:
+        query.commit(0, query.write("a"))
+    assert "cleanup.policy=delete" in str(caught.value.__cause__)
+    assert "1 row of this run, or some of them, may be visible" in caught.value.__notes__[0]
+    query.expect("a")
 
 
 @pytest.mark.fault("spark", "the commit log's topic is deleted between batches")
@@ -136,7 +160,7 @@ def test_rows_of_an_earlier_driver_may_be_visible_when_it_is_made_again_in_the_m
             committer.commit(MicroBatch(query.id, 0), query.write("a"))
         (note,) = caught.value.__notes__
         assert "1 row of this run is not committed, but rows of an earlier attempt may be visible" in note
-        assert "look into the topic before you start the query again" in note
+        assert "Look whether they are before you set commit.log.start=0" in note
     assert query.open_ids() == []
     query.expect("a")
 
@@ -205,6 +229,98 @@ def test_what_was_found_committed_is_not_forgotten_when_the_commit_is_repeated(
     query.abort(own[1:])
 
 
+@pytest.mark.parametrize("is_closed", [False, True], ids=["empty", "closed by an operator"])
+@pytest.mark.fault("spark", "the commit log's topic is deleted between batches")
+def test_a_first_batch_that_is_visible_is_not_written_again_by_a_process_that_has_not_seen_the_old_log(
+    query: Query, is_closed: bool
+) -> None:
+    """The driver died before Spark recorded the batch, so the next run writes it again."""
+    query.run(0, "a", "b")
+    make_again(query)
+    if is_closed:
+        left = query.write("a")
+        claim = query.log().claim(TransactionalIds(PREFIX, query.id), soon())
+        aborted = (left[0].handle.transactional_id,)
+        claim.write(CommitRecord(query.id, 0, State.CLOSED, "closed", 0, left, aborted=aborted), soon())
+        query.abort(left)
+    for _ in range(2):
+        with pytest.raises(
+            CommitLogDeletedError, match=f"no record of query {query.id}, but 2 of its transactions are committed"
+        ) as caught:
+            query.commit(0, query.write("a", "b"))
+        (note,) = caught.value.__notes__
+        assert "2 rows of this run are not committed, but rows of an earlier attempt may be visible" in note
+        assert "set commit.log.start=0" in note
+        assert query.open_ids() == []
+    query.expect("a", "b")
+
+    # A person who has looked into the topic may write the batch again.
+    assert query.commit(0, query.write("c"), start=0).rows == 1
+    query.expect("a", "b", "c")
+
+
+@pytest.mark.fault("spark", "the commit log's topic is deleted between batches")
+def test_a_person_is_told_to_look_only_after_open_transactions_have_ended_because_these_hide_committed_rows(query: Query) -> None:
+    left, done = query.write("left"), query.write("a")
+    TransactionClient(query.client).end([done[0].handle], True, soon())
+    with pytest.raises(CommitLogDeletedError) as caught:
+        query.commit(0, query.write("a"))
+    assert HOW_TO_LOOK in str(caught.value)
+    assert query.visible() == []
+    query.abort(left)
+    query.expect("a")
+
+
+def test_a_first_batch_of_which_nothing_was_committed_is_written_again(query: Query) -> None:
+    query.abort(query.write("a", "b"))
+    assert query.run(0, "a", "b").rows == 2
+    query.expect("a", "b")
+
+
+def test_a_first_batch_that_another_driver_commits_in_between_is_no_sign_of_a_deleted_log(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, own = query.write("a"), query.write("a")
+    reached: list[str] = []
+
+    def reach(name: str, batch: int) -> None:
+        if name == "log.after" and not reached:
+            reached.append(name)
+            query.committer().commit(MicroBatch(query.id, 0), other)
+
+    monkeypatch.setattr(failpoints, "reach", reach)
+    report = query.commit(0, own)
+    assert (report.rows, report.own, reached) == (0, False, ["log.after"])
+    assert query.open_ids() == []
+    query.expect("a")
+
+
+def test_a_replay_that_an_operator_asks_for_during_a_commit_is_no_sign_of_a_deleted_log(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of two transactions times out after the record was written, and the record keeps the other one."""
+    own = query.write("a", "b")
+    kept, lost = (each.handle.transactional_id for each in own)
+    reached: list[str] = []
+
+    def reach(name: str, batch: int) -> None:
+        if name == "prepared.after":
+            reached.append(name)
+            query.abort(own[1:])
+        elif name == "log.before" and reached == ["prepared.after"]:
+            reached.append(name)
+            claim = query.log().claim(TransactionalIds(PREFIX, query.id), soon())
+            claim.write(CommitRecord(query.id, 0, State.REPLAY, "replay", 2, own, (kept,), (lost,)), soon())
+
+    monkeypatch.setattr(failpoints, "reach", reach)
+    with pytest.raises(BatchAbortedError) as caught:
+        query.commit(0, own)
+    assert "1 row of this run is visible, and none of the others is or will become visible" in str(caught.value)
+    assert caught.value.facts["rows"] == 1
+    assert query.commit(0, query.write("a", "b")).rows == 2
+    query.expect("a", "b")
+
+
 @pytest.mark.fault("spark", "the commit log's topic is deleted between batches")
 def test_a_job_whose_record_was_not_written_when_the_log_was_deleted_leaves_nothing_open(
     query: Query, monkeypatch: pytest.MonkeyPatch
@@ -221,6 +337,28 @@ def test_a_job_whose_record_was_not_written_when_the_log_was_deleted_leaves_noth
         query.commit(0, own)
     assert caught.value.__notes__ == [f"batch 0 of {query.id}: 1 row of this run is not committed."]
     assert query.open_ids() == []
+
+
+@pytest.mark.parametrize("is_known", [False, True], ids=["during the abort", "before it"])
+@pytest.mark.fault("spark", "the commit log's topic is deleted between batches")
+def test_a_job_whose_rows_are_committed_is_not_left_with_a_record_that_says_none_is_visible(
+    query: Query, is_known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query.id = MicroBatch.of_new_job().query_id
+    own, ids = query.write("a"), TransactionalIds(PREFIX, query.id)
+    handles = tuple(each.handle for each in own)
+    if is_known:
+        aborted = (handles[0].transactional_id,)
+        query.log().claim(ids, soon()).write(CommitRecord(query.id, 0, State.CLOSED, "closed", 0, own, aborted=aborted), soon())
+        TransactionClient(query.client).end(handles, True, soon())
+
+    def reach(name: str, batch: int) -> None:
+        if name == "sweep.before":
+            TransactionClient(query.client).end(handles, True, soon())
+
+    monkeypatch.setattr(failpoints, "reach", reach)
+    assert query.committer().abort_job(MicroBatch(query.id, 0), own) == Refused(Refusal.COMMITTED)
+    assert query.id not in query.log().last_records(soon()).records
 
 
 @pytest.mark.fault("spark", "the commit log's topic is deleted between batches")

@@ -10,9 +10,10 @@ from confluent_kafka.admin import AclOperation, ConfigResource, ResourceType
 
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.errors import AuthorizationError, KafkaSinkError, OptionError, UnsupportedVersionError
-from spark_kafka_sink.exactly_once import transaction_client
+from spark_kafka_sink.exactly_once import commit_log_topic, transaction_client
 from spark_kafka_sink.exactly_once.commit_log import CommitLog
 from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
+from spark_kafka_sink.exactly_once.commit_log_topic import CommitLogDeletedError, leader_of
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID
@@ -58,6 +59,16 @@ def test_a_topic_of_fewer_partitions_cannot_be_the_log(
     topic = new_topic(2, on=transaction_kafka, config={"cleanup.policy": "compact"})
     with pytest.raises(OptionError, match=r"option commit\.log\.partitions: topic .* has 2 partitions, not 8: set it to 2"):
         CommitLog(client, CommitLogSettings(topic)).ensure(soon())
+
+
+def test_a_partition_that_is_gone_is_a_log_that_was_made_again(
+    client: ClusterClient, transaction_kafka: Kafka, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brokers that create topics for any client give them one partition, unless they are told another number."""
+    monkeypatch.setattr(commit_log_topic, "DELETED_AFTER_S", 1.0)
+    topic = new_topic(1, on=transaction_kafka)
+    with pytest.raises(CommitLogDeletedError, match="was deleted and made again"):
+        leader_of(client, topic, 5, soon(10))
 
 
 def test_replication_that_cannot_be_had_is_an_error(client: ClusterClient, settings: CommitLogSettings) -> None:

@@ -13,12 +13,14 @@ from spark_kafka_sink.exactly_once.commit_log import CommitLog
 from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
 from spark_kafka_sink.exactly_once.log_reader import committed_records
+from spark_kafka_sink.exactly_once.log_writer import ClaimLostError
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.fetch import AbortedTransaction, PartitionData
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 from spark_kafka_sink.records.small_batch import NewRecord, small_batch
 from tests.exactly_once.opened import client_of, new_id, soon
+from tests.kafka.embedded import EmbeddedKafka
 
 
 def query() -> TransactionalIds:
@@ -43,6 +45,19 @@ def test_a_leader_that_does_not_show_yet_what_it_has_is_asked_at_intervals() -> 
         ):
             claim.write(a_record(mine), soon(1.0))
         assert 1 < broker.faults.seen(ApiKey.FETCH) - before < 40
+
+
+def test_a_topic_that_is_made_again_before_the_first_record_is_not_asked_for_under_its_old_id() -> None:
+    with EmbeddedKafka(in_memory=True) as kafka, client_of(kafka) as client:
+        settings = CommitLogSettings(new_id("commits"), partitions=1)
+        log, mine, other = CommitLog(client, settings), query(), query()
+        claim = log.claim(mine, soon())
+        kafka.delete_topic(settings.topic)
+        kafka.create_topic(settings.topic, 1, 1, {"cleanup.policy": "compact"})
+        with client_of(kafka) as another:
+            CommitLog(another, settings).claim(other, soon()).write(a_record(other), soon())
+        with pytest.raises(ClaimLostError, match="was made again"):
+            claim.write(a_record(mine), soon(10))
 
 
 def _shows_nothing(asked: Any, answer: Any) -> Any:

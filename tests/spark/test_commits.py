@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from spark_kafka_sink.errors import CommitTimeoutError, DeadlineError, KafkaSinkError, UsageError
-from spark_kafka_sink.exactly_once.commit_log_topic import made_again
+from spark_kafka_sink.exactly_once.commit_log_topic import HOW_TO_LOOK, CommitLogDeletedError, made_again
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
 from spark_kafka_sink.exactly_once.committer import CommitReport, Committer
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction
@@ -111,7 +111,9 @@ COMMAND = "spark-kafka-sink transactions {} --query job-1 --bootstrap-servers 12
             Refused(Refusal.COMMITTED),
             "All or some of its rows are visible, and others may be in open transactions until they time out",
         ),
-        (made_again("commits"), "Its rows, or some of them, may be visible: look into the topic before you run the job again"),
+        (made_again("commits"), HOW_TO_LOOK),
+        (made_again("commits"), "Its rows, or some of them, may be visible. Look whether they are before you run the job again"),
+        (CommitLogDeletedError("gone"), f"before you run the job again: {HOW_TO_LOOK}"),
         (
             DeadlineError("no broker"),
             f"not known whether it is prepared ([DEADLINE] no broker). Run `{COMMAND.format('recover')}` to end it",
@@ -162,6 +164,12 @@ def test_queries_with_the_same_options_do_not_wait_for_each_other_and_jobs_not_f
         with pytest.raises(
             CommitTimeoutError,
             match=r"while other batch jobs in this process committed; none of its rows are visible.* Its transactions stay open",
+        ):
+            waiting.result(30)
+    with ThreadPoolExecutor(1) as elsewhere, committers.of(options, BATCH):
+        waiting = elsewhere.submit(lambda: committers.of(options, BATCH).__enter__())
+        with pytest.raises(  # the earlier run may be committing the same batch
+            CommitTimeoutError, match=r"while an earlier run of the query .* committed; none of this run's rows are visible"
         ):
             waiting.result(30)
     committers.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Final
 
 import click
@@ -9,7 +10,9 @@ import click
 from spark_kafka_sink.cli.transactions.connection import Connection, ConnectionOptions, connected
 from spark_kafka_sink.cli.transactions.result import COMMAND, Result, transactions_text, written_again
 from spark_kafka_sink.counts import counted
+from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.exactly_once import resolving
+from spark_kafka_sink.exactly_once.commit_log_topic import HOW_TO_LOOK
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
 from spark_kafka_sink.exactly_once.execution import Execution
 from spark_kafka_sink.exactly_once.micro_batch import is_job
@@ -17,6 +20,8 @@ from spark_kafka_sink.exactly_once.proof import Proof, proof_of
 from spark_kafka_sink.exactly_once.resolving import Refusal, Refused, batch_to_abort
 from spark_kafka_sink.exactly_once.rules import Done, View
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
+
+logger = logging.getLogger(__name__)
 
 _WHY_NOT: Final = {
     Refusal.PREPARED: f"nothing was aborted, because the batch is prepared; commit it with {COMMAND} recover --query {{id}}",
@@ -47,14 +52,28 @@ def _aborted(connection: Connection, query_id: str, *, yes: bool) -> Result:
     if isinstance(expected, Refused):
         assert last is not None
         return _refused(query_id, last.batch, expected)
+    committed = 0
     if last is None and is_job(query_id):
         check_not_committed(connection, query_id)
+    elif last is None:
+        committed = _committed(connection, query_id)
     open_now = connection.transactions.open_handles(connection.ids(query_id), connection.deadline())
     if not open_now:
         return Result(query_id, None, True, f"no transactions are open under the prefix {connection.prefix}")
     if not yes:
         _ask(query_id, last, open_now)
-    return _end(connection, query_id, last)
+    return _end(connection, query_id, last, _then(query_id, last, committed))
+
+
+def _committed(connection: Connection, query_id: str) -> int:
+    """Returns the number of committed transactions of a query without a record; 0 if brokers do not list them."""
+    try:
+        found = connection.transactions.list_committed(connection.ids(query_id), connection.deadline())
+    except KafkaSinkError as error:
+        logger.warning("%s: brokers did not list its committed transactions: %s", query_id, error)
+        return 0
+    # A running driver may have written the record that committed them since the log was read.
+    return len(found) if found and connection.record(query_id) is None else 0
 
 
 def check_not_committed(connection: Connection, query_id: str) -> None:
@@ -64,7 +83,7 @@ def check_not_committed(connection: Connection, query_id: str) -> None:
         found = counted(len(committed), "of its transactions is", "of its transactions are")
         raise click.ClickException(
             f"{query_id}: {Refusal.NO_RECORD.value}, but {found} committed, so its record was removed, or the commit log was"
-            f" deleted. Its rows, or some of them, are visible: read their topic before you {written_again(query_id)}"
+            f" deleted. Its rows, or some of them, are visible. Look which before you {written_again(query_id)}: {HOW_TO_LOOK}"
         )
 
 
@@ -81,7 +100,8 @@ def _ask(query_id: str, last: CommitRecord | None, handles: tuple[TransactionHan
     click.confirm("Abort them?", abort=True, err=True)
 
 
-def _end(connection: Connection, query_id: str, last: CommitRecord | None) -> Result:
+def _end(connection: Connection, query_id: str, last: CommitRecord | None, then: str) -> Result:
+    """then: what to do about the aborted rows."""
     batch = batch_to_abort(last)
 
     def finish(execution: Execution, end: object) -> Done | Refused:
@@ -102,11 +122,20 @@ def _end(connection: Connection, query_id: str, last: CommitRecord | None) -> Re
         is_open = f"{len(left)} of {counted(count, 'transaction')} {'is' if len(left) == 1 else 'are'} still open"
         return Result(query_id, None, False, f"{is_open}: run the command again", still)
     aborted = tuple((each, "aborted") for each in end.leftovers)
-    return Result(query_id, None, True, f"{counted(count, 'transaction')} aborted{_then(query_id, last)}", aborted)
+    return Result(query_id, None, True, f"{counted(count, 'transaction')} aborted{then}", aborted)
 
 
-def _then(query_id: str, last: CommitRecord | None) -> str:
-    """Returns what to do about the aborted rows. A complete job misses none."""
+def _then(query_id: str, last: CommitRecord | None, committed: int) -> str:
+    """Returns what to do about the aborted rows. A complete job misses none.
+
+    committed: how many transactions of a query without a record are committed.
+    """
+    if committed:
+        found = counted(committed, "other transaction of the query is", "other transactions of the query are")
+        return (
+            f"; {found} committed, but {Refusal.NO_RECORD.value}, so the log was deleted: look which rows are visible before you"
+            " set commit.log.start, because the query then writes its batch again"
+        )
     if not is_job(query_id):
         return "; when the query starts again, it writes the uncommitted rows again"
     if last is None:  # or it was complete and is already forgotten
