@@ -69,7 +69,6 @@ class SnapshotReader:
             exporter: Names the exporter in the warning.
         """
         self._metrics = metrics
-        self._most_partitions = most_partitions
         self._lock = threading.Lock()
         self._topics = TopicLimit(most_partitions)
         self._histograms = TopicLimit(most_partitions // _PARTITIONS_PER_HISTOGRAM)
@@ -93,11 +92,10 @@ class SnapshotReader:
         with self._lock:
             report, summed = self._summed
             if committed is not None and committed is not report:  # each commit replaces the report
-                partitions = committed.partitions.summed(self._most_partitions)
                 summed = replace(
                     committed,
-                    partitions=self._topics.partitions(partitions),
-                    ack_latency=dict(self._histograms.latencies(committed.ack_latency, partitions)),
+                    partitions=self._topics.partitions(committed.partitions),
+                    ack_latency=dict(self._histograms.latencies(committed.ack_latency, committed.partitions)),
                 )
                 self._summed = committed, summed
             return summed
