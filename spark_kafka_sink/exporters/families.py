@@ -6,12 +6,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from math import isnan
 from typing import Final
 
-from spark_kafka_sink.exporters.topic_limits import TopicLimit
+from spark_kafka_sink.exporters.series_choices import choices_of
 from spark_kafka_sink.producer.partition_reports import ALL_PARTITIONS
 from spark_kafka_sink.producer.report import LATENCY_BUCKETS, DeliveryReport
 from spark_kafka_sink.spark.active_queries import active_ids
@@ -26,9 +26,6 @@ MOST_PARTITIONS: Final = 200
 
 # A collection that takes longer may mix two snapshots.
 _COLLECTION_S: Final = 1.0
-
-_PARTITIONS_PER_HISTOGRAM: Final = 10
-# A topic's histogram has 26 lines.
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +54,7 @@ class Snapshot:
 
 
 class SnapshotReader:
-    """Reads snapshots of a driver. The sums of topics are kept until more is committed. Threads: any may read, under the lock."""
+    """Reads snapshots of a driver. Threads: any may read."""
 
     def __init__(self, metrics: DeliveryMetrics, most_partitions: int, exporter: str) -> None:
         """Logs a warning if there is nothing to read, as on Spark Connect.
@@ -69,10 +66,7 @@ class SnapshotReader:
             exporter: Names the exporter in the warning.
         """
         self._metrics = metrics
-        self._lock = threading.Lock()
-        self._topics = TopicLimit(most_partitions)
-        self._histograms = TopicLimit(most_partitions // _PARTITIONS_PER_HISTOGRAM)
-        self._summed: tuple[DeliveryReport | None, DeliveryReport] = None, DeliveryReport()
+        self._committed = choices_of(metrics).committed(most_partitions)
         self.is_available = metrics.available
         if not self.is_available:
             logger.warning("nothing is exported to %s: %s", exporter, metrics.reason)
@@ -85,20 +79,9 @@ class SnapshotReader:
         live_records = 0 if live is None else live.records
         totals, ages, failed, active = metrics.totals(), metrics.transaction_ages(), metrics.writes.failed(), active_ids()
         names = {query: metrics.query_name(query, active or ()) for query in {*totals, *ages, *failed}}
-        return Snapshot(self._committed(), live_records, metrics.running(), totals, ages, failed, active, names)
-
-    def _committed(self) -> DeliveryReport:
-        committed = self._metrics.committed
-        with self._lock:
-            report, summed = self._summed
-            if committed is not None and committed is not report:  # each commit replaces the report
-                summed = replace(
-                    committed,
-                    partitions=self._topics.partitions(committed.partitions),
-                    ack_latency=dict(self._histograms.latencies(committed.ack_latency, committed.partitions)),
-                )
-                self._summed = committed, summed
-            return summed
+        return Snapshot(
+            self._committed.of(metrics.committed), live_records, metrics.running(), totals, ages, failed, active, names
+        )
 
 
 class OneSnapshot:

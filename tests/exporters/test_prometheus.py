@@ -13,6 +13,9 @@ from pyspark.sql import SparkSession
 
 from spark_kafka_sink.errors import InstallationError, UsageError
 from spark_kafka_sink.exporters.prometheus import DriverCollector, serve_prometheus
+from spark_kafka_sink.producer.partition_reports import PartitionReport, PartitionReports
+from spark_kafka_sink.producer.report import LATENCY_BUCKETS, DeliveryReport
+from spark_kafka_sink.spark.history import BatchReport
 from spark_kafka_sink.spark.metrics import DeliveryMetrics
 from spark_kafka_sink.spark.write_events import WriteFailed
 from tests.exporters.reports import batch, of_topics
@@ -107,6 +110,21 @@ def test_more_partitions_than_the_limit_become_sums_of_their_topics(metrics: Del
     of_records = {labels: value for (name, labels), value in found.items() if name == "kafka_sink_records_total"}
     assert of_records == {(("partition", "all"), ("topic", "t")): 2010}
     assert len([1 for name, _ in collected(metrics, 300) if name == "kafka_sink_records_total"]) == 201
+
+
+def test_a_second_exporter_of_a_driver_has_the_same_sums(metrics: DeliveryMetrics) -> None:
+    def of_others() -> tuple[float, float]:
+        found = collected(metrics, 20)
+        acks = found["kafka_sink_ack_latency_seconds_bucket", (("le", "+Inf"), ("topic", "other"))]
+        return found["kafka_sink_records_total", (("partition", "all"), ("topic", "other"))], acks
+
+    metrics.batch_committed(of_topics(30))
+    records, acks = of_others()
+    top = {("tenant-0", 0): PartitionReport(1_000_000, 100, 0, 1)}  # now the largest topic
+    latencies = {"tenant-0": [1_000_000, *[0] * (LATENCY_BUCKETS - 1)]}
+    report = DeliveryReport(partitions=PartitionReports(top), ack_latency=latencies)
+    metrics.batch_committed(BatchReport("q", 4, 1_700_000_000.0, 2.5, report))
+    assert of_others() == (records + 1_000_000, acks + 1_000_000)
 
 
 def test_a_scrape_of_10_000_topic_partitions_takes_at_most_20_ms(metrics: DeliveryMetrics) -> None:
