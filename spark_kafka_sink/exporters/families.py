@@ -40,7 +40,7 @@ class Snapshot:
         transactions: By query, the age of its oldest open transaction and the limit of that age, in seconds.
         failed: The number of failed writes by query.
         active: The ids of the queries that run, whether they use a sink or not; None if Spark does not say.
-        names: By query, the name of those that have one.
+        names: By query, the name that it had when it was first exported; empty if it had none. Also of queries of before.
     """
 
     committed: DeliveryReport
@@ -66,7 +66,8 @@ class SnapshotReader:
             exporter: Names the exporter in the warning.
         """
         self._metrics = metrics
-        self._committed = choices_of(metrics).committed(most_partitions)
+        choices = choices_of(metrics)
+        self._committed, self._queries = choices.committed(most_partitions), choices.queries
         self.is_available = metrics.available
         if not self.is_available:
             logger.warning("nothing is exported to %s: %s", exporter, metrics.reason)
@@ -78,7 +79,7 @@ class SnapshotReader:
         metrics, live = self._metrics, self._metrics.live
         live_records = 0 if live is None else live.records
         totals, ages, failed, active = metrics.totals(), metrics.transaction_ages(), metrics.writes.failed(), active_ids()
-        names = {query: metrics.query_name(query, active or ()) for query in {*totals, *ages, *failed}}
+        names = self._queries.show({*totals, *ages, *failed}, lambda query: metrics.query_name(query, active or ()))
         return Snapshot(
             self._committed.of(metrics.committed), live_records, metrics.running(), totals, ages, failed, active, names
         )

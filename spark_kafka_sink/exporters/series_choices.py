@@ -1,12 +1,13 @@
 """What the exporters of a driver have chosen to show, kept as long as its counts.
 
-A series that ends and begins again looks like new counts. So what was chosen first stays, also for a
+A series that ends and begins again, or under another label, looks like new counts. So what was chosen first stays, also for a
 second exporter of the same driver.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Set
 from dataclasses import replace
 from typing import Final
 from weakref import WeakKeyDictionary
@@ -14,6 +15,9 @@ from weakref import WeakKeyDictionary
 from spark_kafka_sink.exporters.topic_limits import TopicLimit
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.spark.metrics import DeliveryMetrics
+
+MOST_QUERIES: Final = 400
+"""That are remembered, unless more are shown at one time."""
 
 _PARTITIONS_PER_HISTOGRAM: Final = 10
 # A topic's histogram has 26 lines.
@@ -43,10 +47,40 @@ class CommittedSeries:
             return summed
 
 
-class SeriesChoices:
-    """The choices of one driver's exporters. Threads: any, under the lock."""
+class ShownQueries:
+    """The queries that were exported, each with the name that it had first. Threads: any, under the lock."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._names: dict[str, str] = {}  # the one that was shown last at the end
+
+    def show(self, now: Set[str], name: Callable[[str], str]) -> dict[str, str]:
+        """Returns all queries with the names to show. A label of another name would begin new series, and end those before.
+
+        Args:
+            now: The queries to export. Of more than MOST_QUERIES, others are forgotten.
+            name: Returns the name that a query has now. It may ask Spark, so it is called without the lock.
+        """
+        names = {query: name(query) for query in now}
+        with self._lock:
+            for query in now:
+                self._names[query] = self._names.pop(query, names[query])
+            while len(self._names) > max(MOST_QUERIES, len(now)):
+                del self._names[next(iter(self._names))]
+            return dict(self._names)
+
+
+class SeriesChoices:
+    """The choices of one driver's exporters.
+
+    Attributes:
+        queries: The queries that were exported.
+
+    Threads: any, under the lock.
+    """
+
+    def __init__(self) -> None:
+        self.queries = ShownQueries()
         self._lock = threading.Lock()
         self._committed: dict[int, CommittedSeries] = {}
 

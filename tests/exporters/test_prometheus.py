@@ -6,10 +6,13 @@ import socket
 import sys
 import time
 import urllib.request
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_kafka_sink.errors import InstallationError, UsageError
 from spark_kafka_sink.exporters.prometheus import DriverCollector, serve_prometheus
@@ -71,6 +74,22 @@ def test_failed_writes_are_counted_by_query_and_batch_jobs_are_one(metrics: Deli
         metrics.feed.tell(WriteFailed(query, 0, 1.0, "why", is_interrupt))
     found = {labels: value for (name, labels), value in collected(metrics).items() if name == "kafka_sink_failed_writes_total"}
     assert found == {QUERY: 2, named("batch-jobs", "batch-jobs"): 2, named("unknown", "unknown"): 1}
+
+
+def test_a_query_keeps_the_label_that_it_had_first(metrics: DeliveryMetrics) -> None:
+    def labels() -> list[tuple[tuple[str, str], ...]]:
+        return [labels for name, labels in collected(metrics) if name == "kafka_sink_batches_total"]
+
+    metrics.batch_committed(batch())
+    assert labels() == [QUERY]
+    metrics.of(cast("StreamingQuery", SimpleNamespace(id="q", name="clicks")))
+    assert metrics.query_name("q") == "clicks"
+    assert labels() == [QUERY]
+    metrics.of(cast("StreamingQuery", SimpleNamespace(id="named", name="orders")))
+    metrics.batch_committed(batch("named"))
+    assert named("named", "orders") in labels()
+    metrics.of(cast("StreamingQuery", SimpleNamespace(id="named", name="")))
+    assert named("named", "orders") in labels()
 
 
 class _Broken:
