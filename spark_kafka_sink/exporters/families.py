@@ -18,6 +18,7 @@ from spark_kafka_sink.spark.active_queries import active_ids
 from spark_kafka_sink.spark.live import Counts
 from spark_kafka_sink.spark.metrics import DeliveryMetrics
 from spark_kafka_sink.spark.query_totals import BATCH_JOBS, QUANTILES, QueryTotals
+from spark_kafka_sink.spark.write_events import UNKNOWN
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +80,9 @@ class SnapshotReader:
         metrics, live = self._metrics, self._metrics.live
         live_records = 0 if live is None else live.records
         totals, ages, failed, active = metrics.totals(), metrics.transaction_ages(), metrics.writes.failed(), active_ids()
-        names = self._queries.show({*totals, *ages, *failed}, lambda query: metrics.query_name(query, active or ()))
+        writing = metrics.live_tasks.calls().intersection(active or ())  # the others are batch jobs and calls of publish
+        queries = {*totals, *ages, *failed, *writing}
+        names = self._queries.show(queries, lambda query: metrics.query_name(query, active or ()))
         return Snapshot(
             self._committed.of(metrics.committed), live_records, metrics.running(), totals, ages, failed, active, names
         )
@@ -177,7 +180,7 @@ def _of_totals(name: str, kind: Kind, unit: str, text: str, value: Callable[[Que
 def _active(shot: Snapshot) -> Iterable[tuple[str, float]]:
     """Returns no value if Spark does not say it, so that an alert on silent queries does not take them for ended."""
     if shot.active is not None:
-        for query in sorted({*shot.queries, *shot.transactions} - {BATCH_JOBS}):
+        for query in sorted(shot.names.keys() - {BATCH_JOBS, UNKNOWN}):
             yield query, query in shot.active
 
 
@@ -276,7 +279,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     ),
     _of_totals("batches", COUNTER, "micro-batch", "committed micro-batches by query", lambda one: one.batches),
     _of_totals("query_records", COUNTER, "record", "committed records by query", lambda one: one.records),
-    _of_queries("query_active", GAUGE, "query", "1 while a query runs, and 0 when it has ended", _active),
+    _of_queries("query_active", GAUGE, "query", "1 while a query that has used a sink runs, and 0 when it has ended", _active),
     _of_queries(
         "failed_writes", COUNTER, "write", "micro-batches and batch jobs that failed, by query", lambda shot: shot.failed.items()
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import sys
 import time
@@ -108,6 +109,45 @@ def test_a_query_that_has_ended_is_0_and_one_that_is_not_known_has_no_value(
     assert found == {QUERY: 0}
     monkeypatch.setattr(SparkSession, "_instantiatedSession", _Broken())
     assert not [name for name, _ in collected(metrics) if name == "kafka_sink_query_active"]
+
+
+class _Active:
+    """As much of a session as the ids and the name of its queries need."""
+
+    def __init__(self) -> None:
+        self.ids = ""
+
+    def __getattr__(self, name: str) -> _Active:
+        return self
+
+    def __call__(self, *arguments: object) -> _Active:
+        return self
+
+    def toString(self) -> str:
+        return self.ids
+
+    def __str__(self) -> str:
+        return "clicks"  # the name of each of them
+
+
+def test_a_query_is_active_from_its_first_tasks_on_before_it_commits(
+    metrics: DeliveryMetrics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def active() -> Samples:
+        return {key: value for key, value in collected(metrics).items() if key[0] == "kafka_sink_query_active"}
+
+    session, query = _Active(), "5e0fb6f6-0c2c-4a4b-9f0e-7d7c4e1f8a11"
+    other, job = query.replace("5", "6"), "job-" + query
+    monkeypatch.setattr(SparkSession, "_instantiatedSession", session)
+    session.ids = f"[{query}, {other}]"
+    assert active() == {}
+    key = "kafka_sink_query_active", named(query, "clicks")
+    for is_running in (True, False):
+        for number, call in enumerate((query, job)):
+            metrics.live_tasks.take(json.dumps([str(number), call, is_running, None, 5, 50, 0]).encode())
+        assert active() == {key: 1}
+    session.ids = "[]"
+    assert active() == {key: 0}
 
 
 def test_before_anything_is_reported_the_counts_are_0(metrics: DeliveryMetrics) -> None:
