@@ -1,4 +1,4 @@
-"""What the exporters of a driver have chosen to show, kept as long as its counts.
+"""Keeps what the exporters of a driver have chosen to show.
 
 A series that ends and begins again, or under another label, looks like new counts. So what was chosen first stays, also for a
 second exporter of the same driver.
