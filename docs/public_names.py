@@ -92,7 +92,7 @@ INSIDE: Mapping[str, Sequence[str]] = {
     "DeliveryMetrics": ("batch_aborted", "batch_committed", "feed", "live_tasks", "reason", "transaction_ages", "writes"),
     "DeliveryReport": ("summed",),
     "DriverCollector": ("is_available",),
-    "PartitionReports": ("columns", "count", "from_bytes", "summed", "to_bytes"),
+    "PartitionReports": ("columns", "count", "from_bytes", "summed", "summed_topics", "to_bytes"),
     "Producer": ("close_when_idle", "transaction"),
     "QueryHistory": ("column", "ends_s", "last_cells"),
     "RecordColumns": ("lengths", "is_like"),

@@ -6,18 +6,19 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from math import isnan
 from typing import Final
 
-from spark_kafka_sink.exporters.topic_limits import TopicLimit
+from spark_kafka_sink.exporters.series_choices import choices_of
 from spark_kafka_sink.producer.partition_reports import ALL_PARTITIONS
 from spark_kafka_sink.producer.report import LATENCY_BUCKETS, DeliveryReport
 from spark_kafka_sink.spark.active_queries import active_ids
 from spark_kafka_sink.spark.live import Counts
 from spark_kafka_sink.spark.metrics import DeliveryMetrics
 from spark_kafka_sink.spark.query_totals import BATCH_JOBS, QUANTILES, QueryTotals
+from spark_kafka_sink.spark.write_events import UNKNOWN
 
 logger = logging.getLogger(__name__)
 
@@ -26,9 +27,6 @@ MOST_PARTITIONS: Final = 200
 
 # A collection that takes longer may mix two snapshots.
 _COLLECTION_S: Final = 1.0
-
-_PARTITIONS_PER_HISTOGRAM: Final = 10
-# A topic's histogram has 26 lines.
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +41,7 @@ class Snapshot:
         transactions: By query, the age of its oldest open transaction and the limit of that age, in seconds.
         failed: The number of failed writes by query.
         active: The ids of the queries that run, whether they use a sink or not; None if Spark does not say.
-        names: By query, the name of those that have one.
+        names: By query, the name that it had when it was first exported; empty if it had none. Also of queries of before.
     """
 
     committed: DeliveryReport
@@ -57,7 +55,7 @@ class Snapshot:
 
 
 class SnapshotReader:
-    """Reads snapshots of a driver. The sums of topics are kept until more is committed. Threads: any may read, under the lock."""
+    """Reads snapshots of a driver. Threads: any may read."""
 
     def __init__(self, metrics: DeliveryMetrics, most_partitions: int, exporter: str) -> None:
         """Logs a warning if there is nothing to read, as on Spark Connect.
@@ -69,11 +67,8 @@ class SnapshotReader:
             exporter: Names the exporter in the warning.
         """
         self._metrics = metrics
-        self._most_partitions = most_partitions
-        self._lock = threading.Lock()
-        self._topics = TopicLimit(most_partitions)
-        self._histograms = TopicLimit(most_partitions // _PARTITIONS_PER_HISTOGRAM)
-        self._summed: tuple[DeliveryReport | None, DeliveryReport] = None, DeliveryReport()
+        choices = choices_of(metrics)
+        self._committed, self._queries = choices.committed(most_partitions), choices.queries
         self.is_available = metrics.available
         if not self.is_available:
             logger.warning("nothing is exported to %s: %s", exporter, metrics.reason)
@@ -85,22 +80,12 @@ class SnapshotReader:
         metrics, live = self._metrics, self._metrics.live
         live_records = 0 if live is None else live.records
         totals, ages, failed, active = metrics.totals(), metrics.transaction_ages(), metrics.writes.failed(), active_ids()
-        names = {query: metrics.query_name(query, active or ()) for query in {*totals, *ages, *failed}}
-        return Snapshot(self._committed(), live_records, metrics.running(), totals, ages, failed, active, names)
-
-    def _committed(self) -> DeliveryReport:
-        committed = self._metrics.committed
-        with self._lock:
-            report, summed = self._summed
-            if committed is not None and committed is not report:  # each commit replaces the report
-                partitions = committed.partitions.summed(self._most_partitions)
-                summed = replace(
-                    committed,
-                    partitions=self._topics.partitions(partitions),
-                    ack_latency=dict(self._histograms.latencies(committed.ack_latency, partitions)),
-                )
-                self._summed = committed, summed
-            return summed
+        writing = metrics.live_tasks.calls().intersection(active or ())  # the others are batch jobs and calls of publish
+        queries = {*totals, *ages, *failed, *writing}
+        names = self._queries.show(queries, lambda query: metrics.query_name(query, active or ()))
+        return Snapshot(
+            self._committed.of(metrics.committed), live_records, metrics.running(), totals, ages, failed, active, names
+        )
 
 
 class OneSnapshot:
@@ -195,7 +180,7 @@ def _of_totals(name: str, kind: Kind, unit: str, text: str, value: Callable[[Que
 def _active(shot: Snapshot) -> Iterable[tuple[str, float]]:
     """Returns no value if Spark does not say it, so that an alert on silent queries does not take them for ended."""
     if shot.active is not None:
-        for query in sorted({*shot.queries, *shot.transactions} - {BATCH_JOBS}):
+        for query in sorted(shot.names.keys() - {BATCH_JOBS, UNKNOWN}):
             yield query, query in shot.active
 
 
@@ -294,7 +279,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     ),
     _of_totals("batches", COUNTER, "micro-batch", "committed micro-batches by query", lambda one: one.batches),
     _of_totals("query_records", COUNTER, "record", "committed records by query", lambda one: one.records),
-    _of_queries("query_active", GAUGE, "query", "1 while a query runs, and 0 when it has ended", _active),
+    _of_queries("query_active", GAUGE, "query", "1 while a query that has used a sink runs, and 0 when it has ended", _active),
     _of_queries(
         "failed_writes", COUNTER, "write", "micro-batches and batch jobs that failed, by query", lambda shot: shot.failed.items()
     ),

@@ -20,17 +20,22 @@ Latencies = Mapping[str, list[int]]
 class TopicLimit:
     """Chooses the topics with series of their own: those with the most records when there are too many for the first time.
 
-    The choice stays, because the sum of the others is a counter. If a topic left it, Prometheus would take the smaller sum for a
-    restart and count all of it again. Threads: one at a time.
+    Before that, topics with the most partitions become a sum of their partitions.
+
+    Each choice stays, because a sum is a counter. If a topic left the sum of the others, Prometheus would take the smaller sum
+    for a restart and count all of it again, and so it would with partitions whose series come back. Threads: one at a time.
     """
 
     def __init__(self, most: int) -> None:
-        """most: the most topics, with the sum of the others."""
+        """most: the most topics or topic-partitions, with the sum of the others."""
         self._most = most
         self._own: frozenset[str] | None = None
+        self._summed: frozenset[str] = frozenset()
 
     def partitions(self, reports: PartitionReports) -> PartitionReports:
-        """Returns the reports with one sum of all other topics."""
+        """Returns the reports with sums of the topics with the most partitions, and one sum of all other topics."""
+        reports = reports.summed(self._most, self._summed)
+        self._summed = self._summed.union(reports.summed_topics())
         own = self._chosen(len(reports), reports)
         return reports if own is None else reports.with_sum_of_others(own, OTHER_TOPICS)
 

@@ -121,20 +121,31 @@ class PartitionReports(Mapping[Key, PartitionReport]):
         self._table = _added(self._packed(), other._packed())
         self._counted, self._view = {}, None
 
-    def summed(self, maximum: int) -> PartitionReports:
+    def summed(self, maximum: int, always: Set[str] = frozenset()) -> PartitionReports:
         """Returns at most `maximum` entries, or one per topic if there are more topics.
 
         Topics with the most partitions become one sum each. A topic with a single entry stays as it is.
+
+        Args:
+            maximum: The most entries.
+            always: Topics that become a sum in any case.
         """
         table = self._packed()
         counts = np.bincount(table.numbers[_TOPIC], minlength=len(table.topics))
-        entries, chosen = table.entries, np.zeros(len(counts), np.bool_)
+        chosen = np.array([topic in always for topic in table.topics], np.bool_)
+        entries = table.entries - int((counts[chosen] - 1).sum())
         for topic in np.argsort(-counts, kind="stable").tolist():
             if entries <= maximum or counts[topic] == 1:
                 break
-            entries -= int(counts[topic]) - 1
-            chosen[topic] = True
+            if not chosen[topic]:
+                entries -= int(counts[topic]) - 1
+                chosen[topic] = True
         return _of(_with_sums(table, chosen) if chosen.any() else table)
+
+    def summed_topics(self) -> list[str]:
+        """Returns the topics that are a single sum."""
+        table = self._packed()
+        return [table.topics[index] for index in np.flatnonzero(_summed_topics(table)).tolist()]
 
     def largest_topics(self, maximum: int) -> list[str]:
         """Returns at most `maximum` topics: those with the most records, the largest first."""

@@ -7,17 +7,14 @@ stay there, and a commit sends its own requests only.
 from __future__ import annotations
 
 import atexit
-import json
 import logging
 import os
 import time
-import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
 
@@ -43,7 +40,7 @@ from spark_kafka_sink.exactly_once.rules import commit_timeout_ms
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.spark.bad_row_limits import check_limits
-from spark_kafka_sink.spark.guarantee import COMMIT_LOG_START, GUARANTEE, WITHOUT_TRANSACTIONS, ExactlyOnce
+from spark_kafka_sink.spark.guarantee import COMMIT_LOG_START, GUARANTEE, WITHOUT_TRANSACTIONS, ExactlyOnce, query_of
 from spark_kafka_sink.spark.messages import Messages, other_release, reports_of, shares_of
 from spark_kafka_sink.spark.options import SinkOptions
 
@@ -186,23 +183,12 @@ def check_query(options: SinkOptions) -> None:
     depends on the id is left to the commit.
     """
     assert options.exactly_once is not None
-    query_id = _query_of(options.exactly_once.checkpoint)
+    query_id = query_of(options.exactly_once.checkpoint)
     if query_id is not None:
         check_batch(options, MicroBatch(query_id, 0))
         return
     with committers.of(options, MicroBatch.of_new_job()) as committer, _naming_the_guarantee():
         committer.check_for_any(options.producer.max_block_ms / 1000)
-
-
-def _query_of(checkpoint: str) -> str | None:
-    """Returns the id in Spark's file `metadata` of a checkpoint (StreamMetadata); None if it cannot be read."""
-    if not checkpoint:
-        return None
-    try:
-        found = json.loads((Path(checkpoint) / "metadata").read_text(encoding="utf-8"))["id"]
-        return str(uuid.UUID(found))
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        return None
 
 
 @contextmanager

@@ -80,6 +80,7 @@ class KafkaSinkDataSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """`overwrite` means complete mode: each batch appends the whole result again, as with Spark's own Kafka sink."""
+        from spark_kafka_sink.spark.guarantee import checkpoint_of
         from spark_kafka_sink.spark.trace_header import with_batch_context
 
         columns, options = self._checked(schema)
@@ -89,7 +90,8 @@ class KafkaSinkDataSource(DataSource):
 
             options = resolved_for_stream(options, columns, schema, self.options)
         options = with_batch_context(options)  # Spark plans each micro-batch
-        return KafkaSinkStreamWriter(columns, options, self.feed, destination(options, columns, schema))
+        where = destination(options, columns, schema)
+        return KafkaSinkStreamWriter(columns, options, self.feed, where, checkpoint_of(self.options))
 
     def schema(self) -> NoReturn:
         raise UsageError(f"{NAME} only writes; read a topic with format('kafka')")
@@ -277,6 +279,11 @@ _ABORTED = "Spark aborted the write. The exception that the program got from Spa
 class KafkaSinkStreamWriter(KafkaSinkWriter, DataSourceStreamWriter):
     """A stream's writer. Spark creates one for each micro-batch."""
 
+    def __init__(self, schema: SinkSchema, options: SinkOptions, feed: Feed, where: Destination, checkpoint: str) -> None:
+        """checkpoint: as of `checkpoint_of`."""
+        super().__init__(schema, options, feed, where)
+        self._checkpoint = checkpoint
+
     def _batch(self) -> MicroBatch:
         from spark_kafka_sink.spark.task import task_batch
 
@@ -294,9 +301,12 @@ class KafkaSinkStreamWriter(KafkaSinkWriter, DataSourceStreamWriter):
         self._committed(_query_id(messages), batchId, messages, reports, commit_began)
 
     def abort(self, messages: Messages, batchId: int) -> None:  # type: ignore[override]
+        from spark_kafka_sink.spark.guarantee import query_of
+
         log_in_sparks_process()
         where = self._written(messages)
-        self._feed.tell(WriteFailed(_query_id(messages), batchId, time.time(), _ABORTED, destination=where))
+        query_id = _query_id(messages) or query_of(self._checkpoint) or ""
+        self._feed.tell(WriteFailed(query_id, batchId, time.time(), _ABORTED, destination=where))
         if self._options.exactly_once is None:
             self._abort(messages)
         else:

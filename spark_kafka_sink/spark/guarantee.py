@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from spark_kafka_sink.errors import OptionError
@@ -115,15 +118,28 @@ def exactly_once_options(options: Mapping[str, object], guarantee: Guarantee) ->
         replication_factor=given.get(COMMIT_LOG_REPLICATION),
     )
     prefix = given.get(TRANSACTIONAL_ID_PREFIX, default.transactional_id_prefix)
-    return ExactlyOnce(prefix, log, given.get(COMMIT_LOG_START), _location(options.get(CHECKPOINT_LOCATION, "")))
+    return ExactlyOnce(prefix, log, given.get(COMMIT_LOG_START), checkpoint_of(options))
 
 
-def _location(value: object) -> str:
-    """Returns equal text for equal places, without passwords: Spark treats file:/a, file:///a/ and /a as one place."""
+def checkpoint_of(options: Mapping[str, object]) -> str:
+    """Returns the value of checkpointLocation; "" if there is none. options: by lower-cased name.
+
+    It is equal text for equal places, without passwords: Spark treats file:/a, file:///a/ and /a as one place.
+    """
     # abfss://container@account has no password there. A secret in s3a://key:secret@bucket may have slashes. A port is no secret.
-    return re.sub(
-        r"(?<=^s3[an]:)//[^@:]*:[^@]*@|//[^/@:]*:(?!\d+/)[^@]*@", "//", re.sub("^file:/+", "/", str(value).strip()).rstrip("/")
-    )
+    value = re.sub("^file:/+", "/", str(options.get(CHECKPOINT_LOCATION, "")).strip()).rstrip("/")
+    return re.sub(r"(?<=^s3[an]:)//[^@:]*:[^@]*@|//[^/@:]*:(?!\d+/)[^@]*@", "//", value)
+
+
+def query_of(checkpoint: str) -> str | None:
+    """Returns the id in Spark's file `metadata` of a checkpoint (StreamMetadata); None if it cannot be read."""
+    if not checkpoint:
+        return None
+    try:
+        found = json.loads((Path(checkpoint) / "metadata").read_text(encoding="utf-8"))["id"]
+        return str(uuid.UUID(found))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None
 
 
 def _read(name: str, kind: Kind, value: object) -> Any:

@@ -266,6 +266,12 @@ class LiveTasks:
             found = [counts for of, counts, *_ in self._tasks.values() if call is None or of == call]
         return len(found), sum(found, Counts())
 
+    def calls(self) -> set[str]:
+        """Returns the calls of running tasks that have told."""
+        with self._lock:
+            self._forget()
+            return {of for of, *_ in self._tasks.values()}
+
     def transactions(self) -> list[OpenTransaction]:
         """Returns the open transactions of running tasks that have told."""
         with self._lock:

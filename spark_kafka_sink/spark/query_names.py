@@ -22,31 +22,38 @@ class QueryNames:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._names: dict[str, str] = {}
+        self._ended: set[str] = set()  # of these. Who starts one again may give it another name.
 
     def learn(self, query_id: str, name: str) -> None:
         """Keeps the name of a query. name: empty if it has none."""
         with self._lock:
             self._names.pop(query_id, None)
             self._names[query_id] = name
+            self._ended.discard(query_id)
             if len(self._names) > MOST_NAMES:
-                del self._names[next(iter(self._names))]
+                oldest = next(iter(self._names))
+                del self._names[oldest]
+                self._ended.discard(oldest)
 
     def name(self, query_id: str, active: Container[str] | None = None) -> str:
         """Returns the name of a query; "" if it has none, or if it had ended before anybody asked. It never raises.
 
         Args:
             query_id: Spark's id of the query.
-            active: The ids of the queries that run, if they are known. Spark is not asked for a query that has ended.
+            active: The ids of the queries that run, if they are known. Spark is not asked for a query that has ended, and asked
+                again when it runs again.
         """
         with self._lock:
             known = self._names.get(query_id)
-        if known is not None:
-            return known
-        if active is not None and query_id not in active:
-            return ""
+            if active is not None and query_id not in active:
+                if known is not None:
+                    self._ended.add(query_id)
+                return known or ""
+            if known is not None and query_id not in self._ended:
+                return known
         found = _name_of_active(query_id)
         if found is None:
-            return ""
+            return known or ""
         self.learn(query_id, found)
         return found
 

@@ -31,7 +31,7 @@ MOST_FAILED: Final = 200
 """Queries with failed writes that are remembered."""
 
 UNKNOWN: Final = "unknown"
-"""Stands for a query whose id is not known, because none of its tasks has finished."""
+"""Stands for a query whose id is not known: none of its tasks has finished, and its checkpoint is not on the driver's disk."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,3 +58,15 @@ def test_a_micro_batch_that_fails_is_counted(
     with pytest.raises(Exception, match="MESSAGE_TOO_LARGE"):
         query.awaitTermination()
     assert counted.writes.failed() == {query.id: 1}
+
+
+def test_a_micro_batch_of_the_data_source_is_counted_for_its_query_although_no_task_finished(
+    spark: SparkSession, counted: DeliveryMetrics, options: dict[str, str], tmp_path: Path
+) -> None:
+    spark.range(1).coalesce(1).write.parquet(str(tmp_path / "input"))
+    rows = spark.readStream.schema("id long").parquet(str(tmp_path / "input")).selectExpr(f"{LARGE} as value")
+    stream = rows.writeStream.format("kafka_sink").options(**options).trigger(availableNow=True)
+    query = stream.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    with pytest.raises(Exception, match="MESSAGE_TOO_LARGE"):
+        query.awaitTermination()
+    assert counted.writes.failed() == {query.id: 1}

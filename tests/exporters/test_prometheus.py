@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import sys
 import time
 import urllib.request
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_kafka_sink.errors import InstallationError, UsageError
 from spark_kafka_sink.exporters.prometheus import DriverCollector, serve_prometheus
+from spark_kafka_sink.producer.partition_reports import PartitionReport, PartitionReports
+from spark_kafka_sink.producer.report import LATENCY_BUCKETS, DeliveryReport
+from spark_kafka_sink.spark.history import BatchReport
 from spark_kafka_sink.spark.metrics import DeliveryMetrics
 from spark_kafka_sink.spark.write_events import WriteFailed
 from tests.exporters.reports import batch, of_topics
@@ -70,6 +77,22 @@ def test_failed_writes_are_counted_by_query_and_batch_jobs_are_one(metrics: Deli
     assert found == {QUERY: 2, named("batch-jobs", "batch-jobs"): 2, named("unknown", "unknown"): 1}
 
 
+def test_a_query_keeps_the_label_that_it_had_first(metrics: DeliveryMetrics) -> None:
+    def labels() -> list[tuple[tuple[str, str], ...]]:
+        return [labels for name, labels in collected(metrics) if name == "kafka_sink_batches_total"]
+
+    metrics.batch_committed(batch())
+    assert labels() == [QUERY]
+    metrics.of(cast("StreamingQuery", SimpleNamespace(id="q", name="clicks")))
+    assert metrics.query_name("q") == "clicks"
+    assert labels() == [QUERY]
+    metrics.of(cast("StreamingQuery", SimpleNamespace(id="named", name="orders")))
+    metrics.batch_committed(batch("named"))
+    assert named("named", "orders") in labels()
+    metrics.of(cast("StreamingQuery", SimpleNamespace(id="named", name="")))
+    assert named("named", "orders") in labels()
+
+
 class _Broken:
     @property
     def _jsparkSession(self) -> None:
@@ -86,6 +109,45 @@ def test_a_query_that_has_ended_is_0_and_one_that_is_not_known_has_no_value(
     assert found == {QUERY: 0}
     monkeypatch.setattr(SparkSession, "_instantiatedSession", _Broken())
     assert not [name for name, _ in collected(metrics) if name == "kafka_sink_query_active"]
+
+
+class _Active:
+    """As much of a session as the ids and the name of its queries need."""
+
+    def __init__(self) -> None:
+        self.ids = ""
+
+    def __getattr__(self, name: str) -> _Active:
+        return self
+
+    def __call__(self, *arguments: object) -> _Active:
+        return self
+
+    def toString(self) -> str:
+        return self.ids
+
+    def __str__(self) -> str:
+        return "clicks"  # the name of each of them
+
+
+def test_a_query_is_active_from_its_first_tasks_on_before_it_commits(
+    metrics: DeliveryMetrics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def active() -> Samples:
+        return {key: value for key, value in collected(metrics).items() if key[0] == "kafka_sink_query_active"}
+
+    session, query = _Active(), "5e0fb6f6-0c2c-4a4b-9f0e-7d7c4e1f8a11"
+    other, job = query.replace("5", "6"), "job-" + query
+    monkeypatch.setattr(SparkSession, "_instantiatedSession", session)
+    session.ids = f"[{query}, {other}]"
+    assert active() == {}
+    key = "kafka_sink_query_active", named(query, "clicks")
+    for is_running in (True, False):
+        for number, call in enumerate((query, job)):
+            metrics.live_tasks.take(json.dumps([str(number), call, is_running, None, 5, 50, 0]).encode())
+        assert active() == {key: 1}
+    session.ids = "[]"
+    assert active() == {key: 0}
 
 
 def test_before_anything_is_reported_the_counts_are_0(metrics: DeliveryMetrics) -> None:
@@ -107,6 +169,21 @@ def test_more_partitions_than_the_limit_become_sums_of_their_topics(metrics: Del
     of_records = {labels: value for (name, labels), value in found.items() if name == "kafka_sink_records_total"}
     assert of_records == {(("partition", "all"), ("topic", "t")): 2010}
     assert len([1 for name, _ in collected(metrics, 300) if name == "kafka_sink_records_total"]) == 201
+
+
+def test_a_second_exporter_of_a_driver_has_the_same_sums(metrics: DeliveryMetrics) -> None:
+    def of_others() -> tuple[float, float]:
+        found = collected(metrics, 20)
+        acks = found["kafka_sink_ack_latency_seconds_bucket", (("le", "+Inf"), ("topic", "other"))]
+        return found["kafka_sink_records_total", (("partition", "all"), ("topic", "other"))], acks
+
+    metrics.batch_committed(of_topics(30))
+    records, acks = of_others()
+    top = {("tenant-0", 0): PartitionReport(1_000_000, 100, 0, 1)}  # now the largest topic
+    latencies = {"tenant-0": [1_000_000, *[0] * (LATENCY_BUCKETS - 1)]}
+    report = DeliveryReport(partitions=PartitionReports(top), ack_latency=latencies)
+    metrics.batch_committed(BatchReport("q", 4, 1_700_000_000.0, 2.5, report))
+    assert of_others() == (records + 1_000_000, acks + 1_000_000)
 
 
 def test_a_scrape_of_10_000_topic_partitions_takes_at_most_20_ms(metrics: DeliveryMetrics) -> None:

@@ -30,6 +30,25 @@ def test_the_choice_stays_so_that_no_sum_shrinks() -> None:
     assert counts(found) == {("a", 0): (5, 50), ("other", ALL_PARTITIONS): (102, 1020)}
 
 
+def partitions(**number: int) -> PartitionReports:
+    of = ((topic, partition) for topic, count in number.items() for partition in range(count))
+    return PartitionReports({key: PartitionReport(1, 10, 0, 0) for key in of})
+
+
+def test_a_sum_of_a_topics_partitions_stays_one_when_another_topic_has_more() -> None:
+    limit = TopicLimit(200)
+
+    def summed(**number: int) -> set[str]:
+        return {topic for topic, partition in limit.partitions(partitions(**number)) if partition == ALL_PARTITIONS}
+
+    assert summed(a=100, b=90) == set()
+    assert summed(a=120, b=90) == {"a"}
+    assert summed(a=120, b=121) == {"a"}  # which are 122 series
+    assert summed(a=120, b=121, c=90) == {"a", "b"}
+    assert summed(a=1, b=300, c=150) == {"a", "b"}
+    assert limit.partitions(partitions(a=1))["a", ALL_PARTITIONS].records == 1
+
+
 def test_a_topic_with_the_name_of_the_sum_is_part_of_it() -> None:
     found = TopicLimit(3).partitions(reports(other=9, a=1, b=2, c=3))
     assert counts(found) == {("c", 0): (3, 30), ("b", 0): (2, 20), ("other", ALL_PARTITIONS): (10, 100)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any, cast
 
 import pyspark
@@ -27,6 +29,7 @@ from spark_kafka_sink.spark.history import BatchReport
 from spark_kafka_sink.spark.listener import MetricsListener
 from spark_kafka_sink.spark.messages import DeliveryMessage
 from spark_kafka_sink.spark.metrics import Feed
+from tests.spark.counting import counting
 
 SCHEMA = StructType([StructField("value", BinaryType())])
 # Spark hands options over with lower-cased keys.
@@ -131,6 +134,21 @@ def test_transactions_are_aborted_before_the_driver_program_is_told(monkeypatch:
     finally:
         listener.stop()
     assert list(dict.fromkeys(done)) == ["abort", "aborted", "event"]
+
+
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_a_failed_write_has_its_query_from_the_checkpoint_if_no_task_has_finished(tmp_path: Path, scheme: str) -> None:
+    query_id = "5e0fb6f6-0c2c-4a4b-9f0e-7d7c4e1f8a11"
+    (tmp_path / "metadata").write_text(json.dumps({"id": query_id}))
+    metrics = counting()
+    try:
+        made = reporting_to(metrics.feed)
+        for location in (f"{scheme}{tmp_path}", "hdfs://host/path"):
+            options = CaseInsensitiveDict({**OPTIONS, "checkpointlocation": location})
+            through_spark(made(options=options).streamWriter(SCHEMA, False)).abort([None], 3)
+        assert metrics.writes.failed() == {query_id: 1, "unknown": 1}
+    finally:
+        metrics.close()
 
 
 def test_a_commit_reports_to_the_handle_that_the_class_is_bound_to() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from types import SimpleNamespace
 
 import pytest
 from pyspark.sql import SparkSession
@@ -43,6 +44,39 @@ def test_spark_is_not_asked_for_a_query_that_has_ended_nor_twice_for_a_name(monk
     assert session.times == 0
     assert names.name("runs", active=["runs"]) == ""
     assert session.times == 1
+
+
+class Running:
+    """As much of a session and its JVM as the name of a query needs."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, str | None] = {}
+        self.times = 0
+
+    def __getattr__(self, name: str) -> Running:
+        return self
+
+    def __call__(self) -> Running:
+        return self
+
+    def fromString(self, query_id: str) -> str:
+        return query_id
+
+    def get(self, query_id: str) -> SimpleNamespace | None:
+        self.times += 1
+        return SimpleNamespace(name=lambda: self.names[query_id]) if query_id in self.names else None
+
+
+def test_a_query_that_starts_again_may_have_another_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    session, names = Running(), QueryNames()
+    monkeypatch.setattr(SparkSession, "_instantiatedSession", session)
+    for name, shown in ((None, ""), ("clicks", "clicks"), ("orders", "orders")):
+        session.names["q"] = name
+        assert names.name("q", active={"q"}) == names.name("q", active={"q"}) == names.name("q") == shown
+        assert names.name("q", active=()) == shown
+    assert session.times == 3
+    session.names.clear()
+    assert names.name("q") == "orders"
 
 
 def test_the_oldest_names_are_forgotten() -> None:
