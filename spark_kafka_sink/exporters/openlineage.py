@@ -39,7 +39,8 @@ class LineageEmitter:
     """Emits lineage. `emit_lineage` makes it.
 
     Threads: Spark's and the metrics listener's threads hand events over, under the lock. A daemon thread sends them. `stop()` may
-    be called from any thread.
+    be called from any thread. Processes: a forked child emits nothing, and `stop()` does nothing there, also at its end: it would
+    remove the listener that its parent has in the JVM.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class LineageEmitter:
         metrics.writes.add(self._take)
         if before is not None:
             before._end()
+        self._process = os.getpid()
         atexit.register(self._at_exit)
 
     def stop(self, timeout_s: float = STOP_S) -> None:
@@ -77,6 +79,8 @@ class LineageEmitter:
             timeout_s: How long to wait for events that are not sent yet. One warning says how many were lost. Before that it
                 waits up to 2 s for Spark to tell the end of a query that has just ended.
         """
+        if os.getpid() != self._process:
+            return
         self._end()
         with _emitters_lock:
             if _emitters.get(self._metrics) is self:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import copy
 import logging
+import os
 import re
 import threading
 from collections.abc import Sequence
@@ -69,7 +70,8 @@ class WriteTracer:
     """Makes spans. `trace_writes` makes it.
 
     Threads: Spark's and the metrics listener's threads hand events over. A daemon thread makes the spans, because a span
-    processor may export each at once. `stop()` may be called from any thread.
+    processor may export each at once. `stop()` may be called from any thread. Processes: a forked child makes no spans, and
+    `stop()` does nothing there, also at its end.
     """
 
     def __init__(
@@ -86,6 +88,7 @@ class WriteTracer:
         if before is not None:
             metrics.writes.remove(before._take)
         metrics.writes.add(self._take)
+        self._process = os.getpid()
         atexit.register(self._at_exit)
 
     def stop(self, timeout_s: float = STOP_S) -> None:
@@ -94,6 +97,8 @@ class WriteTracer:
         Args:
             timeout_s: How long to wait for spans of batches that are done. One warning says how many were lost.
         """
+        if os.getpid() != self._process:
+            return
         atexit.unregister(self._at_exit)
         self._metrics.writes.remove(self._take)
         with _lock:
