@@ -53,7 +53,8 @@ class LineageEmitter:
         before: LineageEmitter | None = None,
     ) -> None:
         """Begins to listen. before: the emitter whose place it takes, with what it knows of the runs. Stop it afterwards."""
-        self._lock = threading.Lock()
+        # Shared, because both take events until `before` ends.
+        self._lock: threading.Lock = threading.Lock() if before is None else before._lock
         self._runs = LineageRuns(settings, interval_s, time.monotonic)
         if before is not None:
             self._runs.continue_from(before._runs)
