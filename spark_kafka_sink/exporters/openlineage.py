@@ -142,7 +142,7 @@ def emit_lineage(
 
     OpenLineage's own agent for Spark does not see Python data sources, so it does not know these writes. A streaming query gives
     START, RUNNING and COMPLETE or FAIL. A batch write gives START and COMPLETE, FAIL or ABORT. `publish` and `foreach_batch` do
-    so if they get `metrics`.
+    so if they get `metrics`. A query that runs already gives START at once.
 
     `spark.openlineage.namespace`, `.appName`, `.parent*`, `.rootParent*`, `.transport.*` and `.disabled` apply as for the agent.
     Without a transport there, OpenLineage's client finds its own: in `openlineage.yml` or in the environment.

@@ -129,7 +129,8 @@ class WriteTracer:
         batch = event.batch
         began = min(self._began.pop((batch.query_id, batch.batch), batch.began), batch.began)
         end = batch.began + batch.seconds
-        span = self._batch_span(event.destination, began, _batch_attributes(event, tasks))
+        attributes = {**self._query(batch.query_id, batch.batch), **_batch_attributes(event, tasks)}
+        span = self._batch_span(event.destination, began, attributes)
         inside = set_span_in_context(span, _empty())
         for task in event.tasks:
             name = f"task {task.spark_partition}"
@@ -145,10 +146,17 @@ class WriteTracer:
         from opentelemetry.trace import Status, StatusCode
 
         began = self._began.pop((event.query_id, event.batch), event.at)
-        attributes = {**_query(event.query_id, event.batch), "error.type": _error_type(event)}
+        attributes = {**self._query(event.query_id, event.batch), "error.type": _error_type(event)}
         span = self._batch_span(event.destination, began, attributes)
         span.set_status(Status(StatusCode.ERROR, event.message))
         span.end(_ns(max(event.at, began)))
+
+    def _query(self, query_id: str, batch: int) -> Attributes:
+        found: Attributes = {"kafka_sink.query.id": query_id, "kafka_sink.batch": batch}
+        # Not before an event waits: for a name that is not known yet Spark is asked, and a commit must not wait for that.
+        if query_id and (name := self._metrics.query_name(query_id)):
+            found["kafka_sink.query.name"] = name
+        return found
 
     def _batch_span(self, where: Destination | None, began: float, attributes: Attributes) -> Span:
         """Returns a batch's span, which has the ids of its records' headers."""
@@ -273,14 +281,9 @@ def _messaging(where: Destination | None) -> Attributes:
     return found
 
 
-def _query(query_id: str, batch: int) -> Attributes:
-    return {"kafka_sink.query.id": query_id, "kafka_sink.batch": batch}
-
-
 def _batch_attributes(event: WriteCommitted, tasks: int) -> Attributes:
     report = event.batch.report
     return {
-        **_query(event.batch.query_id, event.batch.batch),
         "messaging.batch.message_count": report.records,
         **_counts(report.bytes, report.retries, sum(report.errors.values())),
         "kafka_sink.tasks": tasks,
