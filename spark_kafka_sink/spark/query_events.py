@@ -35,7 +35,7 @@ _LOOK_S: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class QueryBegan:
-    """A streaming query began, or began again. Those that ran before anybody listened are told at once.
+    """A streaming query began, or began again. One that runs already when listening begins counts as begun then.
 
     Attributes:
         query_id: Spark's id, which its checkpoint keeps.
