@@ -135,7 +135,8 @@ class LineageRuns:
     """Turns events of queries and writes into those of runs. The caller holds a lock.
 
     A streaming query is a run from its start to its end. RUNNING comes with a commit, if the last one was `interval_s` ago or
-    more, or if it had no output yet. A batch job is a run from its plan to its commit.
+    more, or if it had no output yet. A batch job is a run from its plan to its commit. The end of a run may come after the start
+    of the query's next one, because Spark tells them in different threads.
     """
 
     def __init__(self, settings: LineageSettings, interval_s: float, clock: Callable[[], float]) -> None:
@@ -144,10 +145,11 @@ class LineageRuns:
         self._interval_s = interval_s
         self._clock = clock
         self._runs: dict[str, _Run] = {}  # by the id of the query or job
+        self._replaced: dict[str, _Run] = {}  # told, by their own ids: the next run began before their ends came
 
     def continue_from(self, before: LineageRuns) -> None:
         """Takes over the runs that another one knows, which must not take further events."""
-        self._runs = before._runs
+        self._runs, self._replaced = before._runs, before._replaced
 
     def take(self, event: QueryEvent | WriteEvent) -> list[RunChange]:
         """Returns the events of runs that follow."""
@@ -164,16 +166,19 @@ class LineageRuns:
                 return self._failed(event)
 
     def _query_began(self, event: QueryBegan) -> list[RunChange]:
-        run = self._new(event.query_id, event.run_id, event.name or event.query_id, event.at)
+        run = self._runs.get(event.query_id)
+        if run is None or run.run_id != event.run_id:  # an emitter that takes another's place is told again what runs
+            run = self._new(event.query_id, event.run_id, event.name or event.query_id, event.at)
         # Of a query with foreachBatch it is not known yet whether it writes to Kafka.
         return run.start() if event.is_sinks else []
 
     def _query_ended(self, event: QueryEnded) -> list[RunChange]:
         run = self._runs.get(event.query_id)
-        if run is None or run.run_id != event.run_id:
-            return []
-        del self._runs[event.query_id]
-        if not run.is_told:
+        if run is not None and run.run_id in (event.run_id, _uuid(event.query_id)):
+            del self._runs[event.query_id]
+        else:
+            run = self._replaced.pop(event.run_id, None)
+        if run is None or not run.is_told:
             return []
         return [run.change(State.COMPLETE if event.error is None else State.FAIL, event.at, event.error)]
 
@@ -214,16 +219,23 @@ class LineageRuns:
         if run is not None:
             return run
         name = where.topic or "" if is_job(query_id) else query_id
-        # The id of a query stands for a run whose start was not seen, such as in another session.
+        # The id of a query stands for that of a run whose start was not seen, such as in another session.
         return self._new(query_id, _uuid(query_id), name, at)
 
     def _new(self, query_id: str, run_id: str, name: str, at: float) -> _Run:
-        self._runs.pop(query_id, None)
-        if len(self._runs) >= MOST_RUNS:
-            del self._runs[next(iter(self._runs))]
+        old = self._runs.pop(query_id, None)
+        if old is not None and old.is_told:
+            _keep(self._replaced, old.run_id, old)
         job = joined((self._settings.app_name, COMMAND, name))
-        self._runs[query_id] = run = _Run(run_id, job, not is_job(query_id), at)
+        run = _Run(run_id, job, not is_job(query_id), at)
+        _keep(self._runs, query_id, run)
         return run
+
+
+def _keep(runs: dict[str, _Run], name: str, run: _Run) -> None:
+    if len(runs) >= MOST_RUNS:
+        del runs[next(iter(runs))]
+    runs[name] = run
 
 
 def _uuid(query_id: str) -> str:

@@ -39,7 +39,8 @@ class LineageEmitter:
     """Emits lineage. `emit_lineage` makes it.
 
     Threads: Spark's and the metrics listener's threads hand events over, under the lock. A daemon thread sends them. `stop()` may
-    be called from any thread.
+    be called from any thread. Processes: a forked child emits nothing, and `stop()` does nothing there, also at its end: it would
+    remove the listener that its parent has in the JVM.
     """
 
     def __init__(
@@ -52,7 +53,8 @@ class LineageEmitter:
         before: LineageEmitter | None = None,
     ) -> None:
         """Begins to listen. before: the emitter whose place it takes, with what it knows of the runs. Stop it afterwards."""
-        self._lock = threading.Lock()
+        # Shared, because both take events until `before` ends.
+        self._lock: threading.Lock = threading.Lock() if before is None else before._lock
         self._runs = LineageRuns(settings, interval_s, time.monotonic)
         if before is not None:
             self._runs.continue_from(before._runs)
@@ -68,6 +70,7 @@ class LineageEmitter:
         metrics.writes.add(self._take)
         if before is not None:
             before._end()
+        self._process = os.getpid()
         atexit.register(self._at_exit)
 
     def stop(self, timeout_s: float = STOP_S) -> None:
@@ -77,6 +80,8 @@ class LineageEmitter:
             timeout_s: How long to wait for events that are not sent yet. One warning says how many were lost. Before that it
                 waits up to 2 s for Spark to tell the end of a query that has just ended.
         """
+        if os.getpid() != self._process:
+            return
         self._end()
         with _emitters_lock:
             if _emitters.get(self._metrics) is self:
@@ -137,7 +142,7 @@ def emit_lineage(
 
     OpenLineage's own agent for Spark does not see Python data sources, so it does not know these writes. A streaming query gives
     START, RUNNING and COMPLETE or FAIL. A batch write gives START and COMPLETE, FAIL or ABORT. `publish` and `foreach_batch` do
-    so if they get `metrics`.
+    so if they get `metrics`. A query that runs already gives START at once.
 
     `spark.openlineage.namespace`, `.appName`, `.parent*`, `.rootParent*`, `.transport.*` and `.disabled` apply as for the agent.
     Without a transport there, OpenLineage's client finds its own: in `openlineage.yml` or in the environment.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import copy
 import logging
+import os
 import re
 import threading
 from collections.abc import Sequence
@@ -69,7 +70,8 @@ class WriteTracer:
     """Makes spans. `trace_writes` makes it.
 
     Threads: Spark's and the metrics listener's threads hand events over. A daemon thread makes the spans, because a span
-    processor may export each at once. `stop()` may be called from any thread.
+    processor may export each at once. `stop()` may be called from any thread. Processes: a forked child makes no spans, and
+    `stop()` does nothing there, also at its end.
     """
 
     def __init__(
@@ -86,6 +88,7 @@ class WriteTracer:
         if before is not None:
             metrics.writes.remove(before._take)
         metrics.writes.add(self._take)
+        self._process = os.getpid()
         atexit.register(self._at_exit)
 
     def stop(self, timeout_s: float = STOP_S) -> None:
@@ -94,6 +97,8 @@ class WriteTracer:
         Args:
             timeout_s: How long to wait for spans of batches that are done. One warning says how many were lost.
         """
+        if os.getpid() != self._process:
+            return
         atexit.unregister(self._at_exit)
         self._metrics.writes.remove(self._take)
         with _lock:
@@ -124,7 +129,8 @@ class WriteTracer:
         batch = event.batch
         began = min(self._began.pop((batch.query_id, batch.batch), batch.began), batch.began)
         end = batch.began + batch.seconds
-        span = self._batch_span(event.destination, began, _batch_attributes(event, tasks))
+        attributes = {**self._query(batch.query_id, batch.batch), **_batch_attributes(event, tasks)}
+        span = self._batch_span(event.destination, began, attributes)
         inside = set_span_in_context(span, _empty())
         for task in event.tasks:
             name = f"task {task.spark_partition}"
@@ -140,10 +146,17 @@ class WriteTracer:
         from opentelemetry.trace import Status, StatusCode
 
         began = self._began.pop((event.query_id, event.batch), event.at)
-        attributes = {**_query(event.query_id, event.batch), "error.type": _error_type(event)}
+        attributes = {**self._query(event.query_id, event.batch), "error.type": _error_type(event)}
         span = self._batch_span(event.destination, began, attributes)
         span.set_status(Status(StatusCode.ERROR, event.message))
         span.end(_ns(max(event.at, began)))
+
+    def _query(self, query_id: str, batch: int) -> Attributes:
+        found: Attributes = {"kafka_sink.query.id": query_id, "kafka_sink.batch": batch}
+        # Not before an event waits: for a name that is not known yet Spark is asked, and a commit must not wait for that.
+        if query_id and (name := self._metrics.query_name(query_id)):
+            found["kafka_sink.query.name"] = name
+        return found
 
     def _batch_span(self, where: Destination | None, began: float, attributes: Attributes) -> Span:
         """Returns a batch's span, which has the ids of its records' headers."""
@@ -268,14 +281,9 @@ def _messaging(where: Destination | None) -> Attributes:
     return found
 
 
-def _query(query_id: str, batch: int) -> Attributes:
-    return {"kafka_sink.query.id": query_id, "kafka_sink.batch": batch}
-
-
 def _batch_attributes(event: WriteCommitted, tasks: int) -> Attributes:
     report = event.batch.report
     return {
-        **_query(event.batch.query_id, event.batch.batch),
         "messaging.batch.message_count": report.records,
         **_counts(report.bytes, report.retries, sum(report.errors.values())),
         "kafka_sink.tasks": tasks,

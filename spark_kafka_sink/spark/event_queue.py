@@ -158,7 +158,7 @@ class EventQueue(Generic[E]):
     def _try(self, event: E) -> None:
         try:
             self._send(event)
-        except Exception as error:  # whatever the collector or its client does, the stream goes on
+        except BaseException as error:  # SystemExit, too, would end the thread without a word, and nothing would be sent any more
             with self._changed:
                 self._lost += not self._is_stopped
                 first, self._has_warned = not self._has_warned, True

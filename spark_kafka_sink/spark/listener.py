@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hmac
 import logging
 import secrets
@@ -10,9 +11,11 @@ import socket
 import struct
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Final
 
 from spark_kafka_sink.counts import counted
@@ -25,9 +28,13 @@ MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
 # For one message, from the first byte to the last.
 RECEIVE_TIMEOUT_S = 5.0
 SEND_TIMEOUT_S: Final = 3 * RECEIVE_TIMEOUT_S
-# Connections that are served at once. The others wait in the backlog, which is longer. If other machines can connect, the limit
-# is only for them, so that silent ones do not keep a commit from being reported.
+# Connections to each port that are served at once. The others wait in the backlog, which is longer. If other machines can
+# connect, the loopback interface has a port of its own, so that silent ones do not keep a commit from being reported.
 MOST_PEERS: Final = 128
+# After the system has refused a further connection. It stays in the backlog, so the port would be ready again at once.
+_PAUSE_S: Final = 1.0
+
+_LIMITS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 _LENGTH: Final = struct.Struct(">I")
 _TOKEN_BYTES: Final = 32
@@ -93,6 +100,9 @@ class MetricsListener:
         self._stopper, self._stopped = socket.socketpair()
         self._selector = selectors.DefaultSelector()
         self._peers: dict[socket.socket, _Peer] = {}  # the oldest first
+        self._accepting: set[socket.socket] = set()
+        self._resume_at: float | None = None
+        self._has_warned_of_limit = False
         port, *local_ports = (server.getsockname()[1] for server in self._servers)
         self.address = ListenerAddress(port, secrets.token_hex(_TOKEN_BYTES // 2), known_as or host, *local_ports)
         self._thread = threading.Thread(target=self._serve, name="kafka-sink-metrics-listener", daemon=True)
@@ -108,11 +118,10 @@ class MetricsListener:
             selector = opened.enter_context(self._selector)
             for each in (*self._servers, self._stopped):
                 opened.enter_context(each)
-                selector.register(each, selectors.EVENT_READ)
+            selector.register(self._stopped, selectors.EVENT_READ)
             while True:
-                oldest = next(iter(self._peers.values()), None)
-                ready = selector.select(None if oldest is None else max(oldest.deadline - time.monotonic(), 0))
-                for key, _ in ready:
+                self._pause()
+                for key, _ in selector.select(self._wait_s()):
                     if key.fileobj is self._stopped:
                         for peer in list(self._peers):
                             self._forget(peer)
@@ -123,11 +132,39 @@ class MetricsListener:
                         self._read(key.fileobj)
                 self._expire()
 
+    def _pause(self) -> None:
+        """Takes connections of each port that has fewer than MOST_PEERS, and of none while the system allows no more."""
+        if self._resume_at is not None and self._resume_at <= time.monotonic():
+            self._resume_at = None
+        counts = Counter(peer.server for peer in self._peers.values())
+        wanted = {server for server in self._servers if self._resume_at is None and counts[server] < MOST_PEERS}
+        for server in self._accepting - wanted:
+            self._selector.unregister(server)
+        for server in wanted - self._accepting:
+            self._selector.register(server, selectors.EVENT_READ)
+        self._accepting = wanted
+
+    def _wait_s(self) -> float | None:
+        """Returns how long nothing is due, if nobody sends."""
+        due = [peer.deadline for peer in islice(self._peers.values(), 1)]
+        if self._resume_at is not None:
+            due.append(self._resume_at)
+        return max(min(due) - time.monotonic(), 0) if due else None
+
     def _accept(self, server: socket.socket) -> None:
         try:
             connection, _ = server.accept()
-        except OSError:  # the peer has gone again
-            return
+        except OSError as error:
+            if error.errno in _LIMITS:
+                self._resume_at = time.monotonic() + _PAUSE_S
+                if not self._has_warned_of_limit:
+                    self._has_warned_of_limit = True
+                    logger.warning(
+                        "the metrics listener takes no connections while the driver program is at a limit of the system; "
+                        "raise it, such as by `ulimit -n`: %s",
+                        error,
+                    )
+            return  # or the peer has gone again
         try:
             connection.setblocking(False)
             self._selector.register(connection, selectors.EVENT_READ)
@@ -135,16 +172,12 @@ class MetricsListener:
             logger.warning("refused a connection to the metrics listener: %s: %s", type(error).__name__, error)
             connection.close()
             return
-        self._peers[connection] = _Peer(time.monotonic() + RECEIVE_TIMEOUT_S)
-        if len(self._peers) == MOST_PEERS:
-            self._selector.unregister(self._servers[0])
+        self._peers[connection] = _Peer(server, time.monotonic() + RECEIVE_TIMEOUT_S)
 
     def _forget(self, connection: socket.socket) -> None:
         self._selector.unregister(connection)
         del self._peers[connection]
         connection.close()
-        if len(self._peers) == MOST_PEERS - 1:
-            self._selector.register(self._servers[0], selectors.EVENT_READ)
 
     def _expire(self) -> None:
         now = time.monotonic()
@@ -199,8 +232,9 @@ class MetricsListener:
 
 @dataclass(slots=True)
 class _Peer:
-    """A connection's message so far, and until when it must be complete, on time.monotonic's clock."""
+    """A connection's message so far, and until when it must be complete, on time.monotonic's clock. server: its port's socket."""
 
+    server: socket.socket
     deadline: float
     data: bytearray = field(default_factory=bytearray)
 

@@ -35,13 +35,13 @@ _LOOK_S: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class QueryBegan:
-    """A streaming query began, or began again.
+    """A streaming query began, or began again. One that runs already when listening begins counts as begun then.
 
     Attributes:
         query_id: Spark's id, which its checkpoint keeps.
         run_id: Spark's id of this run.
         name: Its name; empty if it has none.
-        at: When, in seconds since the epoch.
+        at: When, in seconds since the epoch; of a query that ran before, when listening began.
         is_sinks: Whether it writes with `format("kafka_sink")`. One with foreachBatch does not.
     """
 
@@ -73,26 +73,32 @@ QueryEvent = QueryBegan | QueryEnded
 
 
 class QueryEvents(StreamingQueryListener):
-    """Tells a function about each query of a session that begins or ends.
+    """Tells a function about each query of a session that runs already, begins or ends. Each run begins and ends once.
 
-    Threads: Spark calls it in a thread of py4j's; while a query starts, its `start()` waits for that. It never raises. `_changed`
-    guards the runs whose end was not told yet, and is not held while something is told.
+    Threads: Spark calls it in threads of py4j's; while a query starts, its `start()` waits for that. It never raises. `_changed`
+    guards the runs, and is held while something is told, so that a run which is found active does not begin after its end. The
+    function must not wait. The JVM is never asked under it.
     """
 
     def __init__(self, spark: SparkSession, tell: Callable[[QueryEvent], object]) -> None:
         self._spark = spark
         self._tell = tell
         self._changed = threading.Condition()
-        self._runs: set[str] = set()
+        self._runs: set[str] = set()  # began, and their ends were not told yet
+        self._over: set[str] | None = set()  # ended while it begins to listen
 
     def begin(self) -> bool:
-        """Begins to listen. Returns False after a warning if Spark does not allow it."""
+        """Begins to listen, and tells the queries that run. Returns False after a warning if Spark does not allow it."""
         try:
             self._spark.streams.addListener(self)
         except Exception as error:  # whatever a shared cluster refuses it with
             text = str(error).splitlines()[:1]
             logger.warning("the ends of streaming queries are not seen: %s: %s", type(error).__name__, *text or [""])
             return False
+        for began in _running(self._spark):
+            self._began(began)
+        with self._changed:
+            self._over = None
         return True
 
     def end(self) -> None:
@@ -118,10 +124,14 @@ class QueryEvents(StreamingQueryListener):
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         query_id = str(event.id)
+        self._began(QueryBegan(query_id, str(event.runId), event.name or "", _now(), is_sinks(self._spark, query_id)))
+
+    def _began(self, event: QueryBegan) -> None:
         with self._changed:
-            self._runs.add(str(event.runId))
-        began = QueryBegan(query_id, str(event.runId), event.name or "", _now(), is_sinks(self._spark, query_id))
-        self._tell(began)
+            if event.run_id in self._runs or event.run_id in (self._over or ()):
+                return  # a query that starts right now is active, too
+            self._runs.add(event.run_id)
+            self._tell(event)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """Does nothing: commits tell more."""
@@ -130,21 +140,34 @@ class QueryEvents(StreamingQueryListener):
         """Does nothing."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        self._tell(QueryEnded(str(event.id), str(event.runId), _now(), _error(event)))
+        ended = QueryEnded(str(event.id), str(event.runId), _now(), _error(event))
         with self._changed:
-            self._runs.discard(str(event.runId))
+            self._runs.discard(ended.run_id)
+            if self._over is not None:
+                self._over.add(ended.run_id)
+            self._tell(ended)
             self._changed.notify_all()
+
+
+def _running(spark: Any) -> list[QueryBegan]:
+    """Returns the queries of the session that run. It never raises, and without an answer of Spark's there are none."""
+    try:
+        found = [(str(query.id), str(query.runId), str(query.name or "")) for query in spark.streams.active]
+    except Exception as error:  # whatever a shared cluster refuses it with
+        logger.debug("active queries are not known: %s", type(error).__name__)
+        return []
+    return [QueryBegan(query_id, run_id, name, _now(), is_sinks(spark, query_id)) for query_id, run_id, name in found]
 
 
 def is_sinks(spark: Any, query_id: str) -> bool:
     """Returns whether an active query writes with `format("kafka_sink")`."""
     try:
-        for query in spark._jsparkSession.sharedState().activeStreamingQueries().values():
-            if query is not None and str(query.id()) == query_id:
-                return str(query.sink().name()).lower() == NAME
+        key = spark._jvm.java.util.UUID.fromString(query_id)
+        query = spark._jsparkSession.sharedState().activeStreamingQueries().get(key)
+        return query is not None and str(query.sink().name()).lower() == NAME
     except Exception as error:  # the sink of foreachBatch has no name, and raises
         logger.debug("the sink of query %s has no name: %s", query_id, type(error).__name__)
-    return False
+        return False
 
 
 def active_runs(spark: Any) -> set[str] | None:

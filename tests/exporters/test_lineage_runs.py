@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_kafka_sink.exporters.lineage_runs import MOST_OUTPUTS, LineageRuns, RunChange, State
+from spark_kafka_sink.exporters.lineage_runs import MOST_OUTPUTS, MOST_RUNS, LineageRuns, RunChange, State
 from spark_kafka_sink.exporters.lineage_settings import LineageSettings
 from spark_kafka_sink.producer.partition_reports import PartitionReport, PartitionReports
 from spark_kafka_sink.producer.report import DeliveryReport
@@ -35,8 +35,8 @@ def committed(query: str = QUERY, batch: int = 0, where: Destination | None = WH
     return WriteCommitted(BatchReport(query, batch, 100.0, 2.0, report), 101.0, (), where)
 
 
-def began(*, is_sinks: bool = True, name: str = "") -> QueryBegan:
-    return QueryBegan(QUERY, RUN, name, 50.0, is_sinks)
+def began(*, is_sinks: bool = True, name: str = "", run: str = RUN) -> QueryBegan:
+    return QueryBegan(QUERY, run, name, 50.0, is_sinks)
 
 
 def ended(error: str | None = None, run: str = RUN) -> QueryEnded:
@@ -168,6 +168,41 @@ def test_the_end_of_an_earlier_run_does_not_end_the_next() -> None:
     found = runs()
     found.take(began())
     assert found.take(ended(run="44444444-4444-4444-8444-444444444444")) == []
+
+
+def test_an_end_that_comes_after_the_next_start_is_told() -> None:
+    found = runs()
+    found.take(began())
+    found.take(committed())
+    assert states(found.take(began(run="next"))) == [State.START]
+    (end,) = found.take(ended("why"))
+    assert (end.state, end.run_id, end.error, end.outputs[0].records) == (State.FAIL, RUN, "why", 10)
+    assert found.take(ended()) == []
+    assert [(one.state, one.run_id) for one in found.take(ended(run="next"))] == [(State.COMPLETE, "next")]
+
+
+def test_runs_whose_ends_never_come_are_forgotten_one_day() -> None:
+    found = runs()
+    for number in range(MOST_RUNS + 2):
+        found.take(began(run=f"run-{number}"))
+    assert found.take(ended(run="run-0")) == []
+    assert states(found.take(ended(run="run-1"))) == [State.COMPLETE]
+    assert states(found.take(ended(run=f"run-{MOST_RUNS + 1}"))) == [State.COMPLETE]
+
+
+def test_a_query_that_is_told_twice_starts_once_and_keeps_what_it_wrote() -> None:
+    found = runs()
+    found.take(began())
+    found.take(committed())
+    assert found.take(began()) == []
+    (end,) = found.take(ended())
+    assert end.outputs[0].records == 10
+
+
+def test_a_run_whose_start_was_not_seen_ends() -> None:
+    found = runs()
+    found.take(committed())
+    assert [(one.state, one.run_id) for one in found.take(ended())] == [(State.COMPLETE, QUERY)]
 
 
 def test_the_dead_letter_topic_is_an_output_without_fields() -> None:

@@ -110,6 +110,26 @@ def test_a_batch_has_a_span_with_its_tasks_and_its_commit(
     assert (found["commit"].attributes or {})["kafka_sink.transactions.committed"] == 2
 
 
+def test_spans_have_the_name_of_their_query_which_is_asked_for_outside_of_commits(
+    metrics: DeliveryMetrics, exporter: InMemorySpanExporter, tracer: WriteTracer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[threading.Thread] = []
+
+    def name(query_id: str) -> str:
+        asked.append(threading.current_thread())
+        return {"q": "clicks"}.get(query_id, "")
+
+    monkeypatch.setattr(metrics, "query_name", name)
+    metrics.writes.tell(committed())
+    metrics.writes.tell(WriteFailed("q", 4, 995.0, "why"))
+    metrics.writes.tell(WriteFailed("", 0, 995.0, "why"))
+    tracer.stop()
+    found = [span for span in exporter.get_finished_spans() if span.name.startswith("send")]
+    assert [(span.attributes or {}).get("kafka_sink.query.name") for span in found] == ["clicks", "clicks", None]
+    assert len(asked) == 2
+    assert threading.current_thread() not in asked
+
+
 def test_a_batch_whose_records_have_a_context_has_that_one(
     metrics: DeliveryMetrics, exporter: InMemorySpanExporter, tracer: WriteTracer
 ) -> None:

@@ -57,6 +57,24 @@ def test_failures_are_logged_once_without_passwords(caplog: pytest.LogCaptureFix
     assert last == "Test: 3 events were lost"
 
 
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
+def test_whatever_a_receiver_raises_the_next_event_is_sent(error: BaseException, caplog: pytest.LogCaptureFixture) -> None:
+    sent: list[str] = []
+
+    def send(event: str) -> None:
+        if event == "bad":
+            raise error
+        sent.append(event)
+
+    with caplog.at_level(logging.WARNING):
+        one = queue(send)
+        for event in ("a", "bad", "b"):
+            one.put(event)
+        assert one.stop(WAIT_S) == 1
+    assert sent == ["a", "b"]
+    assert type(error).__name__ in caplog.records[0].getMessage()
+
+
 def test_if_too_many_wait_the_less_important_go_first() -> None:
     started, release, sent = threading.Event(), threading.Event(), []
 

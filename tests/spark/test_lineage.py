@@ -153,6 +153,27 @@ def test_a_stream_that_is_stopped_at_the_end_of_a_program_completes(
     assert states(collector.events)[-1] == "COMPLETE"
 
 
+def test_a_stream_that_ran_before_has_its_run_and_its_name_and_completes(
+    spark: SparkSession, metrics: sks.DeliveryMetrics, collector: Collector, tmp_path: Path
+) -> None:
+    with EmbeddedBroker() as broker:
+        broker.create_topic("events")
+        settings = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "events"}
+        writer = stream(spark, numbers(spark, 10), tmp_path).writeStream.format("kafka_sink").options(**settings)
+        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).queryName("clicks").start()
+        try:
+            query.processAllAvailable()
+            client = OpenLineageClient(transport=transport(collector.url))
+            for _ in range(2):
+                emitter = sks.emit_lineage(spark, metrics, client=client)
+        finally:
+            query.stop()
+        emitter.stop()
+    assert states(collector.events) == ["START", "COMPLETE"]
+    for event in collector.events:
+        assert (event["run"]["runId"], event["job"]["name"]) == (str(query.runId), "spark_kafka_sink_tests.kafka_sink.clicks")
+
+
 def test_a_failed_write_fails(
     spark: SparkSession,
     kafka: Kafka,

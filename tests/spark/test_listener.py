@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import os
 import socket
 import struct
 import threading
@@ -207,6 +209,43 @@ def test_on_another_host_it_listens_to_its_own_machine_as_well() -> None:
     for address in (listener.address, listener.address.local):
         with pytest.raises(UnreachableError):
             send(address, b"N", b"7")
+
+
+def test_each_port_serves_a_limited_number_at_once() -> None:
+    listener = MetricsListener({b"N": number}, "127.0.0.2")
+    try:
+        for address, other in ((listener.address.local, listener.address), (listener.address, listener.address.local)):
+            with ExitStack() as silent:
+                for _ in range(MOST_PEERS + 10):
+                    silent.enter_context(socket.create_connection((address.host, address.port)))
+                with pytest.raises(TimeoutError):
+                    send(address, b"N", b"7", timeout_s=0.5)
+                assert send(other, b"N", b"7", timeout_s=module.RECEIVE_TIMEOUT_S / 3) == 7
+    finally:
+        listener.stop()
+
+
+@pytest.mark.parametrize("limit", [errno.EMFILE, errno.ENFILE])
+def test_at_a_limit_of_the_system_it_pauses_and_takes_the_message_afterwards(
+    limit: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    accept, tried, is_limited = socket.socket.accept, [], True
+
+    def limited(server: socket.socket) -> tuple[socket.socket, object]:
+        tried.append(server)
+        if is_limited:
+            raise OSError(limit, os.strerror(limit))
+        return accept(server)
+
+    monkeypatch.setattr(socket.socket, "accept", limited)
+    with listening() as (address, received):
+        with pytest.raises(TimeoutError):
+            send(address, b"C", b"no", timeout_s=2.5)
+        assert 2 <= len(tried) <= 4
+        is_limited = False
+        send(address, b"C", b"yes")
+    assert received[-1] == b"yes"
+    assert caplog.text.count(os.strerror(limit)) == 1
 
 
 def test_a_sender_waits_for_the_whole_exchange_no_longer_than_it_wants() -> None:

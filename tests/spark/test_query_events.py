@@ -1,8 +1,9 @@
+"""Which starts and ends of queries are told, with a session that only pretends to have a JVM."""
+
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,23 +11,76 @@ import pytest
 
 from spark_kafka_sink.spark import query_events
 from spark_kafka_sink.spark.query_events import END_S, QueryBegan, QueryEnded, QueryEvent, QueryEvents
+from tests.spark.query_session import Query, Session
 
 
-class Session:
-    """A session whose queries are those in `active`. on_look: is called when somebody asks for them."""
+def events_of(session: Session) -> tuple[QueryEvents, list[QueryEvent]]:
+    told: list[QueryEvent] = []
+    return QueryEvents(cast("Any", session), told.append), told
 
-    def __init__(self) -> None:
-        self.active: list[Any] = []
-        self.on_look: Callable[[], object] = lambda: None
-        self.streams = SimpleNamespace(addListener=lambda one: None, removeListener=lambda one: None)
-        self._jsparkSession = self
 
-    def sharedState(self) -> Session:
-        return self
+def test_a_query_that_runs_already_is_told() -> None:
+    session = Session(Query("q", "r", "clicks", "kafka_sink"), Query("p", "s", None, "memory"), Query("o", "t", "calls", None))
+    session.others.append(Query("of another session", "u", "other", "kafka_sink"))
+    events, told = events_of(session)
+    assert events.begin()
+    began = [(one.query_id, one.run_id, one.name, one.is_sinks) for one in told if isinstance(one, QueryBegan)]
+    assert began == [("q", "r", "clicks", True), ("p", "s", "", False), ("o", "t", "calls", False)]
+    session.active.clear()
+    session.end("q", "r")
+    assert [(type(one), one.query_id, one.run_id) for one in told[3:]] == [(QueryEnded, "q", "r")]
 
-    def activeStreamingQueries(self) -> SimpleNamespace:
-        self.on_look()
-        return SimpleNamespace(values=lambda: self.active)
+
+def test_a_query_that_starts_at_the_same_moment_is_told_once() -> None:
+    session = Session(Query("q", "r"))
+    events, told = events_of(session)
+    session.on_look = lambda: session.start("q", "r")
+    events.begin()
+    session.start("q", "r")
+    assert [type(event) for event in told] == [QueryBegan]
+
+
+def test_a_query_that_ends_at_the_same_moment_does_not_begin_afterwards() -> None:
+    session = Session(Query("q", "r"))
+    events, told = events_of(session)
+
+    def end() -> None:
+        session.on_look = lambda: None
+        session.end("q", "r")
+
+    session.on_look = end
+    events.begin()
+    assert [type(event) for event in told] == [QueryEnded]
+
+
+@pytest.mark.parametrize("what", ["streams", "shared state"])
+def test_a_session_that_refuses_to_list_its_queries_is_listened_to(what: str) -> None:
+    session = Session(Query("q", "r", "clicks", "kafka_sink"))
+    session.refused = what
+    events, told = events_of(session)
+    assert events.begin()
+    session.start("q", "new")
+    session.end("q", "new")
+    kinds = [type(event) for event in told]
+    assert kinds == [QueryBegan, QueryEnded] if what == "streams" else [QueryBegan, QueryBegan, QueryEnded]
+    events.end()
+
+
+def test_the_end_of_a_query_that_ran_before_is_awaited() -> None:
+    session = Session(Query("q", "r"))
+    events, told = events_of(session)
+    events.begin()
+    session.active.clear()
+    thread = threading.Thread(target=session.end, args=("q", "r"))
+
+    def terminate() -> None:
+        session.on_look = lambda: None
+        thread.start()
+
+    session.on_look = terminate
+    events.end()
+    thread.join()
+    assert [type(event) for event in told] == [QueryBegan, QueryEnded]
 
 
 def listening(session: Session) -> tuple[QueryEvents, list[QueryEvent]]:
@@ -55,7 +109,7 @@ def test_the_end_of_a_query_that_is_over_is_awaited() -> None:
 
 def test_the_end_of_a_query_that_goes_on_is_not_awaited() -> None:
     session = Session()
-    session.active = [SimpleNamespace(runId=lambda: "r", id=lambda: "q")]
+    session.active.append(Query("q", "r"))
     events, told = listening(session)
     began = time.monotonic()
     events.end()

@@ -82,7 +82,7 @@ def run(df: DataFrame, settings: dict[str, str], metrics: sks.DeliveryMetrics, f
     writer = (
         writer.foreachBatch(sks.foreach_batch(settings, metrics)) if calls else writer.format("kafka_sink").options(**settings)
     )
-    query = writer.start()
+    query = writer.queryName("clicks").start()
     try:
         query.awaitTermination()
     finally:
@@ -118,6 +118,7 @@ def test_records_of_a_micro_batch_have_the_context_of_its_span(
         for span in inside:
             assert batch.start_time <= span.start_time <= span.end_time <= batch.end_time  # type: ignore[operator]
     assert [(span.attributes or {})["messaging.batch.message_count"] for span in batches] == [50, 50]
+    assert [(span.attributes or {})["kafka_sink.query.name"] for span in batches] == ["clicks", "clicks"]
 
 
 def test_publish_is_part_of_the_programs_trace(
