@@ -273,10 +273,8 @@ class Execution:
 
     def _committed(self) -> frozenset[str]:
         """Returns the ids of this query's committed transactions; none if brokers do not list them in time."""
-        list_s = self._call.best_effort.list_s
-        deadline = self._call.deadline if list_s is None else min(self._call.deadline, time.monotonic() + list_s)
         try:
-            return frozenset(self._transactions.list_committed(self._ids, deadline))
+            return frozenset(self._transactions.list_committed(self._ids, self._listing_deadline()))
         except KafkaSinkError as error:
             logger.warning(
                 "batch %s of %s: brokers did not list committed transactions, so it is not known whether the commit log was"
@@ -287,6 +285,10 @@ class Execution:
             )
             return frozenset()
 
+    def _listing_deadline(self) -> float:
+        list_s = self._call.best_effort.list_s
+        return self._call.deadline if list_s is None else min(self._call.deadline, time.monotonic() + list_s)
+
     def _look(self) -> None:
         described = self._transactions.describe([each.transactional_id for each in self.view.own_handles], self._call.deadline)
         listed = self._listed(described)
@@ -294,11 +296,10 @@ class Execution:
         self.view = self.view.with_look(described, listed, time.time_ns() // 1_000_000)
 
     def _listed(self, described: Mapping[str, TransactionDescription]) -> tuple[TransactionHandle, ...]:
-        list_s = self._call.best_effort.list_s
-        if list_s is None:
+        if self._call.best_effort.list_s is None:
             return self._transactions.open_handles(self._ids, self._call.deadline, described)
         try:
-            return self._transactions.open_handles(self._ids, min(self._call.deadline, time.monotonic() + list_s), described)
+            return self._transactions.open_handles(self._ids, self._listing_deadline(), described)
         except KafkaSinkError as error:
             logger.warning(
                 "batch %s of %s: brokers did not list open transactions, so those of lost tasks are not aborted now. They stay"

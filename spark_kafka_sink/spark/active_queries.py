@@ -20,14 +20,27 @@ class QueryState:
     text: str
 
 
+def java_queries(session: Any) -> Any:
+    """Returns Spark's map of the queries that run in all sessions, by UUID. Raises what py4j does, or AttributeError.
+
+    spark.streams knows the queries of one session only. These are Spark's own classes, the same on 4.0 and 4.3.
+    """
+    return session._jsparkSession.sharedState().activeStreamingQueries()
+
+
+def java_query(session: Any, query_id: str) -> Any:
+    """Returns one of them; None if it does not run. It raises as `java_queries`, and also if the id is no UUID."""
+    key = session._jvm.java.util.UUID.fromString(query_id)
+    return java_queries(session).get(key)
+
+
 def active_queries() -> dict[str, QueryState] | None:
     """Returns the state of each query that runs, by id; None if Spark does not say, as on some shared clusters."""
     try:
         session: Any = SparkSession.getActiveSession()
         if session is None:
             return None
-        # spark.streams knows the queries of one session only. Spark's own classes, the same on 4.0 and 4.3.
-        found = session._jsparkSession.sharedState().activeStreamingQueries().values()
+        found = java_queries(session).values()
         # None: it ended while the others were looked at.
         return {
             str(query.id()): QueryState(str(query.name() or ""), str(query.status().message()))
@@ -50,8 +63,22 @@ def active_ids() -> frozenset[str] | None:
         if session is None:  # stopped, with all queries
             return frozenset()
         # As one text, because each element of a Java collection is another call.
-        text = str(session._jsparkSession.sharedState().activeStreamingQueries().keySet().toString())
+        text = str(java_queries(session).keySet().toString())
     except Exception as error:  # AttributeError, py4j's, PySpark's: whatever refuses it
         logger.info("it is not known which queries run: %s: %s", type(error).__name__, error)
         return None
     return frozenset(re.findall(r"[0-9a-f-]{36}", text))
+
+
+def active_name(query_id: str) -> str | None:
+    """Returns the name of a query, "" if it has none; None if it does not run, or if Spark does not say. It never raises.
+
+    It may be called in any thread. The calls of the JVM take 5 ms.
+    """
+    try:
+        session: Any = SparkSession._instantiatedSession
+        query = None if session is None else java_query(session, query_id)
+        return None if query is None else str(query.name() or "")
+    except Exception as error:  # AttributeError, py4j's, PySpark's: whatever refuses it
+        logger.info("the name of query %s is not known: %s", query_id, type(error).__name__)
+        return None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from spark_kafka_sink.spark.active_queries import java_queries, java_query
 from spark_kafka_sink.spark.data_source import NAME
 from spark_kafka_sink.spark.explain import sink_error
 from spark_kafka_sink.spark.exported_error import exported
@@ -162,8 +163,7 @@ def _running(spark: Any) -> list[QueryBegan]:
 def is_sinks(spark: Any, query_id: str) -> bool:
     """Returns whether an active query writes with `format("kafka_sink")`."""
     try:
-        key = spark._jvm.java.util.UUID.fromString(query_id)
-        query = spark._jsparkSession.sharedState().activeStreamingQueries().get(key)
+        query = java_query(spark, query_id)
         return query is not None and str(query.sink().name()).lower() == NAME
     except Exception as error:  # the sink of foreachBatch has no name, and raises
         logger.debug("the sink of query %s has no name: %s", query_id, type(error).__name__)
@@ -173,7 +173,7 @@ def is_sinks(spark: Any, query_id: str) -> bool:
 def active_runs(spark: Any) -> set[str] | None:
     """Returns the ids of the runs of all queries that Spark lists as active, in any session. None: it does not tell."""
     try:
-        queries = list(spark._jsparkSession.sharedState().activeStreamingQueries().values())
+        queries = list(java_queries(spark).values())
         return {str(query.runId()) for query in queries if query is not None}
     except Exception as error:  # whatever a shared cluster refuses it with, or the JVM has ended
         logger.debug("active queries are not known: %s", type(error).__name__)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Container
-from typing import Any, Final
-
-logger = logging.getLogger(__name__)
+from typing import Final
 
 MOST_NAMES: Final = 400
 """That are kept. A name takes 200 bytes."""
@@ -51,24 +48,10 @@ class QueryNames:
                 return known or ""
             if known is not None and query_id not in self._ended:
                 return known
-        found = _name_of_active(query_id)
+        from spark_kafka_sink.spark.active_queries import active_name  # not with the module: it loads pyspark.sql
+
+        found = active_name(query_id)
         if found is None:
             return known or ""
         self.learn(query_id, found)
         return found
-
-
-def _name_of_active(query_id: str) -> str | None:
-    """Asks the JVM, which takes 5 ms. Returns None if the query does not run, or if Spark does not say."""
-    from pyspark.sql import SparkSession
-
-    try:
-        session: Any = SparkSession._instantiatedSession  # of any thread, unlike getActiveSession()
-        if session is None:
-            return None
-        key = session._jvm.java.util.UUID.fromString(query_id)
-        query = session._jsparkSession.sharedState().activeStreamingQueries().get(key)
-        return None if query is None else str(query.name() or "")
-    except Exception as error:  # AttributeError, py4j's, PySpark's: whatever refuses it, or an id that is no UUID
-        logger.info("the name of query %s is not known: %s", query_id, type(error).__name__)
-        return None

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_kafka_sink.errors import UsageError
+from spark_kafka_sink.spark.active_queries import java_queries
 from spark_kafka_sink.spark.data_source import NAME, NOT_WRITTEN, reporting_to
 from spark_kafka_sink.spark.metrics import DeliveryMetrics
 from spark_kafka_sink.spark.python_workers import warn_of_other_python
@@ -152,8 +153,7 @@ def end_continuous_queries(spark: Any) -> None:
     because it runs in the listener's thread, which also receives the reports of other queries.
     """
     try:
-        # spark.streams knows the queries of one session only. Spark's own classes, the same on 4.0 and 4.3.
-        for query in spark._jsparkSession.sharedState().activeStreamingQueries().values():
+        for query in java_queries(spark).values():
             # None: it ended while the others were looked at. The name is as it was given to format(), which ignores case.
             if (
                 query is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -66,20 +67,25 @@ def test_a_session_that_refuses_to_list_its_queries_is_listened_to(what: str) ->
     events.end()
 
 
+def end_while(session: Session, terminate: Callable[[], object], events: QueryEvents) -> None:
+    """Ends listening. Another thread tells the end of a query once that is waited for."""
+    thread = threading.Thread(target=terminate)
+
+    def looked() -> None:
+        session.on_look = lambda: None
+        thread.start()
+
+    session.on_look = looked
+    events.end()
+    thread.join()
+
+
 def test_the_end_of_a_query_that_ran_before_is_awaited() -> None:
     session = Session(Query("q", "r"))
     events, told = events_of(session)
     events.begin()
     session.active.clear()
-    thread = threading.Thread(target=session.end, args=("q", "r"))
-
-    def terminate() -> None:
-        session.on_look = lambda: None
-        thread.start()
-
-    session.on_look = terminate
-    events.end()
-    thread.join()
+    end_while(session, lambda: session.end("q", "r"), events)
     assert [type(event) for event in told] == [QueryBegan, QueryEnded]
 
 
@@ -95,15 +101,7 @@ def test_the_end_of_a_query_that_is_over_is_awaited() -> None:
     session = Session()
     events, told = listening(session)
     ended = cast("Any", SimpleNamespace(id="q", runId="r", exception=None))
-    thread = threading.Thread(target=events.onQueryTerminated, args=(ended,))
-
-    def terminate() -> None:
-        session.on_look = lambda: None
-        thread.start()
-
-    session.on_look = terminate
-    events.end()
-    thread.join()
+    end_while(session, lambda: events.onQueryTerminated(ended), events)
     assert [type(event) for event in told] == [QueryBegan, QueryEnded]
 
 
