@@ -47,48 +47,28 @@ CODE := spark_kafka_sink $(wildcard pyspark_kafka_sink pyspark_kafka_sink.py) jo
 help:
 	@sed -n 's/^#   make/make/p' $(firstword $(MAKEFILE_LIST))
 
-# From pip's output, a line for each large download and for each step that takes long. Errors go to stderr.
-PIP_STEPS := sed -un -e 's/^ *\(Downloading [^ ]* ([0-9][0-9][0-9.]* MB)\)/  \1/p' -e 's/^ *\(Building wheel for [^ ]*\).*started/  \1/p' \
-	-e 's/^\(Installing\) collected packages.*/  \1/p'
-
 setup: $(VENV)/.stamp
-
-# A pipe must fail if pip does.
-$(VENV)/.stamp $(VENV_OLDEST)/.stamp $(VENV_MINIMAL)/.stamp: SHELL := bash
-$(VENV)/.stamp $(VENV_OLDEST)/.stamp $(VENV_MINIMAL)/.stamp: .SHELLFLAGS := -o pipefail -c
 
 # Runs before the downloads, because Spark's own error comes after them and does not say what to install.
 java:
 	@"$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | grep -qE 'version "(1[7-9]|[2-9][0-9])' || \
 		{ echo "Spark requires Java 17 or newer, which was not found: install Java 17 and put it on PATH, or set JAVA_HOME" >&2; exit 1; }
 
-$(VENV)/.stamp: pyproject.toml constraints.txt
-	@echo "Setting up $(VENV): downloads Spark and the tools, about 620 MB, 1 to 5 minutes" >&2
-	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "Python 3.11 or newer is required: make PYTHON=...")'
-	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install -e '.[dev]' -c constraints.txt | $(PIP_STEPS)
-	$(VENV)/bin/python -m tests.compiled_pyspark
-	@# gssapi has no wheels for Linux, so it is compiled if the Kerberos headers (libkrb5-dev) exist. Otherwise tests are skipped.
-	if command -v krb5-config > /dev/null; then $(VENV)/bin/python -m pip install --quiet gssapi -c constraints.txt || \
-		echo "python-gssapi could not be installed: the tests of Kerberos are skipped" >&2; fi
-	@touch $@
+# $(1): constraints. Copies an environment that is kept outside the checkout, or installs it first.
+environment = $(PYTHON) tests/environment.py $(@D) $(1) && touch $@
 
-$(VENV_OLDEST)/.stamp: pyproject.toml constraints.txt
-	@echo "Setting up $(VENV_OLDEST): the same with pyspark $(OLDEST), downloads about 435 MB more, 1 to 3 minutes" >&2
-	$(PYTHON) -m venv $(VENV_OLDEST)
-	sed 's/^pyspark==.*/pyspark==$(OLDEST)/' constraints.txt > $(VENV_OLDEST)/constraints.txt
-	$(VENV_OLDEST)/bin/python -m pip install -e '.[dev]' -c $(VENV_OLDEST)/constraints.txt | $(PIP_STEPS)
-	$(VENV_OLDEST)/bin/python -m tests.compiled_pyspark
-	@touch $@
+$(VENV)/.stamp: pyproject.toml constraints.txt tests/environment.py
+	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "Python 3.11 or newer is required: make PYTHON=...")'
+	@$(call environment,constraints.txt)
+
+$(VENV_OLDEST)/.stamp: pyproject.toml constraints.txt tests/environment.py
+	@mkdir -p build && sed 's/^pyspark==.*/pyspark==$(OLDEST)/' constraints.txt > build/constraints-oldest.txt
+	@$(call environment,build/constraints-oldest.txt)
 
 # The lower bounds of pyproject.toml, as a user with old libraries has them. Development tools keep their versions.
-$(VENV_MINIMAL)/.stamp: $(VENV)/.stamp pyproject.toml constraints.txt
-	@echo "Setting up $(VENV_MINIMAL): the lowest version of every dependency, downloads about 600 MB, 2 to 5 minutes" >&2
-	$(PYTHON) -m venv $(VENV_MINIMAL)
-	$(VENV)/bin/python -m tests.package.minimal > $(VENV_MINIMAL)/constraints.txt
-	$(VENV_MINIMAL)/bin/python -m pip install -e '.[dev]' -c $(VENV_MINIMAL)/constraints.txt | $(PIP_STEPS)
-	$(VENV_MINIMAL)/bin/python -m tests.compiled_pyspark
-	@touch $@
+$(VENV_MINIMAL)/.stamp: $(VENV)/.stamp
+	@mkdir -p build && $(VENV)/bin/python -m tests.package.minimal > build/constraints-minimal.txt
+	@$(call environment,build/constraints-minimal.txt)
 
 check: setup
 	$(VENV)/bin/ruff format --check .
