@@ -8,9 +8,12 @@ import logging
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
+import pyspark
 import pytest
 
+from tests.environment import MADE_FROM
 from tests.faults.exactly_once.class_archive import java_options
 
 pytest_plugins = [
@@ -21,11 +24,15 @@ pytest_plugins = [
     "tests.scheduling",
     "tests.security.kdc",
     "tests.tiers",
+    "tests.timings",
 ]
 
 # Spark starts the PATH's `python3` otherwise, which is not the one that has the project's dependencies.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+# Java's archive of Spark's classes (tests/faults/exactly_once/class_archive.py) belongs to a path, which each clone can share.
+if (_MADE_FROM := Path(sys.prefix, MADE_FROM)).exists():
+    os.environ.setdefault("SPARK_HOME", str(Path(_MADE_FROM.read_text(), Path(pyspark.__path__[0]).relative_to(sys.prefix))))
 # Tests stay on the loopback address, whatever the host's name resolves to.
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 

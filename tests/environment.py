@@ -24,6 +24,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 # As tests/kafka/jars.py, which cannot be imported without the environment.
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "spark-kafka-sink" / "environments"
+MADE_FROM = "made-from"
+"""The file in an environment with the folder that it is a copy of. Tests start Spark's Java from there (tests/conftest.py)."""
+
 UNUSED_S = 30 * 24 * 3600
 """An environment that no checkout was made from for this long is removed."""
 
@@ -33,18 +36,20 @@ _SHOWN = re.compile(r"^ *(Downloading \S+ \([\d.]+ MB\)|Building wheel for \S+|I
 def main(folder: Path, constraints: Path) -> None:
     CACHE.mkdir(parents=True, exist_ok=True)
     kept = CACHE / _digest(constraints)
-    with (CACHE / f"{kept.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # a second `make` waits for the first and uses what it has made
+    # A second `make` waits for the first and uses what it has made, in the cache and in the checkout.
+    with (CACHE / f"{kept.name}.lock").open("w") as lock, (CACHE / "checkout.lock").open("w") as other:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         if not (kept / "complete").exists():
             _make(kept, folder.name, constraints)
         os.utime(kept)
-        _copy(kept, folder)
+        fcntl.flock(other, fcntl.LOCK_EX)
+        if not (made_from := folder / MADE_FROM).exists() or made_from.read_text() != str(kept):
+            _copy(kept, folder)
+            _pip(folder, "install", "--no-deps", "-e", str(ROOT))
+            made_from.write_text(str(kept))
     for old in CACHE.glob("*/"):
         if time.time() - old.stat().st_mtime > UNUSED_S:
             shutil.rmtree(old, ignore_errors=True)
-    _pip(folder, "install", "--no-deps", "-e", str(ROOT))
-    # Not in what is kept: the compiled files name the archive that they are in, which tracebacks show.
-    subprocess.run([str(folder / "bin" / "python"), str(ROOT / "tests" / "compiled_pyspark.py")], check=True)
 
 
 def _digest(constraints: Path) -> str:
@@ -66,6 +71,7 @@ def _make(kept: Path, name: str, constraints: Path) -> None:
             _pip(kept, "install", "gssapi", "-c", str(constraints))
         except subprocess.CalledProcessError:
             print("python-gssapi could not be installed: the tests of Kerberos are skipped", file=sys.stderr)
+    subprocess.run([str(kept / "bin" / "python"), str(ROOT / "tests" / "compiled_pyspark.py")], check=True)
     (kept / "complete").touch()
 
 

@@ -15,9 +15,7 @@ import pytest
 
 from tests.tiers import (
     COLLECTED,
-    HALF,
-    NO_SECOND_TRY,
-    SECOND_HALF,
+    PLACES_OF_ALL,
     WHOLE,
     Tier,
     group_of,
@@ -27,6 +25,7 @@ from tests.tiers import (
     tiers_of,
     twin_name,
 )
+from tests.timings import report
 
 ROOT = Path(__file__).parents[1]
 
@@ -55,10 +54,10 @@ def test_a_test_has_its_tiers_by_its_marks(marks: tuple[str, ...], has_real_twin
         ({"spark", "chaos"}, (), "chaos"),
         ({"spark"}, ("apicurio",), "spark"),
         ({"java"}, ("tmp_path", "apicurio"), "apicurio"),
-        ({"kafka"}, (), "tests/test_x.py"),
+        ({"java"}, (), "tests/test_x.py"),
+        ({"kafka"}, (), "kafka"),
         ({"kafka"}, ("kafka3",), "kafka3"),
         ({"embedded"}, ("kafka3",), "tests/test_x.py"),
-        ({"kafka"}, ("kafka_version", "versioned_kafka"), "tests/kafka_versions/"),
     ],
 )
 def test_tests_that_share_something_costly_share_a_worker(marks: set[str], fixtures: tuple[str, ...], group: str) -> None:
@@ -101,32 +100,12 @@ def test_a_run_goes_on_after_a_worker_that_died(tmp_path: Path, last: bool) -> N
     assert "crashed while running 'test_b.py::test_dies@b'" in ended.stdout
 
 
-def test_jobs_have_a_worker_and_the_oldest_pyspark_has_two() -> None:
-    assert group_of({"spark", "kafka"}, "tests/jobs/test_x.py") == "tests/jobs/"
-    assert {group_of({"spark", "embedded"}, file) for file in (*SECOND_HALF, "tests/spark/test_x.py")} == {"spark", HALF}
-    assert {group_of({"spark", "kafka"}, file) for file in SECOND_HALF} == {"spark"}
-    assert [file for file in SECOND_HALF if not (ROOT / file).exists()] == []
-
-
 def test_one_version_of_kafka_follows_the_other(request: pytest.FixtureRequest) -> None:
     """Each starts a cluster, and the next one ends it. Looks at the tests of this run, in their order."""
     calls: list[Any] = [item for item in request.session.items if item.nodeid.startswith("tests/kafka_versions/")]
     parameters = [item.callspec.params for item in calls if hasattr(item, "callspec")]
     versions = [each["kafka_version"] for each in parameters if "kafka_version" in each]
     assert [version for version, _ in groupby(versions)] == sorted(set(versions))
-
-
-@pytest.mark.parametrize("place", NO_SECOND_TRY)
-def test_a_test_of_lost_and_doubled_rows_fails_at_once(place: str, request: pytest.FixtureRequest) -> None:
-    assert (ROOT / place).exists()
-    reruns = [item.get_closest_marker("flaky") for item in request.config.stash[COLLECTED] if item.nodeid.startswith(place)]
-    assert [mark for mark in reruns if mark is None or mark.kwargs != {"reruns": 0}] == []
-
-
-@pytest.mark.parametrize("folder", ["tests/kafka_versions/", "tests/kafka_security/"])
-@pytest.mark.parametrize("mark", ["kafka", "spark"])
-def test_tests_that_share_a_folders_clusters_share_a_worker(mark: str, folder: str) -> None:
-    assert group_of({mark}, f"{folder}test_x.py") == folder
 
 
 @pytest.mark.parametrize(
@@ -144,15 +123,6 @@ def test_only_what_runs_with_the_oldest_pyspark_is_left_out_of_the_run_with_the_
     marks: set[str], file: str, is_for: bool
 ) -> None:
     assert is_for_oldest(marks, file) is is_for
-
-
-def test_what_make_test_all_leaves_out_of_one_run_is_in_the_other() -> None:
-    recipe = subprocess.run(
-        ["make", "--dry-run", "test-all"], cwd=ROOT, check=True, capture_output=True, text=True, timeout=30
-    ).stdout
-    runs = [line for line in recipe.splitlines() if "--tier=all " in line]
-    selected = [re.findall(r"tests/\S+|-m \"[^\"]+\"", run) for run in runs]
-    assert selected == [['-m "not oldest"'], ["tests/spark", '-m "not kafka"']]
 
 
 def test_every_test_is_in_make_test_or_says_why_not(pytestconfig: pytest.Config) -> None:
@@ -173,9 +143,29 @@ def test_every_test_is_in_make_test_or_says_why_not(pytestconfig: pytest.Config)
     assert [name for name, each in marks.items() if not all(mark.args and mark.args[0] for mark in each)] == []
 
 
-@pytest.mark.parametrize(("target", "tier"), [("test-quick", "quick"), ("test", "test"), ("test-all", "all")])
-def test_make_has_a_target_for_each_tier(target: str, tier: str) -> None:
-    recipe = subprocess.run(
-        ["make", "--dry-run", target], cwd=ROOT, check=True, capture_output=True, text=True, timeout=30
-    ).stdout
-    assert f"--tier={tier} " in recipe
+@pytest.mark.parametrize("place", PLACES_OF_ALL)
+def test_what_only_make_test_all_collects_exists(place: str) -> None:
+    assert (ROOT / place).is_dir() if place.endswith("/") else (ROOT / place).is_file()
+
+
+def test_the_report_names_slow_tests_and_folders_over_their_budget() -> None:
+    lines = report(
+        {"tests/a/test_x.py::test_y[1]": 3.0, "tests/a/b/test_z.py::test": 2.0, "tests/test_q.py::test": 1.0},
+        {"spark": 2.5},
+        {"tests/a": 4},
+    )
+    assert "     3.0 s  tests/a/test_x.py::test_y[1]" in lines
+    assert "     2.5 s  spark" in lines
+    assert "     5.0 s  tests/a (budget 4 s)" in lines
+    assert "     1.0 s  tests" in lines
+    assert lines[-1] == "OVER ITS BUDGET: tests/a took 5 s and may take 4 s (BUDGETS in tests/tiers.py)"
+
+
+def test_a_run_of_a_tier_ends_with_its_report(tmp_path: Path) -> None:
+    lines = ["import time, pytest", "@pytest.fixture", "def costly(): time.sleep(0.3)", "def test_it(costly): pass"]
+    (tmp_path / "test_it.py").write_text("\n".join(lines))
+    command = [sys.executable, "-m", "pytest", "-n", "1", "-p", "tests.tiers", "-p", "tests.timings", "--tier=test"]
+    command += ["-p", "no:cacheprovider", str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ended = subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True, timeout=100)
+    assert re.search(r"^ +0\.[3-9] s  costly$", ended.stdout, re.MULTILINE), ended.stdout

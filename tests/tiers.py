@@ -4,11 +4,11 @@ Every test is in `all`. `--tier` leaves out of a run what the tier does not have
 
 | tier | has | leaves out |
 | --- | --- | --- |
-| quick | what runs in a moment on embedded brokers | what needs Java, what is `slow` |
-| test | each behaviour on one kind of broker | what is `whole`; the embedded run of what real Kafka judges |
+| quick | what runs in a moment on embedded brokers | what needs Java, what is `slow`, and what `test` leaves out |
+| test | each behaviour on one kind of broker | what is `whole`; `PLACES_OF_ALL`; the embedded run of what real Kafka judges |
 | all | everything | nothing |
 
-The models of the producer go through 1,000 random histories each, and through 150 in the two smaller tiers.
+The models of the producer go through 1,000 random histories each, and through fewer in the two smaller tiers.
 
 With pytest-xdist each group of tests stays on one worker, so that it shares one Spark, or one set of Java brokers. The groups
 that take longest start first.
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -37,47 +38,37 @@ WHOLE: Final = "whole"
 _JAVA: Final = frozenset({"kafka", "spark", "java", "chaos"})
 _SLOW: Final = "slow"
 # What these do takes a process, a second client or a time-out in most tests: half of the time of all that need no Java.
-_SLOW_FOLDERS: Final = ("tests/benchmarks/", "tests/broker/compat/", "tests/cli/", "tests/faults/")
+_SLOW_FOLDERS: Final = ("tests/cli/", "tests/faults/")
+
+PLACES_OF_ALL: Final[Mapping[str, str]] = {
+    "tests/benchmarks/": "no user runs the benchmarks",
+    "tests/docs/": "`make docs CHECK=1`, which CI runs, finds stale pages and broken links",
+    "tests/docs_words/": "words of pages",
+    "tests/fuzz/": "the decoders that are fuzzed have their own tests of hostile bytes",
+    "tests/package/": "contents of the wheel, which change with pyproject.toml only",
+    "tests/test_compiled_pyspark.py": "a tool of the tests",
+    "tests/test_design.py": "DESIGN.md names files that exist",
+    "tests/test_fault_table.py": "the table in tests/README.md, which `make docs CHECK=1` compares",
+    "tests/test_project.py": "Makefile, compose file and workflows",
+}
+"""Files and folders that only `make test-all` collects, and why."""
 
 # Kills take both cores for minutes, and all of Spark's other tests share one session. The rest follows file by file.
-_SPARK: Final = "spark"
-_GROUPS: Final = ("chaos", _SPARK, "java", "kafka")
-_SHARED: Final = _GROUPS[:2]
-# The tests of a folder share clusters: one of each version; the secure one.
+_CHAOS, _SPARK, _KAFKA = "chaos", "spark", "kafka"
+# The tests of a folder share clusters, one of each version or the secure one; jobs run in a process with a Spark of their own.
 _VERSIONS: Final = "tests/kafka_versions/"
-_SECURITY: Final = "tests/kafka_security/"
+_FOLDERS: Final = (_VERSIONS, "tests/kafka_security/", "tests/jobs/")
 # What takes long to start, with the group whose tests share it: a schema registry and three brokers in Java 7 seconds each.
-_THREE_BROKERS: Final = "kafka3"
-_COSTLY_FIXTURES: Final = {"versioned_kafka": _VERSIONS, "apicurio": "apicurio", _THREE_BROKERS: _THREE_BROKERS}
+_COSTLY_FIXTURES: Final = {"apicurio": "apicurio", "kafka3": "kafka3"}
+_GROUPS: Final = (_CHAOS, _SPARK, _KAFKA, *_FOLDERS, *_COSTLY_FIXTURES.values())
+"""The groups that span files, those that take longest first."""
 _PARAMETER_OF_VERSIONS: Final = "kafka_version"
-NO_SECOND_TRY: Final = (
-    "tests/exactly_once/model/",
-    "tests/exactly_once/test_committer_faults.py",
-    "tests/exactly_once/test_late_rows.py",
-    "tests/faults/exactly_once/",
-    "tests/faults/test_any_faults.py",
-    "tests/faults/test_forgotten_ids.py",
-    "tests/faults/test_leader_killed.py",
-    "tests/faults/test_pending_additions.py",
-    "tests/faults/test_soak.py",
-    "tests/faults/test_splitting.py",
-    "tests/faults/test_transaction_batches.py",
-    "tests/faults/test_transactions_on_kafka.py",
-    "tests/kafka_versions/test_exactly_once.py",
-    "tests/producer/accumulator/",
-    "tests/producer/sender/",
-    "tests/producer/test_many_threads.py",
-    "tests/spark/test_exactly_once.py",
-    "tests/spark_cluster/",
-)
-"""Tests whose failure may be a lost or a doubled row, which another run would hide. Others that fail run once more (Makefile)."""
-_JOBS: Final = "tests/jobs/"
 # The Makefile runs this folder with each pyspark.
 _SPARKS_OWN: Final = "tests/spark/"
-SECOND_HALF: Final = tuple(f"{_SPARKS_OWN}test_{name}.py" for name in ("batch_write", "bad_rows_end_to_end", "exactly_once"))
-"""What takes as long as the rest of the folder."""
-HALF: Final = "spark, second half"
 OLDEST: Final = "oldest"
+
+BUDGETS: Final[Mapping[str, float]] = {}
+"""What the tests of a folder may take in `make test` with the newest pyspark, in seconds of all workers."""
 
 
 def tiers_of(marks: Collection[str], *, has_real_twin: bool) -> frozenset[Tier]:
@@ -99,25 +90,22 @@ def tiers_of(marks: Collection[str], *, has_real_twin: bool) -> frozenset[Tier]:
 
 def group_of(marks: Collection[str], file: str, fixtures: Collection[str] = ()) -> str:
     """Returns the name of the group whose tests share a worker. fixtures: those that the test uses."""
-    folder = next((name for name in (_VERSIONS, _SECURITY) if file.startswith(name)), None)
-    shared = [name for name in _SHARED if name in marks]
-    if shared == [_SPARK]:
-        shared = [_group_of_spark(marks, file)]
-    costly = [group for name, group in _COSTLY_FIXTURES.items() if name in fixtures and {"java", "kafka"} & set(marks)]
-    return folder or next(iter((*shared, *costly)), file)
-
-
-def _group_of_spark(marks: Collection[str], file: str) -> str:
-    """Jobs run in a process with a Spark of their own. With the oldest pyspark a second worker would have nothing to do."""
-    if file.startswith(_JOBS):
-        return _JOBS
-    return HALF if is_for_oldest(marks, file) and file in SECOND_HALF else _SPARK
+    if _CHAOS in marks:
+        return _CHAOS
+    if (folder := next((name for name in _FOLDERS if file.startswith(name)), None)) is not None:
+        return folder
+    if _SPARK in marks:
+        return _SPARK
+    costly = next((group for name, group in _COSTLY_FIXTURES.items() if name in fixtures), None)
+    if costly is not None and {"java", _KAFKA} & set(marks):
+        return costly
+    return _KAFKA if _KAFKA in marks else file
 
 
 def is_for_oldest(marks: Collection[str], file: str) -> bool:
     """Returns whether a test is run with the oldest pyspark, and so is left out of the run with the newest.
 
-    Spark's own tests run on real Kafka with the newest. Those of the jobs run with the newest only, on both.
+    Spark's own tests run on real Kafka with the newest.
     """
     return file.startswith(_SPARKS_OWN) and {"spark", "embedded"} <= set(marks) and "chaos" not in marks
 
@@ -136,7 +124,7 @@ COLLECTED: Final = pytest.StashKey[tuple[pytest.Item, ...]]()
 
 HISTORIES_PROFILE: Final = "histories"
 _PATIENT_PROFILE: Final = "patient"
-_HISTORIES: Final = {Tier.QUICK: 150, Tier.TEST: 150, Tier.ALL: 1000}
+_HISTORIES: Final = {Tier.QUICK: 50, Tier.TEST: 100, Tier.ALL: 1000}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -152,6 +140,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--tier", choices=[tier.value for tier in Tier], help="run the tests of one tier: see tests/tiers.py")
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Does not even import what only `make test-all` has: each worker of pytest-xdist collects all tests."""
+    if config.getoption("tier") in {None, Tier.ALL}:
+        return None
+    place = collection_path.relative_to(config.rootpath).as_posix() if collection_path.is_relative_to(config.rootpath) else ""
+    return True if f"{place}/" in PLACES_OF_ALL or place in PLACES_OF_ALL else None
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
     """Names groups before pytest-xdist reads them, and leaves tests out after `-m` did, which may have taken a twin."""
@@ -159,8 +155,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.nodeid.startswith(_SLOW_FOLDERS):
             item.add_marker(_SLOW)
-        if item.nodeid.startswith(NO_SECOND_TRY):
-            item.add_marker(pytest.mark.flaky(reruns=0))
         marks, file = marks_of(item), item.nodeid.partition("::")[0]
         item.add_marker(pytest.mark.xdist_group(group_of(marks, file, getattr(item, "fixturenames", ()))))
         if is_for_oldest(marks, file):
@@ -190,13 +184,9 @@ def _rank(item: pytest.Item) -> tuple[int, str]:
 
     pytest has tests together whose parameter has the same index, which is another version in another list of versions.
     """
-    marks = marks_of(item)
-    group = group_of(marks, item.nodeid.partition("::")[0], getattr(item, "fixturenames", ()))
-    if group == _VERSIONS:
-        return 2, item.callspec.params.get(_PARAMETER_OF_VERSIONS, "") if hasattr(item, "callspec") else ""
-    if group in {_SECURITY, _THREE_BROKERS}:
-        return 2, f"{group}"
-    return next((rank for rank, name in enumerate(_GROUPS) if name in marks), len(_GROUPS)), ""
+    group = group_of(marks_of(item), item.nodeid.partition("::")[0], getattr(item, "fixturenames", ()))
+    version = item.callspec.params.get(_PARAMETER_OF_VERSIONS, "") if group == _VERSIONS and hasattr(item, "callspec") else ""
+    return _GROUPS.index(group) if group in _GROUPS else len(_GROUPS), version
 
 
 def marks_of(item: pytest.Item) -> frozenset[str]:

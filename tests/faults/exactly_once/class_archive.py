@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from functools import cache
@@ -13,7 +14,6 @@ from tests.kafka.class_archive import QUICK_START, archive, digest, trained
 from tests.kafka.java import java
 
 TRAINING_DEADLINE_S = 180.0
-_SPARK = Path(pyspark.__file__).parent
 
 
 def java_options() -> str:
@@ -24,7 +24,8 @@ def java_options() -> str:
 @cache
 def class_archive() -> Path:
     """Made on first use, in about half a minute, and kept beside Kafka's jars: one for each place where pyspark is installed."""
-    return archive(f"spark-classes-{digest(str(_SPARK))}", (_SPARK / "jars").glob("*.jar"), java(), _make)
+    spark = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+    return archive(f"spark-classes-{digest(str(spark))}", (spark / "jars").glob("*.jar"), java(), _make)
 
 
 def _make(made: Path) -> None:
