@@ -104,7 +104,7 @@ def _on_kafka() -> Iterator[Topic]:
     print(
         "Kafka: at KAFKA_BOOTSTRAP_SERVERS if that is set, else from Maven artifacts (the first time a download of about 55 MB,"
     )
-    print("5 seconds to a few minutes; kept in the cache folder of the user), else from docker-compose.yml", flush=True)
+    print("5 seconds to a few minutes; kept in the cache folder of the user)", flush=True)
     with _step("Starting Kafka"):
         kafka = find_kafka()
     with kafka:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -49,6 +50,22 @@ def _time_of(work: Callable[[], object]) -> float:
     begun = time.thread_time()
     work()
     return time.thread_time() - begun
+
+
+def calls_of(work: Callable[[], object]) -> int:
+    """Returns how many functions `work` calls in this thread, Python's and C's, which is the same on each machine."""
+    count = 0
+
+    def seen(_frame: object, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event in {"call", "c_call"}
+
+    sys.setprofile(seen)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
 
 
 def peak_of(work: Callable[[], object]) -> int:

@@ -7,10 +7,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-import pytest
-
 from tests.compiled_pyspark import compile_archive
-from tests.test_project import ROOT
 
 PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); import package.module as m; print(m.VALUE, m.__cached__, m.where())"
 SOURCE = "VALUE = 1\n\ndef where():\n    return where.__code__.co_filename\n"
@@ -41,18 +38,3 @@ def test_a_second_set_up_changes_nothing(tmp_path: Path) -> None:
     before = archive.read_bytes()
     assert not compile_archive(archive)
     assert archive.read_bytes() == before
-
-
-@pytest.mark.parametrize("environment", [".venv", ".venv-spark40"])
-def test_set_up_compiles_each_environment(environment: str) -> None:
-    recipe = subprocess.run(
-        ["make", "--dry-run", "--always-make", "setup", f"{environment}/.stamp"],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    ).stdout
-    lines = recipe.splitlines()
-    (compiled,) = (number for number, line in enumerate(lines) if line == f"{environment}/bin/python -m tests.compiled_pyspark")
-    assert any(line.startswith(f"{environment}/bin/python -m pip install") for line in lines[:compiled])

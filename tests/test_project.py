@@ -17,10 +17,11 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.kafka.find import ADDRESS, COMPOSE_FILE
 from tests.kafka.versions import DEFAULT, patch_of
 
 ROOT = Path(__file__).parents[1]
+COMPOSE_FILE = ROOT / "docker-compose.yml"
+ADDRESS = "127.0.0.1:9092"
 # These tests may run under make, which tells a make inside of it to say more.
 OUTSIDE = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
 
@@ -109,15 +110,6 @@ def test_make_alone_prints_the_targets_and_does_nothing_else() -> None:
     assert all(line.startswith("make ") for line in printed.splitlines())
 
 
-def test_make_test_runs_the_oldest_supported_pyspark_too() -> None:
-    recipe = subprocess.run(
-        ["make", "--dry-run", "test"], cwd=ROOT, check=True, capture_output=True, text=True, timeout=30
-    ).stdout
-    (oldest,) = [spec.version for req in dev_requirements() if req.name == "pyspark" for spec in req.specifier]
-    assert f"OLDEST := {oldest}.0\n" in (ROOT / "Makefile").read_text()
-    assert re.search(r"\.venv-spark40/bin/python -m pytest .* tests/spark ", recipe)
-
-
 def test_no_tracked_file_is_binary() -> None:
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, timeout=30).stdout
     files = [ROOT / name for name in listed.decode().split("\0") if name]
@@ -174,42 +166,6 @@ def test_make_looks_for_java_before_it_downloads_spark(version: str | None, is_e
     assert ("install Java 17" in done.stderr) is not is_enough
     recipe = subprocess.run([make, "--dry-run", "jars"], cwd=ROOT, check=True, capture_output=True, text=True, timeout=30).stdout
     assert recipe.index("install Java 17") < recipe.index("-m tests.kafka.jars")
-
-
-PYTHON = """#!/bin/sh
-case "$*" in
-    "-m venv "*) mkdir -p "$3/bin" && cp "$0" "$3/bin/python" ;;
-    "-m pip install -e "*)
-        echo "Collecting pyspark"
-        echo "  Downloading pyspark-4.3.0.tar.gz.metadata (3.1 kB)"
-        echo "  Downloading pyspark-4.3.0.tar.gz (455.1 MB)"
-        echo "     -------- 455.1/455.1 MB 23.4 MB/s eta 0:00:00"
-        echo "  Building wheel for pyspark (pyproject.toml): started"
-        echo "Installing collected packages: pytz, pyspark"
-        test -z "$PIP_FAILS" || { echo "ERROR: no space left on device" >&2; exit 1; } ;;
-esac
-"""
-
-
-@pytest.mark.parametrize("fails", [False, True])
-def test_make_setup_shows_what_pip_is_doing_and_fails_if_pip_does(fails: bool, tmp_path: Path) -> None:
-    python, venv = tmp_path / "python", tmp_path / "venv"
-    python.write_text(PYTHON)
-    python.chmod(0o755)
-    done = subprocess.run(
-        ["make", "--silent", "setup", f"PYTHON={python}", f"VENV={venv}"],
-        cwd=ROOT,
-        env={**OUTSIDE, "PIP_FAILS": "yes" if fails else ""},
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=30,
-    )
-    steps = ["Downloading pyspark-4.3.0.tar.gz (455.1 MB)", "Building wheel for pyspark", "Installing"]
-    assert done.stdout.splitlines() == [f"  {step}" for step in steps]
-    assert (done.returncode != 0) is fails
-    assert ("no space left on device" in done.stderr) is fails
-    assert (venv / ".stamp").exists() is not fails
 
 
 TARGETS_OF: Mapping[str, Collection[str]] = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -24,8 +23,11 @@ from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.spark.history import BatchReport
 from spark_kafka_sink.spark.metrics import DeliveryMetrics
 from tests.exporters.reports import batch, of_topics
+from tests.limits import calls_of
 from tests.spark.counting import counting
 
+CALLS = 100_000
+"""What may be called for 10,000 topics: 20 ms. It was 80 times as much when each partition had a line."""
 Points = dict[tuple[str, tuple[tuple[str, object], ...]], float]
 
 
@@ -143,33 +145,25 @@ def test_more_partitions_than_the_limit_become_sums_of_their_topics(
     }
 
 
-def test_a_collection_of_10_000_topic_partitions_takes_at_most_20_ms(
+def test_a_collection_of_10_000_topic_partitions_is_cheap(
     metrics: DeliveryMetrics, provider: MeterProvider, reader: InMemoryMetricReader
 ) -> None:
     export_opentelemetry(metrics, provider)
-    times = []
     for _ in range(5):
         metrics.batch_committed(batch(partitions=10_000))
-        begun = time.thread_time()
-        reader.collect()
-        times.append(time.thread_time() - begun)
-    assert min(times) <= 0.020
+        assert calls_of(reader.collect) <= CALLS
 
 
-def test_a_collection_of_10_000_topics_takes_at_most_20_ms(
+def test_a_collection_of_10_000_topics_is_cheap(
     metrics: DeliveryMetrics, provider: MeterProvider, reader: InMemoryMetricReader
 ) -> None:
     export_opentelemetry(metrics, provider)
-    times = []
     for _ in range(5):
         metrics.batch_committed(of_topics(10_000))
-        begun = time.thread_time()
-        reader.collect()
-        times.append(time.thread_time() - begun)
+        assert calls_of(reader.collect) <= CALLS
     topics = [labels for name, labels in points(reader) if name == "kafka_sink.records"]
     assert len(topics) == 200
     assert (("messaging.destination.name", "other"), ("messaging.destination.partition.id", "all")) in topics
-    assert min(times) <= 0.020
 
 
 def test_a_collection_reads_the_driver_once_and_the_next_one_again(

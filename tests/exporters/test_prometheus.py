@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import sys
-import time
 import urllib.request
 from types import SimpleNamespace
 from typing import cast
@@ -24,8 +23,11 @@ from spark_kafka_sink.spark.metrics import DeliveryMetrics
 from spark_kafka_sink.spark.write_events import WriteFailed
 from tests.exporters.reports import batch, of_topics
 from tests.exporters.scrapes import Samples, named, parsed, scraped
+from tests.limits import calls_of
 from tests.spark.counting import counting
 
+CALLS = 100_000
+"""What may be called for 10,000 topics: 20 ms. It was 80 times as much when each partition had a line."""
 QUERY = named("q", "q")
 """A query without a name."""
 
@@ -186,27 +188,20 @@ def test_a_second_exporter_of_a_driver_has_the_same_sums(metrics: DeliveryMetric
     assert of_others() == (records + 1_000_000, acks + 1_000_000)
 
 
-def test_a_scrape_of_10_000_topic_partitions_takes_at_most_20_ms(metrics: DeliveryMetrics) -> None:
+def test_a_scrape_of_10_000_topic_partitions_is_cheap(metrics: DeliveryMetrics) -> None:
     registry = CollectorRegistry()
     registry.register(DriverCollector(metrics))
-    times = []
-    for _ in range(10):
-        metrics.batch_committed(batch(partitions=10_000))
-        begun = time.thread_time()
-        generate_latest(registry)
-        times.append(time.thread_time() - begun)
-    assert min(times) <= 0.020
+    metrics.batch_committed(batch(partitions=10_000))
+    assert calls_of(lambda: generate_latest(registry)) <= CALLS
 
 
-def test_a_scrape_of_10_000_topics_takes_at_most_20_ms_and_as_many_lines_as_one_of_200(metrics: DeliveryMetrics) -> None:
+def test_a_scrape_of_10_000_topics_is_cheap_and_has_as_many_lines_as_one_of_200(metrics: DeliveryMetrics) -> None:
     registry = CollectorRegistry()
     registry.register(DriverCollector(metrics))
-    times, page = [], b""
     for _ in range(5):
         metrics.batch_committed(of_topics(10_000))
-        begun = time.thread_time()
-        page = generate_latest(registry)
-        times.append(time.thread_time() - begun)
+        assert calls_of(lambda: generate_latest(registry)) <= CALLS
+    page = generate_latest(registry)
     assert page.count(b"\n") < 1200
     found = parsed(page.decode())
     of_records = {dict(labels)["topic"]: value for (name, labels), value in found.items() if name == "kafka_sink_records_total"}
@@ -216,7 +211,6 @@ def test_a_scrape_of_10_000_topics_takes_at_most_20_ms_and_as_many_lines_as_one_
     counts = {dict(labels)["topic"]: value for (name, labels), value in found.items() if ("le", "+Inf") in labels}
     assert len(counts) == 20
     assert sum(counts.values()) == 5 * sum(range(10_001))
-    assert min(times) <= 0.020
 
 
 def test_a_port_that_is_taken_is_one_warning(metrics: DeliveryMetrics, caplog: pytest.LogCaptureFixture) -> None:

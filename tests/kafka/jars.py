@@ -25,7 +25,7 @@ DOWNLOAD_DEADLINE_S = 900
 
 
 class JarsUnavailableError(RuntimeError):
-    """The jars are not in the cache, and Maven could not fetch them. The message has all attempts."""
+    """The jars are not in the cache, and Maven could not fetch them."""
 
 
 def cache_dir() -> Path:
@@ -85,21 +85,20 @@ def _run_maven(maven: str, pom: Path, target: Path) -> None:
     except subprocess.TimeoutExpired:
         raise JarsUnavailableError(f"Maven did not copy the jars of {pom} within {DOWNLOAD_DEADLINE_S} s") from None
     if done.returncode != 0 or not any(target.rglob("*.jar")):
-        said = "\n".join((done.stdout + done.stderr).strip().splitlines()[-15:])
-        raise JarsUnavailableError(f"Maven could not copy the jars of {pom} (exit code {done.returncode}):\n{said}")
+        # Of twenty lines the first error says what is missing, the others how to ask for more lines.
+        lines = (done.stdout + done.stderr).strip().splitlines() or ["it said nothing"]
+        said = next((line for line in lines if line.startswith("[ERROR]")), lines[-1])
+        raise JarsUnavailableError(f"Maven could not copy the jars of {pom} (exit code {done.returncode}): {said}")
 
 
 def main(poms: list[str]) -> None:
-    """Fetches the jars of `poms`, or of every version of Kafka if `poms` is empty.
-
-    It reports jars that it cannot fetch on stderr, and does not fail, because the tests may not need them.
-    """
+    """Fetches the jars of `poms`, or of every version of Kafka if `poms` is empty. Exits with a line if one is not there."""
     all_versions = [KAFKA_POM, *sorted(KAFKA_POM.parent.glob("poms/*.xml"))]
     for pom in map(Path, poms) if poms else all_versions:
         try:
             jars(pom)
         except JarsUnavailableError as error:
-            print(error, file=sys.stderr)
+            sys.exit(f"The tests need {_description(pom)}: {error}")
 
 
 if __name__ == "__main__":

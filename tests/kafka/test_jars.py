@@ -96,16 +96,12 @@ def test_a_pom_describes_its_own_download(
     assert "Downloading a thing (2 MB)" in capsys.readouterr().err
 
 
-def test_fetching_ahead_says_what_is_not_to_be_had_and_goes_on(
-    tmp_path: Path, cache: Path, pom: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_fetching_ahead_ends_with_one_line_that_has_mavens_first_error(
+    tmp_path: Path, cache: Path, pom: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    maven(tmp_path, monkeypatch, 'case "$*" in *-f*bad/pom.xml*) echo gone; exit 1;; esac; touch $TARGET/a.jar')
-    bad = tmp_path / "bad" / "pom.xml"
-    bad.parent.mkdir()
-    bad.write_text("<project><!-- nowhere --></project>")
-    main([str(bad), str(pom)])
-    assert "gone" in capsys.readouterr().err
-    assert [path.name for path in jars(pom).iterdir()] == ["a.jar"]
+    maven(tmp_path, monkeypatch, "echo '[ERROR] no route to the mirror'; echo '[ERROR] Re-run Maven with -X'; exit 1")
+    with pytest.raises(SystemExit, match=r"^The tests need the jars of project/pom\.xml: .*: \[ERROR\] no route to the mirror$"):
+        main([str(pom)])
 
 
 def test_the_cache_is_outside_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -353,21 +353,23 @@ def test_after_a_passing_error_the_next_push_has_everything(
     "code", [ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE], ids=lambda code: code.name
 )
 def test_a_subscription_that_is_refused_once_is_asked_for_at_once(code: ErrorCode) -> None:
-    with receiving() as (broker, receiver, _), producer_of(broker) as producer:
+    with receiving() as (broker, receiver, _):
         broker.faults.fail(GET, code, times=1)
-        send(producer)
-        receiver.wait_for(1)
-        assert broker.faults.seen(GET) == 2
+        with producer_of(broker) as producer:
+            send(producer)
+            receiver.wait_for(1)
+            assert broker.faults.seen(GET) == 2
 
 
 @pytest.mark.parametrize("code", [ErrorCode.THROTTLING_QUOTA_EXCEEDED, ErrorCode.TELEMETRY_TOO_LARGE], ids=lambda code: code.name)
 def test_a_subscription_that_is_throttled_is_asked_for_much_later(code: ErrorCode) -> None:
-    with receiving() as (broker, receiver, _), producer_of(broker) as producer:
+    with receiving() as (broker, receiver, _):
         fault = broker.faults.fail(GET, code, times=None)
-        send(producer)
-        fault.wait()
-        send(producer, 100)
-        assert (fault.hits, receiver.pushes) == (1, [])
+        with producer_of(broker) as producer:
+            send(producer)
+            fault.wait()
+            send(producer, 100)
+            assert (fault.hits, receiver.pushes) == (1, [])
 
 
 def test_a_lost_connection_loses_no_record_and_pushes_continue() -> None:
