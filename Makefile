@@ -93,7 +93,7 @@ PYTEST := -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 # oldest `make test` has what differs between versions of PySpark, in one process: they share one Spark session.
 NEWEST := -m "not oldest"
 OLDEST_TESTS := -m "spark and not kafka"
-SMOKE := -m pytest -p no:xdist --tier=test $(OLDEST_TESTS) $(patsubst %,tests/spark/test_%.py,batch_write stream_write exactly_once)
+SMOKE := -m pytest --tier=test $(OLDEST_TESTS) $(patsubst %,tests/spark/test_%.py,batch_write stream_write exactly_once)
 
 test-quick: setup
 	$(VENV)/bin/python $(PYTEST) --tier=quick $(PYTEST_ARGS)
