@@ -89,11 +89,11 @@ format: setup
 WORKERS ?= 3
 # By default groups of many tests start first; here those that take longest do (tests/tiers.py).
 PYTEST := -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
-# Each test of tests/spark runs on real Kafka with the newest pyspark, and on embedded brokers with the oldest. Of those with the
-# oldest `make test` has what differs between versions of PySpark, in one process: they share one Spark session.
+# Each test of tests/spark runs on real Kafka with the newest pyspark, and on embedded brokers with the oldest: all of them in
+# `make test-all`, and those marked `smoke` in `make test`, in one process with one Spark session.
 NEWEST := -m "not oldest"
 OLDEST_TESTS := -m "spark and not kafka"
-SMOKE := -m pytest --tier=test $(OLDEST_TESTS) $(patsubst %,tests/spark/test_%.py,batch_write stream_write exactly_once)
+SMOKE = -m pytest --tier=test -m "smoke and not kafka" $(shell grep -l mark.smoke tests/spark/*.py)
 
 test-quick: setup
 	$(VENV)/bin/python $(PYTEST) --tier=quick $(PYTEST_ARGS)

@@ -93,6 +93,8 @@ class Timings:
                     self._fixtures[value[0]] += value[1]
 
     def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:
+        if not self._tests:
+            return
         terminalreporter.section("where the time went")
         for line in report(self._tests, self._fixtures, self._budgets):
             terminalreporter.line(line)

@@ -162,6 +162,7 @@ def test_a_stream_writes_letters_exactly_once_though_its_last_batch_runs_again(
     assert {why(each)["spark.partition"] for each in found.values()} == {"0", "1"}
 
 
+@pytest.mark.smoke
 @pytest.mark.fault("record", "bad rows of every kind, with on.error")
 def test_a_batch_write_delivers_the_good_rows_and_letters_of_the_others(
     spark: SparkSession, target: Target, metrics: sks.DeliveryMetrics
@@ -182,6 +183,7 @@ def test_a_batch_write_delivers_the_good_rows_and_letters_of_the_others(
     }
 
 
+@pytest.mark.smoke
 def test_publish_reports_bad_rows(spark: SparkSession, target: Target) -> None:
     report = sks.publish(rows(spark.range(0, 20, 1, 2), target.topic), options=target.options)
     good, bad = split(range(20))

@@ -35,6 +35,7 @@ def failure(df: DataFrame, settings: dict[str, str], mode: str = "append") -> Py
     return caught.value
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("large", ["false", "true"])
 def test_every_column_reaches_kafka_as_it_was(spark: SparkSession, kafka: Kafka, new_topic: NewTopic, large: str) -> None:
     topic = new_topic(3)
@@ -54,6 +55,7 @@ def test_rows_go_to_the_topic_of_their_column(spark: SparkSession, kafka: Kafka,
     assert read_values(kafka, odd) == list(range(1, 1000, 2))
 
 
+@pytest.mark.smoke
 def test_counts_come_back_to_the_driver(
     spark: SparkSession, kafka: Kafka, new_topic: NewTopic, metrics: sks.DeliveryMetrics
 ) -> None:
@@ -93,6 +95,7 @@ def test_registering_again_gives_the_same_handle(spark: SparkSession, metrics: s
         sks.register(spark)
 
 
+@pytest.mark.smoke
 def test_another_session_writes_without_registering_from_spark_4_1_on(
     spark: SparkSession, kafka: Kafka, new_topic: NewTopic
 ) -> None:
@@ -109,6 +112,7 @@ def test_another_session_writes_without_registering_from_spark_4_1_on(
     assert read_values(kafka, topic) == list(range(10))
 
 
+@pytest.mark.smoke
 def test_another_thread_writes_and_counts_once_it_has_registered(
     spark: SparkSession, kafka: Kafka, new_topic: NewTopic, metrics: sks.DeliveryMetrics
 ) -> None:
@@ -149,6 +153,7 @@ def test_a_wrong_column_ends_in_one_clear_error(spark: SparkSession, kafka: Kafk
     assert text in refused(spark.sql(f"SELECT {column}"), options(kafka, topic="t"))
 
 
+@pytest.mark.smoke
 def test_a_wrong_option_ends_in_one_clear_error(spark: SparkSession, kafka: Kafka) -> None:
     df = numbers(spark, 1)
     assert "[SCHEMA] column topic is required when the option topic is not set" in refused(df, options(kafka))
@@ -204,6 +209,7 @@ def test_a_record_larger_than_max_request_size_is_named_with_its_row(
     assert lines[-1] == f"See {found.link}"
 
 
+@pytest.mark.smoke
 def test_unreachable_brokers_are_named_before_any_task_starts(spark: SparkSession) -> None:
     address = f"127.0.0.1:{free_ports(1)[0]}"
     settings = {"kafka.bootstrap.servers": address, "kafka.max.block.ms": "1500", "topic": "events"}

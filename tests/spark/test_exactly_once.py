@@ -98,6 +98,7 @@ def forget_commit(folder: Path, batch: int) -> None:
         (folder / "checkpoint" / "commits" / name).unlink()
 
 
+@pytest.mark.smoke
 @pytest.mark.fault("spark", "a replayed batch with other partitioning")
 def test_each_row_of_a_stream_is_there_once_though_its_last_batch_runs_again(
     spark: SparkSession, target: Target, metrics: sks.DeliveryMetrics, tmp_path: Path
@@ -252,6 +253,7 @@ def test_outside_of_a_query_foreach_batch_cannot_be_exactly_once(spark: SparkSes
         sks.foreach_batch(target.options)(numbers(spark, 1), 0)
 
 
+@pytest.mark.smoke
 def test_a_batch_job_is_visible_as_a_whole(spark: SparkSession, target: Target, metrics: sks.DeliveryMetrics) -> None:
     numbers(spark, 100, tasks=5).write.format("kafka_sink").options(**target.options).mode("append").save()
     report = sks.publish(spark.range(100, 150, 1, 3).selectExpr("string(id) AS value"), options=target.options)
@@ -271,6 +273,7 @@ def test_a_batch_job_with_more_tasks_than_rows_has_a_transaction_for_each_with_r
     assert (metrics.committed.records, metrics.committed.transactions_committed) == (rows, rows)
 
 
+@pytest.mark.smoke
 def test_of_a_batch_job_that_fails_nothing_is_visible_and_nothing_is_open(spark: SparkSession, target: Target) -> None:
     # The last rows of the second task are to a partition that there is not.
     df = numbers(spark, 4000, tasks=2).selectExpr("value", "IF(int(value) = 3999, -1, int(value) % 3) AS partition")

@@ -17,6 +17,7 @@ from tests.spark.frames import expected, numbers, options, read_records, records
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.smoke
 def test_publish_returns_a_report_of_what_is_in_kafka(spark: SparkSession, kafka: Kafka, new_topic: NewTopic) -> None:
     topic = new_topic(3)
     report = sks.publish(records(spark, 300, 3), topic=topic, bootstrap_servers=kafka.bootstrap_servers)
@@ -68,6 +69,7 @@ def test_publish_of_no_rows_is_a_report_of_0(spark: SparkSession, kafka: Kafka, 
     assert repr(report).startswith("records     0\n")
 
 
+@pytest.mark.smoke
 def test_a_progress_bar_shows_all_tasks_done(
     spark: SparkSession, kafka: Kafka, new_topic: NewTopic, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -106,6 +108,7 @@ def test_a_wrong_address_is_raised_alone_before_any_job(spark: SparkSession) -> 
     assert shown.endswith(f"\nSee {caught.value.link}\n")
 
 
+@pytest.mark.smoke
 def test_the_error_of_a_task_is_raised_without_sparks_traces(spark: SparkSession, kafka: Kafka, new_topic: NewTopic) -> None:
     topic = new_topic()
     df = spark.range(0, 10, 1, 1).selectExpr("repeat('v', IF(id = 7, 20000, 10)) AS value")

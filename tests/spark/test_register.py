@@ -119,6 +119,7 @@ def warnings_of_spark(spark: SparkSession) -> Iterator[Any]:
         log4j.core.config.Configurator.setLevel(LOGGER, log4j.Level.ERROR)
 
 
+@pytest.mark.smoke
 def test_spark_does_not_warn_that_another_source_is_replaced(spark: SparkSession) -> None:
     """Neither where it is registered, nor at the start of a query, for which Spark copies the session."""
     session: Any = spark._jsparkSession

@@ -40,6 +40,7 @@ def words(records_read: list[Any]) -> list[str]:
     return [record.value.decode() for record in records_read]
 
 
+@pytest.mark.smoke
 def test_a_stream_reaches_kafka_as_it_was(
     spark: SparkSession, kafka: Kafka, new_topic: NewTopic, metrics: sks.DeliveryMetrics, tmp_path: Path
 ) -> None:
@@ -61,6 +62,7 @@ def test_complete_mode_appends_the_whole_result_of_each_batch(
     assert words(read_topic(kafka.bootstrap_servers, topic)) == ["5", "10"]
 
 
+@pytest.mark.smoke
 def test_update_mode_goes_through_foreach_batch(
     spark: SparkSession, kafka: Kafka, new_topic: NewTopic, metrics: sks.DeliveryMetrics, tmp_path: Path
 ) -> None:
@@ -116,6 +118,7 @@ def test_a_query_that_failed_is_explained(spark: SparkSession, tmp_path: Path) -
     assert str(sks.explain(query.exception())) == str(found)
 
 
+@pytest.mark.smoke
 def test_a_restarted_query_goes_on_where_it_was(spark: SparkSession, kafka: Kafka, new_topic: NewTopic, tmp_path: Path) -> None:
     topic = new_topic()
     df = stream(spark, numbers(spark, 10), tmp_path)
