@@ -21,8 +21,8 @@ from spark_kafka_sink.protocol.telemetry import (
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 from spark_kafka_sink.records.compression import Codec, compress
 from tests.broker.network.client import Client
-from tests.broker.transaction.transactor import until
 from tests.producer.metrics.otlp_witness import read_any
+from tests.waiting import until
 
 TELEMETRY = {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY}
 LONG_MS = 3_600_000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +19,7 @@ from spark_kafka_sink.broker.cluster.metadata_image import partition_for
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -95,12 +95,14 @@ class Reader:
         self.values: list[str] = []
 
     def until(self, reached: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + DEADLINE_S
-        while not reached():
-            assert time.monotonic() < deadline, f"{what}: {self.shares()}, {len(self.values)} values"
+        def polled() -> str:
             with ThreadPoolExecutor(len(self.consumers)) as pool:
                 for values in pool.map(_polled, self.consumers):
                     self.values += values
+            return f"{self.shares()}, {len(self.values)} values"
+
+        if not reached():
+            until(polled, lambda _: reached(), what)
 
     def shares(self) -> list[int]:
         return [len(consumer.assignment()) for consumer in self.consumers]
@@ -248,9 +250,7 @@ def test_a_topic_that_is_deleted_takes_its_offsets_along(kafka: Kafka, group: Gr
     commit(consumer)
     kafka.delete_topic(group.topic)
     kafka.create_topic(group.topic, PARTITIONS)
-    deadline = time.monotonic() + DEADLINE_S
     while committed(group, consumer):
-        assert time.monotonic() < deadline
         consumer.poll(0.05)
 
 

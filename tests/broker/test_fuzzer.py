@@ -19,9 +19,9 @@ from spark_kafka_sink.errors import PeerError
 from spark_kafka_sink.protocol.messages import decode_response
 from tests.broker.hostile_frames import MUTATION_SIZE, TOPIC, mutated, mutations, templates
 from tests.broker.network.client import Client, api_versions_frame, framed
-from tests.broker.network.servers import eventually
 from tests.broker.requests import Responses
 from tests.broker.unharmed import MEGABYTE, memory_stays, nothing_escapes, threads_stay
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -99,7 +99,7 @@ def test_no_frame_harms_another_connection(broker: EmbeddedBroker) -> None:
     with nothing_escapes(), threads_stay(), memory_stays(MEMORY), Client(server.port) as bystander:
         expected = bystander.api_versions()
         burst()
-        eventually(lambda: connections(broker) == 1)
+        wait_until(lambda: connections(broker) == 1)
 
 
 def connections(broker: EmbeddedBroker) -> int:

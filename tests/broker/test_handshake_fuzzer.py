@@ -29,11 +29,11 @@ from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.metadata import MetadataRequest
 from spark_kafka_sink.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from tests.broker.network.client import Client, api_versions_frame, request_frame
-from tests.broker.network.servers import eventually
 from tests.broker.requests import Responses
 from tests.broker.rig import Rig
 from tests.broker.sasl.scram_client import ScramClient
 from tests.broker.unharmed import MEGABYTE, memory_stays, nothing_escapes, threads_stay
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -247,7 +247,7 @@ def test_no_handshake_harms_another_connection() -> None:
                 hostile.send(len(data).to_bytes(4) + data)
                 hostile.close()
             assert bystander.api_versions().error_code == 0
-        eventually(lambda: connections(broker) == 1)
+        wait_until(lambda: connections(broker) == 1)
 
 
 def connections(broker: EmbeddedBroker) -> int:

@@ -25,8 +25,9 @@ from spark_kafka_sink.protocol.topics import CreatableTopic, CreateTopicsRequest
 from spark_kafka_sink.protocol.transactions import EndTxnRequest
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 from tests.broker.network.client import Client, api_versions_frame, request_frame
-from tests.broker.transaction.transactor import Transactor, until
+from tests.broker.transaction.transactor import Transactor
 from tests.kafka.kafka import Kafka
+from tests.waiting import until
 
 E = ErrorCode
 

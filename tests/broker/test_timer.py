@@ -19,7 +19,7 @@ from spark_kafka_sink.broker import timer as module
 from spark_kafka_sink.broker.timer import DelayedOperation, DelayedOperationPurgatory, SystemTimer, Timer, TimerTask
 from tests.broker.virtual_timer import VirtualTimer
 
-DEADLINE_S = 10.0
+DEADLINE_S = 60.0
 
 
 @pytest.fixture

@@ -12,10 +12,11 @@ from spark_kafka_sink.broker.cluster.cluster import CoordinatorType
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.producer.producer import Producer as OurProducer
 from tests.broker.network.client import Client
-from tests.broker.transaction.transactor import Transactor, until
+from tests.broker.transaction.transactor import Transactor
 from tests.kafka import java
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 

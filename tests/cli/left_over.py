@@ -8,7 +8,7 @@ import os
 import time
 import uuid
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -35,14 +35,6 @@ _numbers = itertools.count()
 
 def soon() -> float:
     return time.monotonic() + WAIT_S
-
-
-def until(reached: Callable[[], bool]) -> None:
-    """Markers come after EndTxn was answered."""
-    deadline = soon()
-    while not reached():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 class LeftOver:

@@ -13,7 +13,8 @@ from click.testing import CliRunner
 from spark_kafka_sink.cli.main import main, transactions
 from spark_kafka_sink.spark.guarantee import ExactlyOnce
 from tests.cli.command import environment
-from tests.cli.left_over import LeftOver, until
+from tests.cli.left_over import LeftOver
+from tests.waiting import wait_until
 
 
 @pytest.mark.parametrize(
@@ -36,7 +37,7 @@ def test_records_are_not_looked_for_where_another_number_of_partitions_puts_them
     assert refused.exit_code == 1
     assert "set --commit-log-partitions to the sink's commit.log.partitions" in refused.stderr
     assert query.run("recover", "--query", query.query_id, "--commit-log-partitions", "1").exit_code == 0
-    until(lambda: query.visible() == ["a"])
+    wait_until(lambda: query.visible() == ["a"])
 
 
 def test_brokers_that_do_not_answer_are_said_in_one_line() -> None:

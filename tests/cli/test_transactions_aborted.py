@@ -8,7 +8,8 @@ import pytest
 
 from spark_kafka_sink.errors import CommitStoppedError
 from spark_kafka_sink.exactly_once.commit_record import State
-from tests.cli.left_over import LeftOver, until
+from tests.cli.left_over import LeftOver
+from tests.waiting import wait_until
 
 
 def test_orphans_of_a_query_are_aborted_and_its_batch_is_written_again(query: LeftOver) -> None:
@@ -26,7 +27,7 @@ def test_orphans_of_a_query_are_aborted_and_its_batch_is_written_again(query: Le
     with pytest.raises(CommitStoppedError, match="aborted by an operator"):
         query.commit(1, *orphans)
     query.commit(1, query.task(0, "b"), query.task(1, "c"))
-    until(lambda: query.visible() == ["a", "b", "c"])
+    wait_until(lambda: query.visible() == ["a", "b", "c"])
 
 
 def test_a_query_whose_log_was_deleted_is_not_said_to_write_its_uncommitted_rows_again(query: LeftOver) -> None:
@@ -88,7 +89,7 @@ def test_a_job_that_is_complete_is_not_to_be_run_again_when_its_orphans_are_abor
     assert done.stdout.splitlines()[0] == f"{job.query_id}: 1 transaction aborted"
     assert done.stdout.splitlines()[2].startswith(orphan.handle.transactional_id)
     assert job.listed()["state"] == "complete"
-    until(lambda: job.visible() == ["a"])
+    wait_until(lambda: job.visible() == ["a"])
 
 
 def test_what_is_prepared_is_not_aborted(query: LeftOver) -> None:
@@ -100,7 +101,7 @@ def test_what_is_prepared_is_not_aborted(query: LeftOver) -> None:
         f"the batch is prepared; commit it with spark-kafka-sink transactions recover --query {query.query_id}" in refused.stderr
     )
     assert query.run("recover", "--query", query.query_id).exit_code == 0
-    until(lambda: query.visible() == ["a"])
+    wait_until(lambda: query.visible() == ["a"])
 
 
 def test_without_a_commit_log_nothing_is_aborted_and_none_is_made(query: LeftOver) -> None:
@@ -121,7 +122,7 @@ def test_to_abort_where_nothing_is_open_writes_nothing(query: LeftOver) -> None:
 
 def test_an_orphan_of_a_complete_job_is_no_reason_to_run_it_again(job: LeftOver) -> None:
     job.commit(0, job.task(0, "a"))
-    until(lambda: job.visible() == ["a"])
+    wait_until(lambda: job.visible() == ["a"])
     job.task(0, "a")
     done = job.run("abort", "--query", job.query_id, "--yes")
     assert done.stdout.startswith(f"{job.query_id}: 1 transaction aborted\n")

@@ -11,11 +11,12 @@ from spark_kafka_sink.cli.main import main
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from tests.cli.left_over import LeftOver, until
+from tests.cli.left_over import LeftOver
 from tests.exactly_once.opened import new_id, opened
 from tests.kafka.brokers import Brokers
 from tests.kafka.cluster import KafkaCluster
 from tests.kafka.embedded import EmbeddedKafka, hide
+from tests.waiting import wait_until
 
 REAL = "a real 3.7"
 COMMANDS = (
@@ -71,7 +72,7 @@ def test_what_is_prepared_is_committed(query: LeftOver) -> None:
 
     assert (done.exit_code, done.stderr) == (0, "")
     assert "committed, with 2 rows" in done.stdout
-    until(lambda: query.visible() == ["a", "b"])
+    wait_until(lambda: query.visible() == ["a", "b"])
 
 
 @pytest.mark.embedded
@@ -115,7 +116,7 @@ def test_what_is_prepared_is_listed_where_brokers_list_no_transactions(unlisted:
     assert "Commits work without the list, and so do the commands `transactions recover` and `resolve`" in listed.stderr
 
     assert unlisted.run("recover", "--query", unlisted.query_id).exit_code == 0
-    until(lambda: unlisted.visible() == ["a"])
+    wait_until(lambda: unlisted.visible() == ["a"])
 
 
 def test_nothing_can_be_aborted_where_brokers_list_no_transactions(unlisted: LeftOver) -> None:

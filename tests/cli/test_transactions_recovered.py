@@ -11,7 +11,8 @@ from spark_kafka_sink.exactly_once import commit_log
 from spark_kafka_sink.exactly_once.commit_log import partition_of
 from spark_kafka_sink.exactly_once.commit_record import State, encode_key
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
-from tests.cli.left_over import LeftOver, until
+from tests.cli.left_over import LeftOver
+from tests.waiting import wait_until
 
 
 def test_what_a_driver_that_is_gone_has_prepared_is_committed(query: LeftOver) -> None:
@@ -22,11 +23,11 @@ def test_what_a_driver_that_is_gone_has_prepared_is_committed(query: LeftOver) -
 
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout == f"{query.query_id}, batch 0: committed, with 3 rows\n"
-    until(lambda: query.visible() == ["a", "b", "c"])
+    wait_until(lambda: query.visible() == ["a", "b", "c"])
     # The driver comes back: its batch is done, and its next one is as if nothing had been.
     assert query.commit(0, query.task(0, "a", "b"), query.task(1, "c")).rows == 0
     query.commit(1, query.task(0, "d"))
-    until(lambda: query.visible() == ["a", "b", "c", "d"])
+    wait_until(lambda: query.visible() == ["a", "b", "c", "d"])
 
 
 def test_a_driver_that_is_alive_after_all_loses_its_claim_and_commits_nothing_twice(query: LeftOver) -> None:
@@ -34,7 +35,7 @@ def test_a_driver_that_is_alive_after_all_loses_its_claim_and_commits_nothing_tw
     query.prepared(0, [own])
     assert query.run("recover", "--query", query.query_id).exit_code == 0
     assert query.commit(0, own).rows == 0
-    until(lambda: query.visible() == ["a"])
+    wait_until(lambda: query.visible() == ["a"])
 
 
 def test_to_recover_again_is_no_error(query: LeftOver) -> None:
@@ -57,7 +58,7 @@ def test_a_batch_that_was_aborted_altogether_is_written_again(query: LeftOver) -
     assert "none of its rows are visible: restart the query to write the batch again" in done.stdout
     assert query.listed()["state"] == "aborted"
     query.commit(0, query.task(0, "a"))
-    until(lambda: query.visible() == ["a"])
+    wait_until(lambda: query.visible() == ["a"])
 
 
 def test_what_was_committed_in_part_is_left_to_be_resolved(query: LeftOver) -> None:
@@ -72,7 +73,7 @@ def test_what_was_committed_in_part_is_left_to_be_resolved(query: LeftOver) -> N
     assert said.endswith(f"resolve --query {query.query_id} --batch 0 --replay (or --accept-loss)")
     assert head.split() == ["TRANSACTION", "STATE", "ROWS", "PARTITIONS"]
     assert line.split() == [lost.handle.transactional_id, "aborted", "2", query.topic, "0"]
-    until(lambda: query.visible() == ["a"])
+    wait_until(lambda: query.visible() == ["a"])
 
 
 def test_one_that_cannot_be_recovered_keeps_no_other_from_it(query: LeftOver) -> None:
@@ -88,7 +89,7 @@ def test_one_that_cannot_be_recovered_keeps_no_other_from_it(query: LeftOver) ->
     results = {each["query_id"]: each for each in map(json.loads, done.stdout.splitlines())}
     assert done.exit_code == 1
     assert {query_id: each["done"] for query_id, each in results.items()} == {query.query_id: False, other.query_id: True}
-    until(lambda: query.visible() == ["a", "other"])
+    wait_until(lambda: query.visible() == ["a", "other"])
 
 
 def test_another_prefix_is_not_touched_as_its_driver_would_keep_its_claim(query: LeftOver) -> None:
@@ -138,7 +139,7 @@ def test_what_is_wrong_with_one_keeps_no_other_from_being_committed(query: LeftO
 
     assert (done.exit_code, done.stdout) == (1, f"{query.query_id}, batch 0: committed, with 1 row\n")
     assert done.stderr.startswith("q-4, batch 0: [OPTION] with 2 partitions of ")
-    until(lambda: query.visible() == ["a"])
+    wait_until(lambda: query.visible() == ["a"])
 
 
 def test_a_query_that_the_log_does_not_know_is_said(query: LeftOver) -> None:
@@ -237,4 +238,4 @@ def test_a_record_that_only_another_version_reads_keeps_no_other_from_being_comm
         assert "a record with the key b'user-7'" in said.stderr
     assert (one.exit_code, one.stdout) == (0, f"{query.query_id}, batch 0: committed, with 1 row\n")
     assert "reads formats up to 3" in unreadable.stderr
-    until(lambda: query.visible() == ["a"])
+    wait_until(lambda: query.visible() == ["a"])

@@ -8,7 +8,8 @@ import pytest
 
 from spark_kafka_sink.errors import CommitStoppedError
 from spark_kafka_sink.exactly_once.commit_record import State, TaskRows
-from tests.cli.left_over import LeftOver, until
+from tests.cli.left_over import LeftOver
+from tests.waiting import wait_until
 
 
 def half_lost(query: LeftOver, batch: int = 0) -> None:
@@ -31,7 +32,7 @@ def test_a_loss_is_accepted_and_the_query_goes_on(query: LeftOver) -> None:
     assert done.stdout.startswith(f"{query.query_id}, batch 0: complete, without 2 lost rows; the query continues")
     assert query.commit(0, query.task(0, "a"), query.task(1, "b", "c")).rows == 0
     query.commit(1, query.task(0, "d"))
-    until(lambda: query.visible() == ["a", "d"])
+    wait_until(lambda: query.visible() == ["a", "d"])
 
 
 def test_lost_rows_are_written_again_by_the_next_run_and_no_others(query: LeftOver) -> None:
@@ -43,7 +44,7 @@ def test_lost_rows_are_written_again_by_the_next_run_and_no_others(query: LeftOv
     assert query.listed()["to_do"] == "restart the query to write the lost rows again"
     query.commit(0, query.task(0, "a"), query.task(1, "b", "c"))
     query.commit(1, query.task(0, "d"))
-    until(lambda: query.visible() == ["a", "b", "c", "d"])
+    wait_until(lambda: query.visible() == ["a", "b", "c", "d"])
 
 
 def test_lost_rows_are_written_again_though_a_broker_rejects_one_of_them_now(query: LeftOver) -> None:
@@ -58,7 +59,7 @@ def test_lost_rows_are_written_again_though_a_broker_rejects_one_of_them_now(que
     assert last is not None
     assert last.tasks == passed
     assert query.commit(1, query.task(0, "d")).rows == 1
-    until(lambda: query.visible() == ["a", "c", "d"])
+    wait_until(lambda: query.visible() == ["a", "c", "d"])
 
 
 def test_other_rows_than_those_that_were_lost_are_not_written(query: LeftOver) -> None:
@@ -71,17 +72,17 @@ def test_other_rows_than_those_that_were_lost_are_not_written(query: LeftOver) -
     assert done.exit_code == 0
     assert "2 are lost" in done.stderr
     query.commit(1, query.task(0, "d"))
-    until(lambda: query.visible() == ["a", "d"])
+    wait_until(lambda: query.visible() == ["a", "d"])
 
 
 def test_what_timed_out_in_part_is_resolved(query_of_each_version: LeftOver) -> None:
     query = query_of_each_version
     kept, lost = query.task(0, "a"), query.task(1, "b", timeout_ms=1000)
     query.prepared(0, [kept, lost])
-    until(lambda: [each["state"] for each in query.listed()["transactions"]] == ["prepared", "aborted"])
+    wait_until(lambda: [each["state"] for each in query.listed()["transactions"]] == ["prepared", "aborted"])
     assert query.run("resolve", "--query", query.query_id, "--batch", "0", "--replay", "--yes").exit_code == 0
     query.commit(0, query.task(0, "a"), query.task(1, "b"))
-    until(lambda: query.visible() == ["a", "b"])
+    wait_until(lambda: query.visible() == ["a", "b"])
 
 
 @pytest.mark.parametrize("means", ["--replay", "--accept-loss"])
@@ -90,14 +91,14 @@ def test_all_that_can_be_committed_is_whatever_is_answered(query: LeftOver, mean
     asked = query.run("resolve", "--query", query.query_id, "--batch", "0", means, answer="n\n")
     assert asked.exit_code == 1
     assert query.listed()["state"] == "prepared"
-    until(lambda: query.visible() == ["a"])
+    wait_until(lambda: query.visible() == ["a"])
 
 
 def test_a_batch_whose_driver_was_only_gone_is_committed_and_nothing_is_lost(query: LeftOver) -> None:
     query.prepared(0, [query.task(0, "a")])
     done = query.run("resolve", "--query", query.query_id, "--batch", "0", "--accept-loss")
     assert (done.exit_code, done.stdout) == (0, f"{query.query_id}, batch 0: committed, with 1 row\n")
-    until(lambda: query.visible() == ["a"])
+    wait_until(lambda: query.visible() == ["a"])
 
 
 @pytest.mark.parametrize(
@@ -136,7 +137,7 @@ def test_what_became_of_nobody_knows_is_not_written_again(query: LeftOver) -> No
     assert "a replay could duplicate rows: --accept-loss" in refused.stderr
     assert query.run("resolve", "--query", query.query_id, "--batch", "0", "--accept-loss", "--yes").exit_code == 0
     query.commit(1, query.task(0, "d"))
-    until(lambda: query.visible() == ["a", "d"])
+    wait_until(lambda: query.visible() == ["a", "d"])
 
 
 def test_a_job_is_not_replayed(job: LeftOver) -> None:

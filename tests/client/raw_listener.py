@@ -20,7 +20,7 @@ def raw_listener(serve_one: Callable[[socket.socket], None]) -> Iterator[tuple[s
                 except OSError:
                     return
                 with connection:
-                    connection.settimeout(5)
+                    connection.settimeout(60)
                     serve_one(connection)
 
         thread = threading.Thread(target=serve, daemon=True)
@@ -29,4 +29,4 @@ def raw_listener(serve_one: Callable[[socket.socket], None]) -> Iterator[tuple[s
             yield server.getsockname()
         finally:
             server.shutdown(socket.SHUT_RDWR)
-            thread.join(5)
+            thread.join(60)

@@ -6,7 +6,6 @@ import random
 import select
 import socket
 import struct
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -29,10 +28,10 @@ from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID, InitPro
 from spark_kafka_sink.protocol.messages import RequestHeader, decode_request, encode_response
 from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataResponse
 from spark_kafka_sink.security.sasl.mechanism import OpenMechanism
+from tests.waiting import DEADLINE_S, until
 
 NOTHING_DUE = 2**31
 REQUEST_TIMEOUT_MS = 30_000
-DEADLINE_S = 5.0
 NO_SETTINGS: Mapping[str, object] = {}
 
 
@@ -230,19 +229,15 @@ class Rig:
     def poll_until(self, reached: Callable[[], object]) -> list[ClientResponse]:
         """Polls, without the clock going on, until `reached()`; returns all responses meanwhile."""
         responses, self._early = self._early, []
-        deadline = time.monotonic() + DEADLINE_S
-        while not reached():
-            assert time.monotonic() < deadline, "it did not come about in 5 s"
-            responses += self.poll(20)
+        if not reached():
+            until(lambda: responses.extend(self.poll(20)), lambda _: reached(), "it did not come about")
         return responses
 
     def responses(self, count: int = 1) -> list[ClientResponse]:
         """Polls until there are this many responses."""
         found, self._early = self._early, []
-        deadline = time.monotonic() + DEADLINE_S
-        while len(found) < count:
-            assert time.monotonic() < deadline, f"{len(found)} of {count} responses came in 5 s"
-            found += self.poll(20)
+        if len(found) < count:
+            until(lambda: found.extend(self.poll(20)), lambda _: len(found) >= count, f"{count} responses")
         return found
 
     def ready(self, node_id: int = 1) -> bool:

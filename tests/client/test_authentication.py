@@ -21,6 +21,7 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 from tests.client.rig import REQUEST_TIMEOUT_MS, Rig, WatchedChannel, errors
 from tests.client.sasl import LOGIN, PASSWORD, USER, Mechanism
+from tests.waiting import HOUR_MS
 
 SESSION_MS = 12_000
 CONFIG = BrokerConfig(sasl_users={USER: PASSWORD}, connection_failed_authentication_delay_ms=10)
@@ -90,7 +91,8 @@ def test_a_connection_is_not_ready_before_the_login_is_complete(broker: Embedded
 
 def test_no_token_yet_is_waited_for_without_a_request_and_without_a_spin(broker: EmbeddedBroker, mechanism: Mechanism) -> None:
     mechanism.is_fetching = True
-    with logging_in(broker, mechanism) as rig:
+    timeouts = dict.fromkeys(("socket_connection_setup_timeout_ms", "socket_connection_setup_timeout_max_ms"), HOUR_MS)
+    with logging_in(broker, mechanism, **timeouts) as rig:
         channel = rig.connecting()
         rig.poll_until(lambda: mechanism.asked)
         asked_before = len(mechanism.asked)
@@ -101,9 +103,7 @@ def test_no_token_yet_is_waited_for_without_a_request_and_without_a_spin(broker:
         assert "SASL_HANDSHAKE" not in asked(channel)
         mechanism.is_fetching = False
         mechanism.wakeup()
-        began = time.monotonic()
-        rig.poll(60_000)
-        assert time.monotonic() - began < 5
+        rig.poll(HOUR_MS)
         rig.poll_until(rig.ready)
 
 
@@ -311,9 +311,7 @@ def test_a_poll_ends_in_time_for_the_renewal(sessions: EmbeddedBroker, mechanism
         rig.send()
         rig.responses()
         rig.pass_ms(int(0.85 * SESSION_MS))
-        began = time.monotonic()
-        rig.poll(120_000)
-        assert time.monotonic() - began < 5
+        rig.poll(HOUR_MS)
         rig.pass_ms(SESSION_MS // 10)
         rig.poll_until(lambda: asked(channel).count("SASL_AUTHENTICATE") == 2)
 

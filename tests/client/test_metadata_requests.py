@@ -14,6 +14,7 @@ from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.network.channel import Address
 from spark_kafka_sink.protocol.api import ApiKey
 from tests.client.rig import Rig, naming, speaking
+from tests.waiting import HOUR_MS
 
 ONE = (1,)
 
@@ -198,5 +199,5 @@ def test_nobody_left_to_ask_is_waited_out_not_spun_on(broker: EmbeddedBroker) ->
         rig.poll_until(lambda: rig.metadata.failures)
         assert rig.client.least_loaded_node(rig.now_ms) is None
         began = time.monotonic()
-        rig.poll(60_000)
-        assert 0.035 < time.monotonic() - began < 5
+        rig.poll(HOUR_MS)
+        assert time.monotonic() - began > 0.035

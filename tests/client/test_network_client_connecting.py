@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -14,6 +13,7 @@ from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.network.channel import Address
 from tests.client.rig import Rig
 from tests.network.black_hole import black_hole
+from tests.waiting import HOUR_MS
 
 SETUP_TIMEOUT_MOST_MS = 12_000  # 10 s and a fifth
 
@@ -92,9 +92,7 @@ def test_a_poll_waits_no_longer_than_until_a_connection_is_given_up(broker: Embe
     timeouts = {"socket.connection.setup.timeout.ms": "30", "socket.connection.setup.timeout.max.ms": "30"}
     with Rig(broker, resolver=nowhere, settings=timeouts) as rig:
         rig.ready()
-        began = time.monotonic()
-        rig.poll(60_000)
-        assert time.monotonic() - began < 5
+        rig.poll(HOUR_MS)
 
 
 def test_an_unknown_node_is_never_ready_and_asked_about_again_later(broker: EmbeddedBroker) -> None:

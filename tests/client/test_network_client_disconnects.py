@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import time
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID, InitProducerIdResponse
 from spark_kafka_sink.protocol.produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.client.rig import REQUEST_TIMEOUT_MS, Rig, answer_bytes, errors, frame
+from tests.waiting import HOUR_MS
 
 
 def test_what_is_in_flight_on_a_connection_that_is_lost_fails_in_order(broker: EmbeddedBroker) -> None:
@@ -143,13 +143,11 @@ def test_a_request_not_answered_in_time_closes_its_connection_and_fails_all_on_i
 
 
 def test_a_request_can_have_a_timeout_of_its_own_and_a_poll_waits_no_longer_than_that(broker: EmbeddedBroker) -> None:
-    with Rig(broker) as rig:
+    with Rig(broker, settings={"request.timeout.ms": HOUR_MS, "delivery.timeout.ms": 2 * HOUR_MS}) as rig:
         rig.connected()
         broker.faults.hold(ApiKey.INIT_PRODUCER_ID)
         rig.send(timeout_ms=40)
-        began = time.monotonic()
-        assert rig.poll(60_000) == []
-        assert time.monotonic() - began < 5
+        assert rig.poll(HOUR_MS) == []
         rig.pass_ms(40)
         assert errors(rig.poll()) == {DisconnectedError}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 import threading
-import time
 from dataclasses import replace
 
 import pytest
@@ -15,6 +14,7 @@ from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID, InitProducerIdResponse
 from spark_kafka_sink.protocol.produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.client.rig import REQUEST_TIMEOUT_MS, Rig, answer_bytes, errors, frame, speaking
+from tests.waiting import HOUR_MS
 
 
 def test_answers_come_with_the_tag_and_the_time_of_their_request(broker: EmbeddedBroker) -> None:
@@ -127,7 +127,5 @@ def test_another_thread_wakes_a_poll(broker: EmbeddedBroker) -> None:
     with Rig(broker) as rig:
         caller = threading.Timer(0.05, rig.client.wakeup)
         caller.start()
-        began = time.monotonic()
-        assert rig.poll(60_000) == []
-        assert time.monotonic() - began < 5
+        assert rig.poll(HOUR_MS) == []
         caller.join()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -17,6 +16,7 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
 from spark_kafka_sink.protocol.produce import PRODUCE, ProduceRequest
 from tests.client.rig import REQUEST_TIMEOUT_MS, Rig, answer_bytes, errors, speaking, versions
+from tests.waiting import HOUR_MS
 
 
 def in_v0(answer: ApiVersionsResponse, times: int) -> Callable[[bytes], bytes]:
@@ -102,9 +102,7 @@ def test_having_no_version_in_common_is_a_response_and_the_connection_goes_on(br
         broker.faults.alter(ApiKey.API_VERSIONS, speaking({ApiKey.PRODUCE: (0, 2), ApiKey.INIT_PRODUCER_ID: (0, 0)}))
         rig.connected()
         rig.client.send(1, PRODUCE, ProduceRequest(), rig.now_ms, tag="old")
-        began = time.monotonic()
-        (response,) = rig.poll(60_000)
-        assert time.monotonic() - began < 5
+        (response,) = rig.poll(HOUR_MS)
         assert isinstance(response.error, UnsupportedVersionError)
         assert (response.tag, response.api, response.body) == ("old", PRODUCE, None)
         assert rig.client.in_flight_count() == 0

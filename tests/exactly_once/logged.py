@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import time
-
 from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
-from tests.exactly_once.opened import new_id, soon
+from tests.exactly_once.opened import new_id
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
+from tests.waiting import until
 
 
 def query() -> TransactionalIds:
@@ -33,7 +32,4 @@ def committed(kafka: Kafka, settings: CommitLogSettings) -> list[tuple[bytes | N
 
 def until_committed(kafka: Kafka, settings: CommitLogSettings, count: int) -> list[tuple[bytes | None, bytes | None]]:
     """Markers are written after EndTxn was answered."""
-    deadline = soon()
-    while len(found := committed(kafka, settings)) < count:
-        assert time.monotonic() < deadline
-    return found
+    return until(lambda: committed(kafka, settings), lambda found: len(found) >= count, f"{count} records")

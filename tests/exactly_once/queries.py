@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 
 from spark_kafka_sink.client.cluster_client import ClusterClient
@@ -16,6 +15,7 @@ from spark_kafka_sink.exactly_once.transactional_ids import Slots, Transactional
 from tests.exactly_once.opened import opened, soon
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
+from tests.waiting import until
 
 PREFIX = "committer-test"
 OPTIONS = f"--prefix {PREFIX}"
@@ -78,7 +78,4 @@ class Query:
 
     def expect(self, *values: str) -> None:
         """These are visible, soon: EndTxn answers before the markers are in the partitions."""
-        deadline = time.monotonic() + 20
-        while self.visible() != sorted(values) and time.monotonic() < deadline:
-            pass
-        assert self.visible() == sorted(values)
+        until(self.visible, lambda found: found == sorted(values), f"{sorted(values)} visible")

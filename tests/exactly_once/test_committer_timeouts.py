@@ -22,6 +22,7 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.exactly_once.opened import soon
 from tests.exactly_once.queries import OPTIONS, PREFIX, Query
 from tests.kafka.embedded import EmbeddedKafka
+from tests.waiting import HOUR_S
 
 pytestmark = [pytest.mark.embedded, pytest.mark.slow]
 
@@ -122,9 +123,7 @@ def test_what_cannot_be_aborted_in_time_either_is_said_to_be_open(broker: Embedd
         faults.fail(ApiKey.LIST_OFFSETS, NO_LEADER, times=None, topic=query.log_topic),
         faults.fail(ApiKey.END_TXN, LOADING, times=None),
     ):
-        begun = time.monotonic()
         said = too_late(query, own, hurried(query, sweep_s=0.5))
-        assert time.monotonic() - begun < 20
     assert "None of this run's rows is visible" in said
     assert "stay open until kafka.transaction.timeout.ms has passed" in said
     assert f"`spark-kafka-sink transactions abort --query {query.id} {OPTIONS}`" in said
@@ -222,9 +221,7 @@ def test_of_a_failed_job_what_its_tasks_told_of_is_aborted_though_a_broker_does_
     job = MicroBatch(query.id, 0)
     told, lost = query.write("a"), query.write("lost")
     with broker.broker.faults.hold(ApiKey.LIST_TRANSACTIONS, times=None):
-        begun = time.monotonic()
-        assert hurried(query, timeout_s=20).abort_job(job, told) is False
-        assert time.monotonic() - begun < 10
+        assert hurried(query, timeout_s=HOUR_S).abort_job(job, told) is False
     assert query.open_ids() == [each.handle.transactional_id for each in lost]
     assert query.id in query.log().last_records(soon()).records  # so that a commit() that still runs stops
     assert query.committer().abort_job(job, told) is True

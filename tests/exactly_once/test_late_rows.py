@@ -26,6 +26,7 @@ from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.version_fixtures import only_versions
 from tests.kafka.witness import read_topic
+from tests.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -50,12 +51,13 @@ def late_row(client: ClusterClient, topic: str) -> None:
     task.append([record("late")], soon())
 
 
+def state_of(client: ClusterClient, handle: TransactionHandle) -> str:
+    return TransactionClient(client).describe([handle.transactional_id], soon())[handle.transactional_id].state
+
+
 def until_settled(client: ClusterClient, handle: TransactionHandle) -> None:
     """Until the marker is written: before that the late row would be part of what it aborts."""
-    deadline = soon()
-    ids = [handle.transactional_id]
-    while TransactionClient(client).describe(ids, deadline)[handle.transactional_id].state != "CompleteAbort":
-        pass
+    wait_until(lambda: state_of(client, handle) == "CompleteAbort", "the abort")
 
 
 def write_plain_row(kafka: Kafka, topic: str) -> list[str]:
@@ -64,13 +66,7 @@ def write_plain_row(kafka: Kafka, topic: str) -> list[str]:
         after = writer(client, topic, new_id())
         after.append([record("behind")], soon())
         after.commit(soon())
-        until_committed = soon()
-        handle = after.handle()
-        while (
-            TransactionClient(client).describe([handle.transactional_id], until_committed)[handle.transactional_id].state
-            != "CompleteCommit"
-        ):
-            pass
+        wait_until(lambda: state_of(client, after.handle()) == "CompleteCommit", "the commit")
     found = read_topic(kafka.bootstrap_servers, topic, isolation_level="read_committed")
     return [(each.value or b"").decode() for each in found]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
@@ -21,6 +21,7 @@ from tests.kafka.embedded import EmbeddedKafka
 from tests.kafka.fixtures import NewTopic, ProxiedKafka, only_real_kafka
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -41,13 +42,6 @@ def topic(transaction_kafka: Kafka, new_topic: NewTopic) -> str:
     return new_topic(on=transaction_kafka)
 
 
-def until(reached: Callable[[], bool]) -> None:
-    deadline = soon()
-    while not reached():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def committed(kafka: Kafka, topic: str) -> list[str]:
     found = read_topic(kafka.bootstrap_servers, topic, isolation_level="read_committed")
     return [(each.value or b"").decode() for each in found]
@@ -56,7 +50,7 @@ def committed(kafka: Kafka, topic: str) -> list[str]:
 def until_settled(transactions: TransactionClient, handle: TransactionHandle) -> TransactionDescription:
     """Markers are written after EndTxn was answered."""
     identity = handle.transactional_id
-    until(lambda: transactions.describe([identity], soon())[identity].state.startswith("Complete"))
+    wait_until(lambda: transactions.describe([identity], soon())[identity].state.startswith("Complete"))
     return transactions.describe([identity], soon())[identity]
 
 
@@ -88,7 +82,7 @@ def test_a_transaction_is_ended_by_who_did_not_write_it_and_that_is_proved_after
     assert ended.outcome is (Outcome.COMMITTED if commits else Outcome.ABORTED)
     assert proof_of(handle, at_once) is proof_of(handle, settled) is (Proof.COMMITTED if commits else Proof.ABORTED)
     assert settled.epoch == handle.epoch + (1 if handle.transaction_version == 2 else 0)
-    until(lambda: committed(transaction_kafka, topic) == (["row"] if commits else []))
+    wait_until(lambda: committed(transaction_kafka, topic) == (["row"] if commits else []))
 
 
 def test_to_end_a_transaction_again_the_same_way_is_no_error(
@@ -98,7 +92,7 @@ def test_to_end_a_transaction_again_the_same_way_is_no_error(
     outcomes = [transactions.end([handle], True, soon())[handle.transactional_id].outcome for _ in range(5)]
 
     assert outcomes == [Outcome.COMMITTED] * 5
-    until(lambda: committed(transaction_kafka, topic) == ["row"])
+    wait_until(lambda: committed(transaction_kafka, topic) == ["row"])
 
 
 def test_to_commit_what_was_aborted_is_told_from_the_unknown(
@@ -150,14 +144,11 @@ def test_200_transactions_are_committed_at_the_same_time(
     transactions: TransactionClient, client: ClusterClient, transaction_kafka: Kafka, topic: str
 ) -> None:
     handles = [opened(client, topic, str(number)) for number in range(200)]
-    begun = time.monotonic()
     ended = transactions.end(handles, True, soon())
-    took_s = time.monotonic() - begun
 
     assert {each.outcome for each in ended.values()} == {Outcome.COMMITTED}
     assert set(ended) == {handle.transactional_id for handle in handles}
-    assert took_s < 20
-    until(lambda: len(committed(transaction_kafka, topic)) == 200)
+    wait_until(lambda: len(committed(transaction_kafka, topic)) == 200)
 
 
 def test_only_what_is_open_under_the_prefix_is_listed(transactions: TransactionClient, client: ClusterClient, topic: str) -> None:
@@ -201,7 +192,7 @@ def test_a_commit_outlives_coordinators_that_die(kafka3: Brokers, new_topic: New
         ended = transactions.end(handles, True, soon(60))
 
     assert {each.outcome for each in ended.values()} == {Outcome.COMMITTED}
-    until(lambda: sorted(map(int, committed(kafka3, topic))) == list(range(12)))
+    wait_until(lambda: sorted(map(int, committed(kafka3, topic))) == list(range(12)))
 
 
 def test_a_list_is_of_all_brokers_or_there_is_none(kafka3: Brokers, new_topic: NewTopic) -> None:
@@ -278,4 +269,4 @@ def test_a_transaction_is_ended_at_a_coordinator_that_speaks_no_later_end_txn_th
         (ended,) = TransactionClient(client).end([handle], commits, soon()).values()
 
         assert ended.outcome is (Outcome.COMMITTED if commits else Outcome.ABORTED)
-        until(lambda: committed(kafka, "events") == (["row"] if commits else []))
+        wait_until(lambda: committed(kafka, "events") == (["row"] if commits else []))

@@ -27,6 +27,7 @@ def test_the_age_of_open_transactions_grows_until_the_commit(spark: SparkSession
         with EmbeddedBroker() as broker:
             broker.create_topic("events", partitions=2)
             held = broker.faults.hold(ApiKey.END_TXN)
+            before = time.time()
             query = (
                 rows.writeStream.format("kafka_sink")
                 .options(**{"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "events"})
@@ -39,7 +40,7 @@ def test_the_age_of_open_transactions_grows_until_the_commit(spark: SparkSession
             held.wait(timeout_s=60)
             begun = time.time()
             first, timeout = ages(server.port, query.id)
-            assert 0 < first < 60
+            assert 0 < first <= time.time() - before
             assert timeout == 240
             second, _ = ages(server.port, query.id)
             assert first < second <= first + (time.time() - begun)

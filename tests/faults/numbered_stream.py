@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
@@ -13,6 +12,7 @@ from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from tests.faults.producing import numbers
+from tests.waiting import wait_until
 
 DEADLINE_S = 90.0
 
@@ -77,14 +77,6 @@ class NumberedStream:
         for partition in range(self._partitions):
             scope.append(self._topic, numbers(rows, partition, self._width))
         self.appended += self._rows
-
-
-def wait_until(reached: Callable[[], bool], what: str, deadline_s: float = 10.0) -> None:
-    deadline = time.monotonic() + deadline_s
-    while not reached():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{what}: not within {deadline_s:g} s")
-        time.sleep(0.005)
 
 
 def assert_each_once_in_order(found: Sequence[int], count: int) -> None:

@@ -15,9 +15,9 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.produce import ProduceRequest, ProduceResponse
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.faults.conftest import check_numbers
-from tests.faults.numbered_stream import wait_until
 from tests.faults.producing import failing_scope, one_by_one
 from tests.faults.recording_broker import RecordingBroker, batches_of, of_partitions
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -93,7 +93,7 @@ def test_acked_is_stored_once_and_in_order_whatever_happens(seed: int) -> None:
             partitions = np.tile(np.arange(PARTITIONS, dtype=np.int32), RECORDS)
             values = [b"%d" % (1000 * partition + place // PARTITIONS) for place, partition in enumerate(partitions)]
             scope.append("t", RecordColumns(len(values), value=pa.array(values), partition=partitions))
-            wait_until(lambda: producer.unfinished() == 0, "all acked or failed", 30)
+            wait_until(lambda: producer.unfinished() == 0, "all acked or failed")
             report = scope.report()
         for partition in range(PARTITIONS):
             found = cluster.values("t", partition)

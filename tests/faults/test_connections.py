@@ -10,13 +10,14 @@ import psutil
 import pytest
 
 from spark_kafka_sink.errors import BufferExhaustedError, DeliveryError, MetadataTimeoutError
-from tests.faults.numbered_stream import NumberedStream, assert_each_once_in_order, wait_until
+from tests.faults.numbered_stream import NumberedStream, assert_each_once_in_order
 from tests.faults.producing import failing_scope, figure, numbers, one_by_one, producer_on
 from tests.kafka.brokers import Brokers
 from tests.kafka.fixtures import NewTopic, ProxiedKafka
 from tests.kafka.proxy import TcpProxy
 from tests.kafka.witness import read_topic
 from tests.network.black_hole import black_hole
+from tests.waiting import wait_until
 
 
 def stored(cluster: Brokers, topic: str, partition: int = 0) -> list[int]:
@@ -40,7 +41,7 @@ def test_answers_that_are_lost_after_the_batch_was_stored_make_no_duplicate(
         stream.wait_for_more(1000)
         for cut in range(1, 6):
             proxy.cut_after(0, "to_client")
-            wait_until(struck(proxy, before + cut), "a cut", 20)
+            wait_until(struck(proxy, before + cut), "a cut")
             stream.wait_for_more(400)
     assert stream.report.errors["NETWORK_EXCEPTION"] >= 5
     for partition in range(2):
@@ -55,7 +56,7 @@ def test_requests_that_are_cut_short_are_sent_again(proxied_kafka: ProxiedKafka,
     with producer, NumberedStream(producer, topic, 1, rows=500, width=100) as stream:
         for cut, bytes_first in enumerate((1, 50, 30_000), start=1):
             proxy.cut_after(bytes_first, "to_server")
-            wait_until(struck(proxy, before + cut), "a cut", 20)
+            wait_until(struck(proxy, before + cut), "a cut")
             stream.wait_for_more(500)
     assert_each_once_in_order(stored(proxied_kafka.cluster, topic), stream.sent)
 
@@ -96,7 +97,7 @@ def test_silence_after_the_batch_was_sent_ends_at_the_request_timeout_and_is_ret
         scope.flush(20)
         proxy.black_hole("to_client")
         scope.append(topic, numbers(range(1, 5)))
-        wait_until(lambda: scope.report().errors.get("NETWORK_EXCEPTION", 0) >= 4, "the request timeout", 20)
+        wait_until(lambda: scope.report().errors.get("NETWORK_EXCEPTION", 0) >= 4, "the request timeout")
         proxy.heal()
         proxy.cut()  # what was swallowed is missing in the streams of today's connections
         scope.flush(30)
@@ -114,11 +115,9 @@ def test_silence_for_good_ends_at_delivery_timeout_with_the_last_error(proxied_k
             scope.flush(20)
             proxy.black_hole()
             scope.append(topic, numbers(range(1, 4)))
-            begun = time.monotonic()
             wanted = r"delivery\.timeout\.ms.*may have been stored; last error: .*did not respond to PRODUCE within 800 ms"
             with pytest.raises(DeliveryError, match=wanted):
                 scope.flush(20)
-            assert time.monotonic() - begun < 15
         proxy.heal()
         proxy.cut()
         with producer.scope() as scope:
@@ -137,7 +136,7 @@ def test_an_address_that_swallows_everything_ends_at_max_block_ms() -> None:
         wanted = pytest.raises(MetadataTimeoutError, match=rf"could not connect to .*{host}:{port} within")
         with producer_on(f"{host}:{port}", **settings) as producer, producer.scope() as scope, wanted:
             scope.append("t", numbers([0]))
-        assert 1 <= time.monotonic() - begun < 15
+        assert time.monotonic() - begun >= 1
 
 
 @pytest.mark.fault("connection", "black hole, bounded by the setup timeout")
@@ -167,7 +166,7 @@ def test_brokers_that_are_not_there_yet_are_waited_for(proxied_kafka: ProxiedKaf
 
         waiting = threading.Thread(target=append)
         waiting.start()
-        wait_until(lambda: figure(producer, "connection-close-total") > 0, "a refused connection", 20)
+        wait_until(lambda: figure(producer, "connection-close-total") > 0, "a refused connection")
         proxy.heal()
         waiting.join(30)
         assert failed == []
@@ -193,7 +192,7 @@ def test_a_broker_that_stands_still_bounds_memory_and_appends_and_then_gets_ever
         with pytest.raises(BufferExhaustedError, match=r"buffer\.memory: timed out after \d+ ms waiting for \d+ bytes"):
             for appended in range(1, 100):
                 scope.append(topic, numbers(range(appended * 100, appended * 100 + 100), width=1000))
-        assert 1 <= time.monotonic() - begun < 15
+        assert time.monotonic() - begun >= 1
         assert 3_500_000 < appended * 100_000 < memory + 100_000
         assert process.memory_info().rss - before < 2 * memory + (16 << 20)
         for node in kafka3.broker_ids:

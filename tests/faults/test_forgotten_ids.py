@@ -16,12 +16,12 @@ from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.errors import DeliveryError, TransactionAbortableError
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from tests.faults.numbered_stream import wait_until
 from tests.faults.producing import failing_scope, numbers, one_by_one
 from tests.faults.recording_broker import RecordingBroker, carries
 from tests.kafka.cluster import KafkaCluster
 from tests.kafka.fixtures import BrokerKind
 from tests.producer.transactions.transacting import Reached, state_of, under_id, until_ended, until_read
+from tests.waiting import wait_until
 
 E = ErrorCode
 FORGETS_AFTER_MS = 500

@@ -19,7 +19,6 @@ from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.produce import ProduceRequest
 from spark_kafka_sink.records.columns import RecordColumns
-from tests.faults.numbered_stream import wait_until
 from tests.faults.producing import buffered_bytes, failing_scope, figure, numbers, producer_on
 from tests.faults.recording_broker import RecordingBroker, numbers_in, says
 from tests.faults.test_rejected_records import WIDTH, named, reject
@@ -27,6 +26,7 @@ from tests.kafka.fixtures import NewTopic, ProxiedKafka
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
 from tests.producer.transactions.transacting import deadline, scoped, somebody_else, state_of, until_read
+from tests.waiting import wait_until
 
 E = ErrorCode
 ORDERED = pytest.mark.parametrize("settings", [{}, {"enable_idempotence": "false", "max_in_flight_requests_per_connection": 1}])
@@ -66,7 +66,7 @@ def test_what_is_rejected_comes_back_as_it_was_sent_and_fails_nothing(
             found = scope.take_rejected()
             assert scope.take_rejected() == []
             report = scope.report()
-        wait_until(lambda: buffered_bytes(producer) == 0, "all memory", 10)
+        wait_until(lambda: buffered_bytes(producer) == 0, "all memory")
         assert figure(producer, "record-error-total") == 3
     assert cluster.values() == [0, 1, 2, 5, 6, 7, 8]
     assert (report.records, report.errors) == (7, {"INVALID_RECORD": 1})
@@ -162,7 +162,7 @@ def test_an_append_behind_a_rejected_record_says_how_many_were_acked(cluster: Re
     reject(cluster, {3})
     with producer_on(cluster.bootstrap_servers) as producer, failing_scope(producer) as scope:
         scope.append("t", numbers(range(10)))
-        wait_until(lambda: scope.tally.failed_records == 1, "the failure", 10)
+        wait_until(lambda: scope.tally.failed_records == 1, "the failure")
         with pytest.raises(DeliveryError, match=r"1 record failed, 9 were acknowledged"):
             scope.append("t", numbers([11]))
 

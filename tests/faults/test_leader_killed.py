@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults.numbered_stream import NumberedStream, assert_each_once_in_order, wait_until
+from tests.faults.numbered_stream import NumberedStream, assert_each_once_in_order
 from tests.faults.producing import numbers, producer_on
 from tests.kafka.brokers import Brokers
 from tests.kafka.dump_log import dump_log, records_of
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.witness import read_topic
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -71,7 +72,7 @@ def test_too_few_replicas_hold_records_back_until_they_are_there_again(kafka3: B
         scope.flush(30)
         kafka3.kill(follower)
         scope.append(topic, numbers([1]))
-        wait_until(lambda: any("NOT_ENOUGH_REPLICAS" in name for name in scope.report().errors), "the refusal", 30)
+        wait_until(lambda: any("NOT_ENOUGH_REPLICAS" in name for name in scope.report().errors), "the refusal")
         assert scope.report().records == 1
         kafka3.restart(follower)
         scope.flush(60)

@@ -21,9 +21,9 @@ from spark_kafka_sink.producer.producer import CHUNK_SIZE, Producer
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.columns import RecordColumns
-from tests.faults.numbered_stream import wait_until
 from tests.faults.producing import buffered_bytes, failing_scope, figure, numbers, one_by_one, producer_on
 from tests.faults.recording_broker import RecordingBroker, carries, throttles
+from tests.waiting import HOUR_MS, wait_until
 
 TWO_CHUNKS = 2 * CHUNK_SIZE
 
@@ -57,7 +57,7 @@ def test_memory_that_stays_out_ends_an_append_at_max_block_ms(cluster: Recording
             begun = time.monotonic()
             with pytest.raises(BufferExhaustedError, match=r"buffer.memory: timed out after \d+ ms waiting for 16384 bytes"):
                 scope.append("t", numbers([2]))
-            assert 1 <= time.monotonic() - begun < 10
+            assert time.monotonic() - begun >= 1
             held.remove()
             scope.flush(10)
             assert scope.report().records == 2
@@ -157,17 +157,15 @@ def test_an_append_that_waits_for_memory_says_why_the_producer_failed(cluster: R
 @pytest.mark.parametrize("timeout_s", [0.0, 0.2])
 def test_close_wakes_whoever_waits_for_memory(cluster: RecordingBroker, timeout_s: float) -> None:
     cluster.faults.hold(ApiKey.PRODUCE, times=None)
-    producer = one_by_one(cluster.bootstrap_servers, buffer_memory=TWO_CHUNKS, max_block_ms=60_000)
+    producer = one_by_one(cluster.bootstrap_servers, buffer_memory=TWO_CHUNKS, max_block_ms=HOUR_MS)
     scope = producer.scope()
     scope.append("t", numbers([0, 1]))
     outcome: list[BaseException | None] = []
     waiting = append_in_thread(producer, outcome)
     wait_until_blocked(producer)
-    begun = time.monotonic()
     with pytest.raises(FlushTimeoutError):
         producer.close(timeout_s)
-    waiting.join(10)
-    assert time.monotonic() - begun < 5
+    waiting.join()
     assert isinstance(outcome[0], UsageError)
     with pytest.raises(KafkaSinkError):
         scope.flush(5)

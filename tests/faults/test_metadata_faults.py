@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka.admin import NewPartitions
 
 from spark_kafka_sink.broker.faults.fault import Fault
+from spark_kafka_sink.client.backoff import ExponentialBackoff
 from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.errors import AuthorizationError, BrokerError, DeliveryError, MetadataTimeoutError, RecordError
 from spark_kafka_sink.producer.producer import Producer
@@ -20,13 +21,13 @@ from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataResponse
 from spark_kafka_sink.protocol.produce import LeaderIdAndEpoch
-from tests.faults.numbered_stream import wait_until
 from tests.faults.producing import failing_scope, figure, numbers, one_by_one, producer_on, send
 from tests.faults.recording_broker import RecordingBroker, of_partitions, says, tells_leader
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.proxy import TcpProxy
 from tests.kafka.witness import read_topic
+from tests.waiting import HOUR_MS, wait_until
 
 
 @pytest.mark.fault("metadata", "NOT_LEADER without it")
@@ -42,15 +43,16 @@ def test_a_leader_that_moved_is_found_by_asking(cluster2: RecordingBroker) -> No
 
 @pytest.mark.fault("metadata", "NOT_LEADER with the new leader in the answer")
 @pytest.mark.parametrize("in_flight", [1, 5])
-def test_a_leader_named_in_the_refusal_is_used_without_asking_or_waiting(cluster2: RecordingBroker, in_flight: int) -> None:
+def test_a_leader_named_in_the_refusal_is_used_without_asking_or_waiting(
+    cluster2: RecordingBroker, in_flight: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """KIP-951. What Metadata would say meanwhile still names the old leader."""
-    with one_by_one(cluster2.bootstrap_servers, retry_backoff_ms=20_000, retry_backoff_max_ms=20_000) as producer:
+    with one_by_one(cluster2.bootstrap_servers) as producer:
         send(producer, numbers([0]))
+        monkeypatch.setattr(ExponentialBackoff, "backoff_ms", lambda *_: HOUR_MS)
         cluster2.faults.alter(ApiKey.METADATA, tells_leader(1, cluster2.leader_epoch()), times=None)
         cluster2.move_leader("t", 0, 2)
-        begun = time.monotonic()
         send(producer, numbers(range(1, 1 + in_flight)))
-        assert time.monotonic() - begun < 10, "the back-off was waited out although the leader was known"
     assert cluster2.values() == list(range(1 + in_flight))
 
 
@@ -132,18 +134,16 @@ def test_a_topic_that_is_not_there_yet_is_waited_for(cluster: RecordingBroker) -
 def test_a_topic_that_may_not_be_seen_is_an_error_at_once(cluster: RecordingBroker) -> None:
     cluster.topic("secret")
     cluster.faults.fail(ApiKey.METADATA, ErrorCode.TOPIC_AUTHORIZATION_FAILED, topic="secret", times=None)
-    begun = time.monotonic()
     wanted = (
         r"topic secret: TOPIC_AUTHORIZATION_FAILED; .* not authorized for Describe on topic secret; .* --producer --topic secret`"
     )
-    with one_by_one(cluster.bootstrap_servers) as producer, producer.scope() as scope:
+    with one_by_one(cluster.bootstrap_servers, max_block_ms=HOUR_MS) as producer, producer.scope() as scope:
         with pytest.raises(AuthorizationError, match=wanted):
             scope.append("secret", numbers([0]))
         with pytest.raises(AuthorizationError, match=wanted):
             producer.send("secret", b"0").result(10)
         scope.append("t", numbers([1]))  # only that topic fails
         scope.flush(10)
-    assert time.monotonic() - begun < 5
     assert cluster.values() == [1]
 
 
@@ -154,12 +154,10 @@ def test_what_waits_for_a_leader_fails_once_the_topic_may_not_be_seen_any_more(c
         scope.flush(10)
         cluster.faults.fail(ApiKey.METADATA, ErrorCode.TOPIC_AUTHORIZATION_FAILED, topic="t", times=None)
         cluster.faults.fail(ApiKey.PRODUCE, ErrorCode.NOT_LEADER_OR_FOLLOWER, times=None)
-        begun = time.monotonic()
         scope.append("t", numbers([1]))
         wanted = r"topic t partition 0: 1 record failed, .*not authorized for Describe on topic t; .* --producer --topic t`"
         with pytest.raises(DeliveryError, match=wanted) as caught:
             scope.flush(20)
-        assert time.monotonic() - begun < 10
         assert isinstance(caught.value.__cause__, AuthorizationError)
         assert "may have been stored" in str(caught.value)
     assert cluster.values() == [0]
@@ -201,7 +199,7 @@ def test_a_topic_that_turns_out_to_be_deleted_is_an_error_at_max_block_ms(cluste
         begun = time.monotonic()
         with pytest.raises(MetadataTimeoutError, match=r"topic t: .*: UNKNOWN_TOPIC_OR_PARTITION.*\. Create the topic"):
             scope.append("t", numbers([1], partition=2))
-        assert 0.99 < time.monotonic() - begun < 10
+        assert time.monotonic() - begun > 0.99
         cluster.topic("t", leaders=(1, 1, 1))
         scope.append("t", numbers([2], partition=2))
         scope.flush(10)
@@ -210,14 +208,12 @@ def test_a_topic_that_turns_out_to_be_deleted_is_an_error_at_max_block_ms(cluste
 
 @pytest.mark.parametrize("code", [ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION])
 def test_a_topic_that_turns_out_to_be_closed_to_us_is_an_error_at_once(cluster: RecordingBroker, code: ErrorCode) -> None:
-    with one_by_one(cluster.bootstrap_servers) as producer, producer.scope() as scope:
+    with one_by_one(cluster.bootstrap_servers, max_block_ms=HOUR_MS) as producer, producer.scope() as scope:
         scope.append("t", numbers([0]))
         scope.flush(10)
         cluster.faults.fail(ApiKey.METADATA, code, topic="t", times=None)
-        begun = time.monotonic()
         with pytest.raises(BrokerError, match=f"topic t: {code.name}[:;] ") as caught:
             scope.append("t", numbers([1], partition=2))
-        assert time.monotonic() - begun < 5
         assert caught.value.facts["error_code"] == code
     assert cluster.values() == [0]
 
@@ -231,7 +227,7 @@ def test_another_error_of_the_topic_is_waited_out_until_max_block_ms(cluster: Re
         begun = time.monotonic()
         with pytest.raises(MetadataTimeoutError, match=f"topic t: timed out waiting for metadata after .*: {code.name}[;. ]"):
             scope.append("t", numbers([1], partition=2))
-        assert 0.99 < time.monotonic() - begun < 10
+        assert time.monotonic() - begun > 0.99
 
 
 def test_a_topic_that_is_made_anew_with_the_partition_meanwhile_gets_its_rows(cluster: RecordingBroker) -> None:
@@ -262,7 +258,7 @@ def test_when_nobody_answers_about_the_partition_the_error_comes_at_max_block_ms
             match=r"topic t: timed out waiting for metadata after \d+ ms; asked broker 1 \(127.*\): no response yet",
         ):
             scope.append("t", numbers([1], partition=2))
-        assert 0.99 < time.monotonic() - begun < 10
+        assert time.monotonic() - begun > 0.99
         silence.remove()
 
 
@@ -350,10 +346,8 @@ def test_partitions_that_are_added_meanwhile_get_records(kafka: Kafka, new_topic
     with producer_on(kafka.bootstrap_servers, metadata_max_age_ms=100, batch_size=500) as producer:
         send(producer, numbers(range(100)), topic)
         kafka.admin.create_partitions([NewPartitions(topic, 4)])[topic].result(10)
-        deadline = time.monotonic() + 20
         sent = 100
         while len({record.partition for record in read_topic(kafka.direct_servers, topic)}) < 4:
-            assert time.monotonic() < deadline, "no record came to the new partitions"
             send(producer, numbers(range(sent, sent + 500)), topic)
             sent += 500
     read = sorted(int(record.value or b"") for record in read_topic(kafka.direct_servers, topic))
@@ -380,7 +374,7 @@ def test_a_topic_deleted_and_made_again_mid_way_takes_the_rest_once_and_in_order
                 time.sleep(0.005)
 
         def make_again() -> None:
-            wait_until(has_missed_it, "the producer missed the topic", 20)
+            wait_until(has_missed_it, "the producer missed the topic")
             kafka.create_topic(topic, 2)
 
         with producer.scope() as scope:

@@ -21,9 +21,9 @@ from spark_kafka_sink.producer.producer import CHUNK_SIZE, Producer
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.columns import RecordColumns
-from tests.faults.numbered_stream import wait_until
 from tests.faults.producing import failing_scope, numbers, one_by_one, producer_on
 from tests.faults.recording_broker import RecordingBroker, carries, tells_leader, throttles
+from tests.waiting import wait_until
 
 
 def of_producer(producer: Producer) -> dict[str, float]:

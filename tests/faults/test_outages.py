@@ -20,11 +20,11 @@ from spark_kafka_sink.errors import (
 from spark_kafka_sink.producer.sender import outage_log
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from tests.faults.numbered_stream import wait_until
 from tests.faults.producing import failing_scope, numbers, one_by_one, producer_on, send
 from tests.faults.recording_broker import RecordingBroker, throttles
 from tests.kafka.ports import free_ports
 from tests.kafka.witness import read_topic
+from tests.waiting import wait_until
 
 SHORT = {"request_timeout_ms": 2000, "delivery_timeout_ms": 2000}
 
@@ -61,10 +61,10 @@ def test_a_broker_that_does_not_answer_is_told_of_once_whatever_waits_for_it(
         silence = cluster.faults.unreachable(1, black_hole=True)
         for partition in range(8):
             scope.append("t", numbers(range(10), partition))
-        wait_until(lambda: len(warnings(told)) > 0, "a warning", 10)
+        wait_until(lambda: len(warnings(told)) > 0, "a warning")
         silence.remove()
         scope.flush(10)
-        wait_until(lambda: len(lines(told, logging.INFO)) > 0, "its end", 10)
+        wait_until(lambda: len(lines(told, logging.INFO)) > 0, "its end")
     (warning,) = warnings(told)
     address = cluster.address(1)
     assert warning.startswith(f"broker 1 ({address}) has not responded for N s, and 80 records are waiting for it; ")
@@ -115,7 +115,7 @@ def test_records_of_a_batch_that_is_not_full_are_told_of_when_the_broker_is_away
             if flushed:
                 with pytest.raises(DeadlineError):
                     scope.flush(0.01)
-            wait_until(lambda: len(warnings(told)) > 0, "a warning", 10)
+            wait_until(lambda: len(warnings(told)) > 0, "a warning")
             broker.restart(1)
             scope.flush(20)
         assert scope.report().records == 2
@@ -171,7 +171,7 @@ def test_a_commit_that_nobody_answers_is_told_of_until_it_is_done(
         assert told.messages == []
         broker.faults.delay(ApiKey.END_TXN, 3000)
         producer.commit()
-        wait_until(lambda: len(lines(told, logging.INFO)) > 0, "its end", 10)
+        wait_until(lambda: len(lines(told, logging.INFO)) > 0, "its end")
     (warning,) = warnings(told)
     assert warning.startswith("transactional id its-own: a transaction has been waiting for N s; ")
     assert warning.endswith("broker 1 has not responded to EndTxn yet")
@@ -255,11 +255,9 @@ def test_records_of_partitions_that_a_topic_made_again_does_not_have_fail_and_th
             cluster.topic("t", leaders=[1])
             kept.append("t", numbers([1], 0))
             lost.append("t", numbers([2, 3], 3))
-            begun = time.monotonic()
             wanted = "topic t partition 3: 1 record failed, because the topic was deleted and recreated with 1 partition; "
             with pytest.raises(DeliveryError, match=wanted) as caught:
                 lost.flush(30)
-            assert time.monotonic() - begun < 20
             kept.flush(20)
         assert isinstance(caught.value.__cause__, BrokerError)
         assert caught.value.__cause__.facts["error"] == "UNKNOWN_TOPIC_OR_PARTITION"

@@ -21,7 +21,6 @@ from spark_kafka_sink.protocol.api_versions import ApiVersionsRequest, ApiVersio
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.produce import BatchIndexAndErrorMessage, ProduceRequest, ProduceResponse
 from tests.faults.conftest import check_numbers
-from tests.faults.numbered_stream import wait_until
 from tests.faults.producing import failing_scope, figure, numbers, one_by_one, producer_on
 from tests.faults.recording_broker import (
     RecordingBroker,
@@ -33,6 +32,7 @@ from tests.faults.recording_broker import (
     throttles,
 )
 from tests.kafka.proxy import TcpProxy
+from tests.waiting import wait_until
 
 E = ErrorCode
 RETRIED = [3, 5, 6, 9, 13, 56, 74, 100, 103, 2, 7, 19, 20, 89, 14, 15, 16, 51]
@@ -257,7 +257,7 @@ def test_throttling_is_waited_out(cluster: RecordingBroker) -> None:
         begun = time.monotonic()
         scope.append("t", numbers([1]))
         scope.flush(10)
-        assert 0.2 < time.monotonic() - begun < 5
+        assert time.monotonic() - begun > 0.2
 
 
 def test_a_batch_that_may_not_be_written_fails_at_once_and_says_what_to_grant(cluster: RecordingBroker) -> None:

@@ -15,9 +15,10 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.sasl import SaslAuthenticateRequest, SaslAuthenticateResponse
 from tests.client.sasl import LOGIN, PASSWORD, USER
 from tests.faults.conftest import check_numbers
-from tests.faults.numbered_stream import NumberedStream, assert_each_once_in_order, wait_until
+from tests.faults.numbered_stream import NumberedStream, assert_each_once_in_order
 from tests.faults.producing import failing_scope, numbers, producer_on, send
 from tests.faults.recording_broker import CONFIG, RecordingBroker
+from tests.waiting import wait_until
 
 SETTINGS = {name.replace(".", "_"): value for name, value in LOGIN.items()} | {"sasl_mechanism": "SCRAM-SHA-256"}
 
@@ -47,7 +48,7 @@ def test_a_stream_of_records_passes_the_ends_of_many_sessions(session_ms: int, c
         settings = {**SETTINGS, "batch_size": 500, "linger_ms": 0}
         with producer_on(cluster.bootstrap_servers, **settings) as producer, NumberedStream(producer, "t", 2) as stream:
             seen = cluster.faults.seen(ApiKey.SASL_AUTHENTICATE)
-            wait_until(lambda: cluster.faults.seen(ApiKey.SASL_AUTHENTICATE) >= seen + 12, "renewed sessions", 30)
+            wait_until(lambda: cluster.faults.seen(ApiKey.SASL_AUTHENTICATE) >= seen + 12, "renewed sessions")
         for partition in range(2):
             assert_each_once_in_order(cluster.values("t", partition), stream.sent)
         assert len(cluster.received) == sum(len(cluster.stored("t", partition)) for partition in range(2))
@@ -108,7 +109,7 @@ def test_an_idle_producer_says_nothing_when_its_session_ends(caplog: pytest.LogC
         cluster.topic()
         with caplog.at_level(logging.DEBUG), producer_on(cluster.bootstrap_servers, **SETTINGS) as producer:
             assert send(producer, numbers([1])) == 1
-            wait_until(lambda: producer.metrics()["producer-metrics"]["connection-count"] == 0, "the end of idle sessions", 20)
+            wait_until(lambda: producer.metrics()["producer-metrics"]["connection-count"] == 0, "the end of idle sessions")
             assert send(producer, numbers([2])) == 1
         assert cluster.values() == [1, 2]
     assert not [record for record in caplog.records if record.levelno > logging.INFO]

@@ -9,12 +9,12 @@ import pytest
 
 from spark_kafka_sink.errors import DeliveryError
 from spark_kafka_sink.records.columns import RecordColumns
-from tests.faults.numbered_stream import wait_until
 from tests.faults.producing import failing_scope, numbers, one_by_one
 from tests.kafka.dump_log import DumpedBatch, dump_log, records_of
 from tests.kafka.fixtures import NewTopic, ProxiedKafka
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
+from tests.waiting import wait_until
 
 
 def check_numbers(batches: list[DumpedBatch]) -> None:
@@ -37,7 +37,7 @@ def test_one_that_is_too_large_fails_alone_with_four_in_flight_behind_it(
     with one_by_one(cluster.bootstrap_servers) as producer, failing_scope(producer) as scope:
         proxied_kafka.proxy.delay(0.05)  # so that there are five under way when the first of them is refused
         scope.append(topic, RecordColumns(40, value=pa.array(values)))
-        wait_until(lambda: scope.report().records == 39, "the others acked", 30)
+        wait_until(lambda: scope.report().records == 39, "the others acked")
         with pytest.raises(DeliveryError, match=r"^\[DELIVERY\] 1 record failed, 39 were acknowledged: .*MESSAGE_TOO_LARGE"):
             scope.flush(10)
         report = scope.report()
@@ -54,7 +54,7 @@ def test_a_compacted_topic_refuses_what_has_no_key_and_says_so(kafka: Kafka, new
     columns = RecordColumns(8, key=pa.array(keys, pa.binary()), value=numbers(range(8)).value)
     with one_by_one(kafka.bootstrap_servers) as producer, failing_scope(producer) as scope:
         scope.append(topic, columns)
-        wait_until(lambda: scope.report().records == 7, "the others acked", 30)
+        wait_until(lambda: scope.report().records == 7, "the others acked")
         with pytest.raises(DeliveryError, match=r"INVALID_RECORD: .*record 0: .*key.*a compacted topic requires a key in each"):
             scope.flush(10)
     assert [record.value for record in read_topic(kafka.direct_servers, topic)] == [b"0", b"1", b"2", b"4", b"5", b"6", b"7"]

@@ -15,7 +15,6 @@ from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.produce import BatchIndexAndErrorMessage, ProduceRequest, ProduceResponse
 from spark_kafka_sink.records.columns import RecordColumns
-from tests.faults.numbered_stream import wait_until
 from tests.faults.producing import buffered_bytes, failing_scope, figure, numbers, producer_on, send
 from tests.faults.recording_broker import RecordingBroker, batches_of, numbers_in, says, throttles
 from tests.faults.test_refused_for_good import check_numbers
@@ -23,6 +22,7 @@ from tests.kafka.dump_log import dump_log, records_of
 from tests.kafka.fixtures import NewTopic, ProxiedKafka
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
+from tests.waiting import wait_until
 
 E = ErrorCode
 WIDTH = 90  # of a value: about 100 bytes a record
@@ -72,11 +72,11 @@ def test_the_others_are_counted_as_acked(cluster: RecordingBroker) -> None:
     reject(cluster, {3})
     with producer_on(cluster.bootstrap_servers) as producer, failing_scope(producer) as scope:
         scope.append("t", numbers(range(10)))
-        wait_until(lambda: scope.report().records == 9, "the others acked", 10)
+        wait_until(lambda: scope.report().records == 9, "the others acked")
         partition = scope.report().partitions["t", 0]
         assert (partition.first_offset, partition.last_offset) == (0, 8)
         assert producer.metrics()["producer-metrics"]["record-error-total"] == 1
-        wait_until(lambda: buffered_bytes(producer) == 0, "the memory of both batches", 10)
+        wait_until(lambda: buffered_bytes(producer) == 0, "the memory of both batches")
         with pytest.raises(DeliveryError, match=r"^\[DELIVERY\] 1 record failed, 9 were acknowledged"):
             scope.flush(10)
 
@@ -279,6 +279,6 @@ def test_a_topic_takes_all_whose_timestamps_are_within_its_bounds(kafka: Kafka, 
             DeliveryError, match=r"the broker rejected 2 of 6 records: INVALID_TIMESTAMP: .*record 4: Timestamp \d+ of message"
         ):
             scope.flush(20)
-        wait_until(lambda: scope.report().records == 4, "the others acked", 20)
+        wait_until(lambda: scope.report().records == 4, "the others acked")
     read = [(record.value, record.timestamp) for record in read_topic(kafka.direct_servers, topic)]
     assert read == [(b"%d" % n, stamps[n]) for n in (1, 2, 3, 5)]

@@ -13,9 +13,9 @@ from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.messages import encode_request
 from spark_kafka_sink.protocol.produce import PRODUCE, ProduceRequest
 from spark_kafka_sink.records.columns import RecordColumns
-from tests.faults.numbered_stream import wait_until
 from tests.faults.producing import figure, producer_on, send
 from tests.faults.recording_broker import RecordingBroker, batches_of
+from tests.waiting import wait_until
 
 PARTITIONS = 40
 REQUEST = 300_000  # bytes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -23,19 +22,16 @@ from tests.faults.producing import failing_scope, numbers, one_by_one
 from tests.faults.recording_broker import RecordingBroker
 
 A, E = ApiKey, ErrorCode
-QUICKLY_S = 8.0
 
 
 @contextmanager
 def refused_once(
     cluster: RecordingBroker, api: ApiKey, code: ErrorCode, requests: int = 1
 ) -> Iterator[pytest.ExceptionInfo[KafkaSinkError]]:
-    """What happens inside raises an AuthorizationError soon, or what it is the cause of, after one request."""
+    """What happens inside raises an AuthorizationError, or what it is the cause of, after one request."""
     fault = cluster.faults.fail(api, code, times=None)
-    begun = time.monotonic()
     with pytest.raises(KafkaSinkError, match=code.name) as caught:
         yield caught
-    assert time.monotonic() - begun < QUICKLY_S
     assert fault.hits == requests
     assert isinstance(caught.value, AuthorizationError) or isinstance(caught.value.__cause__, AuthorizationError)
     fault.remove()

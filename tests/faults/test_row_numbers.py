@@ -28,13 +28,13 @@ from spark_kafka_sink.protocol.produce import (
 )
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.decoder import decode_batches
-from tests.faults.numbered_stream import wait_until
 from tests.faults.producing import figure, numbers, producer_on
 from tests.faults.recording_broker import RecordingBroker, carries, says
 from tests.faults.test_kept_records import commit, transaction
 from tests.faults.test_rejected_records import WIDTH, reject
 from tests.producer.recording_interceptors import Recording
 from tests.producer.transactions.transacting import scoped, until_read
+from tests.waiting import wait_until
 
 E = ErrorCode
 AFTER = 1_000_000  # added to a value's number, so that no position is taken for a number
@@ -278,7 +278,7 @@ def test_the_numbers_are_asked_for_rejected_records_only_and_freed_with_their_ba
         assert list(found_in(scope.take_rejected()).items()) == [(17, 7)]
         assert asked == [7]
         del first, second
-        wait_until(lambda: gc.collect() >= 0 and not alive, "nothing holds the numbers", 10)
+        wait_until(lambda: gc.collect() >= 0 and not alive, "nothing holds the numbers")
 
 
 def test_numbers_of_a_wrong_shape_are_an_error(cluster: RecordingBroker) -> None:

@@ -12,9 +12,9 @@ from spark_kafka_sink.broker.faults.fault import Fault
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.protocol.api import ApiKey
-from tests.faults.numbered_stream import wait_until
 from tests.faults.producing import numbers, one_by_one
 from tests.faults.recording_broker import RecordingBroker
+from tests.waiting import wait_until
 
 SLOW = 2
 ITS_PARTITION = 1

@@ -17,7 +17,6 @@ from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.produce import ProduceRequest
 from spark_kafka_sink.records.columns import RecordColumns
-from tests.faults.numbered_stream import wait_until
 from tests.faults.producing import buffered_bytes, failing_scope, figure, numbers, producer_on
 from tests.faults.recording_broker import RecordingBroker, batches_of, numbers_in
 from tests.kafka.dump_log import DumpedBatch, dump_log, records_of
@@ -25,6 +24,7 @@ from tests.kafka.fixtures import NewTopic, ProxiedKafka
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import Witnessed, read_topic
 from tests.records.making import HEADERS
+from tests.waiting import wait_until
 
 E = ErrorCode
 WIDTH = 90  # of a value: about 100 bytes a record

@@ -29,6 +29,7 @@ from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.faults.producing import QUICK, numbers
 from tests.kafka.witness import read_topic
+from tests.waiting import DEADLINE_S, until, wait_until
 
 E = ErrorCode
 # Given up soon; but a broker of a busy test machine has been quiet for half a second.
@@ -74,9 +75,7 @@ def scoped(broker: EmbeddedBroker, **settings: object) -> Producer:
 
 
 def until_read(broker: EmbeddedBroker, topic: str, expected: list[int]) -> None:
-    deadline = time.monotonic() + 20
-    while (found := read(broker, topic)) != expected:
-        assert time.monotonic() < deadline, found
+    until(lambda: read(broker, topic), lambda found: found == expected, f"{expected} read")
 
 
 def read(broker: EmbeddedBroker, topic: str) -> list[int]:
@@ -231,11 +230,9 @@ def test_a_producer_that_closes_for_want_of_use_leaves_open_what_it_prepared(bro
         scope.append(topic, numbers(range(3)))
         handle = scope.prepare()
     assert handle is not None
-    end = time.monotonic() + 10
-    while not producer.closed:
-        assert time.monotonic() < end
+    wait_until(lambda: producer.closed, "the end of the producer")
     with ClusterClient(producer_config({"bootstrap.servers": broker.bootstrap_servers})) as client:
-        (ended,) = TransactionClient(client).end([handle], True, end).values()
+        (ended,) = TransactionClient(client).end([handle], True, time.monotonic() + DEADLINE_S).values()
     assert ended.outcome is Outcome.COMMITTED
     until_read(broker, topic, [0, 1, 2])
 

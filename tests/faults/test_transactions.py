@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,9 +24,9 @@ from spark_kafka_sink.errors import (
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from tests.faults.numbered_stream import wait_until
 from tests.kafka.witness import read_topic
 from tests.producer.transactions.transacting import under_id, until_ended
+from tests.waiting import until, wait_until
 
 VERSIONS = {1: 0, 2: 2}
 _numbers = itertools.count()
@@ -79,9 +78,7 @@ def read(broker: EmbeddedBroker, topic: str) -> list[int]:
 
 def until_read(broker: EmbeddedBroker, topic: str, expected: list[int]) -> None:
     """Markers take some ms."""
-    deadline = time.monotonic() + 20
-    while (found := read(broker, topic)) != expected:
-        assert time.monotonic() < deadline, found
+    until(lambda: read(broker, topic), lambda found: found == expected, f"{expected} read")
 
 
 @pytest.mark.fault("transaction", "a zombie with the same id is fenced")
@@ -330,9 +327,7 @@ def test_nothing_aborted_and_nothing_torn_is_read(broker: EmbeddedBroker, topic:
             producer.abort() if turn % 3 == 2 else producer.commit()
             found = read(broker, topic)
             assert all(found.count(value) == 10 for value in set(found))
-    deadline = time.monotonic() + 20
-    while len(found := read(broker, topic)) < 80:
-        assert time.monotonic() < deadline
+    found = until(lambda: read(broker, topic), lambda found: len(found) >= 80, "80 records")
     assert sorted(found) == [turn for turn in range(12) if turn % 3 != 2 for _ in range(10)]
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import time
 from typing import Any
 
 import pytest
@@ -20,7 +19,6 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.producer.producer import Producer
 from tests.exactly_once.opened import client_of, soon
-from tests.faults.numbered_stream import wait_until
 from tests.kafka.brokers import Brokers
 from tests.kafka.fixtures import NewTopic, ProxiedKafka
 from tests.kafka.kafka import Kafka
@@ -28,6 +26,7 @@ from tests.kafka.proxy import Way
 from tests.kafka.witness import read_topic
 from tests.producer.transactions.transacting import DEADLINE_S, state_of, under_id, until_read
 from tests.tiers import whole_but
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 _numbers = itertools.count()
@@ -147,10 +146,7 @@ def test_a_transaction_that_took_too_long_is_not_committed(transaction_kafka: Ka
     with under_id(transaction_kafka.bootstrap_servers, own, transaction_timeout_ms=500) as producer:
         producer.begin()
         producer.send(topic, b"1").result(20)
-        end = time.monotonic() + DEADLINE_S  # brokers look for such every 10 s
-        while state_of(transaction_kafka, own) == "Ongoing":
-            assert time.monotonic() < end
-            time.sleep(0.1)
+        wait_until(lambda: state_of(transaction_kafka, own) != "Ongoing", "the end")  # brokers look for such every 10 s
         with pytest.raises(TransactionError, match=r"PRODUCER_FENCED|INVALID_PRODUCER_EPOCH|INVALID_TXN_STATE"):
             producer.commit()
     with under_id(transaction_kafka.bootstrap_servers, own) as producer:

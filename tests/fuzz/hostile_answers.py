@@ -32,8 +32,8 @@ from tests.fuzz.hostile_proxy import HOST, HostileProxy, no_way_but_to
 
 TOPIC: Final = "fuzzed"
 LOG: Final = "fuzzed-commits"
-MARGIN_S: Final = 5.0
-"""What a call may take beyond its deadline on a machine that does other things as well."""
+MARGIN_S: Final = 60.0
+"""What a call may take beyond its deadline on the slowest machine. Nothing else ends a call that waits for longer than it may."""
 
 MOST_TEXT: Final = 20_000
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,9 +15,9 @@ from tests.kafka import java
 from tests.kafka.class_archive import QUICK_START
 from tests.kafka.cluster import KafkaCluster
 from tests.kafka.versions import jars_of
+from tests.waiting import until
 
 SOURCE = Path(__file__).with_name("TelemetryReceiver.java")
-DEADLINE_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -60,12 +59,7 @@ class TelemetryKafka:
         return [push for push in found if push.client_id == client_id]
 
     def wait_for_pushes(self, client_id: str, count: int) -> list[ReceivedPush]:
-        deadline = time.monotonic() + DEADLINE_S
-        while len(pushes := self.pushes(client_id)) < count:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"{len(pushes)} of {count} pushes of {client_id} after {DEADLINE_S} s")
-            time.sleep(0.05)
-        return pushes
+        return until(lambda: self.pushes(client_id), lambda found: len(found) >= count, f"{count} pushes of {client_id}")
 
 
 def _read(path: Path) -> ReceivedPush:

@@ -6,8 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -21,6 +19,7 @@ from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.ports import HIGHEST, LOWEST, free_ports
 from tests.kafka.witness import read_topic
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -30,15 +29,6 @@ def produce(bootstrap_servers: str, topic: str, values: list[bytes], **settings:
     for value in values:
         producer.produce(topic, value)
     assert producer.flush(30) == 0
-
-
-def within(seconds: float, reached: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + seconds
-    while not reached():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def test_a_topic_has_its_leaders_once_it_is_made(kafka: Kafka, new_topic: NewTopic) -> None:
@@ -143,8 +133,8 @@ def test_nothing_is_left_after_the_starter_was_killed() -> None:
         broker = psutil.Process(int(pid))
         broker.suspend()  # or it would end by itself when its data are gone
         starter.send_signal(signal.SIGKILL)
-    assert within(20, lambda: not broker.is_running() or broker.status() == psutil.STATUS_ZOMBIE)
-    assert within(20, lambda: not Path(folder).exists())
+    wait_until(lambda: not broker.is_running() or broker.status() == psutil.STATUS_ZOMBIE)
+    wait_until(lambda: not Path(folder).exists())
 
 
 @pytest.mark.embedded
@@ -157,7 +147,7 @@ def test_no_files_of_embedded_brokers_are_left_after_their_process_was_killed() 
         folder = Path(said)
         assert folder.is_dir()
         starter.send_signal(signal.SIGKILL)
-    assert within(20, lambda: not folder.exists())
+    wait_until(lambda: not folder.exists())
 
 
 @pytest.mark.whole("clusters of its own")

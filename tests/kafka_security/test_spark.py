@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from tests.kafka.witness import read_topic
 from tests.kafka_security.logins import Settings, mtls_by_files, with_jaas
 from tests.kafka_security.secure_kafka import LIMITED, PASSWORD, SecureKafka
 from tests.spark.session import registered_session
+from tests.waiting import until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(180)]
 
@@ -47,13 +47,12 @@ def stream(spark: SparkSession, folder: Path, sink: Mapping[str, str]) -> None:
 
 def expect_each_once(kafka: SecureKafka, topic: str) -> None:
     """EndTxn answers before its markers are there."""
-    deadline = time.monotonic() + 20
-    while True:
+
+    def values() -> list[int]:
         read = read_topic(kafka.direct_servers, topic, isolation_level="read_committed")
-        values = sorted(int(record.value or b"-1") for record in read)
-        if values == list(range(ROWS)) or time.monotonic() > deadline:
-            break
-    assert values == list(range(ROWS))
+        return sorted(int(record.value or b"-1") for record in read)
+
+    until(values, lambda found: found == list(range(ROWS)), "each once")
 
 
 def test_a_stream_is_written_exactly_once_over_tls_with_a_login_and_the_rights_of_the_docs(

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import socket
 import struct
-import time
 from collections.abc import Callable
 
 from spark_kafka_sink.errors import PeerError
 from spark_kafka_sink.network.channel import Address, PlainChannel
 from spark_kafka_sink.network.selector import PollResult, Selector
+from tests.waiting import HOUR_MS, until
 
 LIMIT = 1_000_000
-IDLE_MS = 5_000
+IDLE_MS = HOUR_MS
 
 
 class Clock:
@@ -29,14 +29,14 @@ class Ends:
         self.clock = Clock()
         self.selector = Selector(max_frame_size=LIMIT, max_idle_ms=IDLE_MS, clock=self.clock)
         self.listener = socket.create_server(("127.0.0.1", 0))
-        self.listener.settimeout(5)
+        self.listener.settimeout(60)
         self.far: dict[int, socket.socket] = {}
 
     def connecting(self, connection_id: int) -> socket.socket:
         address = Address(socket.AF_INET, self.listener.getsockname())
         self.selector.register(connection_id, PlainChannel.connect(address, send_buffer=50_000))
         self.far[connection_id], _ = self.listener.accept()
-        self.far[connection_id].settimeout(5)
+        self.far[connection_id].settimeout(60)
         return self.far[connection_id]
 
     def connected(self, connection_id: int = 1) -> socket.socket:
@@ -48,10 +48,7 @@ class Ends:
         return self.selector.poll(timeout_ms)
 
     def until(self, reached: Callable[[PollResult], bool]) -> PollResult:
-        deadline = time.monotonic() + 20
-        while not reached(result := self.selector.poll(20)):
-            assert time.monotonic() < deadline, f"it did not come about in 20 s; last: {result}"
-        return result
+        return until(lambda: self.selector.poll(20), reached, "it did not come about")
 
     def lost(self) -> PeerError:
         (lost,) = self.until(lambda result: bool(result.disconnected)).disconnected

@@ -6,7 +6,6 @@ import contextlib
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 from spark_kafka_sink.network.proxy import Proxy
 from tests.kafka.ports import free_ports
 from tests.network.small_proxy import SmallProxy
+from tests.waiting import wait_until
 
 KINDS: Final = (("small", "socks5"), ("small", "http"), ("microsocks", "socks5"), ("tinyproxy", "http"))
 """Each proxy and what it speaks."""
@@ -76,12 +76,9 @@ def running(kind: str, speaks: str, folder: Path, user: str = "", password: str 
 
 
 def _until_it_listens(port: int, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 10
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            return
-        except OSError:
-            assert process.poll() is None, "the proxy ended"
-            assert time.monotonic() < deadline, "the proxy did not listen within 10 s"
-            time.sleep(0.02)
+    def listens() -> bool:
+        assert process.poll() is None, "the proxy ended"
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
+    wait_until(listens, "the proxy listens")

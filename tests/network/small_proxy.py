@@ -40,7 +40,7 @@ class SmallProxy:
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
-            thread.join(5)
+            thread.join(60)
         for sock in (self._listener, *self._sockets):
             sock.close()
 
@@ -61,7 +61,7 @@ class SmallProxy:
                 back = threading.Thread(target=_pump, args=(server, client), daemon=True)
                 back.start()
                 _pump(client, server)
-                back.join(5)
+                back.join(60)
         with contextlib.suppress(OSError):
             client.shutdown(socket.SHUT_RDWR)
 

@@ -14,7 +14,7 @@ from spark_kafka_sink.network.channel import Address, PlainChannel
 @pytest.fixture
 def listener() -> Iterator[socket.socket]:
     with socket.create_server(("127.0.0.1", 0)) as sock:
-        sock.settimeout(5)
+        sock.settimeout(60)
         yield sock
 
 

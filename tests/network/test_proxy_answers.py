@@ -30,7 +30,7 @@ class FarEnd:
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self._listener.settimeout(5)
+        self._listener.settimeout(60)
         self._channels: list[ProxiedChannel] = []
         self.port: int = self._listener.getsockname()[1]
         self.socket: socket.socket = socket.socket()
@@ -42,7 +42,7 @@ class FarEnd:
         plain = PlainChannel.connect(Address(socket.AF_INET, self._listener.getsockname()))
         self.socket.close()
         self.socket, _ = self._listener.accept()
-        self.socket.settimeout(5)
+        self.socket.settimeout(60)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         channel = proxied(plain, proxy, host, port)
         self._channels.append(channel)
@@ -351,7 +351,7 @@ def test_a_proxy_that_says_nothing_is_waited_for_without_work(ends: Ends) -> Non
     plain = PlainChannel.connect(Address(socket.AF_INET, ends.listener.getsockname()))
     ends.selector.register(1, proxied(plain, Proxy("http", "127.0.0.1", 1), *BROKER))
     ends.far[1], _ = ends.listener.accept()
-    ends.far[1].settimeout(5)
+    ends.far[1].settimeout(60)
     ends.poll(100)
     assert ends.far[1].recv(1000) == TUNNEL
     # A poll that found anything to do would return at once: the connection's deadline ends this wait.

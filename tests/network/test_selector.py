@@ -12,6 +12,7 @@ from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.network.channel import PlainChannel
 from spark_kafka_sink.network.selector import PollResult
 from tests.network.ends import Ends, framed, received
+from tests.waiting import HOUR_MS
 
 
 def test_a_connection_is_told_when_it_is_made_and_can_send_from_then_on(ends: Ends) -> None:
@@ -34,9 +35,7 @@ def test_messages_go_both_ways_in_frames(ends: Ends) -> None:
 def test_a_poll_that_sent_does_not_wait_for_answers(ends: Ends) -> None:
     ends.connected()
     ends.selector.send(1, [b"the caller may have more to send"])
-    began = time.monotonic()
-    assert ends.poll(10_000).sent == [1]
-    assert time.monotonic() - began < 5
+    assert ends.poll(HOUR_MS).sent == [1]
 
 
 def test_a_frame_larger_than_the_sockets_buffers_goes_out_as_the_far_end_reads(ends: Ends) -> None:
@@ -79,19 +78,15 @@ def test_another_thread_wakes_a_poll_that_sends(ends: Ends) -> None:
     ends.connected()
     ends.selector.send(1, [bytes(20_000_000)])  # nobody reads it
     waker = threading.Timer(0.05, ends.selector.wakeup)
-    began = time.monotonic()
     waker.start()
-    assert ends.poll(30_000) == PollResult()
-    assert time.monotonic() - began < 20
+    assert ends.poll(HOUR_MS) == PollResult()
     waker.join(30)
 
 
 def test_a_poll_that_sends_ends_in_time(ends: Ends) -> None:
     ends.connected()
     ends.selector.send(1, [bytes(20_000_000)])
-    began = time.monotonic()
     assert ends.poll(30) == PollResult()
-    assert time.monotonic() - began < 10
 
 
 def test_a_poll_gives_at_most_one_frame_per_connection_and_the_others_after_it(ends: Ends) -> None:
@@ -195,17 +190,13 @@ def test_another_thread_wakes_a_poll(ends: Ends) -> None:
     ends.connected()
     caller = threading.Timer(0.05, ends.selector.wakeup)
     caller.start()
-    began = time.monotonic()
-    assert ends.poll(60_000) == PollResult()
-    assert time.monotonic() - began < 5
+    assert ends.poll(HOUR_MS) == PollResult()
     caller.join()
 
 
 def test_a_call_before_the_poll_ends_it_at_once_and_only_that_one(ends: Ends) -> None:
     ends.selector.wakeup()
-    began = time.monotonic()
-    ends.poll(60_000)
-    assert time.monotonic() - began < 5
+    ends.poll(HOUR_MS)
     began = time.monotonic()
     ends.poll(50)
     assert time.monotonic() - began >= 0.045

@@ -12,6 +12,7 @@ import pytest
 from spark_kafka_sink.network.channel import Address, Buffer, PlainChannel
 from spark_kafka_sink.network.selector import PollResult
 from tests.network.ends import Ends, framed, received
+from tests.waiting import HOUR_MS
 
 
 class TwoStepChannel(PlainChannel):
@@ -63,7 +64,7 @@ def handshaking(ends: Ends) -> socket.socket:
     address = Address(socket.AF_INET, ends.listener.getsockname())
     ends.selector.register(1, TwoStepChannel.connect(address))
     ends.far[1], _ = ends.listener.accept()
-    ends.far[1].settimeout(5)
+    ends.far[1].settimeout(60)
     for _ in range(2):
         assert ends.poll(1000).connected == []
     assert ends.far[1].recv(10) == b"?"
@@ -85,10 +86,8 @@ def test_a_connection_closed_during_the_handshake_says_so(ends: Ends, handshakin
 def test_frames_that_a_channel_holds_back_are_given_without_more_bytes_coming(ends: Ends, handshaking: socket.socket) -> None:
     handshaking.sendall(b"!" + framed(b"a") + framed(b"b") + framed(b"c"))
     ends.until(lambda result: bool(result.connected))
-    began = time.monotonic()
-    messages = [received(ends.poll(20_000)) for _ in range(3)]
+    messages = [received(ends.poll(HOUR_MS)) for _ in range(3)]
     assert messages == [[(1, b"a")], [(1, b"b")], [(1, b"c")]]
-    assert time.monotonic() - began < 15
 
 
 def test_frames_that_a_closed_channel_held_back_are_forgotten(ends: Ends, handshaking: socket.socket) -> None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import time
-
 from tests.network.ends import IDLE_MS, Ends, framed
+from tests.waiting import HOUR_MS
 
 
 def test_a_connection_on_which_nothing_happens_is_closed_as_idle(ends: Ends) -> None:
     ends.connected(1)
     ends.clock.now_ms += 2_000
     ends.connected(2)
-    ends.clock.now_ms += 3_000
+    ends.clock.now_ms += IDLE_MS - 2_000
     assert ends.poll().disconnected == []
     ends.clock.now_ms += 1
     (lost,) = ends.poll().disconnected
@@ -39,8 +38,9 @@ def test_each_connection_is_closed_when_it_has_been_idle_itself(ends: Ends) -> N
         ends.clock.now_ms += 1_000
     ends.selector.send(1, [b"busy"])  # the first one is now the last
     ends.poll()
+    ends.clock.now_ms += IDLE_MS - 3_000
     closed = []
-    for _ in range(IDLE_MS + 10):
+    for _ in range(3_010):
         ends.clock.now_ms += 1
         closed += [(lost.connection_id, ends.clock.now_ms) for lost in ends.poll().disconnected]
     assert closed == [(2, 1_000 + 1_000 + IDLE_MS + 1), (3, 1_000 + 2_000 + IDLE_MS + 1), (1, 1_000 + 3_000 + IDLE_MS + 1)]
@@ -49,6 +49,4 @@ def test_each_connection_is_closed_when_it_has_been_idle_itself(ends: Ends) -> N
 def test_a_poll_waits_no_longer_than_until_a_connection_is_idle(ends: Ends) -> None:
     ends.connected()
     ends.clock.now_ms += IDLE_MS - 10
-    began = time.monotonic()
-    ends.poll(60_000)
-    assert time.monotonic() - began < 5
+    ends.poll(HOUR_MS)

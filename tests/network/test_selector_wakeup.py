@@ -6,7 +6,6 @@ import errno
 import select
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -78,10 +77,8 @@ def test_draining_without_a_signal_does_not_wait(wakeup: Wakeup) -> None:
 
 def test_another_thread_ends_the_wait(wakeup: Wakeup) -> None:
     caller = threading.Thread(target=wakeup.wakeup)
-    began = time.monotonic()
     caller.start()
-    assert is_signalled(wakeup, 20)
-    assert time.monotonic() - began < 15
+    assert is_signalled(wakeup, 60)
     caller.join()
 
 

@@ -10,10 +10,10 @@ import pytest
 from spark_kafka_sink.errors import DeliveryError, FlushTimeoutError, MetadataTimeoutError
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.protocol.api import ApiKey
-from tests.faults.numbered_stream import wait_until
 from tests.faults.producing import failing_scope, numbers, producer_on
 from tests.faults.recording_broker import RecordingBroker
 from tests.kafka.ports import free_ports
+from tests.waiting import wait_until
 
 CLIENT_LOG = "spark_kafka_sink.client.connection_failures"
 

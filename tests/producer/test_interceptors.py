@@ -44,7 +44,8 @@ from tests.producer.recording_interceptors import (
     Wanting,
     WrongType,
 )
-from tests.producer.told import Told, wait_until
+from tests.producer.told import Told
+from tests.waiting import wait_until
 
 HERE = "tests.producer.recording_interceptors"
 

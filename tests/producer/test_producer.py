@@ -27,6 +27,7 @@ from tests.faults.recording_broker import RecordingBroker
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -150,9 +151,7 @@ def test_acks_0_sends_without_answers(kafka: Kafka, new_topic: NewTopic) -> None
         report = scope.report()
     assert report.records == 500
     assert report.partitions[topic, 0].last_offset == -1
-    deadline = time.monotonic() + 10
-    while len(read_topic(kafka.bootstrap_servers, topic)) < 500:
-        assert time.monotonic() < deadline
+    wait_until(lambda: len(read_topic(kafka.bootstrap_servers, topic)) == 500, "the records")
 
 
 def test_closing_sends_what_lingers(kafka: Kafka, new_topic: NewTopic) -> None:
@@ -272,9 +271,7 @@ def test_a_close_that_cannot_wait_fails_what_is_left() -> None:
 
 def test_an_idle_producer_closes_itself(kafka: Kafka) -> None:
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers}, idle_close_ms=50)
-    deadline = time.monotonic() + 10
-    while not producer.closed:
-        assert time.monotonic() < deadline
+    wait_until(lambda: producer.closed, "the end of the producer")
     with pytest.raises(UsageError):
         producer.scope()
 

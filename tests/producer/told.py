@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable
 from typing import Any
 
 from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.producer.lifecycle import Lifecycle
 from spark_kafka_sink.producer.producer_record import OnDelivery, RecordMetadata
 from spark_kafka_sink.producer.single_records.record_future import RecordFuture, TopicWaiter
-
-DEADLINE_S = 20.0
+from tests.waiting import DEADLINE_S
 
 
 class Told:
@@ -45,13 +42,6 @@ class Told:
     def wait_for(self, count: int) -> None:
         with self._changed:
             assert self._changed.wait_for(lambda: len(self.ends) >= count, DEADLINE_S), f"{len(self.ends)} of {count} ended"
-
-
-def wait_until(reached: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not reached():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.001)
 
 
 class NeverEnding(Lifecycle):

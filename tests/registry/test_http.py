@@ -291,14 +291,12 @@ def test_a_registry_that_says_nothing_times_out() -> None:
         while connection.recv(65536):
             pass
 
-    began = time.monotonic()
     with raw_server(silent) as url:
         error = refused(url, options={"schema.registry.timeout": "0.05", "schema.registry.max.retries": "1"})
 
     assert isinstance(error, RegistryTimeoutError)
     assert isinstance(error, DeadlineError)
     assert error.message.endswith(f"the schema registry {url} did not respond in time (2 tries). Check schema.registry.url")
-    assert time.monotonic() - began < 20
 
 
 @pytest.mark.fault("schema registry", "down, slow, silent, a host that does not exist")

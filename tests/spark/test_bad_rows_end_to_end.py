@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import Witnessed, read_topic
 from tests.spark.frames import options
+from tests.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 
@@ -63,10 +63,8 @@ class Target:
 
     def expect(self, good: Sequence[int], bad: Sequence[int]) -> None:
         """These are committed. EndTxn answers before its markers are there."""
-        deadline = time.monotonic() + 20
-        while (found := (self._keys(self.topic), self._keys(self.letters))) != (good, bad) and time.monotonic() < deadline:
-            pass
-        assert found == (list(good), list(bad))
+        wanted = (list(good), list(bad))
+        until(lambda: (self._keys(self.topic), self._keys(self.letters)), lambda found: found == wanted, f"{wanted}")
 
     def letters_by_number(self) -> dict[int, Witnessed]:
         return {number_of(each): each for each in self._read(self.letters)}

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 
 import pytest
 
 from spark_kafka_sink.spark.event_queue import NOISY, EventQueue
 
-WAIT_S = 10
+WAIT_S = 60
 
 
 def queue(send, most: int = 1000, may_drop=lambda event: False) -> EventQueue[str]:  # type: ignore[no-untyped-def]
@@ -28,14 +27,12 @@ def test_events_are_sent_in_order() -> None:
 
 def test_a_slow_receiver_delays_only_the_stop_and_that_has_a_deadline(caplog: pytest.LogCaptureFixture) -> None:
     release = threading.Event()
-    one = queue(lambda event: release.wait(WAIT_S))
+    one = queue(lambda event: release.wait())
     try:
-        began = time.monotonic()
         for event in "abc":
             one.put(event)
         with caplog.at_level(logging.WARNING):
             assert one.stop(0.2) == 3
-        assert time.monotonic() - began < WAIT_S / 2
         assert [record.getMessage() for record in caplog.records] == ["Test: 3 events were lost"]
     finally:
         release.set()

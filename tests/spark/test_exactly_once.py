@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -28,6 +27,7 @@ from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
 from tests.spark.frames import numbers, options
+from tests.waiting import until
 
 pytestmark = pytest.mark.spark
 
@@ -43,10 +43,7 @@ class Target:
     def expect(self, values: Iterable[int], topic: str | None = None) -> None:
         """These are committed, in order of value. EndTxn answers before its markers are there."""
         expected = list(values)
-        deadline = time.monotonic() + 20
-        while (found := self._values(topic or self.topic)) != expected and time.monotonic() < deadline:
-            pass
-        assert found == expected
+        until(lambda: self._values(topic or self.topic), lambda found: found == expected, f"{expected}")
 
     def _values(self, topic: str) -> list[int]:
         return sorted(int(each.value or b"") for each in read_topic(self.servers, topic, isolation_level="read_committed"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -43,10 +42,8 @@ def broker() -> Iterator[EmbeddedBroker]:
 
 @pytest.mark.parametrize("topic", ["events", None])
 def test_a_wrong_address_is_told_with_the_address_and_what_came_of_it(nowhere: str, topic: str | None) -> None:
-    begun = time.monotonic()
     with pytest.raises(MetadataTimeoutError) as caught:
         check_reachable(checked(nowhere, topic))
-    assert time.monotonic() - begun < 15
     assert f"no broker of bootstrap.servers {nowhere} answered the Spark driver within 0.3 s: " in caught.value.message
     assert "Connection refused" in caught.value.message
     assert caught.value.facts["topic"] == topic

@@ -95,7 +95,6 @@ def script() -> Iterator[Script]:
 def test_ctrl_c_ends_the_script_which_says_what_was_delivered_and_leaves_no_process(script: Script) -> None:
     script.read_until(r"tasks \[[^]]*?, [1-9][0-9,]* rows, ", START_S)
     left = script.started()
-    begun = time.monotonic()
     script.press(CTRL_C)
     script.read_until(
         r"(?s)KeyboardInterrupt.*Kafka has acknowledged [1-9][0-9,]* rows or more; they stay in their topics", END_S
@@ -105,7 +104,6 @@ def test_ctrl_c_ends_the_script_which_says_what_was_delivered_and_leaves_no_proc
     assert "while sending command" not in script.text
     _, alive = psutil.wait_procs(left, END_S)
     assert alive == []
-    assert time.monotonic() - begun < END_S
 
 
 @contextmanager

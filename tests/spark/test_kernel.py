@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
 
 import psutil
@@ -48,14 +47,12 @@ def has_rows(text: str) -> bool:
 
 def test_an_interrupted_call_says_what_was_delivered_and_its_job_ends(kernel: Kernel) -> None:
     cell = kernel.run(PUBLISH, interrupt_when=has_rows)
-    interrupted = time.monotonic()
     assert cell.error.startswith("KeyboardInterrupt")
     told = re.search(r"Kafka has acknowledged ([0-9,]+) rows or more; they stay in their topics", cell.error)
     assert told is not None, cell.error
     assert 0 < int(told[1].replace(",", "")) < 1_000_000
     left = kernel.run(STILL_RUNS)
     assert left.text.splitlines()[:2] == ["jobs []", "threads []"]
-    assert time.monotonic() - interrupted < 30
     assert "100" in kernel.run(AGAIN).text.splitlines()
 
 

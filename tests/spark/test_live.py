@@ -4,7 +4,6 @@ import json
 import os
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -206,7 +205,7 @@ def lookups(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Semapho
         if host != "driver.test":
             return resolve(host, *rest, **named)
         asked.release()
-        answered.wait(10)
+        answered.wait()
         # Nothing listens on the first, as if the name had an address of IPv6 as well.
         return [each for host in ("127.0.0.2", "127.0.0.1") for each in resolve(host, *rest, **named)]
 
@@ -220,10 +219,8 @@ def test_a_task_does_not_wait_for_a_slow_resolver(
 ) -> None:
     address, asked = replace(heard[0], host="driver.test"), lookups[0]
     reporter = ProgressReporter()
-    began = time.monotonic()
     with reporter.watching(address, "1", "c", Counts), reporter.watching(address, "2", "c", Counts):
         assert asked.acquire(timeout=10)
-    assert time.monotonic() - began < 5
 
 
 def test_the_drivers_host_is_looked_up_once(

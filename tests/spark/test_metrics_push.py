@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from pyspark.sql import SparkSession
 
@@ -12,6 +10,7 @@ from spark_kafka_sink.protocol.api import ApiKey
 from tests.kafka.witness import read_topic
 from tests.producer.metrics.otlp_witness import read
 from tests.spark.frames import numbers
+from tests.waiting import until
 
 pytestmark = pytest.mark.spark
 
@@ -34,9 +33,7 @@ def sent(pushes: list[PushedMetrics]) -> float:
 
 
 def wait_until_sent(pushes: list[PushedMetrics]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while sent(pushes) < ROWS and time.monotonic() < deadline:
-        time.sleep(0.05)
+    until(lambda: totals(pushes), lambda _: sent(pushes) >= ROWS, "all rows sent")
     assert sent(pushes) == ROWS, totals(pushes)
 
 

@@ -4,7 +4,6 @@ import multiprocessing
 import pickle
 import sys
 import threading
-import time
 import tracemalloc
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
@@ -27,6 +26,7 @@ from spark_kafka_sink.producer.serializers.serializer import Serializer
 from spark_kafka_sink.spark import producer_cache
 from spark_kafka_sink.spark.producer_cache import MOST_PRODUCERS, ProducerCache, ProducerKey
 from tests.kafka.ports import free_ports
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -84,10 +84,7 @@ def test_an_idle_producer_closes_itself_and_is_replaced(
 ) -> None:
     monkeypatch.setattr(producer_cache, "IDLE_CLOSE_MS", 20)
     open_and_close(cache, config)
-    deadline = time.monotonic() + 10
-    while not made[0].closed and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert made[0].closed
+    wait_until(lambda: made[0].closed, "the end of the idle producer")
     open_and_close(cache, config)
     assert len(made) == 2
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 import re
 import sys
 import threading
-import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -110,13 +109,11 @@ def test_a_spark_context_that_is_stopped_meanwhile_only_stops_the_bar(monkeypatc
 def test_a_spark_context_that_does_not_answer_does_not_hold_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress_bar, "JOIN_S", 0.2)
     released = threading.Event()
-    context = Leaving(lambda: released.wait(20))
-    began = time.monotonic()
+    context = Leaving(released.wait)
     with progress_of(cast("SparkSession", Session(context)), None, show=True):
         (poller,) = (thread for thread in threading.enumerate() if thread.name == "kafka-sink-bar")
         context.has_left = True
         assert context.asked_since.wait(10)
-    assert time.monotonic() - began < 10
     released.set()
     poller.join(10)
     assert not poller.is_alive()

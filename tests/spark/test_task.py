@@ -28,6 +28,7 @@ from spark_kafka_sink.spark.task import SchemaAndBatch, run_task, spark_partitio
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.spark.frames import options, read_values
+from tests.waiting import wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -109,9 +110,7 @@ def test_a_failure_says_what_was_acked_and_that_stays(kafka: Kafka, new_topic: N
     def rows() -> Iterator[Row]:
         # One row more than a batch has, so that the batch is on its way; then wait until it is in Kafka.
         yield from numbered(0, 11)
-        deadline = time.monotonic() + 30
-        while len(read_values(kafka, topic)) < 10 and time.monotonic() < deadline:
-            pass
+        wait_until(lambda: len(read_values(kafka, topic)) >= 10)
         yield Row(value="bad", partition=-1)
 
     with pytest.raises(RecordError, match="column partition: -1 is negative, in row 11 of the task") as caught:

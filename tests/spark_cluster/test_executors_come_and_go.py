@@ -22,13 +22,13 @@ from tests.faults.exactly_once.driver import java_options
 from tests.faults.exactly_once.numbered_rows import NumberedRows
 from tests.faults.exactly_once.open_transactions import assert_nothing_open
 from tests.faults.exactly_once.standalone import ADDRESS, StandaloneCluster
-from tests.faults.numbered_stream import wait_until
 from tests.kafka.brokers import Brokers
 from tests.kafka.ports import free_ports
 from tests.kafka.witness import Witnessed, read_topic
 from tests.spark_cluster import streams_program
 from tests.spark_cluster.application import Application, Events, Executor
 from tests.spark_cluster.recipe import Recipe
+from tests.waiting import wait_until
 
 pytestmark = [
     pytest.mark.spark,

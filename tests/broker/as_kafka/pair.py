@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,23 +13,22 @@ from spark_kafka_sink.protocol.find_coordinator import FindCoordinatorRequest
 from spark_kafka_sink.protocol.topics import CreatableTopic, CreateTopicsRequest
 from spark_kafka_sink.protocol.transactions import DescribeProducersRequest, TopicRequest
 from tests.broker.network.client import Client
+from tests.waiting import until
 
 TOPIC, BROKER = 2, 4
-DEADLINE_S = 10.0
 _numbers = itertools.count()
 
 
 def eventually(holds: Callable[[], bool]) -> None:
     """What Kafka's broker learns of a moment after its controller has answered; until then the two differ."""
-    deadline = time.monotonic() + DEADLINE_S
-    while True:
+
+    def difference() -> str:
         try:
-            if holds():
-                return
-        except AssertionError:
-            if time.monotonic() > deadline:
-                raise
-        assert time.monotonic() < deadline
+            return "" if holds() else "it is not so"
+        except AssertionError as error:
+            return str(error)
+
+    until(difference, lambda found: not found, "what both say")
 
 
 class Pair:

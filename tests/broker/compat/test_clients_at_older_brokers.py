@@ -13,9 +13,9 @@ from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from tests.broker.compat import confluent, kafka_python
 from tests.broker.compat.confluent import TIMEOUT_S
 from tests.broker.compat.java_tools import TOOLS, tool
-from tests.broker.transaction.transactor import until
 from tests.kafka import java
 from tests.tiers import whole_but
+from tests.waiting import until
 
 VALUES = [str(index) for index in range(20)]
 

@@ -19,6 +19,7 @@ from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from tests.broker.compat import confluent
 from tests.broker.compat.confluent import TIMEOUT_S, polled, values
 from tests.broker.compat.conftest import NewTopic
+from tests.waiting import wait_until
 
 START_MS = 1_700_000_000_000
 
@@ -71,7 +72,7 @@ def test_watermarks_tell_the_first_and_the_next_offset(servers: str, reader: Con
     assert reader.get_watermark_offsets(TopicPartition(topic, 0), TIMEOUT_S) == (0, 10)
     admin = confluent.admin(servers)
     admin.delete_records([TopicPartition(topic, 0, 3)])
-    confluent.wait_for(lambda: reader.get_watermark_offsets(TopicPartition(topic, 0), TIMEOUT_S) == (3, 10), "records deleted")
+    wait_until(lambda: reader.get_watermark_offsets(TopicPartition(topic, 0), TIMEOUT_S) == (3, 10), "records deleted")
     reader.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
     assert values(polled(reader, 1)) == ["3"]
 

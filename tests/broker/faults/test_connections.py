@@ -10,7 +10,7 @@ from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
 from tests.broker.faults.asking import connected, end_offset, metadata, metadata_request, produce, produced
 from tests.broker.network.client import Client, request_frame
-from tests.broker.network.servers import eventually
+from tests.waiting import wait_until
 
 
 def ask(client: Client, topic: str, correlation_id: int = 1) -> None:
@@ -82,7 +82,7 @@ def test_no_thread_waits_for_a_delay(broker: EmbeddedBroker, client: Client, top
         ask(each, topic)
     fault.wait(8)
 
-    eventually(lambda: end_offset(client, topic) == 8)
+    wait_until(lambda: end_offset(client, topic) == 8)
     for each in delayed:
         each.close()
 

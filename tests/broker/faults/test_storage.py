@@ -18,7 +18,7 @@ from spark_kafka_sink.protocol.init_producer_id import InitProducerIdRequest
 from spark_kafka_sink.protocol.transactions import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic, EndTxnRequest
 from tests.broker.faults.asking import connected, end_offset, produced
 from tests.broker.network.client import Client
-from tests.broker.network.servers import eventually
+from tests.waiting import wait_until
 
 STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
 
@@ -101,7 +101,7 @@ def test_held_markers_keep_a_producer_from_its_next_transaction(broker: Embedded
             held.wait()
             assert producer.add(topic) == ErrorCode.CONCURRENT_TRANSACTIONS
             assert end_offset(client, topic) == 0
-        eventually(lambda: producer.add(topic) == 0)
+        wait_until(lambda: producer.add(topic) == 0)
 
         assert end_offset(client, topic) == 1  # the marker
 
@@ -112,7 +112,7 @@ def test_delayed_markers_come_by_themselves(broker: EmbeddedBroker, topic: str) 
         with broker.faults.delay_markers(300):
             assert producer.commit() == 0
             codes = {producer.add(topic)}
-            eventually(lambda: producer.add(topic) == 0)
+            wait_until(lambda: producer.add(topic) == 0)
 
         assert codes == {ErrorCode.CONCURRENT_TRANSACTIONS}
 
@@ -121,7 +121,7 @@ def test_markers_come_at_once_when_nothing_delays_them_any_more(broker: Embedded
     broker.faults.delay_markers(3_600_000).remove()
     with transactions(broker, topic) as producer:
         assert (producer.begin(), producer.add(topic), producer.commit()) == (0, 0, 0)
-        eventually(lambda: producer.add(topic) == 0)
+        wait_until(lambda: producer.add(topic) == 0)
 
 
 def test_a_coordinator_moves(broker: EmbeddedBroker, topic: str) -> None:

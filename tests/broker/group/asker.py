@@ -23,7 +23,7 @@ from spark_kafka_sink.protocol.groups import (
     SyncGroupRequestAssignment,
 )
 from tests.broker.network.client import Client, request_frame
-from tests.broker.transaction.transactor import until
+from tests.waiting import until
 
 RANGE: Mapping[str, bytes] = {"range": b"\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff"}
 """A subscription to no topic, as consumers write it."""

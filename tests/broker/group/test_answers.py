@@ -28,9 +28,10 @@ from spark_kafka_sink.protocol.groups import (
 )
 from tests.broker.group.asker import RANGE, Asker, by_partition
 from tests.broker.network.client import Client
-from tests.broker.transaction.transactor import Transactor, until
+from tests.broker.transaction.transactor import Transactor
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
+from tests.waiting import until
 
 E = ErrorCode
 

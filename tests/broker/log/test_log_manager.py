@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
@@ -15,14 +13,7 @@ from spark_kafka_sink.broker.log.log_files import CLEAN_SHUTDOWN
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.small_batch import NewRecord, small_batch
 from tests.broker.rig import Rig, batch
-
-
-def eventually(holds: Callable[[], bool]) -> None:
-    """What the log manager's own thread brings about."""
-    deadline = time.monotonic() + 10
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come about in 10 s"
-        time.sleep(0.005)
+from tests.waiting import wait_until
 
 
 def test_a_topic_s_logs_are_there_from_its_start_to_its_end(tmp_path: Path) -> None:
@@ -141,7 +132,7 @@ def test_old_segments_are_dropped_in_time() -> None:
         for _ in range(3):
             log.append_as_leader(batch(b"a"), 0)
             log.roll()
-        eventually(lambda: log.log_start_offset == 2)  # what is left has its byte
+        wait_until(lambda: log.log_start_offset == 2)  # what is left has its byte
 
 
 def test_a_compacted_topic_keeps_the_last_of_each_key() -> None:
@@ -153,5 +144,5 @@ def test_a_compacted_topic_keeps_the_last_of_each_key() -> None:
             log.append_as_leader(small_batch([NewRecord(b"k", value, now)]), 0)
             log.roll()
         whole = log.size
-        eventually(lambda: log.size < whole)
+        wait_until(lambda: log.size < whole)
         assert log.log_end_offset == 2

@@ -13,7 +13,7 @@ from spark_kafka_sink.protocol.api_versions import ApiVersionsRequest, ApiVersio
 from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.messages import decode_response, encode_request
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 60.0
 
 
 def framed(message: bytes) -> bytes:

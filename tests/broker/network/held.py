@@ -10,7 +10,7 @@ from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.groups import HeartbeatRequest, HeartbeatResponse
 from tests.broker.network.client import request_frame
-from tests.broker.network.servers import eventually
+from tests.waiting import wait_until
 
 
 def heartbeat_frame(number: int) -> bytes:
@@ -38,7 +38,7 @@ class Held:
         return [number_of(request) for request in self.requests]
 
     def wait_for(self, count: int) -> None:
-        eventually(lambda: len(self.requests) >= count)
+        wait_until(lambda: len(self.requests) >= count)
 
     def answer(self, index: int) -> None:
         self.requests[index].answer(HeartbeatResponse())

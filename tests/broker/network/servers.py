@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -15,7 +14,7 @@ from spark_kafka_sink.broker.network.kafka_request_handler_pool import KafkaRequ
 from spark_kafka_sink.broker.network.listener import Listener
 from spark_kafka_sink.broker.network.socket_server import SocketServer
 from spark_kafka_sink.protocol.api import ApiKey
-from tests.broker.network.client import TIMEOUT_S, Client
+from tests.broker.network.client import Client
 from tests.broker.virtual_timer import VirtualTimer
 
 
@@ -62,11 +61,3 @@ class Server:
         client = Client(self.port, **options)
         self._clients.append(client)
         return client
-
-
-def eventually(holds: Callable[[], bool]) -> None:
-    """What another thread brings about."""
-    deadline = time.monotonic() + TIMEOUT_S
-    while not holds():
-        assert time.monotonic() < deadline, f"it did not come about in {TIMEOUT_S} s"
-        time.sleep(0.001)

@@ -13,8 +13,8 @@ import pytest
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from tests.broker.network.client import Client, api_versions_frame
-from tests.broker.network.servers import eventually
 from tests.broker.unharmed import MEGABYTE, memory_stays
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +28,7 @@ def test_idle_connections_cost_little_and_busy_ones_get_their_share() -> None:
         server = broker.server(1)
         idle = [closing.enter_context(Client(server.port)) for _ in range(IDLE)]
         busy = [closing.enter_context(Client(server.port)) for _ in range(BUSY)]
-        eventually(lambda: (snapshot := server.snapshot()) is not None and snapshot.connections == IDLE + BUSY)
+        wait_until(lambda: (snapshot := server.snapshot()) is not None and snapshot.connections == IDLE + BUSY)
         answered = keep_asking(busy)
         assert idle[0].api_versions().error_code == 0
 

@@ -19,7 +19,8 @@ from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.groups import HeartbeatResponse
 from tests.broker.network.client import Client
 from tests.broker.network.held import Held, heartbeat_frame
-from tests.broker.network.servers import Server, eventually
+from tests.broker.network.servers import Server
+from tests.waiting import wait_until
 
 
 def one_processor() -> Server:
@@ -85,7 +86,7 @@ def test_a_connection_that_is_gone_before_it_is_looked_at_gives_its_place_back(m
         with monkeypatch.context() as patched:
             patched.setattr(PlainChannel, "__init__", gone)
             assert server.client().is_closed_by_broker()
-            eventually(lambda: server.sockets.connection_quotas.count() == 0)
+            wait_until(lambda: server.sockets.connection_quotas.count() == 0)
         assert server.client().api_versions().error_code == 0
 
 
@@ -97,7 +98,7 @@ def test_idle_connections_are_closed_and_the_others_not() -> None:
         while not closed(idle):
             assert busy.api_versions().error_code == 0
         assert busy.api_versions().error_code == 0
-        eventually(lambda: server.sockets.connection_quotas.count() == 1)
+        wait_until(lambda: server.sockets.connection_quotas.count() == 1)
 
 
 def closed(client: Client) -> bool:

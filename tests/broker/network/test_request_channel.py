@@ -9,8 +9,8 @@ from spark_kafka_sink.broker.network.request_channel import RequestChannel
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.groups import HeartbeatRequest
 from tests.broker.network.held import number_of
-from tests.broker.network.servers import eventually
 from tests.broker.requests import request
+from tests.waiting import wait_until
 
 
 def heartbeat(number: int) -> Request:
@@ -39,7 +39,7 @@ def test_who_finds_it_full_waits_until_one_is_taken() -> None:
     channel.send_request(heartbeat(0))
     channel.send_request(heartbeat(1))
     thread, sent = in_a_thread(channel, 2)
-    eventually(lambda: channel.blocked_senders() == 1)
+    wait_until(lambda: channel.blocked_senders() == 1)
     assert (channel.request_queue_size(), sent) == (2, [])
     channel.receive_request(0)
     thread.join(10)
@@ -51,7 +51,7 @@ def test_its_end_lets_go_who_waits_and_drops_what_is_in_it() -> None:
     channel = RequestChannel(1)
     channel.send_request(heartbeat(0))
     thread, sent = in_a_thread(channel, 1)
-    eventually(lambda: channel.blocked_senders() == 1)
+    wait_until(lambda: channel.blocked_senders() == 1)
     channel.close()
     thread.join(10)
 

@@ -13,7 +13,8 @@ from spark_kafka_sink.protocol.groups import HeartbeatResponse
 from spark_kafka_sink.protocol.produce import ProduceRequest
 from tests.broker.network.client import Client, request_frame
 from tests.broker.network.held import Held, heartbeat_frame, number_of
-from tests.broker.network.servers import Server, eventually
+from tests.broker.network.servers import Server
+from tests.waiting import wait_until
 
 
 def let_the_processor_turn(other: Client, turns: int = 20) -> None:
@@ -66,7 +67,7 @@ def test_the_next_request_waits_until_the_answer_is_out_whole() -> None:
     with Server({ApiKey.FETCH: large_answer, ApiKey.HEARTBEAT: held}, num_network_threads=1) as server:
         client, other = server.client(receive_buffer=50_000), server.client()
         client.send(request_frame(ApiKey.FETCH, 16, FetchRequest(), correlation_id=1) + heartbeat_frame(2))
-        eventually(lambda: client.socket.recv(1, 2) != b"")  # 2: MSG_PEEK. Its beginning is out
+        wait_until(lambda: client.socket.recv(1, 2) != b"")  # 2: MSG_PEEK. Its beginning is out
         let_the_processor_turn(other)
         assert held.requests == []
         assert client.receive_response(ApiKey.FETCH, 16)[0] == 1
@@ -101,7 +102,7 @@ def test_what_was_sent_before_the_client_closed_is_served() -> None:
         for index in range(5):
             held.wait_for(index + 1)
             held.requests[index].answer_nothing()
-        eventually(lambda: server.sockets.snapshot().connections == 0)
+        wait_until(lambda: server.sockets.snapshot().connections == 0)
 
     assert [request.header.correlation_id for request in held.requests] == list(range(5))
 
@@ -131,7 +132,7 @@ def test_an_answer_to_a_connection_that_is_gone_goes_nowhere() -> None:
         held.wait_for(2)
         held.answer(1)
         assert other.api_versions().error_code == 0
-        eventually(lambda: server.sockets.snapshot().connections == 1)
+        wait_until(lambda: server.sockets.snapshot().connections == 1)
 
 
 def test_close_connection_closes_it_and_no_other() -> None:

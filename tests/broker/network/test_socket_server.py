@@ -15,8 +15,9 @@ from spark_kafka_sink.broker.network.socket_server import SocketServer
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataResponse
 from tests.broker.network.client import Client
-from tests.broker.network.servers import Server, eventually
+from tests.broker.network.servers import Server
 from tests.broker.unharmed import no_thread_is_left
+from tests.waiting import wait_until
 
 
 def test_a_free_port_is_known_before_the_server_is_started() -> None:
@@ -53,7 +54,7 @@ def test_a_given_port_can_be_connected_to_from_the_start_on() -> None:
         Client(port)
     sockets.start()
     with Client(port):
-        eventually(lambda: sockets.snapshot().connections == 1)
+        wait_until(lambda: sockets.snapshot().connections == 1)
     assert sockets.stop()
 
 
@@ -89,7 +90,7 @@ def test_every_listener_has_its_own_port_and_processors() -> None:
 
 def test_ipv6_is_listened_to_where_it_is_given() -> None:
     with Server(listeners=[Listener(host="::1")]) as server, socket.create_connection(("::1", server.port)) as connected:
-        eventually(lambda: server.sockets.snapshot().connections == 1)
+        wait_until(lambda: server.sockets.snapshot().connections == 1)
         assert connected.getpeername()[1] == server.port
 
 

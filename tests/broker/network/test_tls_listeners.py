@@ -24,7 +24,7 @@ from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from tests.broker.network.client import TIMEOUT_S, Client, api_versions_frame
-from tests.broker.network.servers import eventually
+from tests.waiting import wait_until
 
 AUTHORITY = CertificateAuthority()
 
@@ -102,7 +102,7 @@ def test_a_plain_client_is_closed_and_the_log_says_why(caplog: pytest.LogCapture
         with suppress(ConnectionResetError):
             while plain.socket.recv(1024):  # an alert, perhaps
                 pass
-        eventually(lambda: "TLS handshake with 127.0.0.1" in caplog.text)
+        wait_until(lambda: "TLS handshake with 127.0.0.1" in caplog.text)
 
 
 def test_a_handshake_that_never_ends_is_closed_when_it_was_idle_for_too_long() -> None:
@@ -130,7 +130,7 @@ def test_a_connection_that_breaks_off_in_its_handshake_gives_its_place_back(brok
         client.send(sent[:size])
         client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # reset, not closed
         client.close()
-    eventually(lambda: connections(broker) == 0)
+    wait_until(lambda: connections(broker) == 0)
 
 
 def connections(broker: EmbeddedBroker) -> int:
@@ -211,7 +211,7 @@ class TestClientsCertificates:
             ana = context(own=AUTHORITY.client("ana"), folder=tmp_path)
             with pytest.raises((EOFError, ConnectionError, ssl.SSLError)), tls_client(port_of(broker), ana) as client:
                 client.api_versions()
-            eventually(lambda: connections(broker) == 0)
+            wait_until(lambda: connections(broker) == 0)
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")

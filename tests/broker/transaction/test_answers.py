@@ -10,9 +10,10 @@ from spark_kafka_sink.broker.transaction.transaction_metadata import ProducerIdA
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.transactions import AddPartitionsToTxnTopic
 from tests.broker.network.client import Client
-from tests.broker.transaction.transactor import Transactor, until
+from tests.broker.transaction.transactor import Transactor
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
+from tests.waiting import until
 
 E = ErrorCode
 

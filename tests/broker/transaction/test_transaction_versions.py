@@ -12,7 +12,8 @@ from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.broker.transaction.transaction_metadata import ProducerIdAndEpoch
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.broker.network.client import Client
-from tests.broker.transaction.transactor import NOBODY, Transactor, until
+from tests.broker.transaction.transactor import NOBODY, Transactor
+from tests.waiting import until
 
 E = ErrorCode
 

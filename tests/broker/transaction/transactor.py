@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from spark_kafka_sink.broker.transaction.transaction_metadata import ProducerIdAndEpoch
 from spark_kafka_sink.protocol import fetch, group_offsets, list_transactions, produce, transactions
@@ -17,10 +17,9 @@ from spark_kafka_sink.protocol.transactions import AddOffsetsToTxnRequest, EndTx
 from spark_kafka_sink.records.decoder import decode_batches
 from spark_kafka_sink.records.small_batch import NewRecord, small_batch
 from tests.broker.network.client import Client
+from tests.waiting import until
 
-T = TypeVar("T")
 NOBODY = ProducerIdAndEpoch(-1, -1)
-DEADLINE_S = 30.0
 _NOT_YET = frozenset(
     {
         ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -34,16 +33,6 @@ _NOT_YET = frozenset(
 class Answer(NamedTuple):
     code: ErrorCode
     producer: ProducerIdAndEpoch
-
-
-def until(ask: Callable[[], T], reached: Callable[[T], bool], what: str) -> T:
-    """Asks again until it is so. Raises TimeoutError with the last answer."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not reached(answer := ask()):
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{what}: {answer}")
-        time.sleep(0.01)
-    return answer
 
 
 class Transactor:

@@ -23,8 +23,8 @@ from spark_kafka_sink.exactly_once.failpoints import VARIABLE
 from tests.faults.exactly_once import class_archive
 from tests.faults.exactly_once.driver_program import Query
 from tests.faults.exactly_once.failpoint_watch import FailpointWatch, Reached
-from tests.faults.numbered_stream import wait_until
 from tests.kafka.guardian import Guardian
+from tests.waiting import wait_until
 
 CHECKOUT = Path(__file__).parents[3]
 EVENT_DEADLINE_S = 150.0

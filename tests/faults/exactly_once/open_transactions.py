@@ -12,7 +12,7 @@ from tests.kafka.brokers import Brokers
 from tests.kafka.kafka import REQUEST_TIMEOUT_S, Kafka
 
 OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
-DEADLINE_S = 8.0
+DEADLINE_S = 15.0  # less than the shortest transaction.timeout.ms, after which a broker would end them
 
 
 def assert_nothing_open(brokers: Brokers, query_id: str, topic: str) -> None:

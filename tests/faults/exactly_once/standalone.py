@@ -19,9 +19,9 @@ import psutil
 import pyspark
 
 from tests.faults.exactly_once.class_archive import java_options
-from tests.faults.numbered_stream import wait_until
 from tests.kafka.guardian import Guardian
 from tests.kafka.ports import free_ports
+from tests.waiting import wait_until
 
 CHECKOUT = Path(__file__).parents[3]
 SPARK_HOME = Path(pyspark.__file__).parent

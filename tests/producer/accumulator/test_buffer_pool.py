@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -12,9 +11,10 @@ import pytest
 
 from spark_kafka_sink.errors import BufferExhaustedError, RecordTooLargeError, UsageError
 from spark_kafka_sink.producer.accumulator.buffer_pool import BatchMemory, BufferPool, Chunk, SharedChunks
+from tests.waiting import wait_until
 
 CHUNK = 64
-FOREVER = 30.0
+FOREVER = 60.0
 
 
 def soon() -> float:
@@ -31,16 +31,8 @@ class Appenders:
     def start(self, n_chunks: int) -> Future[list[Chunk]]:
         queued = self.pool.queued()
         future = self.threads.submit(self.pool.allocate, n_chunks, soon())
-        until(lambda: self.pool.queued() == queued + 1)
+        wait_until(lambda: self.pool.queued() == queued + 1)
         return future
-
-
-def until(true: Callable[[], bool]) -> None:
-    """Wait for another thread to get somewhere."""
-    deadline = soon()
-    while not true():
-        assert time.monotonic() < deadline
-        threading.Event().wait(0.0005)
 
 
 @pytest.fixture
@@ -167,7 +159,7 @@ def test_the_deadline_ends_a_wait_with_what_was_free(pool: BufferPool) -> None:
 def test_a_deadline_far_away_is_no_error(pool: BufferPool, appenders: Appenders) -> None:
     held = take(pool, 4)
     waiting = appenders.threads.submit(pool.allocate, 1, time.monotonic() + 2**62)
-    until(lambda: pool.queued() == 1)
+    wait_until(lambda: pool.queued() == 1)
     pool.deallocate(held)
     assert len(waiting.result(FOREVER)) == 1
 
@@ -214,7 +206,7 @@ def test_several_waiters_are_served_by_one_return(pool: BufferPool, appenders: A
 def test_a_waiter_that_gives_up_makes_way(pool: BufferPool, appenders: Appenders) -> None:
     held = take(pool, 4)
     giving_up = appenders.threads.submit(pool.allocate, 4, time.monotonic() + 0.2)
-    until(lambda: pool.queued() == 1)
+    wait_until(lambda: pool.queued() == 1)
     behind = appenders.start(1)
     pool.deallocate(held[:1])
     with pytest.raises(BufferExhaustedError):

@@ -17,8 +17,9 @@ from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch
 from spark_kafka_sink.producer.accumulator.tally import Tally
 from spark_kafka_sink.records.pieces import encode_pieces
 from tests.producer.accumulator.model_sender import read, unnumbered
-from tests.producer.accumulator.test_buffer_pool import CHUNK, FOREVER, Appenders, soon, until
+from tests.producer.accumulator.test_buffer_pool import CHUNK, FOREVER, Appenders, soon
 from tests.producer.parts import Parts, make_parts
+from tests.waiting import wait_until
 
 THREADS = 8
 TOLD = 5.0  # seconds within which threads meet or are woken, unless one waits for another's lock or its own deadline
@@ -101,7 +102,7 @@ def test_while_an_append_waits_for_memory_others_append_and_the_sender_takes_wha
     parts.append(second, [b"2"], [1])
     held = parts.pool.try_allocate(parts.pool.free_chunks) or []
     waiting = threads.submit(parts.append, first, [b"%0900d" % 3], [0])
-    until(lambda: parts.pool.queued() == 1)
+    wait_until(lambda: parts.pool.queued() == 1)
     parts.append(second, [b"5"], [1])  # there is room in its batch
     taken = parts.drain_all()
     assert [numbers(batch) for batch in taken] == [[1], [2, 5]]
@@ -117,7 +118,7 @@ def test_memory_that_was_waited_for_and_is_not_needed_goes_back(threads: ThreadP
     parts = small_parts(16)
     held = parts.pool.try_allocate(16) or []
     waiting = threads.submit(parts.append, parts.tally(), [b"x" * 245], [0])
-    until(lambda: parts.pool.queued() == 1)
+    wait_until(lambda: parts.pool.queued() == 1)
     parts.pool.deallocate(held[:1])
     assert parts.pool.queued() == 1, "it asks for more than a chunk"
     parts.pool.deallocate(held[1:2])
@@ -182,7 +183,7 @@ def test_close_wakes_every_append_that_waits_for_memory(
     parts = small_parts(8)
     assert parts.pool.try_allocate(8)
     waiting = [threads.submit(parts.append, parts.tally(), [b"%d" % n], [n]) for n in range(waiting_before)]
-    until(lambda: parts.pool.queued() == waiting_before)
+    wait_until(lambda: parts.pool.queued() == waiting_before)
     parts.pool.close()
     for append in waiting:
         with pytest.raises(UsageError, match="closed"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
@@ -276,12 +275,9 @@ def test_half_of_ten_thousand_rows_are_split_off_in_seconds(cluster: RecordingBr
     stamps = np.where(np.arange(10_000) % 2, -2, 5)
     columns = RecordColumns(10_000, value=pa.array([b"%d" % n for n in range(10_000)]), timestamp=stamps)
     with producer_on(cluster.bootstrap_servers) as producer, producer.scope() as scope:
-        begun = time.monotonic()
         scope.append("t", columns, found.append)
-        took = time.monotonic() - begun
         scope.flush(20)
     assert len(found) == 5000
-    assert took < 60
     assert sorted(cluster.values(partition=0) + cluster.values(partition=1)) == list(range(0, 10_000, 2))
 
 

@@ -34,13 +34,14 @@ from spark_kafka_sink.producer.single_records.record_future import RecordFuture
 from spark_kafka_sink.producer.single_records.topic_buffer import MAX_ROWS, BufferedRows, TopicBuffer
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.records.columns import RecordColumns
-from tests.faults.producing import failing_scope, numbers, producer_on
+from tests.faults.producing import failing_scope, figure, numbers, producer_on
 from tests.faults.recording_broker import RecordingBroker
 from tests.kafka.fixtures import NewTopic, ProxiedKafka
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
 from tests.producer.interrupts import Interrupt
-from tests.producer.told import Told, wait_until
+from tests.producer.told import Told
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -451,9 +452,7 @@ def test_a_callback_that_sends_to_an_unknown_topic_has_its_end_at_max_block_ms(c
         with pytest.raises(MetadataTimeoutError, match=r"topic nowhere: timed out waiting for metadata \(max\.block\.ms\): "):
             future.result(10)
         assert told.records == ["inner"]
-        begun = time.monotonic()
         assert producer.send("t", b"1").result(10).offset == 1
-        assert time.monotonic() - begun < 5
 
 
 def test_a_callback_for_a_partition_that_is_not_there_fails_at_once(cluster: RecordingBroker) -> None:
@@ -498,14 +497,14 @@ def test_a_callback_in_the_thread_that_sends_waits_for_no_lock_of_that_thread(cl
     """Those for whom there was no memory fail in the thread that found none, while it is about to go on with the others."""
     held = cluster.faults.hold(ApiKey.PRODUCE, times=None)
     outcome: list[object] = []
-    took: list[float] = []
+    waited: list[float] = []
     with producer_on(cluster.bootstrap_servers, buffer_memory=CHUNK_SIZE, max_block_ms=1000, **LINGERING) as producer:
         futures: list[RecordFuture] = [producer.send("t", bytes(ALL_MEMORY))]
 
         def send_too_many() -> object:
-            begun = time.monotonic()
+            before = figure(producer, "bufferpool-wait-time-ns-total")
             futures.extend(producer.send("t", bytes(100)) for _ in range(200))
-            took.append(time.monotonic() - begun)
+            waited.append(figure(producer, "bufferpool-wait-time-ns-total") - before)
             return futures[-1]
 
         calls = [send_too_many, futures[0].result, producer.flush, lambda: producer.partitions_for("nowhere")]
@@ -513,7 +512,7 @@ def test_a_callback_in_the_thread_that_sends_waits_for_no_lock_of_that_thread(cl
             futures.append(producer.send("t", bytes(100), on_delivery=in_callback(calls[min(n % 60, 3)], outcome)))
         assert len(outcome) > 100, "some have failed for want of memory"
         assert {type(each) for each in outcome} == {RecordFuture, UsageError, MetadataTimeoutError}
-        assert max(took) < 0.9
+        assert set(waited) == {0}
         held.remove()
     assert all(future.done() for future in futures)
 

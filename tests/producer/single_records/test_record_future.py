@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from itertools import count, takewhile
 
 import pytest
@@ -16,6 +15,7 @@ from spark_kafka_sink.producer.producer_record import RecordMetadata
 from spark_kafka_sink.producer.single_records.record_future import RecordFuture, RecordThunk
 from tests.producer.interrupts import Interrupt
 from tests.producer.told import Told, future, waiter
+from tests.waiting import HOUR_S
 
 
 def in_a_batch(each: RecordFuture) -> ProduceResult:
@@ -136,9 +136,7 @@ def test_an_outcome_that_nobody_told_of_is_noticed_long_before_the_timeout() -> 
     each = future()
     result = in_a_batch(each)
     threading.Timer(0.1, lambda: result.acked(9, -1)).start()
-    begun = time.monotonic()
-    assert each.result(30).offset == 9
-    assert time.monotonic() - begun < 15
+    assert each.result(HOUR_S).offset == 9
 
 
 def test_rows_that_an_interrupt_left_without_a_batch_are_not_told_of_it_too() -> None:

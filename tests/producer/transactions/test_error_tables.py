@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import re
-import time
 from collections.abc import Callable
 from enum import Enum, auto
 from types import NoneType
@@ -29,6 +28,7 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID
 from tests.kafka.witness import read_topic
 from tests.producer.transactions.transacting import under_id
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -39,9 +39,7 @@ _numbers = itertools.count()
 
 def until_committed(broker: EmbeddedBroker, topic: str, expected: list[bytes]) -> None:
     """Markers take some ms."""
-    deadline = time.monotonic() + 10
-    while (found := committed(broker, topic)) != expected:
-        assert time.monotonic() < deadline, found
+    until(lambda: committed(broker, topic), lambda found: found == expected, f"{expected} committed")
 
 
 def committed(broker: EmbeddedBroker, topic: str) -> list[bytes | None]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -21,6 +20,7 @@ from spark_kafka_sink.producer.transactions.states import State
 from spark_kafka_sink.protocol.api import ApiKey
 from tests.producer.inside import accumulator_of, lifecycle_of, manager_of, records_of, wake_sender
 from tests.producer.transactions.transacting import DEADLINE_S, under_id, until_read
+from tests.waiting import wait_until
 
 ENDING = (State.COMMITTING_TRANSACTION, State.ABORTING_TRANSACTION)
 LINGERING: dict[str, Any] = {"linger_ms": 100_000, "delivery_timeout_ms": 200_000}
@@ -53,12 +53,6 @@ def gated_partitioner(gate: Gate) -> type:
             return np.zeros(columns.num_records, np.int32)
 
     return Gated
-
-
-def until(reached: Callable[[], bool]) -> None:
-    end = time.monotonic() + DEADLINE_S
-    while not reached():
-        assert time.monotonic() < end
 
 
 def held_at(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, gate: Gate, *, before: bool) -> None:
@@ -102,7 +96,7 @@ def test_what_comes_into_a_batch_between_two_looks_is_not_overlooked(
 
     def moves() -> None:
         gate.opened.set()
-        until(records_of(producer).topic_buffer(topic).is_idle)
+        wait_until(records_of(producer).topic_buffer(topic).is_idle)
 
     with (
         under_id(broker.bootstrap_servers, topic, partitioner_class=gated_partitioner(gate), **LINGERING) as producer,
@@ -117,7 +111,7 @@ def test_what_comes_into_a_batch_between_two_looks_is_not_overlooked(
         assert gate.reached.wait(DEADLINE_S)
         between_looks(monkeypatch, producer, moves)
         ending = threads.submit(producer.commit if committed else producer.abort)
-        until(lambda: manager_of(producer).state in ENDING or ending.done())
+        wait_until(lambda: manager_of(producer).state in ENDING or ending.done())
         wake_sender(producer)
         ending.result(DEADLINE_S)
         assert isinstance(sent.exception(0), type(None) if committed else TransactionAbortedError)
@@ -183,7 +177,7 @@ def test_what_is_sent_and_committed_behind_the_back_of_the_senders_thread_is_in_
         assert gate.reached.wait(DEADLINE_S)
         sent = producer.send(topic, b"1")
         committing = threads.submit(producer.commit)
-        until(lambda: manager_of(producer).state is State.COMMITTING_TRANSACTION)
+        wait_until(lambda: manager_of(producer).state is State.COMMITTING_TRANSACTION)
         gate.opened.set()
         committing.result(DEADLINE_S)
         assert sent.exception(0) is None
@@ -227,7 +221,7 @@ def test_a_record_that_comes_too_late_for_a_commit_is_told_by_it(
         committed = threads.submit(producer.commit, 0.3)
         assert flushing.reached.wait(DEADLINE_S)
         wake_sender(producer)
-        until(lambda: manager_of(producer).state is State.READY)
+        wait_until(lambda: manager_of(producer).state is State.READY)
         sending.opened.set()
         sent.result(DEADLINE_S)
         flushing.opened.set()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import time
 from dataclasses import replace
 
 import pytest
@@ -15,6 +14,7 @@ from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 from tests.faults.producing import numbers
 from tests.producer.transactions.transacting import deadline, scoped, somebody_else, under_id, values
+from tests.waiting import until
 
 LAST_EPOCH = 32_766
 _numbers = itertools.count()
@@ -34,9 +34,7 @@ def set_epoch(broker: EmbeddedBroker, identity: str, epoch: int) -> None:
 
 
 def until_read(broker: EmbeddedBroker, topic: str, expected: list[int]) -> None:
-    end = time.monotonic() + 20
-    while (found := values(broker, topic)) != expected:
-        assert time.monotonic() < end, found
+    until(lambda: values(broker, topic), lambda found: found == expected, f"{expected} read")
 
 
 @pytest.mark.parametrize("before", [0, 1, 2, 3])

@@ -13,6 +13,7 @@ from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.producer.producer import Producer
 from tests.faults.producing import QUICK
 from tests.kafka.witness import read_topic
+from tests.waiting import until
 
 DEADLINE_S = 30.0
 
@@ -59,9 +60,7 @@ def values(kafka: Reached, topic: str, isolation_level: str = "read_committed") 
 
 def until_read(kafka: Reached, topic: str, expected: list[int]) -> None:
     """A commit is answered when it is certain; the markers that let consumers read on are written after that."""
-    end = deadline()
-    while (found := values(kafka, topic)) != expected:
-        assert time.monotonic() < end, f"{found} read, {expected} expected"
+    until(lambda: values(kafka, topic), lambda found: found == expected, f"{expected} read")
 
 
 def state_of(kafka: Reached, transactional_id: str) -> str | None:
@@ -73,6 +72,5 @@ def state_of(kafka: Reached, transactional_id: str) -> str | None:
 
 def until_ended(kafka: Reached, transactional_id: str) -> None:
     """Markers take some ms."""
-    end = deadline()
-    while (state := state_of(kafka, transactional_id)) in ("Ongoing", "PrepareAbort", "PrepareCommit"):
-        assert time.monotonic() < end, state
+    ending = ("Ongoing", "PrepareAbort", "PrepareCommit")
+    until(lambda: state_of(kafka, transactional_id), lambda state: state not in ending, "the end")

@@ -26,6 +26,7 @@ from spark_kafka_sink.security.http import HttpTimeouts
 from spark_kafka_sink.security.sasl import jwt
 from spark_kafka_sink.security.sasl.oidc import OidcTokens, TokenEndpoint, TokenFile
 from tests.security.sasl.http_servers import Answer, http_server, raw_server, tunnel
+from tests.waiting import HOUR_S
 
 SECRET = "s3cret+/=&%ü"
 EXPIRY = 2_000_000_000
@@ -103,10 +104,11 @@ def test_the_header_is_encoded_as_rfc_6749_asks_if_it_is_to_be() -> None:
 @pytest.mark.parametrize("status", [200, 201])
 def test_an_opaque_token_lives_as_long_as_the_endpoint_says(status: int) -> None:
     answer = Answer(status, b'{"access_token": " opaque ", "expires_in": "3600"}')
+    before = time.time()
     with http_server(answer) as server:
         token = tokens(server.url)("broker")
 
-    assert token.expires_at == pytest.approx(time.time() + 3600, abs=60)
+    assert before + 3600 <= token.expires_at <= time.time() + 3600
     assert (token.value.reveal(), token.principal) == ("opaque", "")
 
 
@@ -193,12 +195,10 @@ def test_garbage_is_tried_again_and_not_quoted(body: bytes) -> None:
 # Servers that are slow, large, or not of HTTP
 
 
-def once(serve: Callable[[socket.socket], None], **changes: Any) -> tuple[str, float]:
-    """Returns what the error says, and how many seconds it took."""
-    began = time.monotonic()
+def once(serve: Callable[[socket.socket], None], **changes: Any) -> str:
+    """Returns what the error says."""
     with raw_server(serve) as url:
-        said = refused(url, backoff_ms=0, **changes)
-        return said.replace(url, "URL"), time.monotonic() - began
+        return refused(url, backoff_ms=0, **changes).replace(url, "URL")
 
 
 def asked(connection: socket.socket) -> None:
@@ -235,17 +235,15 @@ def drip(first: bytes) -> Callable[[socket.socket], None]:
     [b"", b"HTTP/1.1 200 OK\r\nX: ", b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", b"HTTP/1.1 500 no\r\n\r\n"],
 )
 def test_a_slow_server_cannot_stretch_the_deadline(first: bytes) -> None:
-    said, took_s = once(drip(first), timeouts=HttpTimeouts(5, 0.1))
+    said = once(drip(first), timeouts=HttpTimeouts(5, 0.1))
 
     assert said == "timed out waiting for the token endpoint URL"
-    assert took_s < 20
 
 
 def test_a_server_that_says_nothing() -> None:
-    said, took_s = once(silent, timeouts=HttpTimeouts(30, 0.05))
+    said = once(silent, timeouts=HttpTimeouts(HOUR_S, 0.05))
 
     assert said == "timed out waiting for the token endpoint URL"
-    assert took_s < 20
 
 
 def answering(data: bytes) -> Callable[[socket.socket], None]:
@@ -272,7 +270,7 @@ def answering(data: bytes) -> Callable[[socket.socket], None]:
     ],
 )
 def test_answers_that_are_none(data: bytes, words: str) -> None:
-    said, _ = once(answering(data))
+    said = once(answering(data))
 
     assert words in said
 

@@ -69,12 +69,12 @@ def test_client_credentials_become_a_signed_token(oidc: OidcServer) -> None:
 def test_a_token_is_renewed_before_it_expires(oidc: OidcServer) -> None:
     client = Client(config(oidc, SHORT))
     first, principal = client.login()
-    ends = time.monotonic() + 3 * SHORT_LIFE_S
+    asked_s = time.time()
     while (second := client.login()[0]) == first:
         claims = jwt.claims(token_in(second))
         assert claims is not None
-        assert time.time() < claims["exp"]  # a dead token is never used
-        assert time.monotonic() < ends
+        assert asked_s < claims["exp"]  # a dead token is never used
+        asked_s = time.time()
         time.sleep(0.05)
 
     assert principal == SUBJECT_OF_SHORT

@@ -12,7 +12,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -22,6 +22,7 @@ from spark_kafka_sink.errors import AuthenticationError, OptionError
 from spark_kafka_sink.secret import Secret
 from spark_kafka_sink.security.sasl import token_cache
 from spark_kafka_sink.security.sasl.token_cache import JAVAS_REFRESH, Refresh, SharedTokens, Token, TokenCache
+from tests.waiting import wait_until
 
 NOW = 1_800_000_000.0
 HOUR = 3600.0
@@ -93,7 +94,7 @@ def no_thread_is_left() -> Iterator[None]:
     yield
     if threads():
         gc.collect()  # a user that failed with an error is in a cycle with its traceback
-    wait_for(lambda: not threads())
+    wait_until(lambda: not threads())
 
 
 @pytest.fixture
@@ -105,13 +106,6 @@ def rig() -> Iterator[Rig]:
 
 def threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "kafka-sink-tokens"]
-
-
-def wait_for(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 # The first token
@@ -268,7 +262,7 @@ def test_the_thread_itself_renews_what_is_due(monkeypatch: pytest.MonkeyPatch) -
 
     cache = TokenCache(source, Refresh(window_factor=0.001, window_jitter=0, min_period_s=0, buffer_s=0))
     assert user.get(cache) is None
-    wait_for(lambda: len(made) >= 3)
+    wait_until(lambda: len(made) >= 3)
     cache.leave(user)
 
     assert min(later - before for before, later in itertools.pairwise(made)) >= 0.05
@@ -395,7 +389,7 @@ def test_renewal_stops_when_the_last_user_leaves(rig: Rig) -> None:
     assert len(threads()) == 1
     rig.cache.leave(other)
 
-    wait_for(lambda: not threads())
+    wait_until(lambda: not threads())
     assert rig.user.waits_for(rig.cache) == "token-2"
 
 
@@ -405,7 +399,7 @@ def test_renewal_stops_when_its_users_are_gone(rig: Rig) -> None:
     rig.user = User()
     gc.collect()
 
-    wait_for(lambda: not threads())
+    wait_until(lambda: not threads())
 
 
 def test_nothing_starts_before_the_first_question() -> None:

@@ -35,6 +35,7 @@ from tests.kafka.witness import read_topic
 from tests.planted_secrets import MARK
 from tests.registry.stand_in import Answer, Asked, StandIn
 from tests.security.sasl.http_servers import raw_server
+from tests.waiting import HOUR_S
 
 ORDER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
 STRUCT = pa.struct([pa.field("id", pa.int64(), False)])
@@ -376,7 +377,6 @@ def test_send_waits_for_the_registry_for_as_long_as_max_block_ms(broker: Embedde
         while connection.recv(65536):
             pass
 
-    began = time.monotonic()
     with raw_server(silent) as url:
         settings = {
             "bootstrap.servers": broker.bootstrap_servers,
@@ -384,13 +384,13 @@ def test_send_waits_for_the_registry_for_as_long_as_max_block_ms(broker: Embedde
             "value.serializer": "avro",
             "value.schema": ORDER,
             "schema.registry.url": url,
+            "schema.registry.timeout": HOUR_S,
         }
         with Producer(settings) as producer:
             with pytest.raises(RegistryTimeoutError, match="did not respond in time"):
                 producer.send("events", {"id": 1})
             with producer.scope() as scope, pytest.raises(RegistryTimeoutError, match="did not respond in time"):
                 scope.append("events", RecordColumns(num_records=1, value=pa.array([{"id": 4}], STRUCT)))
-    assert time.monotonic() - began < 20
 
 
 def test_key_and_value_share_the_time_of_a_call(broker: EmbeddedBroker, stand_in: StandIn) -> None:
