@@ -8,7 +8,7 @@ import pytest
 
 from spark_kafka_sink.errors import BatchAbortedError, CommitStoppedError, OptionError
 from spark_kafka_sink.exactly_once import commit_log_topic, failpoints
-from spark_kafka_sink.exactly_once.commit_log_topic import HOW_TO_LOOK, CommitLogDeletedError
+from spark_kafka_sink.exactly_once.commit_log_topic import DELETED_AFTER_S, HOW_TO_LOOK, CommitLogDeletedError
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.resolving import Refusal, Refused
@@ -16,6 +16,7 @@ from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from tests.exactly_once.opened import new_id, soon
 from tests.exactly_once.queries import PREFIX, CutError, Query
+from tests.tiers import whole_but
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +35,11 @@ def make_again(query: Query) -> None:
 
 
 @pytest.mark.fault("spark", "the commit log's topic is deleted between batches")
-def test_a_log_that_is_deleted_between_two_batches_is_told_in_30_seconds(query: Query) -> None:
+@pytest.mark.parametrize("deleted_after_s", whole_but([1.0, DELETED_AFTER_S], [1.0], "waits for that long"))
+def test_a_log_that_is_deleted_between_two_batches_is_told_in_30_seconds(
+    query: Query, monkeypatch: pytest.MonkeyPatch, deleted_after_s: float
+) -> None:
+    monkeypatch.setattr(commit_log_topic, "DELETED_AFTER_S", deleted_after_s)
     committer = query.committer()
     committer.commit(MicroBatch(query.id, 0), query.write("a"))
     query.kafka.delete_topic(query.log_topic)

@@ -24,7 +24,7 @@ from spark_kafka_sink.records.small_batch import NewRecord
 from tests.exactly_once.logged import a_record, query, until_committed
 from tests.exactly_once.opened import client_of, new_id, soon, writer
 from tests.kafka.brokers import Brokers
-from tests.kafka.fixtures import ProxiedKafka
+from tests.kafka.fixtures import ProxiedKafka, embedded_in_make_test
 
 pytestmark = pytest.mark.slow
 
@@ -52,6 +52,7 @@ def test_what_a_driver_left_open_is_aborted_by_who_claims_next(
     assert CommitLog(client, settings).claim(ids, soon()).last == wanted
 
 
+@embedded_in_make_test("10 s each; test_transaction_client.py has transactions that time out on real Kafka")
 def test_an_open_transaction_of_another_query_is_waited_for(client: ClusterClient, settings: CommitLogSettings) -> None:
     one = replace(settings, partitions=1, transaction_timeout_ms=1_000)
     log, ids = CommitLog(client, one), query()

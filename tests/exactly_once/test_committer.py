@@ -183,6 +183,7 @@ def test_another_querys_transactions_are_left_alone(query: Query, new_topic: New
     other.expect("theirs")
 
 
+@pytest.mark.fault("spark", "downtime over the transaction timeout")
 def test_what_was_prepared_and_is_proved_to_be_aborted_is_written_again(any_query: Query, cut: Cut) -> None:
     own = any_query.write("a", "b")
     cut("prepared.after")
@@ -195,6 +196,7 @@ def test_what_was_prepared_and_is_proved_to_be_aborted_is_written_again(any_quer
     any_query.expect("a", "b")
 
 
+@pytest.mark.fault("spark", "downtime over the transaction timeout")
 def test_when_only_a_part_can_be_committed_the_query_stops_and_says_which_rows_and_what_to_do(any_query: Query, cut: Cut) -> None:
     own = any_query.write("a", "b")
     cut("prepared.after")

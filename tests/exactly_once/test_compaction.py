@@ -58,6 +58,7 @@ def test_what_an_embedded_broker_compacts_is_read_as_before() -> None:
         write_and_read_when_compacted(Kafka(broker.bootstrap_servers))
 
 
+@pytest.mark.whole("10 s until Kafka compacts; the test before it has an embedded broker")
 @only_real_kafka  # the embedded one that tests share compacts too seldom
 def test_what_kafka_compacts_is_read_as_before(kafka: Kafka) -> None:
     write_and_read_when_compacted(kafka)

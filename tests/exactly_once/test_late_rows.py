@@ -101,6 +101,7 @@ def test_older_leaders_take_it_and_hold_readers_back_for_ever_so_exactly_once_is
         held_back_by_late_row(kafka)
 
 
+@pytest.mark.whole("a cluster of its own; the test before it has embedded brokers of that kind")
 @pytest.mark.kafka
 def test_so_do_leaders_that_have_verification_switched_off(unverifying: KafkaCluster) -> None:
     held_back_by_late_row(unverifying)
@@ -110,7 +111,7 @@ def test_a_transaction_that_began_again_in_another_partition_is_not_committed(ka
     began_again(kafka_tv1, new_topic(2, on=kafka_tv1), new_topic(2, on=kafka_tv1, config={"cleanup.policy": "compact"}))
 
 
-@only_versions("3.9")
+@only_versions("3.9", whole="the test before it has the default version with the same transactions")
 def test_nor_is_it_in_kafka_3_9(versioned_kafka: KafkaCluster) -> None:
     log = versioned_kafka.create_topic(new_id("commits"), 2, config={"cleanup.policy": "compact"})
     began_again(versioned_kafka, versioned_kafka.create_topic(new_id("events"), 2), log)

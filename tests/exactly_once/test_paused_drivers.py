@@ -31,6 +31,7 @@ def while_paused(monkeypatch: pytest.MonkeyPatch, where: str, meanwhile: Callabl
 
 # log.after: it has read the log before the pause, and finds afterwards that its successor has aborted its transactions.
 @pytest.mark.fault("spark", "a paused driver whose successor has committed reads the log before BATCH_ABORTED")
+@pytest.mark.fault("spark", "two drivers of one query")
 @pytest.mark.parametrize("where", ["log.before", "log.after", "prepared.before"])
 def test_a_successor_that_went_on_is_what_the_error_names(any_query: Query, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     def successor() -> None:

@@ -18,7 +18,7 @@ from tests.exactly_once.opened import client_of, new_id, opened, soon, writer
 from tests.kafka.acls import KafkaWithAcls
 from tests.kafka.brokers import Brokers
 from tests.kafka.embedded import EmbeddedKafka
-from tests.kafka.fixtures import NewTopic, ProxiedKafka, only_real_kafka
+from tests.kafka.fixtures import NewTopic, ProxiedKafka, embedded_in_make_test, only_real_kafka
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
 from tests.waiting import wait_until
@@ -183,6 +183,7 @@ def test_a_timeout_over_the_brokers_limit_names_the_option_and_the_brokers(trans
         transactions.init_producer_id(new_id(), 2**31 - 1, soon())
 
 
+@embedded_in_make_test("13 s; tests/faults/test_leader_killed.py has a broker of real Kafka killed")
 def test_a_commit_outlives_coordinators_that_die(kafka3: Brokers, new_topic: NewTopic) -> None:
     topic = new_topic(1, on=kafka3, replication=3)
     with client_of(kafka3) as client:

@@ -19,7 +19,7 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.faults.producing import failing_scope, numbers, one_by_one
 from tests.faults.recording_broker import RecordingBroker, carries
 from tests.kafka.cluster import KafkaCluster
-from tests.kafka.fixtures import BrokerKind
+from tests.kafka.fixtures import BrokerKind, embedded_in_make_test
 from tests.producer.transactions.transacting import Reached, state_of, under_id, until_ended, until_read
 from tests.waiting import wait_until
 
@@ -29,7 +29,7 @@ LOOKS_EVERY_MS = 200
 _numbers = itertools.count()
 
 
-@pytest.fixture(params=[pytest.param(1, marks=pytest.mark.whole("a broker of its own")), 2], ids=["tv1", "tv2"])
+@pytest.fixture(params=[1, 2], ids=["tv1", "tv2"])
 def transaction_version(request: pytest.FixtureRequest) -> int:
     version: int = request.param
     return version
@@ -81,6 +81,7 @@ def until_forgotten(kafka: Reached, transactional_id: str) -> None:
 
 
 @pytest.mark.fault("transaction", "the coordinator has forgotten the id (INVALID_PRODUCER_ID_MAPPING)")
+@embedded_in_make_test("a broker of its own that has to wait until it forgets")
 def test_a_transaction_of_an_id_that_was_forgotten_is_aborted_and_the_next_has_its_rows_once(
     forgetful: EmbeddedBroker | KafkaCluster,
 ) -> None:

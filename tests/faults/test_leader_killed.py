@@ -8,7 +8,7 @@ from tests.faults.numbered_stream import NumberedStream, assert_each_once_in_ord
 from tests.faults.producing import numbers, producer_on
 from tests.kafka.brokers import Brokers
 from tests.kafka.dump_log import dump_log, records_of
-from tests.kafka.fixtures import NewTopic
+from tests.kafka.fixtures import NewTopic, embedded_in_make_test
 from tests.kafka.witness import read_topic
 from tests.waiting import wait_until
 
@@ -19,6 +19,7 @@ PARTITIONS = 2
 
 @pytest.mark.fault("sequence", "leader killed with five in flight")
 @pytest.mark.fault("metadata", "NOT_LEADER without it")
+@embedded_in_make_test("40 s; the test after it has real Kafka's leader killed")
 def test_leaders_killed_one_after_another_mid_stream(kafka3: Brokers, new_topic: NewTopic) -> None:
     topic = new_topic(PARTITIONS, on=kafka3)
     # An append makes five batches or more for its partition: that many are in flight. Of few records, as each is read back twice.

@@ -18,6 +18,7 @@ from tests.faults.conftest import check_numbers
 from tests.faults.numbered_stream import NumberedStream, assert_each_once_in_order
 from tests.faults.producing import failing_scope, numbers, producer_on, send
 from tests.faults.recording_broker import CONFIG, RecordingBroker
+from tests.tiers import whole_but
 from tests.waiting import wait_until
 
 SETTINGS = {name.replace(".", "_"): value for name, value in LOGIN.items()} | {"sasl_mechanism": "SCRAM-SHA-256"}
@@ -41,7 +42,7 @@ def broker_that_tells_of_sessions_of(ms: int, brokers: int = 2) -> RecordingBrok
     return broker
 
 
-@pytest.mark.parametrize("session_ms", [1_000, 2_000])
+@pytest.mark.parametrize("session_ms", whole_but([1_000, 2_000], [1_000], "three seconds; a shorter session ends as often"))
 def test_a_stream_of_records_passes_the_ends_of_many_sessions(session_ms: int, caplog: pytest.LogCaptureFixture) -> None:
     with broker_that_tells_of_sessions_of(session_ms) as cluster:
         cluster.topic(leaders=(1, 2))

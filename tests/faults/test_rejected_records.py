@@ -22,6 +22,7 @@ from tests.kafka.dump_log import dump_log, records_of
 from tests.kafka.fixtures import NewTopic, ProxiedKafka
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
+from tests.tiers import whole_but
 from tests.waiting import wait_until
 
 E = ErrorCode
@@ -211,7 +212,9 @@ def test_a_batch_that_expired_in_flight_is_not_sent_again_without_its_bad_record
 
 
 @pytest.mark.fault("record", "INVALID_RECORD and INVALID_TIMESTAMP with record_errors")
-@pytest.mark.parametrize("settings", [{}, ONE_AT_A_TIME])
+@pytest.mark.parametrize(
+    "settings", whole_but([{}, ONE_AT_A_TIME], [{}], "three seconds; test_only_the_named_records_fail has both")
+)
 def test_a_long_stream_with_many_bad_records_loses_only_those(cluster: RecordingBroker, settings: dict[str, object]) -> None:
     bad = set(range(0, 3000, 17))
     reject(cluster, bad)
@@ -227,7 +230,7 @@ def test_a_long_stream_with_many_bad_records_loses_only_those(cluster: Recording
 # Real Kafka
 
 
-@pytest.mark.parametrize("codec", ["none", "lz4"])
+@pytest.mark.parametrize("codec", whole_but(["none", "lz4"], ["lz4"], "two seconds; test_only_the_named_records_fail has both"))
 def test_a_compacted_topic_takes_all_that_has_a_key(proxied_kafka: ProxiedKafka, new_topic: NewTopic, codec: str) -> None:
     cluster = proxied_kafka.cluster
     topic = new_topic(1, on=cluster, config={"cleanup.policy": "compact"})

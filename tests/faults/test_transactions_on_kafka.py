@@ -20,12 +20,11 @@ from spark_kafka_sink.errors import (
 from spark_kafka_sink.producer.producer import Producer
 from tests.exactly_once.opened import client_of, soon
 from tests.kafka.brokers import Brokers
-from tests.kafka.fixtures import NewTopic, ProxiedKafka
+from tests.kafka.fixtures import NewTopic, ProxiedKafka, embedded_in_make_test
 from tests.kafka.kafka import Kafka
 from tests.kafka.proxy import Way
 from tests.kafka.witness import read_topic
 from tests.producer.transactions.transacting import DEADLINE_S, state_of, under_id, until_read
-from tests.tiers import whole_but
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -123,7 +122,8 @@ def test_a_batch_that_no_broker_took_in_time_makes_the_commit_fail(proxied_kafka
 
 
 @pytest.mark.fault("transaction", "the coordinator moves between steps")
-@pytest.mark.parametrize("commits", whole_but([True, False], [True], "half a minute each"))
+@pytest.mark.parametrize("commits", [True, False])
+@embedded_in_make_test("half a minute each; tests/faults/test_leader_killed.py has a broker of real Kafka killed")
 def test_the_broker_that_coordinates_is_killed_before_the_end(kafka3: Brokers, new_topic: NewTopic, commits: bool) -> None:
     topic, own = new_topic(1, on=kafka3, replication=3), identity()
     with under_id(kafka3.bootstrap_servers, own) as producer:

@@ -44,6 +44,12 @@ only_real_kafka = pytest.mark.parametrize("broker_kind", [_REAL], indirect=True)
 """Marks a test that needs something embedded brokers lack: a process, Java's log or its tools. The test says which."""
 
 
+def embedded_in_make_test(why: str) -> pytest.MarkDecorator:
+    """Marks a test whose run on real Kafka only `make test-all` has. why: what it costs, or who else asks real Kafka."""
+    real = pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.whole(why)])
+    return pytest.mark.parametrize("broker_kind", [_EMBEDDED, real], indirect=True)
+
+
 @pytest.fixture(params=[_EMBEDDED, _REAL])
 def broker_kind(request: pytest.FixtureRequest) -> BrokerKind:
     """The kind of brokers that the fixtures below provide."""

@@ -66,6 +66,7 @@ def test_three_brokers_keep_every_acked_record_when_the_leader_is_killed(kafka3:
     assert kafka3.leader(topic) != leader
 
 
+@pytest.mark.whole("a tool of the tests, which every test on three brokers uses")
 def test_a_killed_broker_comes_back_to_its_address_and_its_data(kafka3: Brokers, new_topic: NewTopic) -> None:
     topic = new_topic(1, on=kafka3)
     address = kafka3.address(2)
@@ -77,6 +78,7 @@ def test_a_killed_broker_comes_back_to_its_address_and_its_data(kafka3: Brokers,
     assert (kafka3.log_dir(2) / f"{topic}-0").is_dir()
 
 
+@pytest.mark.whole("a tool of the tests, which every test on three brokers uses")
 def test_a_paused_broker_answers_once_it_is_resumed(kafka3: Brokers, new_topic: NewTopic) -> None:
     topic = new_topic(1, on=kafka3)
     leader = kafka3.leader(topic)
@@ -91,6 +93,7 @@ def test_a_paused_broker_answers_once_it_is_resumed(kafka3: Brokers, new_topic: 
     assert [record.value for record in read_topic(kafka3.direct_servers, topic)] == [b"first", b"held"]
 
 
+@pytest.mark.whole("a tool of the tests, which every test on three brokers uses")
 def test_heal_brings_back_whatever_is_down(kafka3: Brokers, new_topic: NewTopic) -> None:
     topic = new_topic(1, on=kafka3)
     kafka3.kill(1)
@@ -112,13 +115,14 @@ def test_nothing_is_left_after_stop() -> None:
     assert not folder.exists()
 
 
-@pytest.mark.whole("tests/kafka/test_versions.py does it with each version")
+@pytest.mark.whole("a cluster of its own")
 @pytest.mark.kafka
 def test_a_broker_that_cannot_start_says_why() -> None:
     with pytest.raises(RuntimeError, match=r"(?s)broker\(s\) \[1\] ended while starting.*no\.such\.Reporter"):
         KafkaCluster(1, {"metric.reporters": "no.such.Reporter"})
 
 
+@pytest.mark.whole("a cluster of its own; the test after it does it with embedded brokers")
 @pytest.mark.kafka
 def test_nothing_is_left_after_the_starter_was_killed() -> None:
     program = (

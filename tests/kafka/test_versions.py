@@ -48,7 +48,7 @@ def test_a_killed_broker_of_zookeeper_mode_comes_back_and_nothing_is_left_after_
     assert not folder.exists()
 
 
-@only_versions("3.7", "4.4", not_in_make_test={"4.4"})
+@only_versions("3.7", "4.4", whole="a cluster of its own")
 def test_a_broker_that_cannot_start_says_why(kafka_version: str) -> None:
     """It logs through log4j 1 before 4.0, and log4j 2 since."""
     with pytest.raises(RuntimeError, match=r"(?s)broker\(s\) \[1\] ended while starting.*no\.such\.Reporter"):

@@ -48,6 +48,7 @@ def test_only_the_partitions_asked_for_are_read(kafka: Kafka, new_topic: NewTopi
     assert [record.value for record in read_topic(kafka.bootstrap_servers, topic, partitions=[1])] == [b"1"]
 
 
+@pytest.mark.whole("a tool of the tests, and a time-out")
 def test_reading_that_gets_nowhere_ends_at_its_deadline(proxied_kafka: ProxiedKafka, new_topic: NewTopic) -> None:
     topic = new_topic(on=proxied_kafka.cluster)
     sender = producer(proxied_kafka.cluster)
@@ -94,6 +95,9 @@ def test_a_dump_tells_batches_with_their_producer_and_sequences(proxied_kafka: P
     ]
 
 
+@pytest.mark.whole(
+    "a tool of the tests, and a start of Java; test_a_dump_tells_batches_with_their_producer_and_sequences has another dump"
+)
 def test_a_dump_keeps_values_that_look_like_its_own_output(proxied_kafka: ProxiedKafka, new_topic: NewTopic) -> None:
     cluster = proxied_kafka.cluster
     values = ["a\n| offset: 9 CreateTime: 1", "é payload: \n\n", "", None, "] key: "]
@@ -105,6 +109,9 @@ def test_a_dump_keeps_values_that_look_like_its_own_output(proxied_kafka: Proxie
     assert [record.value for record in dumped] == [None if value is None else value.encode() for value in values]
 
 
+@pytest.mark.whole(
+    "a tool of the tests, and a start of Java; test_a_dump_tells_batches_with_their_producer_and_sequences has another dump"
+)
 def test_a_dump_counts_control_batches_apart(proxied_kafka: ProxiedKafka, new_topic: NewTopic) -> None:
     cluster = proxied_kafka.cluster
     topic = new_topic(on=cluster)
@@ -120,6 +127,9 @@ def test_a_dump_counts_control_batches_apart(proxied_kafka: ProxiedKafka, new_to
     assert [record.value for record in records_of(batches)] == [b"v"]
 
 
+@pytest.mark.whole(
+    "a tool of the tests, and a start of Java; test_a_dump_tells_batches_with_their_producer_and_sequences has another dump"
+)
 @only_real_kafka
 def test_a_dump_refuses_values_that_are_no_text(proxied_kafka: ProxiedKafka, new_topic: NewTopic) -> None:
     """DumpLogSegments prints text."""
@@ -141,12 +151,14 @@ def test_a_line_that_is_not_known_is_an_error() -> None:
         list(parse(b"Dumping x\nsomething new\n"))
 
 
+@pytest.mark.whole("a tool of the tests, and a start of Java")
 @pytest.mark.kafka
 def test_a_tool_that_fails_says_what_it_printed() -> None:
     with pytest.raises(RuntimeError, match=r"(?s)DumpLogSegments ended with exit code 1.*no-such-option"):
         java.run("kafka.tools.DumpLogSegments", "--no-such-option", timeout_s=60)
 
 
+@pytest.mark.whole("a tool of the tests, and a start of Java")
 @pytest.mark.kafka
 def test_a_tool_that_hangs_ends_at_its_deadline() -> None:
     with pytest.raises(subprocess.TimeoutExpired):

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 import pytest
 
 from tests.kafka.cluster import KafkaCluster
-from tests.kafka.versions import OLDEST, POMS
+from tests.kafka.versions import DEFAULT, OLDEST, POMS
 
 # The last protocol version between brokers before topics got ids.
 WITHOUT_TOPIC_IDS = {"inter.broker.protocol.version": "2.7"}
@@ -15,8 +15,9 @@ WITHOUT_TOPIC_IDS = {"inter.broker.protocol.version": "2.7"}
 IN_ZOOKEEPER_MODE = "3.8"
 # All in ZooKeeper mode. They have two brokers, so that one of them is not the controller.
 WITH_ZOOKEEPER = frozenset({OLDEST, "2.8", IN_ZOOKEEPER_MODE})
-# Others find the same, but for what the oldest lack: tests/kafka_versions/test_commands.py, test_oldest.py.
-_WHOLE = frozenset({OLDEST, "2.8", "3.3", "4.0"})
+# Others find the same, but for what the oldest lack: tests/kafka_versions/test_commands.py, test_oldest.py. All other tests run
+# on the default version.
+_WHOLE = frozenset({OLDEST, "2.8", "3.3", "3.9", "4.0", DEFAULT})
 _NEIGHBOURS = "a cluster of its own, and the neighbouring versions find the same"
 HEAP_MB = 256
 

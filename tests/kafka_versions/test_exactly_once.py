@@ -20,7 +20,7 @@ BATCHES = 3
 
 
 # The default version is in tests/faults/exactly_once/.
-@only_versions(IN_ZOOKEEPER_MODE, "3.9", "4.0", NEWEST, not_in_make_test={"3.9"})
+@only_versions(IN_ZOOKEEPER_MODE, "3.9", "4.0", NEWEST, not_in_make_test={IN_ZOOKEEPER_MODE})
 def test_each_row_is_visible_once_though_the_commit_is_killed_halfway(
     versioned_kafka: KafkaCluster, topic: str, tmp_path: Path, fleet: Fleet
 ) -> None:

@@ -92,10 +92,10 @@ ALL_FAILPOINTS: Sequence[Failpoint] = (
     "task.start",
 )
 
-# Two halves of the failpoints. `make test` takes a few of one where each kill starts Java; `make test-all` has the rest.
+# Two halves of the failpoints. Of those where each kill starts Java a few show most; the rest follow in a test of their own.
 SOONER, LATER = ALL_FAILPOINTS[::2], ALL_FAILPOINTS[1::2]
 
-# What `make test` kills: each victim, and somebody at each step. tests/exactly_once/test_committer.py has a driver that dies at
+# What shows most: each victim, and somebody at each step. tests/exactly_once/test_committer.py has a driver that dies at
 # each failpoint of a commit, without Spark.
 WORKERS = [
     *(Kill(PYTHON, failpoint) for failpoint in ("task.start", "produce.after", "message.before")),
@@ -124,7 +124,7 @@ COMMITTERS_OF_VERSION_1 = [
     Kill(PYTHON, failpoint) for failpoint in ("flush.after", "prepared.after", "end.after", "complete.after")
 ]
 
-# What `make test-all` kills as well.
+# All others.
 MORE_WORKERS = [
     *(Kill(PYTHON, failpoint) for failpoint in ("produce.before", "flush.before")),
     *(Kill(PYTHON, failpoint, nth=4) for failpoint in TASK_FAILPOINTS),

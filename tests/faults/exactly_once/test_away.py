@@ -57,7 +57,7 @@ def be_away(driver: Driver, query: Query, brokers: Brokers, since: Failpoint, nt
 
 
 @pytest.mark.fault("spark", "downtime over the transaction timeout")
-@pytest.mark.whole("waits for time-outs, as the test after it")
+@pytest.mark.whole("waits for time-outs; tests/exactly_once/test_committer.py has such commits without Spark")
 def test_a_batch_that_was_prepared_and_is_lost_as_a_whole_is_written_again(
     three_brokers: Brokers, moved_rows: MovedRows, driver: Driver
 ) -> None:
@@ -68,6 +68,7 @@ def test_a_batch_that_was_prepared_and_is_lost_as_a_whole_is_written_again(
 
 
 @pytest.mark.fault("spark", "downtime over the transaction timeout")
+@pytest.mark.whole("waits for time-outs; tests/exactly_once/test_committer.py has such commits without Spark")
 def test_one_that_is_lost_in_part_stops_the_query_and_the_lost_rows_are_written_again_when_somebody_says_so(
     three_brokers: Brokers, moved_rows: MovedRows, driver: Driver
 ) -> None:

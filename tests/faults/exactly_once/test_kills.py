@@ -42,10 +42,23 @@ PYTHON, EXECUTOR, DRIVER, BROKER, BROKERS = Victim.PYTHON, Victim.EXECUTOR, Vict
 CALM_BATCHES = 3  # before the first kill, after the last
 
 
+# Each victim once, in the run that `make test` has time for; the commit is killed before, in the middle and afterwards.
+ONE_OF_EACH = [
+    Kill(PYTHON, "flush.after"),
+    Kill(EXECUTOR, "produce.after"),
+    COMMITTED_IN_PART,  # in the first run of the query, which has four tasks
+    Kill(PYTHON, "complete.after"),
+    Kill(BROKER, "end.after"),
+    Kill(DRIVER, "prepared.before"),
+]
+
+
 def in_parts(kills: Sequence[Kill], more: Sequence[Kill]) -> pytest.MarkDecorator:
-    """Parametrizes a test with the kills of every run, and with those that only `make test-all` has time for."""
-    mark = pytest.mark.whole("each kill takes 4 to 16 s")
-    return pytest.mark.parametrize("kills", [pytest.param(kills, id="first"), pytest.param(more, id="more", marks=mark)])
+    """Parametrizes a test with the kills that show most, and with all others; a failure of one does not hide the other."""
+    mark = pytest.mark.whole("each kill takes 4 to 16 s; test_one_of_each kills each victim once")
+    return pytest.mark.parametrize(
+        "kills", [pytest.param(each, id=name, marks=mark) for name, each in (("first", kills), ("more", more))]
+    )
 
 
 def assert_each_row_once(
@@ -58,6 +71,15 @@ def assert_each_row_once(
         siege.run(kills)
         siege.judge(rows)
     assert siege.made == list(kills)
+
+
+@pytest.mark.fault("spark", "SIGKILL of a Python worker or an executor")
+@pytest.mark.fault("spark", "the driver or its commit process killed before, during and after the commit")
+@pytest.mark.fault("spark", "brokers killed")
+@pytest.mark.embedded
+def test_one_of_each(three_brokers: Brokers, fleet: Fleet, moved_rows: MovedRows) -> None:
+    """A worker, an executor, the process that commits, a broker and the driver, one after the other in one query."""
+    assert_each_row_once(three_brokers, fleet, moved_rows, ONE_OF_EACH, master=EXECUTORS, shuffled=True)
 
 
 class TestPython:
@@ -123,6 +145,7 @@ class TestJava:
         assert_each_row_once(three_brokers, fleet, moved_rows, kills)
 
     @pytest.mark.fault("spark", "the driver or its commit process killed before, during and after the commit")
+    @pytest.mark.whole("test_one_of_each kills a driver whose commit goes on beside its successor")
     def test_a_commit_that_outlives_its_driver(self, three_brokers: Brokers, fleet: Fleet, moved_rows: MovedRows) -> None:
         """Its process goes on where it stood, and ends the transactions; the next driver finds them committed."""
         rows, query = moved_rows(three_brokers, CALM_BATCHES)

@@ -14,7 +14,6 @@ from tests.faults.exactly_once.fleet import Fleet
 from tests.faults.exactly_once.siege import judge
 from tests.faults.exactly_once.stepping import hold, pair, replaced_while_paused, run_to_the_end
 from tests.kafka.brokers import Brokers
-from tests.tiers import whole_but
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.embedded, pytest.mark.timeout(600)]
 
@@ -43,7 +42,8 @@ STOPS: Mapping[Failpoint, str] = {
 
 
 @pytest.mark.fault("spark", "two drivers of one query")
-@pytest.mark.parametrize("failpoint", whole_but(STOPS, {"prepared.before"}, "half a minute each"))
+@pytest.mark.parametrize("failpoint", STOPS)
+@pytest.mark.whole("half a minute each; tests/exactly_once/test_paused_drivers.py has such commits without Spark")
 def test_the_old_driver_stops_when_its_successor_has_done_all(
     failpoint: Failpoint, three_brokers: Brokers, moved_rows: MovedRows, drivers: tuple[Driver, Driver]
 ) -> None:
