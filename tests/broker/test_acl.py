@@ -18,6 +18,7 @@ from spark_kafka_sink.broker.acl import (
 )
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.errors import OptionError
+from tests.every import every
 
 ANA = "User:ana"
 EVENTS = Acl(ANA, AclOperation.WRITE, ResourceType.TOPIC, "events")
@@ -29,8 +30,8 @@ def test_the_arguments_of_kafka_acls() -> None:
     assert parse_acls(text) == [EVENTS]
 
 
-@pytest.mark.parametrize(
-    ("text", "acls"),
+@every(
+    "text, acls",
     [
         (
             "--deny-principal User:ana --deny-host 10.0.0.1 --operation read --group g --resource-pattern-type prefixed",
@@ -74,8 +75,8 @@ def test_a_producer_and_a_consumer_are_several() -> None:
     assert consumer == {("TOPIC", "READ"), ("TOPIC", "DESCRIBE"), ("GROUP", "READ")}
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
+@every(
+    "text, words",
     [
         ("--operation Write --topic t", "no principal is given"),
         ("--allow-principal User:ana --operation Write", "no resource is given"),
@@ -124,8 +125,8 @@ def test_a_filter_finds_it_by_each_of_its_fields(acl: Acl) -> None:
     assert not AclFilter(host="10.9.9.9").matches(acl)
 
 
-@pytest.mark.parametrize(
-    ("pattern", "name", "found"),
+@every(
+    "pattern, name, found",
     [
         (PatternType.LITERAL, "events", ["events"]),
         (PatternType.PREFIXED, "ev", ["ev*"]),

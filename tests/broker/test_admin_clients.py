@@ -1,8 +1,7 @@
-"""confluent-kafka's and kafka-python's admin clients at the embedded broker, as they are at Kafka."""
+"""confluent-kafka's admin client at the embedded broker, as it is at Kafka."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,15 +21,6 @@ from confluent_kafka.admin import (
 
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its schemas with importlib.resources.read_text
-    import kafka.errors
-    from kafka import KafkaAdminClient
-    from kafka.admin import ConfigResource as PythonConfigResource
-    from kafka.admin import ConfigResourceType as PythonConfigResourceType
-    from kafka.admin import NewPartitions as PythonNewPartitions
-    from kafka.admin import NewTopic as PythonNewTopic
 
 TIMEOUT_S = 20.0
 
@@ -147,49 +137,3 @@ class TestConfluent:
 
         assert [result.low_watermark for result in found.values()] == [3]
         assert [result.offset for result in earliest.values()] == [3]
-
-
-@pytest.fixture
-def python_admin(broker: EmbeddedBroker) -> Iterator[Any]:
-    client = KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers.split(","), client_id="test")
-    yield client
-    client.close()
-
-
-class TestKafkaPython:
-    def test_topics_are_made_listed_described_and_deleted(self, broker: EmbeddedBroker, python_admin: Any) -> None:
-        python_admin.create_topics([PythonNewTopic("p.one", 3, 2, topic_configs={"retention.ms": "9"})])
-        (described,) = python_admin.describe_topics(["p.one"])
-
-        assert "p.one" in python_admin.list_topics()
-        assert len(described["partitions"]) == 3
-        assert broker.cluster.image.topics["p.one"].configs == {"retention.ms": "9"}
-        python_admin.delete_topics(["p.one"])
-        assert "p.one" not in broker.cluster.image.topics
-
-    def test_what_cannot_be_made(self, python_admin: Any) -> None:
-        with pytest.raises(kafka.errors.InvalidReplicationFactorError):
-            python_admin.create_topics([PythonNewTopic("p.none", 1, 4)])
-        with pytest.raises(kafka.errors.InvalidTopicError):
-            python_admin.create_topics([PythonNewTopic("p none", 1, 1)])
-
-    def test_a_topic_grows(self, broker: EmbeddedBroker, python_admin: Any) -> None:
-        broker.create_topic("p.grows", 1)
-        python_admin.create_partitions({"p.grows": PythonNewPartitions(4)})
-
-        assert len(broker.cluster.image.topics["p.grows"].partitions) == 4
-
-    def test_configs_are_described_and_altered(self, broker: EmbeddedBroker, python_admin: Any) -> None:
-        broker.create_topic("p.configs", configs={"segment.ms": "5"})
-        name = PythonConfigResourceType.TOPIC, "p.configs"
-        python_admin.alter_configs([PythonConfigResource(*name, configs={"retention.ms": "7"})])
-        found = python_admin.describe_configs([PythonConfigResource(*name)])
-
-        assert broker.cluster.image.topics["p.configs"].configs["retention.ms"] == "7"
-        assert "retention.ms" in str(found)
-
-    def test_the_cluster_is_described(self, broker: EmbeddedBroker, python_admin: Any) -> None:
-        found = python_admin.describe_cluster()
-
-        assert found["cluster_id"] == broker.cluster.cluster_id
-        assert len(found["brokers"]) == 3

@@ -10,6 +10,7 @@ import pytest
 from fastavro.read import SchemaResolutionError
 
 from spark_kafka_sink.broker.avro_compatibility import misfits
+from tests.every import every
 
 
 def record(*fields: dict[str, Any], name: str = "R") -> dict[str, Any]:
@@ -56,7 +57,7 @@ CASES: dict[str, tuple[Any, Any, Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@every("case", CASES)
 def test_a_reader_can_read_what_fastavro_reads(case: str) -> None:
     reader, writer, value, problem = CASES[case]
 

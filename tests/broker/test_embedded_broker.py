@@ -19,6 +19,7 @@ from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.broker.kafka_release import NEWEST_RELEASE
 from spark_kafka_sink.errors import OptionError, UsageError
 from tests.broker.unharmed import no_thread_is_left
+from tests.every import every
 
 QUIET = {"log_level": 0}
 
@@ -244,7 +245,7 @@ def test_a_broker_that_there_is_not_is_said(three: EmbeddedBroker) -> None:
             method(4)
 
 
-@pytest.mark.parametrize("name", public.__all__)
+@every("name", public.__all__)
 def test_what_is_exported_is_there(name: str) -> None:
     assert name in dir(public)
     assert getattr(public, name).__name__ == name

@@ -20,6 +20,7 @@ from spark_kafka_sink.protocol.metadata import MetadataRequest
 from tests.broker.hostile_frames import HOSTILE
 from tests.broker.network.client import Client, api_versions_frame, framed, request_frame
 from tests.broker.unharmed import MEGABYTE, memory_stays, nothing_escapes, threads_stay
+from tests.every import every
 from tests.waiting import wait_until
 
 LIMIT = 100 * MEGABYTE
@@ -96,7 +97,7 @@ def test_it_closes_its_own_connection_with_a_line_in_the_log(data: bytes, caplog
     assert line.levelno == logging.WARNING
 
 
-@pytest.mark.parametrize("data", REFUSED.values(), ids=REFUSED.keys())
+@every("data", REFUSED.values())
 def test_what_came_before_it_is_answered(broker: EmbeddedBroker, data: bytes) -> None:
     with Client(port(broker)) as hostile:
         hostile.send(api_versions_frame(5) + data)
@@ -112,7 +113,7 @@ def test_bytes_behind_a_message_are_passed_over_as_kafka_does(broker: EmbeddedBr
 
 
 @pytest.mark.fault("hostile bytes", "unknown API key or version")
-@pytest.mark.parametrize("version", [5, 99, 2**15 - 1, -1])
+@every("version", [5, 99, 2**15 - 1, -1])
 def test_only_api_versions_answers_an_unknown_version(broker: EmbeddedBroker, version: int) -> None:
     with Client(port(broker)) as client:
         client.send(framed(header(ApiKey.API_VERSIONS, version) + b"whatever a newer version may have"))
@@ -126,7 +127,7 @@ def test_only_api_versions_answers_an_unknown_version(broker: EmbeddedBroker, ve
 
 
 @pytest.mark.fault("hostile bytes", "truncated frame")
-@pytest.mark.parametrize("sent", range(1, len(api_versions_frame())))
+@every("sent", range(1, len(api_versions_frame())))
 def test_a_frame_cut_anywhere_ends_with_its_connection(broker: EmbeddedBroker, sent: int) -> None:
     with bystander(broker), Client(port(broker)) as hostile:
         hostile.send(api_versions_frame()[:sent])
@@ -181,7 +182,7 @@ def test_a_storm_of_connections_that_say_nothing_is_served_like_any(broker: Embe
 
 
 @pytest.mark.fault("hostile bytes", "negative or huge lengths of arrays and varints")
-@pytest.mark.parametrize("number", HOSTILE, ids=lambda number: number.hex())
+@every("number", HOSTILE)
 def test_a_hostile_number_anywhere_in_a_request_closes_it_or_is_answered(broker: EmbeddedBroker, number: bytes) -> None:
     with bystander(broker):
         for at in range(len(METADATA_V9)):

@@ -10,6 +10,7 @@ import pytest
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.server_properties import SETTINGS, TOPIC_SETTINGS, config_from
 from spark_kafka_sink.errors import OptionError
+from tests.every import every
 
 NO_TEXT = {"acls", "client_metrics", "data_dir", "host", "like", "oauthbearer_key", "release", "sasl_users", "topic_defaults"}
 
@@ -18,7 +19,7 @@ def test_every_field_has_its_setting() -> None:
     assert {setting.field for setting in SETTINGS.values()} == {each.name for each in fields(BrokerConfig)} - NO_TEXT
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@every("name", SETTINGS)
 def test_a_default_that_is_given_changes_nothing(name: str) -> None:
     assert config_from({name: SETTINGS[name].default}) == BrokerConfig()
 
@@ -57,8 +58,8 @@ def test_topics_have_defaults_by_their_own_names_and_by_those_of_a_broker() -> N
     }
 
 
-@pytest.mark.parametrize(
-    ("settings", "retention_ms"),
+@every(
+    "settings, retention_ms",
     [
         ({"log.retention.hours": "2"}, 7_200_000),
         ({"log.retention.minutes": "3", "log.retention.hours": "2"}, 180_000),
@@ -71,8 +72,8 @@ def test_of_several_units_the_finest_wins(settings: dict[str, str], retention_ms
     assert config_from(settings).topic_defaults == {"retention.ms": str(retention_ms)}
 
 
-@pytest.mark.parametrize(
-    ("settings", "text"),
+@every(
+    "settings, text",
     [
         ({"num.io.thread": "3"}, "unknown setting num.io.thread; did you mean num.io.threads?"),
         ({"retention.millis": "3"}, "unknown setting retention.millis; did you mean retention.ms?"),

@@ -9,6 +9,7 @@ import pytest
 from spark_kafka_sink.broker.acl import CLUSTER_NAME, AclOperation, ResourceType, parse_acls
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.standard_authorizer import StandardAuthorizer, authorizer_of
+from tests.every import every
 
 HOST = "127.0.0.1"
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
@@ -63,7 +64,7 @@ def test_deny_wins(denied: str) -> None:
     assert may(made, READ)
 
 
-@pytest.mark.parametrize("granted", ["Read", "Write", "Delete", "Alter", "Describe", "All"])
+@every("granted", ["Read", "Write", "Delete", "Alter", "Describe", "All"])
 def test_what_implies_describe(granted: str) -> None:
     assert may(authorizer(f"--allow-principal User:ana --operation {granted} --topic events"), DESCRIBE)
 
@@ -108,8 +109,8 @@ def test_super_users_may_do_what_is_denied() -> None:
     assert made.is_allowed_on_any("User:root", HOST, WRITE, TOPIC)
 
 
-@pytest.mark.parametrize(
-    ("texts", "allowed"),
+@every(
+    "texts, allowed",
     [
         ([], False),
         (["--allow-principal User:ana --operation Write --topic t"], True),

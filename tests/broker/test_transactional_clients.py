@@ -204,6 +204,7 @@ def test_a_slow_coordinator_loses_no_transaction() -> None:
         until_read(broker, topic, sorted(str(number) for number in range(transactions) for _ in range(partitions)))
 
 
+@pytest.mark.whole("4 s of Java; confluent-kafka writes transactions above")
 @pytest.mark.java
 def test_java_writes_transactions_of_version_2(kafka: Kafka, new_topic: NewTopic) -> None:
     topic = new_topic(2)

@@ -6,8 +6,6 @@ import re
 import shlex
 from typing import Any
 
-import pytest
-
 from docs.pages import FOLDER
 from spark_kafka_sink.broker import config_from
 from spark_kafka_sink.broker.cluster.topic_config import TOPIC_CONFIGS
@@ -15,6 +13,7 @@ from spark_kafka_sink.broker.faults.fault_injection import FaultInjection
 from spark_kafka_sink.broker.faults.fault_text import add_fault
 from spark_kafka_sink.broker.server_properties import SETTINGS
 from tests.docs.snippets import python_blocks
+from tests.every import every
 
 TEXT = (FOLDER / "broker.md").read_text(encoding="utf-8")
 
@@ -37,6 +36,6 @@ def test_faults_of_command_lines_are_understood() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", [*SETTINGS, *TOPIC_CONFIGS])
+@every("name", [*SETTINGS, *TOPIC_CONFIGS])
 def test_a_setting_has_a_row(name: str) -> None:
     assert f"\n| `{name}` |" in TEXT

@@ -15,6 +15,7 @@ from spark_kafka_sink.producer.partitioners.registry import NAMES
 from spark_kafka_sink.producer.serializers.registry import SHORT_NAMES
 from spark_kafka_sink.security_config import SECURITY_NAMES, SECURITY_OPTIONS
 from spark_kafka_sink.spark.options import SINK_OPTIONS
+from tests.every import every
 from tests.golden_options import java_options
 
 PAGE = options_page()
@@ -23,17 +24,17 @@ ROWS = set(re.findall(r"^\| `([^`]+)` \|", PAGE, re.M))
 PREFIXES = tuple(name.removesuffix("*") for name in ROWS if name.endswith("*"))
 
 
-@pytest.mark.parametrize("name", [*(option.name for option in SINK_OPTIONS.values()), *OPTIONS, *SECURITY_OPTIONS])
+@every("name", [*(option.name for option in SINK_OPTIONS.values()), *OPTIONS, *SECURITY_OPTIONS])
 def test_each_option_has_a_heading_of_its_own(name: str) -> None:
     assert re.findall(r"^#+ (\S+)$", PAGE, re.M).count(name) == 1
 
 
-@pytest.mark.parametrize("name", {*java_options(), *SECURITY_NAMES})
+@every("name", {*java_options(), *SECURITY_NAMES})
 def test_every_option_of_javas_producer_and_of_security_is_on_the_page(name: str) -> None:
     assert name in ENTRIES or name in ROWS or name.startswith(PREFIXES)
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+@every("name", OPTIONS)
 def test_an_entry_has_what_the_code_uses(name: str) -> None:
     option = OPTIONS[name]
     assert option.doc in ENTRIES[name]
@@ -41,8 +42,8 @@ def test_an_entry_has_what_the_code_uses(name: str) -> None:
     assert f"- Takes: {option.kind.wanted}".removesuffix(f" to {INT64_MAX}") in ENTRIES[name]
 
 
-@pytest.mark.parametrize(
-    ("name", "lines"),
+@every(
+    "name, lines",
     [
         ("bootstrap.servers", ["Default: none; the option is required"]),
         ("key.serializer", ["Default: not set", "Java's default: none; the option is required"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 
@@ -13,11 +14,12 @@ from docs.markdown import anchor, plain, table
 from docs.pages import FOLDER, PAGES
 from docs.public_names import BROKER, INSIDE, SECTIONS, errors, exported, undocumented
 from spark_kafka_sink import broker
+from tests.every import every
 
 NAMES = [name for names in SECTIONS.values() for name in names]
 
 
-@pytest.mark.parametrize("name", PAGES)
+@every("name", PAGES)
 def test_a_page_is_what_the_code_makes_of_it(name: str) -> None:
     assert (FOLDER / name).read_text(encoding="utf-8") == PAGES[name](), "out of date: run `make docs`"
 
@@ -32,13 +34,13 @@ def test_everything_that_the_broker_exports_is_on_the_page() -> None:
     assert {*BROKER, *numbers} == set(broker.__all__)
 
 
-@pytest.mark.parametrize("name", spark_kafka_sink.__all__)
+@every("name", spark_kafka_sink.__all__)
 def test_what_is_exported_is_there(name: str) -> None:
     assert name in dir(spark_kafka_sink)
     assert getattr(spark_kafka_sink, name).__name__.rpartition(".")[2] == name
 
 
-@pytest.mark.parametrize("name", [*NAMES, *BROKER])
+@every("name", [*NAMES, *BROKER])
 def test_a_public_name_its_methods_parameters_and_fields_are_documented(name: str) -> None:
     assert undocumented(name, exported(name)) == []
 
@@ -47,16 +49,21 @@ def test_each_error_is_documented() -> None:
     assert [error.name for error in errors() if not error.docstring] == []
 
 
-@pytest.mark.parametrize("name", [*NAMES, *BROKER, "Errors"])
+@functools.cache
+def api_page() -> str:
+    return PAGES["api.md"]()
+
+
+@every("name", [*NAMES, *BROKER, "Errors"])
 def test_the_section_of_a_name_links_to_the_file_that_defines_it(name: str) -> None:
-    section = re.search(rf"^###? {name}\n(.*?)(?=^###? |\Z)", PAGES["api.md"](), re.MULTILINE | re.DOTALL)
+    section = re.search(rf"^###? {name}\n(.*?)(?=^###? |\Z)", api_page(), re.MULTILINE | re.DOTALL)
     assert section is not None
     (path,) = re.findall(r"^Source: \[.*\]\(\.\./(.*)\)$", section[1], re.MULTILINE)
     defined = "KafkaSinkError" if name == "Errors" else name
     assert re.search(rf"^(?:class|def) {defined}\b", (FOLDER.parent / path).read_text(encoding="utf-8"), re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", INSIDE)
+@every("name", INSIDE)
 def test_what_is_left_out_of_a_class_is_still_there(name: str) -> None:
     assert set(INSIDE[name]) <= set(exported(name).members)
 
@@ -95,7 +102,7 @@ def headings(page: Path) -> set[str]:
     return {anchor(heading) for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE)}
 
 
-@pytest.mark.parametrize("page", [*sorted(FOLDER.glob("*.md")), *sorted(FOLDER.parent.glob("*.md"))], ids=lambda page: page.name)
+@every("page", [*sorted(FOLDER.glob("*.md")), *sorted(FOLDER.parent.glob("*.md"))])
 def test_links_lead_to_files_and_headings_that_are_there(page: Path) -> None:
     for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
         if not link.startswith("https://"):

@@ -6,8 +6,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import spark_kafka_sink
 from spark_kafka_sink.config import OPTIONS, producer_config
 from spark_kafka_sink.protocol.api import ApiKey
@@ -17,6 +15,7 @@ from spark_kafka_sink.security.acls import COMMIT_LOG, Rights
 from spark_kafka_sink.security_config import ALIASES, SECURITY_OPTIONS
 from spark_kafka_sink.spark.options import sink_options
 from tests.docs.security_blocks import BLOCKS, PAGE, PREFIX, acl_lines
+from tests.every import every
 
 KNOWN = {*OPTIONS, *SECURITY_OPTIONS, "ssl.principal.mapping.rules"}  # the last is the brokers'
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -45,7 +44,7 @@ def test_there_is_a_block_for_each_kind_of_cluster() -> None:
     assert list(BLOCKS) == list(KINDS)
 
 
-@pytest.mark.parametrize("title", KINDS)
+@every("title", KINDS)
 def test_the_producer_takes_a_block_as_it_stands(title: str) -> None:
     options = BLOCKS[title].options()
     settings = BLOCKS[title].settings()
@@ -59,7 +58,7 @@ def test_the_producer_takes_a_block_as_it_stands(title: str) -> None:
     assert mechanism is None or security.sasl_mechanism == mechanism
 
 
-@pytest.mark.parametrize("title", KINDS)
+@every("title", KINDS)
 def test_no_block_has_a_secret_in_it(title: str) -> None:
     for name, value in BLOCKS[title].settings({"password": "${env:OF_DATABRICKS}"}).items():
         if name in SECURITY_OPTIONS and SECURITY_OPTIONS[name].kind.is_secret:
@@ -142,8 +141,9 @@ REQUESTS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("heading", "api", "code", "resource"), REQUESTS, ids=[f"{r[0]}-{r[1].name}-{r[2].name}" for r in REQUESTS]
+@every(
+    "heading, api, code, resource",
+    REQUESTS,
 )
 def test_the_acls_of_the_page_are_enough_for_each_request(heading: str, api: ApiKey, code: int, resource: str) -> None:
     name = TASK_ID if resource == IDS else resource.removeprefix("--topic ")

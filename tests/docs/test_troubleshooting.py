@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-import pytest
-
 import spark_kafka_sink
 from docs.pages import FOLDER
 from spark_kafka_sink.protocol.error_codes import ErrorCode
+from tests.every import every
 
 TEXT: Final = (FOLDER / "troubleshooting.md").read_text(encoding="utf-8")
 PACKAGE: Final = Path(spark_kafka_sink.__file__).parent
@@ -38,13 +37,13 @@ def test_the_codes_are_found() -> None:
     assert {"KAFKA_SINK", "OPTION", "COMMIT_TIMEOUT", "CLAIM_LOST"} <= set(CODES)
 
 
-@pytest.mark.parametrize("code", CODES)
+@every("code", CODES)
 def test_each_code_has_a_section(code: str) -> None:
     assert TEXT.count(f"### {code}\n") == 1
     assert code in ERRORS
 
 
-@pytest.mark.parametrize("code", ERRORS)
+@every("code", ERRORS)
 def test_a_section_has_a_cause_and_a_fix_in_few_lines(code: str) -> None:
     lines = [line for line in ERRORS[code].splitlines() if line]
 

@@ -47,10 +47,6 @@ _KIO_CAN_CARRY = {
 }
 
 
-def spoken_id(value: Any) -> str:
-    return value.name if hasattr(value, "min_version") else str(value)
-
-
 @functools.cache
 def bodies(api: AnyApi, version: int, kind: str) -> st.SearchStrategy[Message]:
     return messages(api.request if kind == "request" else api.response, version)

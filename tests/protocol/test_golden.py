@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import pytest
-
 from spark_kafka_sink.protocol.all_apis import ALL_APIS
 from spark_kafka_sink.protocol.messages import decode_request
+from tests.every import every
 from tests.protocol.golden_messages import CLIENT_ID, CORRELATION_ID, Golden, golden_messages
 from tests.protocol.whole import decode, encode
 
 
-@pytest.mark.parametrize("golden", golden_messages(), ids=str)
+@every("golden", golden_messages())
 def test_we_write_javas_bytes(golden: Golden) -> None:
     written = encode(golden.api, golden.version, golden.kind, CORRELATION_ID, CLIENT_ID, golden.message())
 
     assert written.hex() == golden.data.hex()
 
 
-@pytest.mark.parametrize("golden", golden_messages(), ids=str)
+@every("golden", golden_messages())
 def test_we_read_javas_bytes(golden: Golden) -> None:
     assert decode(golden.api, golden.version, golden.kind, golden.data) == (CORRELATION_ID, golden.message())
 
 
-@pytest.mark.parametrize("golden", [golden for golden in golden_messages() if golden.kind == "request"], ids=str)
+@every("golden", [golden for golden in golden_messages() if golden.kind == "request"])
 def test_we_read_javas_request_headers(golden: Golden) -> None:
     header, _ = decode_request(golden.data, ALL_APIS)
 

@@ -11,6 +11,7 @@ from spark_kafka_sink.protocol.messages import encode_request
 from spark_kafka_sink.protocol.produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
 from spark_kafka_sink.protocol.produce_encoder import LAST_BY_NAME, BatchParts, ProduceEncoder
 from spark_kafka_sink.protocol.wire_types import Buffer
+from tests.every import every
 
 CLIENT_ID = "clïent"
 TIMEOUT_MS = 1_234
@@ -42,8 +43,8 @@ SEVERAL: Topics = {
 }
 
 
-@pytest.mark.parametrize("version", BY_NAME)
-@pytest.mark.parametrize(("transactional_id", "acks"), [(None, -1), (None, 0), ("tränsaction", 1), ("", -1)])
+@every("version", BY_NAME)
+@every("transactional_id, acks", [(None, -1), (None, 0), ("tränsaction", 1), ("", -1)])
 def test_the_bytes_are_those_of_the_codec(version: int, transactional_id: str | None, acks: int) -> None:
     encoder = ProduceEncoder(CLIENT_ID, acks, TIMEOUT_MS)
     for correlation_id in (0, 2**31 - 1):  # the second time from prepared parts

@@ -22,15 +22,16 @@ from spark_kafka_sink.protocol.internal_topics import (
     OffsetCommitValue,
     decode_group_key,
 )
+from tests.every import every
 from tests.protocol.golden_records import RECORDS, GoldenRecord, golden_markers, golden_records
 
 
-@pytest.mark.parametrize("golden", golden_records(), ids=str)
+@every("golden", golden_records())
 def test_we_write_javas_bytes(golden: GoldenRecord) -> None:
     assert golden.record.encode(golden.body(), golden.version).hex() == golden.data.hex()
 
 
-@pytest.mark.parametrize("golden", golden_records(), ids=str)
+@every("golden", golden_records())
 def test_we_read_javas_bytes(golden: GoldenRecord) -> None:
     assert golden.record.decode(golden.data) == golden.body()
 
@@ -41,14 +42,14 @@ def test_our_versions_are_javas_for_every_record() -> None:
     assert {(golden.name, golden.version) for golden in golden_records()} == ours
 
 
-@pytest.mark.parametrize("golden", golden_records(), ids=str)
+@every("golden", golden_records())
 def test_a_record_cut_anywhere_is_refused(golden: GoldenRecord) -> None:
     for size in range(len(golden.data)):
         with pytest.raises(ProtocolError):
             golden.record.decode(golden.data[:size])
 
 
-@pytest.mark.parametrize("golden", golden_records(), ids=str)
+@every("golden", golden_records())
 def test_bytes_behind_a_record_are_refused(golden: GoldenRecord) -> None:
     with pytest.raises(ProtocolError, match=rf"it ends at byte {len(golden.data)}"):
         golden.record.decode(golden.data + b"\0")

@@ -12,6 +12,7 @@ from spark_kafka_sink.protocol.api_versions import API_VERSIONS, ApiVersionsResp
 from spark_kafka_sink.protocol.fetch import FETCH, FetchRequest
 from spark_kafka_sink.protocol.messages import decode_request, decode_response, encode_request, encode_response
 from spark_kafka_sink.protocol.values import write_unsigned_varint
+from tests.every import every
 from tests.limits import costs_at_most
 
 PREFIX = bytes.fromhex("0000000100000100000000")
@@ -60,15 +61,15 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
-def test_a_million_unknown_ones_take_no_memory_and_little_time() -> None:
-    """An object of each would take 180 MB."""
-    data = PREFIX + varint(1_000_000) + b"\x09\0" * 1_000_000
+def test_many_unknown_ones_take_no_memory_and_little_time() -> None:
+    """An object of each would take 18 MB."""
+    data = PREFIX + varint(100_000) + b"\x09\0" * 100_000
 
-    costs_at_most(lambda: decode_response(API_VERSIONS, 3, data), megabytes=1, seconds=1)
+    costs_at_most(lambda: decode_response(API_VERSIONS, 3, data), megabytes=0.1, seconds=0.1)
 
 
-@pytest.mark.parametrize(
-    ("tagged_fields", "complaint"),
+@every(
+    "tagged_fields, complaint",
     [
         ("0203010103" + "0101", "tag 3 twice"),
         ("0109ffffffff0f61", r"4,294,967,295 bytes for a tagged field \(tag 9\), but only 1 is left"),

@@ -15,10 +15,13 @@ from spark_kafka_sink.protocol.produce import PartitionProduceData, ProduceReque
 from spark_kafka_sink.records.small_batch import NewRecord, small_batch
 from tests.broker.as_kafka.pair import Pair, eventually
 from tests.kafka.fixtures import only_real_kafka
+from tests.tiers import whole_but
 
 pytestmark = only_real_kafka  # it is what the embedded broker is compared with
 
 NOW = 1_700_000_000_000
+
+OLDER = "an older version differs by its fields, which tests/protocol compares with Java's"
 
 
 def batch(*timestamps: int, **fields: Any) -> bytes:
@@ -42,7 +45,7 @@ def asked(topic: str, timestamp: int, isolation: int, epoch: int, partition: int
     return ListOffsetsRequest(-1, isolation, [ListOffsetsTopic(topic, [ListOffsetsPartition(partition, epoch, timestamp)])])
 
 
-@pytest.mark.parametrize("version", [4, 9, 10])
+@pytest.mark.parametrize("version", whole_but([4, 9, 10], {10}, OLDER))
 @pytest.mark.parametrize("timestamp", [-1, -2, -3, -4, -5, -6, 0, NOW, NOW + 5, NOW + 50, 2**63 - 1], ids=str)
 def test_offsets(both: Pair, timestamp: int, version: int) -> None:
     def look() -> None:
@@ -83,7 +86,7 @@ UNREADABLE = ("a length of 0", "a negative length", "magic 3")
 """For them Kafka answers before it looks at the single partitions, and in words."""
 
 
-@pytest.mark.parametrize("version", [3, 9, 11])
+@pytest.mark.parametrize("version", whole_but([3, 9, 11], {11}, OLDER))
 @pytest.mark.parametrize("bad", BAD, ids=str)
 def test_records_that_are_none(both: Pair, bad: str, version: int) -> None:
     records = BAD[bad](batch(NOW, NOW + 1))
@@ -91,7 +94,7 @@ def test_records_that_are_none(both: Pair, bad: str, version: int) -> None:
     both.ask(ApiKey.PRODUCE, version, written(both.t, batch(NOW)), without_times)
 
 
-@pytest.mark.parametrize("version", [3, 9, 11])
+@pytest.mark.parametrize("version", whole_but([3, 9, 11], {11}, OLDER))
 @pytest.mark.parametrize(
     "fields",
     [
@@ -111,7 +114,7 @@ def test_producers(both: Pair, fields: dict[str, Any], version: int) -> None:
 
 
 @pytest.mark.parametrize("acks", [-1, 1, 2, -2])
-@pytest.mark.parametrize("version", [3, 9, 11])
+@pytest.mark.parametrize("version", whole_but([3, 9, 11], {11}, OLDER))
 def test_where_it_is_written(both: Pair, acks: int, version: int) -> None:
     both.coordinate_groups()
     for topic, partition in ((both.t, 0), (both.t, 9), (both.t, -1), (both.missing, 0), ("__consumer_offsets", 0), ("a b", 0)):
@@ -146,7 +149,7 @@ def read(answer: Any) -> Any:
     return answer.error_code, answer.throttle_time_ms, answer.node_endpoints, parts
 
 
-@pytest.mark.parametrize("version", [4, 11, 12])
+@pytest.mark.parametrize("version", whole_but([4, 11, 12], {12}, OLDER))
 @pytest.mark.parametrize(
     "fields",
     [

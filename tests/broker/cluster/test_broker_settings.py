@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.cluster.broker_settings import BROKER_CONFIGS, BrokerSettings, ConfigLocation, ConfigSource
 from spark_kafka_sink.broker.cluster.metadata_image import MetadataImage
 from spark_kafka_sink.broker.cluster.topic_config import TOPIC_CONFIGS
 from tests.broker.cluster.clusters import broker
+from tests.every import every
 
 IMAGE = MetadataImage(brokers={1: broker(1)})
 
@@ -71,7 +70,7 @@ def test_users_and_passwords_are_not_shown() -> None:
     assert BROKER_CONFIGS["sasl.jaas.config"].is_sensitive
 
 
-@pytest.mark.parametrize("key", BROKER_CONFIGS.values(), ids=lambda key: key.name)
+@every("key", BROKER_CONFIGS.values())
 def test_every_default_is_of_its_type(key: Any) -> None:
     text = key.text(key.default)
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
-
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.cluster.credentials import Credentials, scram_credential
+from tests.every import every
 
 USERS = {"alice": "s3cret-word", "bob": "other-word"}
 
 
-@pytest.mark.parametrize(
-    ("user", "password", "right"),
+@every(
+    "user, password, right",
     [
         ("alice", "s3cret-word", True),
         ("alice", "other-word", False),

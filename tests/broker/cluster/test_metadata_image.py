@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +21,7 @@ from spark_kafka_sink.broker.cluster.metadata_image import (
 )
 from spark_kafka_sink.broker.cluster.new_topics import placed
 from tests.broker.cluster.clusters import broker
+from tests.every import every
 
 
 def topic(name: str, partitions: int = 1) -> TopicState:
@@ -67,8 +67,8 @@ def test_one_partition_changed() -> None:
 
 
 # Of `String.hashCode` in a JVM.
-@pytest.mark.parametrize(
-    ("text", "code"),
+@every(
+    "text, code",
     [
         ("", 0),
         ("a", 97),

@@ -21,15 +21,16 @@ from spark_kafka_sink.broker.cluster.new_topics import (
 )
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.broker.cluster.clusters import cluster
+from tests.every import every
 
 
-@pytest.mark.parametrize("name", ["a", "A.b_c-9", "...", "-", "x" * 249])
+@every("name", ["a", "A.b_c-9", "...", "-", "x" * 249])
 def test_legal(name: str) -> None:
     check_name(name)
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
+@every(
+    "name, words",
     [
         ("", "the empty string is not allowed"),
         (".", "'.' is not allowed"),
@@ -68,8 +69,8 @@ def test_configs_are_of_topics_with_a_name() -> None:
 THREE = cluster(3).image
 
 
-@pytest.mark.parametrize(
-    ("partitions", "replicas", "code"),
+@every(
+    "partitions, replicas, code",
     [
         (0, 1, ErrorCode.INVALID_PARTITIONS),
         (-2, 1, ErrorCode.INVALID_PARTITIONS),
@@ -104,8 +105,8 @@ def test_no_more_than_kafka_makes_at_once() -> None:
         check_amount(10_001)
 
 
-@pytest.mark.parametrize(
-    ("count", "assignments", "words"),
+@every(
+    "count, assignments, words",
     [
         (3, None, "INVALID_PARTITIONS: Topic already has 3 partition(s)."),
         (2, None, "INVALID_PARTITIONS: The topic t currently has 3 partition(s); 2 would not be an increase."),
@@ -141,8 +142,8 @@ def test_more_replicas_than_brokers() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("assignments", "words"),
+@every(
+    "assignments, words",
     [
         ([(1, [1])], "partitions should be a consecutive 0-based integer sequence"),
         ([(-1, [1])], "partitions should be a consecutive 0-based integer sequence"),

@@ -25,6 +25,7 @@ from spark_kafka_sink.broker.cluster.topic_config import (
     one_of,
 )
 from spark_kafka_sink.protocol.error_codes import ErrorCode
+from tests.every import every
 
 # How texts are read
 
@@ -33,8 +34,8 @@ def key(type: ConfigType, check: Check | None = None) -> ConfigKey:
     return ConfigKey("some.config", type, None, "", check)
 
 
-@pytest.mark.parametrize(
-    ("type", "text", "value"),
+@every(
+    "type, text, value",
     [
         (ConfigType.INT, " 5 ", 5),
         (ConfigType.INT, "+7", 7),
@@ -66,8 +67,8 @@ def test_not_a_number_is_a_double() -> None:
     assert math.isnan(key(ConfigType.DOUBLE).parse("NaN"))
 
 
-@pytest.mark.parametrize(
-    ("type", "text"),
+@every(
+    "type, text",
     [
         *((ConfigType.INT, text) for text in ("", "x", "1.5", "1e6", "2147483648", "1_000", "5 5", "--5", "0x10", "9" * 5000)),
         *((ConfigType.LONG, text) for text in ("9223372036854775808", "99999999999999999999", "-9223372036854775809")),
@@ -88,8 +89,8 @@ def test_a_text_that_is_neither_true_nor_false(text: str) -> None:
         key(ConfigType.BOOLEAN).parse(text)
 
 
-@pytest.mark.parametrize(
-    ("type", "check", "text", "words"),
+@every(
+    "type, check, text, words",
     [
         (ConfigType.INT, at_least(3), " 2", "Invalid value 2 for configuration some.config: Value must be at least 3"),
         (ConfigType.LONG, at_least(-1), "-2", "Invalid value -2 for configuration some.config: Value must be at least -1"),
@@ -111,19 +112,22 @@ def test_a_value_out_of_its_range(type: ConfigType, check: Check, text: str, wor
     assert str(refused.value) == words
 
 
-@pytest.mark.parametrize(("type", "check", "text"), [
+@every(
+    "type, check, text",
+    [
     (ConfigType.INT, at_least(3), "3"),
     (ConfigType.INT, between(1, 5), "5"),
     (ConfigType.INT, between(None, 5), "-7"),
     (ConfigType.LIST, each_of("a"), "a, a"),
     (ConfigType.LIST, each_of("a"), ""),
-])  # fmt: skip
+],
+)  # fmt: skip
 def test_the_ends_of_a_range_are_in_it(type: ConfigType, check: Check, text: str) -> None:
     key(type, check).parse(text)
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
+@every(
+    "value, text",
     [
         (None, None),
         (True, "true"),
@@ -214,7 +218,7 @@ def test_an_unknown_name_is_named_before_a_wrong_value() -> None:
     assert refusal(retention_ms="x", foo="1") == "Unknown topic config name: foo"
 
 
-@pytest.mark.parametrize(
+@every(
     "name",
     ["message.format.version", "message.downconversion.enable", "message.timestamp.difference.max.ms", "Retention.ms", ""],
 )
@@ -223,8 +227,8 @@ def test_what_kafka_4_has_no_more_is_unknown(name: str) -> None:
         checked_topic_configs(DEFAULTS, MetadataImage(), {name: "1"})
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
+@every(
+    "name, text",
     [
         ("compression_gzip_level", "0"),
         ("compression_gzip_level", "10"),
@@ -240,8 +244,8 @@ def test_a_wrong_value(name: str, text: str) -> None:
     assert f"for configuration {name.replace('_', '.')}: " in (refusal(DEFAULTS, **{name: text}) or "")
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
+@every(
+    "name, text",
     [
         ("compression_gzip_level", "-1"),
         ("leader_replication_throttled_replicas", "*"),

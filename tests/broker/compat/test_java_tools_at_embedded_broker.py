@@ -39,7 +39,7 @@ def test_kafka_topics(broker: EmbeddedBroker, servers: str, name: str) -> None:
     assert name not in broker.cluster.image.topics
 
 
-@pytest.mark.whole("three starts of Java; two other clients alter and describe configs in tests/broker/test_admin_clients.py")
+@pytest.mark.whole("three starts of Java; confluent-kafka alters and describes configs in tests/broker/test_admin_clients.py")
 def test_kafka_configs(servers: str, new_topic: NewTopic) -> None:
     topic = new_topic(segment_ms="5000")
     entity = ("--entity-type", "topics", "--entity-name", topic)
@@ -68,7 +68,7 @@ def test_console_producer_and_consumer(servers: str, new_topic: NewTopic) -> Non
     assert lines[:2] == ["Partition:0\tOffset:0\tk:v\ta\t1", "Partition:0\tOffset:1\tk2:v2\tb\t"]
 
 
-@pytest.mark.whole("18 s; two other clients join groups in this folder")
+@pytest.mark.whole("18 s; two other clients join groups in tests/broker/test_consumer_groups.py")
 def test_console_consumer_in_a_group_and_kafka_consumer_groups(servers: str, new_topic: NewTopic, name: str) -> None:
     topic = new_topic(2)
     confluent.write(servers, topic, "0", "1", "2", "3", "4")

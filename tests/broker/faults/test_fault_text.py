@@ -7,10 +7,11 @@ import pytest
 from spark_kafka_sink.broker.faults.fault_injection import FaultInjection
 from spark_kafka_sink.broker.faults.fault_text import add_fault
 from spark_kafka_sink.errors import OptionError
+from tests.every import every
 
 
-@pytest.mark.parametrize(
-    ("text", "what"),
+@every(
+    "text, what",
     [
         ("produce error=NOT_LEADER_OR_FOLLOWER", "NOT_LEADER_OR_FOLLOWER for PRODUCE"),
         ("Produce error=not_leader_or_follower applied=true message=no", "NOT_LEADER_OR_FOLLOWER for PRODUCE"),
@@ -48,8 +49,8 @@ def test_times_end() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
+@every(
+    "text, why",
     [
         ("", "unknown API ''"),
         ("prduce error=7", "unknown API 'prduce'; did you mean produce?"),

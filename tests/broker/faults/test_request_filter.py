@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from spark_kafka_sink.broker.faults.effects import failed_answer
 from spark_kafka_sink.broker.faults.request_filter import SHAPES, asks_for, merged, name_or_id, split
 from spark_kafka_sink.protocol.api import ApiKey
@@ -43,6 +41,7 @@ from spark_kafka_sink.protocol.transactions import (
     TxnOffsetCommitRequestTopic,
 )
 from tests.broker.requests import request
+from tests.every import every
 
 NAMES = ("a", "b")
 OLD = {ApiKey.PRODUCE: 9, ApiKey.FETCH: 11, ApiKey.ADD_PARTITIONS_TO_TXN: 3, ApiKey.OFFSET_COMMIT: 8}
@@ -115,7 +114,7 @@ def test_every_shape_is_tried() -> None:
     assert {*SHAPES} - {*REQUESTS} == {ApiKey.METADATA}  # which is answered otherwise
 
 
-@pytest.mark.parametrize("key", REQUESTS, ids=lambda key: key.name)
+@every("key", REQUESTS)
 def test_a_part_is_taken_out_and_its_error_put_in(key: ApiKey) -> None:
     body = REQUESTS[key]
     assert asks_for(key, body, of_b)
@@ -128,7 +127,7 @@ def test_a_part_is_taken_out_and_its_error_put_in(key: ApiKey) -> None:
     assert codes(key, answer) == dict.fromkeys(others, 0) | {part: ErrorCode.INVALID_REQUEST}
 
 
-@pytest.mark.parametrize("key", REQUESTS, ids=lambda key: key.name)
+@every("key", REQUESTS)
 def test_an_error_takes_the_place_of_what_was_answered(key: ApiKey) -> None:
     body = REQUESTS[key]
     matched, _ = split(key, body, of_b)
@@ -137,7 +136,7 @@ def test_an_error_takes_the_place_of_what_was_answered(key: ApiKey) -> None:
     assert sorted(codes(key, answer).values()) == [0] * (len(codes(key, answer)) - 1) + [ErrorCode.INVALID_REQUEST]
 
 
-@pytest.mark.parametrize("key", REQUESTS, ids=lambda key: key.name)
+@every("key", REQUESTS)
 def test_where_all_is_wanted_nothing_is_left(key: ApiKey) -> None:
     assert split(key, REQUESTS[key], lambda topic, partition: True) == (REQUESTS[key], None)
     assert not asks_for(key, REQUESTS[key], lambda topic, partition: name_or_id(topic) == "c")

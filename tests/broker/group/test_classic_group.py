@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.broker.group.classic_group import ClassicGroup, GroupRules, GroupState, subscribed_topics
+from tests.every import every
 
 STEPS = {
     (GroupState.EMPTY, GroupState.PREPARING_REBALANCE),
@@ -21,8 +22,8 @@ STEPS = {
 }
 
 
-@pytest.mark.parametrize("before", GroupState)
-@pytest.mark.parametrize("after", GroupState)
+@every("before", GroupState)
+@every("after", GroupState)
 def test_a_group_takes_the_steps_of_the_table_and_no_other(before: GroupState, after: GroupState) -> None:
     group = ClassicGroup("g", lambda: 7, GroupRules())
     group.state = before

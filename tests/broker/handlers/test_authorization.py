@@ -71,6 +71,7 @@ from spark_kafka_sink.protocol.topics import (
     DeleteTopicState,
 )
 from tests.broker.rig import Rig, batch
+from tests.every import every
 
 ANA: Final = "User:ana"
 REFUSALS: Final = frozenset(
@@ -318,7 +319,7 @@ def refusals(case: Case, granted: tuple[str, ...]) -> set[ErrorCode]:
         return {code for code in codes(answer) if code in REFUSALS}
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@every("case", CASES)
 def test_what_an_api_needs(case: Case) -> None:
     assert refusals(case, case.needed) == set()
     for left in itertools.combinations(case.needed, len(case.needed) - 1):

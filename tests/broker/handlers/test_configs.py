@@ -19,6 +19,7 @@ from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.configs import DescribeConfigsRequest, DescribeConfigsResource
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.broker.rig import Rig, batch
+from tests.every import every
 
 TOPIC, BROKER = 2, 4
 
@@ -100,8 +101,8 @@ def test_an_internal_config_shows_where_it_is_set() -> None:
         assert configs(rig, TOPIC, "t")["internal.segment.bytes"].value == "99"
 
 
-@pytest.mark.parametrize(
-    ("type", "name", "code", "words"),
+@every(
+    "type, name, code, words",
     [
         (TOPIC, "none", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ""),
         (TOPIC, "", ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic name is invalid: the empty string is not allowed"),
@@ -207,8 +208,8 @@ def test_what_is_not_named_stays(version: int) -> None:
         assert rig.cluster.image.topics["t"].configs == {"segment.ms": "2", "flush.ms": "6"}
 
 
-@pytest.mark.parametrize(
-    ("before", "operation", "value", "after"),
+@every(
+    "before, operation, value, after",
     [
         (None, APPEND, "compact", "delete,compact"),
         (None, SUBTRACT, "delete", ""),
@@ -289,8 +290,8 @@ def test_a_resource_that_is_named_twice_stays_as_it_is() -> None:
         assert not rig.cluster.image.topics["t"].configs
 
 
-@pytest.mark.parametrize(
-    ("type", "name", "changes", "code", "words"),
+@every(
+    "type, name, changes, code, words",
     [
         (TOPIC, "t", [("a", SET, "1"), ("a", DELETE, None)], ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys"),
         (TOPIC, "t", [("a", SET, None), ("b", APPEND, None)], ErrorCode.INVALID_REQUEST, "Null value not supported for : a, b"),

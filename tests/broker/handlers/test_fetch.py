@@ -30,6 +30,7 @@ from spark_kafka_sink.protocol.partition_offsets import (
 from spark_kafka_sink.records.decoder import decode_batches
 from spark_kafka_sink.records.small_batch import NewRecord, small_batch
 from tests.broker.rig import Asked, Rig, batch
+from tests.every import every
 
 NAMED, BY_ID = 12, 17
 
@@ -159,8 +160,8 @@ def test_a_leader_that_moves_ends_the_wait_with_the_new_one() -> None:
         assert (leader.leader_id, leader.leader_epoch) == (2, 1)
 
 
-@pytest.mark.parametrize(
-    ("asked", "code"),
+@every(
+    "asked, code",
     [
         ({"offset": 3}, ErrorCode.OFFSET_OUT_OF_RANGE),
         ({"offset": -1}, ErrorCode.OFFSET_OUT_OF_RANGE),
@@ -312,8 +313,8 @@ def fill(log: UnifiedLog) -> None:
     log.append_as_leader(batch, 0, guard=guard)
 
 
-@pytest.mark.parametrize(
-    ("timestamp", "isolation", "expected"),
+@every(
+    "timestamp, isolation, expected",
     [
         (EARLIEST, 0, (-1, 0)),
         (EARLIEST_LOCAL, 0, (-1, 0)),

@@ -23,6 +23,7 @@ from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataRequestT
 from tests.broker.network.servers import services
 from tests.broker.requests import Responses, request
 from tests.broker.rig import Rig
+from tests.every import every
 
 HANDLERS: Mapping[ApiKey, Handler] = {
     ApiKey.HEARTBEAT: lambda _services, _request: None,
@@ -55,7 +56,7 @@ def ranges(answer: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
     return {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
 
 
-@pytest.mark.parametrize("version", range(5))
+@every("version", range(5))
 def test_the_apis_are_those_that_have_a_handler(version: int) -> None:
     heartbeat, produce = ALL_APIS[ApiKey.HEARTBEAT], ALL_APIS[ApiKey.PRODUCE]
 
@@ -82,8 +83,8 @@ def test_features_from_0_on_are_kept_from_clients_that_cannot_read_them(version:
     assert {feature.name for feature in ask(version).supported_features} == names
 
 
-@pytest.mark.parametrize(
-    ("name", "software_version"),
+@every(
+    "name, software_version",
     [("", "1"), ("test", ""), ("-test", "1"), ("test", "1."), ("te st", "1"), ("t\n", "1"), ("é", "1")],
 )
 def test_a_software_name_that_fits_no_metric_is_an_invalid_request(name: str, software_version: str) -> None:

@@ -15,6 +15,7 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from spark_kafka_sink.records.decoder import decode_batches
 from tests.broker.rig import Asked, Rig, batch
+from tests.every import every
 
 NAMED, BY_ID = 12, 13
 
@@ -90,8 +91,8 @@ def test_without_acks_there_is_no_answer_and_a_failure_closes_the_connection(top
         assert stored(rig) == ([b"a"] if topic == "t" else [])
 
 
-@pytest.mark.parametrize(
-    ("data", "fields", "code"),
+@every(
+    "data, fields, code",
     [
         (batch(b"a"), {"acks": 2}, ErrorCode.INVALID_REQUIRED_ACKS),
         (b"", {}, ErrorCode.INVALID_RECORD),
@@ -99,8 +100,6 @@ def test_without_acks_there_is_no_answer_and_a_failure_closes_the_connection(top
         (batch(b"a") + batch(b"b"), {}, ErrorCode.INVALID_RECORD),
         (batch(b"a")[:-1] + b"!", {}, ErrorCode.CORRUPT_MESSAGE),
     ],
-    # Not the bytes, which have the time in them: two workers of one run must find the same names.
-    ids=["acks of 2", "no batch", "no header", "two batches", "another byte"],
 )
 def test_what_cannot_be_stored_is_refused(data: bytes, fields: dict[str, Any], code: ErrorCode) -> None:
     with Rig() as rig:

@@ -35,6 +35,7 @@ from spark_kafka_sink.protocol.topics import (
 )
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 from tests.broker.rig import Rig, batch
+from tests.every import every
 
 # CreateTopics
 
@@ -54,7 +55,7 @@ def codes(results: Mapping[str, Any]) -> dict[str, ErrorCode]:
     return {name: ErrorCode(result.error_code) for name, result in results.items()}
 
 
-@pytest.mark.parametrize("version", range(2, 8))
+@every("version", range(2, 8))
 def test_it_is_there_in_every_version(version: int) -> None:
     with Rig() as rig:
         result = created(rig, topic("t", 3), version=version)["t"]
@@ -234,7 +235,7 @@ def deleted(rig: Rig, *asked: tuple[str | None, uuid.UUID]) -> list[tuple[str | 
     return [(result.name, result.topic_id, result.error_code, result.error_message) for result in results]
 
 
-@pytest.mark.parametrize("version", range(1, 6))
+@every("version", range(1, 6))
 def test_by_name_in_older_versions(version: int) -> None:
     with Rig() as rig:
         rig.cluster.create_topic("t")
@@ -329,8 +330,8 @@ def filled(rig: Rig) -> None:
         rig.log("t").append_as_leader(batch(b"a", b"b"), 0)
 
 
-@pytest.mark.parametrize("version", range(3))
-@pytest.mark.parametrize(("offset", "start"), [(0, 0), (3, 3), (10, 10), (-1, 10)])
+@every("version", range(3))
+@every("offset, start", [(0, 0), (3, 3), (10, 10), (-1, 10)])
 def test_up_to_an_offset(version: int, offset: int, start: int) -> None:
     with Rig() as rig:
         filled(rig)

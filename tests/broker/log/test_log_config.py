@@ -10,6 +10,7 @@ from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.cluster.metadata_image import MetadataImage, TopicState
 from spark_kafka_sink.broker.log.log_config import LogConfig, TimestampType, log_config, min_insync_replicas
 from spark_kafka_sink.records.compression import Codec
+from tests.every import every
 
 
 def of(configs: dict[str, str]) -> LogConfig:
@@ -43,8 +44,8 @@ def test_cleanup_policies(policy: str, compact: bool, delete: bool) -> None:
     assert (config.compact, config.delete) == (compact, delete)
 
 
-@pytest.mark.parametrize(
-    ("codec", "kept", "level"),
+@every(
+    "codec, kept, level",
     [
         ("producer", None, None),
         ("uncompressed", Codec.NONE, None),

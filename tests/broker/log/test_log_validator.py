@@ -20,6 +20,7 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.compression import Codec, compress
 from spark_kafka_sink.records.small_batch import NewRecord, small_batch
 from tests.broker.log.logs import NOW, batch, failing, opened, stored, values
+from tests.every import every
 
 HOUR = 3_600_000
 GOOD = batch(b"a", b"b", b"c")
@@ -76,7 +77,7 @@ REFUSED: list[tuple[str, bytes, ErrorCode, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("data", "code", "text"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
+@every("data, code, text", [row[1:] for row in REFUSED])
 def test_refused(data: bytes, code: ErrorCode, text: str) -> None:
     with opened(None) as log:
         with failing(code, text):
@@ -106,7 +107,7 @@ def test_a_bomb_is_refused_before_it_grows(codec: Codec, monkeypatch: pytest.Mon
         log.append_as_leader(data, 0)
 
 
-@pytest.mark.parametrize("codec", list(Codec))
+@every("codec", list(Codec))
 def test_what_nothing_changes_is_stored_as_it_came(codec: Codec) -> None:
     data = compressed(GOOD, codec)
     with opened(None) as log:
@@ -116,8 +117,8 @@ def test_what_nothing_changes_is_stored_as_it_came(codec: Codec) -> None:
         assert values([one]) == [b"a", b"b", b"c"]
 
 
-@pytest.mark.parametrize("wanted", list(Codec))
-@pytest.mark.parametrize("came", [Codec.NONE, Codec.LZ4, Codec.SNAPPY])
+@every("wanted", list(Codec))
+@every("came", [Codec.NONE, Codec.LZ4, Codec.SNAPPY])
 def test_a_topic_with_a_codec_gets_that_codec(wanted: Codec, came: Codec) -> None:
     with opened(None, LogConfig(compression_type=wanted)) as log:
         log.append_as_leader(compressed(GOOD, came), 0)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from spark_kafka_sink.broker.network.ssl_principal_mapper import NoMatchingRuleError, SslPrincipalMapper, distinguished_name
+from tests.every import every
 
 
 def subject(*parts: tuple[str, str]) -> dict[str, Any]:
@@ -14,8 +15,8 @@ def subject(*parts: tuple[str, str]) -> dict[str, Any]:
     return {"subject": tuple((part,) for part in parts)}
 
 
-@pytest.mark.parametrize(
-    ("parts", "name"),
+@every(
+    "parts, name",
     [
         ([("commonName", "ana")], "CN=ana"),
         (
@@ -57,8 +58,8 @@ def test_the_first_rule_that_matches_counts(name: str, principal: str) -> None:
     assert SslPrincipalMapper(RULES).name(name) == principal
 
 
-@pytest.mark.parametrize(
-    ("rules", "principal"),
+@every(
+    "rules, principal",
     [
         ("DEFAULT", "CN=ana,O=x"),
         (r"RULE:^CN=(\w+),.*$/user\/$1/", "user/ana"),

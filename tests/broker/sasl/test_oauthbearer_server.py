@@ -16,6 +16,7 @@ from spark_kafka_sink.broker.sasl.oauthbearer_server import OAuthBearerSaslServe
 from spark_kafka_sink.broker.sasl.sasl_server import SaslAuthenticationError, SaslError
 from spark_kafka_sink.broker.sasl.sasl_server_authenticator import SaslServerAuthenticator, SaslState, sasl_servers
 from spark_kafka_sink.broker.sasl.token_validator import TokenValidator, token_validator
+from tests.every import every
 
 CONFIG = BrokerConfig(sasl_mechanisms=("OAUTHBEARER",), oauthbearer_key="secret")
 REFUSED = b'{"status":"invalid_token"}'
@@ -66,8 +67,8 @@ def test_nothing_was_refused_that_could_be_heard() -> None:
         OAuthBearerSaslServer(validator()).evaluate_response(b"\x01")
 
 
-@pytest.mark.parametrize(
-    ("sent", "words"),
+@every(
+    "sent, words",
     [
         (b"", "client first message"),
         (b"n,,\x01\x01", "'auth' not specified"),

@@ -17,6 +17,7 @@ from spark_kafka_sink.broker.sasl.sasl_server import (
     ScramState,
 )
 from tests.broker.sasl.scram_client import ScramClient
+from tests.every import every
 
 # PLAIN
 
@@ -37,8 +38,8 @@ def test_the_right_password(message: bytes, user: str) -> None:
     assert answered(message) == (b"", user)
 
 
-@pytest.mark.parametrize(
-    ("message", "words"),
+@every(
+    "message, words",
     [
         (b"\0alice\0wrong", "Authentication failed: Invalid username or password"),
         (b"\0carol\0secret", "Authentication failed: Invalid username or password"),
@@ -190,7 +191,7 @@ def test_nothing_is_left_after_an_error_or_the_end() -> None:
         failed.evaluate_response(client.first())
 
 
-@pytest.mark.parametrize(
+@every(
     "message",
     [
         b"",
@@ -215,7 +216,7 @@ def test_a_first_message_that_is_none(message: bytes) -> None:
         server().evaluate_response(message)
 
 
-@pytest.mark.parametrize("cut", [0, 1, 10, -1, -2, -5])
+@every("cut", [0, 1, 10, -1, -2, -5])
 def test_a_final_message_that_was_cut(cut: int) -> None:
     exchange, client = server(), ScramClient("alice", "secret")
     final = client.final(exchange.evaluate_response(client.first()))
@@ -223,7 +224,7 @@ def test_a_final_message_that_was_cut(cut: int) -> None:
         exchange.evaluate_response(final[:cut])
 
 
-@pytest.mark.parametrize("proof", [b"", b"AAAA", b"A" * 400, b"!!!!", b"AAA"])
+@every("proof", [b"", b"AAAA", b"A" * 400, b"!!!!", b"AAA"])
 def test_a_proof_of_another_length_or_none(proof: bytes) -> None:
     exchange, client = server(), ScramClient("alice", "secret")
     without_proof = client.final(exchange.evaluate_response(client.first())).rpartition(b",p=")[0]

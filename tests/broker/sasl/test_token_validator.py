@@ -21,6 +21,7 @@ from spark_kafka_sink.broker.certificates import CertificateAuthority
 from spark_kafka_sink.broker.client_settings import token
 from spark_kafka_sink.broker.sasl.token_validator import TokenError, TokenValidator, ValidToken, token_validator
 from spark_kafka_sink.errors import OptionError
+from tests.every import every
 
 NOW_MS = 1_700_000_000_000
 NOW_S = NOW_MS // 1000
@@ -136,7 +137,7 @@ _BAD = [
 
 
 # A token has a new signature in each process, so it cannot name a test.
-@pytest.mark.parametrize(("text", "words"), _BAD, ids=[words for _, words in _BAD])
+@every("text, words", _BAD)
 def test_what_does_not_count(text: str, words: str) -> None:
     with pytest.raises(TokenError, match=words):
         validator().validate(text)
@@ -218,8 +219,8 @@ def test_the_brokers_own_tokens_count(key: str | None) -> None:
         made.validate(token(config, "ana", -100))
 
 
-@pytest.mark.parametrize(
-    ("key", "words"),
+@every(
+    "key, words",
     [
         ("", "it is empty"),
         (" \n", "it is empty"),

@@ -11,6 +11,7 @@ from spark_kafka_sink.broker.transaction.transaction_coordinator import id_filte
 from spark_kafka_sink.broker.transaction.transaction_metadata import ProducerIdAndEpoch, TransactionMetadata, TransactionState
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.broker.transaction.world import A, B, World, code_of
+from tests.every import every
 
 E = ErrorCode
 
@@ -433,8 +434,8 @@ def test_a_state_that_is_never_stored_is_not_believed(world: World) -> None:
         world.coordinator.describe("t")
 
 
-@pytest.mark.parametrize(
-    ("pattern", "matching", "others"),
+@every(
+    "pattern, matching, others",
     [
         ("sks-.*", ["sks-1", "sks-"], ["my-sks-1", "sks"]),
         ("^sks-.+$", ["sks-1"], ["sks-", "my-sks-1"]),
@@ -454,8 +455,9 @@ def test_a_pattern_of_many_stars_takes_no_time() -> None:
     assert not id_filter(".*a" * 100 + "b")("a" * 30_000)
 
 
-@pytest.mark.parametrize(
-    "pattern", ["(", ")", "[a", "*", "a*", "a**", "a{3}", "(a|b)", "a|b", "(?=a)", r"\1", r"\d", "\\", "a" * 1001]
+@every(
+    "pattern",
+    ["(", ")", "[a", "*", "a*", "a**", "a{3}", "(a|b)", "a|b", "(?=a)", r"\1", r"\d", "\\", "a" * 1001],
 )
 def test_a_pattern_of_another_kind_is_refused(pattern: str) -> None:
     assert code_of(lambda: id_filter(pattern)) is E.INVALID_REGULAR_EXPRESSION
