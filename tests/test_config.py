@@ -11,6 +11,7 @@ from spark_kafka_sink import errors
 from spark_kafka_sink.config import OPTIONS, ProducerConfig, producer_config
 from spark_kafka_sink.errors import KafkaSinkError, OptionError
 from spark_kafka_sink.option import LIBRDKAFKA_NAMES, REQUIRED, Option
+from tests.every import every
 from tests.golden_options import OPTIONS_TXT, java_options, run_java
 
 JAVA = java_options()
@@ -41,8 +42,8 @@ def test_equal_settings_are_equal_and_hash_alike() -> None:
     assert hash(config(linger_ms=1)) == hash(config(linger_ms="1"))
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
+@every(
+    "settings, said",
     [
         ({"batch.size": "many"}, "option batch.size: 'many' is not a whole number from 0 to 2147483647"),
         ({"batch.size": -1}, "option batch.size: -1 is not a whole number"),
@@ -73,7 +74,7 @@ def test_bad_settings_name_the_option_and_what_it_takes(settings: dict[str, obje
         producer_config({**SERVERS, **settings})
 
 
-@pytest.mark.parametrize("name", LIBRDKAFKA_NAMES)
+@every("name", LIBRDKAFKA_NAMES)
 def test_what_replaces_an_option_of_librdkafka_exists(name: str) -> None:
     assert name not in OPTIONS
     replacements = re.findall(r"\{0\}([a-z0-9.]+)", LIBRDKAFKA_NAMES[name])
@@ -110,12 +111,12 @@ def in_javas_words(option: Option) -> str:
 
 
 # Java's default is an empty list, which its constructor refuses.
-@pytest.mark.parametrize("name", [name for name in OPTIONS if name in JAVA and name != "bootstrap.servers"])
+@every("name", [name for name in OPTIONS if name in JAVA and name != "bootstrap.servers"])
 def test_what_is_called_javas_default_is_javas_default(name: str) -> None:
     assert in_javas_words(OPTIONS[name]) == JAVA[name].default
 
 
-@pytest.mark.parametrize("name", [name for name in OPTIONS if name in JAVA and not OPTIONS[name].differs])
+@every("name", [name for name in OPTIONS if name in JAVA and not OPTIONS[name].differs])
 def test_numbers_begin_where_javas_do_unless_it_is_told_why_not(name: str) -> None:
     lowest = JAVA[name].lowest
     if lowest is not None:
@@ -124,17 +125,18 @@ def test_numbers_begin_where_javas_do_unless_it_is_told_why_not(name: str) -> No
             OPTIONS[name].parse(lowest - 1)
 
 
-@pytest.mark.parametrize("option", OPTIONS.values(), ids=lambda option: option.name)
+@every("option", OPTIONS.values())
 def test_another_default_than_javas_has_a_reason(option: Option) -> None:
     assert option.default == option.java or option.differs.endswith(".")
 
 
-@pytest.mark.parametrize("option", OPTIONS.values(), ids=lambda option: option.name)
+@every("option", OPTIONS.values())
 def test_a_default_as_it_is_written_is_read_as_that_default(option: Option) -> None:
     if option.default not in (REQUIRED, None):
         assert option.parse(option.kind.text(option.default)) == option.default
 
 
+@pytest.mark.whole("starts Java, whose golden file changes with its release only; the others here compare with that file")
 @pytest.mark.java
 def test_java_still_has_these_options() -> None:
     assert run_java() == OPTIONS_TXT.read_text()
@@ -148,7 +150,7 @@ def test_every_option_says_what_it_does() -> None:
 ERRORS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, KafkaSinkError)]
 
 
-@pytest.mark.parametrize("kind", ERRORS)
+@every("kind", ERRORS)
 def test_errors_begin_with_their_code_and_survive_pickling(kind: type[KafkaSinkError]) -> None:
     error = pickle.loads(pickle.dumps(kind("it broke", topic="t", partition=3)))
     assert str(error) == f"[{kind.code}] it broke"

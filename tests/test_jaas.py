@@ -7,6 +7,7 @@ import pytest
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.jaas import LOGIN_MODULES, JaasConfig, parse_jaas
 from tests.as_java import as_java
+from tests.every import every
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 USER = {"username": "alice", "password": "secret"}
@@ -61,12 +62,12 @@ REFUSED_HERE = {
 }
 
 
-@pytest.mark.parametrize("line", [*LINES, *KINDER])
+@every("line", [*LINES, *KINDER])
 def test_a_line_is_read(line: str) -> None:
     assert parse_jaas(line) == JaasConfig("PlainLoginModule", {**LINES, **KINDER}[line])
 
 
-@pytest.mark.parametrize("line", [*REFUSED, *REFUSED_HERE])
+@every("line", [*REFUSED, *REFUSED_HERE])
 def test_what_is_wrong_is_said_and_nothing_is_quoted(line: str) -> None:
     with pytest.raises(OptionError, match=r"^\[OPTION\] option sasl\.jaas\.config: ") as caught:
         parse_jaas(line)
@@ -75,6 +76,7 @@ def test_what_is_wrong_is_said_and_nothing_is_quoted(line: str) -> None:
     assert caught.value.facts == {"option": "sasl.jaas.config"}
 
 
+@pytest.mark.whole("starts Java three times for lines that the tests here read with the same outcome")
 @pytest.mark.java
 def test_java_reads_the_same() -> None:
     read = [None if found is None else {name: value for name, value in found.items() if name} for found in javas([*LINES])]
@@ -88,8 +90,8 @@ def javas(lines: list[str]) -> list[dict[str, str] | None]:
     return as_java("jaas", lines)
 
 
-@pytest.mark.parametrize(
-    ("name", "module"),
+@every(
+    "name, module",
     [
         ("org.apache.kafka.common.security.scram.ScramLoginModule", "ScramLoginModule"),
         ("kafkashaded.org.apache.kafka.common.security.plain.PlainLoginModule", "PlainLoginModule"),

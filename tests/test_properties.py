@@ -6,6 +6,7 @@ import pytest
 
 from spark_kafka_sink.properties import parse_properties
 from tests.as_java import as_java
+from tests.every import every
 
 FILES = {
     "a=1\nb: 2\nc 3\n": {"a": "1", "b": "2", "c": "3"},
@@ -31,7 +32,7 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize("text", FILES)
+@every("text", FILES)
 def test_a_file_is_read(text: str) -> None:
     assert parse_properties(text) == FILES[text]
 

@@ -13,14 +13,15 @@ from confluent_kafka.schema_registry import SchemaReference, header_schema_id_se
 from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.schema_options import NOT_SUPPORTED, is_schema_option, schema_config
+from tests.every import every
 
 RECORD = {"type": "record", "name": "a.Order", "fields": [{"name": "id", "type": "long"}]}
 
 REFERENCE = {"name": "a.Inner", "subject": "inner", "version": 3}
 
 
-@pytest.mark.parametrize(
-    ("given", "strategy"),
+@every(
+    "given, strategy",
     [
         ("topic", "topic"),
         ("TOPIC", "topic"),
@@ -33,8 +34,8 @@ def test_strategies_have_the_names_of_all_clients(given: str, strategy: str) -> 
     assert schema_config("value", {"subject.name.strategy": given}).strategy == strategy
 
 
-@pytest.mark.parametrize(
-    ("given", "place"),
+@every(
+    "given, place",
     [
         ("prefix", "prefix"),
         ("header", "header"),
@@ -98,8 +99,8 @@ def test_a_producer_names_a_schema_that_is_no_json() -> None:
         producer_config(given | {"value.schema": {"type": object()}})
 
 
-@pytest.mark.parametrize(
-    ("options", "text"),
+@every(
+    "options, text",
     [
         ({"subject.name.strategy": "mine"}, r"'mine' is not one of topic, record, topic-record"),
         ({"use.schema.id": "seven"}, r"'seven' is not a whole number"),
@@ -139,7 +140,7 @@ def test_json_schema_has_several_names(kind: str) -> None:
     assert schema_config("value", {}, kind).format == "json-schema"
 
 
-@pytest.mark.parametrize("name", [name for name in NOT_SUPPORTED if name.startswith("json.") or name == "validate"])
+@every("name", [name for name in NOT_SUPPORTED if name.startswith("json.") or name == "validate"])
 def test_options_of_confluents_json_serializers_have_an_answer(name: str) -> None:
     with pytest.raises(OptionError, match=rf"option value\.{name}: .*(remove the option|set value\.schema)"):
         schema_config("value", {f"value.{name}": "true"}, "json-schema")

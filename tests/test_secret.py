@@ -10,6 +10,7 @@ import pytest
 
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.secret import DEFAULT_PROVIDERS, Providers, Secret, TextWithReferences, providers_of, resolve
+from tests.every import every
 
 VALUE = "a\"b'c\\d}${env:NOT_AGAIN}"
 KAFKAS = "org.apache.kafka.common.config.provider."
@@ -175,8 +176,8 @@ def test_only_allowed_paths_are_read(folder: Path, name: str) -> None:
             resolve(f"${{{name}:{folder}{outside}:echoed}}", mine)
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
+@every(
+    "options, said",
     [
         ({"config.providers": " "}, "option config.providers: must be a comma-separated list of provider names"),
         (

@@ -22,6 +22,7 @@ from spark_kafka_sink.security_config import (
     security_config,
     security_warnings,
 )
+from tests.every import every
 from tests.golden_options import java_options
 
 JAVA = java_options()
@@ -48,7 +49,7 @@ def in_javas_words(option: Option) -> str:
     return "null" if option.java is None else option.kind.text(option.java)
 
 
-@pytest.mark.parametrize("option", SECURITY_OPTIONS.values(), ids=lambda option: option.name)
+@every("option", SECURITY_OPTIONS.values())
 def test_what_is_called_javas_default_is_javas_default(option: Option) -> None:
     if option.java is ABSENT:
         assert option.name not in JAVA
@@ -58,7 +59,7 @@ def test_what_is_called_javas_default_is_javas_default(option: Option) -> None:
         assert option.default == option.java or option.differs.endswith(".")
 
 
-@pytest.mark.parametrize("name", [name for name in SECURITY_OPTIONS if name in JAVA])
+@every("name", [name for name in SECURITY_OPTIONS if name in JAVA])
 def test_passwords_are_javas_passwords(name: str) -> None:
     assert SECURITY_OPTIONS[name].kind.is_secret == (JAVA[name].kind == "PASSWORD")
 
@@ -74,12 +75,12 @@ def test_numbers_have_javas_bounds(name: str) -> None:
             parse(str(int(outside) if whole else outside))
 
 
-@pytest.mark.parametrize("option", SECURITY_OPTIONS.values(), ids=lambda option: option.name)
+@every("option", SECURITY_OPTIONS.values())
 def test_every_option_says_what_it_does(option: Option) -> None:
     assert option.doc.endswith(".")
 
 
-@pytest.mark.parametrize("option", SECURITY_OPTIONS.values(), ids=lambda option: option.name)
+@every("option", SECURITY_OPTIONS.values())
 def test_a_default_as_it_is_written_is_read_as_that_default(option: Option) -> None:
     if option.default is not None:
         assert option.parse(option.kind.text(option.default)) == option.default
@@ -95,7 +96,7 @@ def test_without_options_it_is_plain_text() -> None:
 # Names
 
 
-@pytest.mark.parametrize(("alias", "name"), ALIASES.items())
+@every("alias, name", ALIASES.items())
 def test_librdkafkas_name_is_the_same_option(alias: str, name: str) -> None:
     value = "plain" if name == "sasl.mechanism" else "x"
     assert security_config({alias: value}) == security_config({name: value}) != PLAINTEXT
@@ -104,7 +105,7 @@ def test_librdkafkas_name_is_the_same_option(alias: str, name: str) -> None:
         security_config({alias: value, name: "gssapi"})
 
 
-@pytest.mark.parametrize("name", ONE_VALUE)
+@every("name", ONE_VALUE)
 def test_an_option_with_one_value_has_no_other(name: str) -> None:
     for value in ONE_VALUE[name].accepted:
         assert security_config({name: value}) == security_config({name: f"a.b.{value}"}) == PLAINTEXT
@@ -113,8 +114,8 @@ def test_an_option_with_one_value_has_no_other(name: str) -> None:
     assert "hunter2" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "meant"),
+@every(
+    "name, meant",
     [
         ("ssl.truststore.locaton", "ssl.truststore.location"),
         ("sasl.jaas.conf", "sasl.jaas.config"),
@@ -131,8 +132,8 @@ def test_an_unknown_name_gets_the_nearest_known_one(name: str, meant: str) -> No
 # Values
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "field", "read"),
+@every(
+    "name, value, field, read",
     [
         ("security.protocol", "sasl_ssl", "security_protocol", "SASL_SSL"),
         ("sasl.mechanism", " scram-sha-512 ", "sasl_mechanism", "SCRAM-SHA-512"),
@@ -153,8 +154,8 @@ def test_a_value_is_read(name: str, value: object, field: str, read: object) -> 
     assert getattr(security_config({**security, name: value}), field) == read
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "said"),
+@every(
+    "name, value, said",
     [
         ("security.protocol", "TLS", "'TLS' is not one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
         ("sasl.mechanism", "DIGEST-MD5", "'DIGEST-MD5' is not one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
@@ -209,7 +210,7 @@ def test_a_list_of_servers_may_have_references(monkeypatch: pytest.MonkeyPatch) 
     assert producer_config({"bootstrap.servers": ["${env:FIRST}", "b:2"]}).bootstrap_servers == ("a:1", "b:2")
 
 
-@pytest.mark.parametrize("name", ONE_VALUE)
+@every("name", ONE_VALUE)
 def test_one_that_cannot_be_read_names_an_option_of_one_value(name: str) -> None:
     with pytest.raises(OptionError, match="environment variable NOT_THERE is not set") as caught:
         security_config({name: "${env:NOT_THERE}"})
@@ -259,8 +260,8 @@ def test_configured_providers_read_each_kind_of_option(monkeypatch: pytest.Monke
 # What goes together
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
+@every(
+    "options, said",
     [
         ({**TLS, "ssl.ca.location": "a", "ssl.truststore.location": "b"}, "ssl.truststore.location and ssl.ca.location cannot"),
         ({**TLS, "ssl.ca.pem": "a", "ssl.truststore.location": "b"}, "ssl.truststore.certificates and ssl.truststore"),
@@ -318,7 +319,7 @@ def test_what_does_not_go_together_is_refused(options: dict[str, str], said: str
     assert caught.value.facts["option"] in options.keys() | SECURITY_OPTIONS.keys()
 
 
-@pytest.mark.parametrize(
+@every(
     "options",
     [
         TLS,
@@ -389,8 +390,8 @@ def test_an_option_wins_over_the_login_line() -> None:
 # Warnings
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
+@every(
+    "options, said",
     [
         ({"ssl.ca.location": "a"}, ["security.protocol is PLAINTEXT, so these options are ignored: ssl.ca.location"]),
         (without(PLAIN, "security.protocol"), ["security.protocol is PLAINTEXT, so these options are ignored: sasl.mechanism,"]),

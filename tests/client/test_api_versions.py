@@ -26,6 +26,7 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.metadata import METADATA
 from spark_kafka_sink.protocol.produce import PRODUCE
 from tests.client.rig import versions
+from tests.every import every
 
 KAFKAS_OWN: Final[dict[str, dict[str, list[int]]]] = json.loads(
     (Path(__file__).parents[1] / "broker" / "kafka_api_versions.json").read_text()
@@ -55,7 +56,7 @@ def of_kafka(release: str) -> NodeApiVersions:
     return NodeApiVersions("broker 1", {by_name[name.lower()]: (each[0], each[1]) for name, each in KAFKAS_OWN[release].items()})
 
 
-@pytest.mark.parametrize("release", KAFKAS_OWN)
+@every("release", KAFKAS_OWN)
 def test_the_release_is_the_one_whose_apis_the_broker_has(release: str) -> None:
     named = {"4.1": "4.1 or newer", **dict.fromkeys(("3.1", "3.2", "3.3", "3.4"), "3.1 to 3.4")}
     assert of_kafka(release).release == named.get(release, release)
@@ -82,8 +83,8 @@ def test_having_no_version_in_common_names_the_broker_the_api_and_both_ranges() 
 UNSUPPORTED = ErrorCode.UNSUPPORTED_VERSION
 
 
-@pytest.mark.parametrize(
-    ("asked", "error_code", "offered", "then"),
+@every(
+    "asked, error_code, offered, then",
     [
         (4, UNSUPPORTED, {18: (0, 3)}, 3),
         (4, UNSUPPORTED, {}, 0),

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.client.cluster import CONFIRMED_AFTER_MS, Cluster, Node, TopicIds, TopicMetadata, merge_partitions
 from spark_kafka_sink.protocol.metadata import MetadataResponsePartition
+from tests.every import every
 
 ID = uuid.UUID(int=7)
 NODES = {1: Node(1, "one", 9092, "a"), 2: Node(2, "two", 9093)}
@@ -161,8 +162,9 @@ def test_the_newest_epoch_stays_in_any_order_of_answers(epochs: list[int]) -> No
     assert seen == known((105, 5))
 
 
-@pytest.mark.parametrize(
-    ("partition", "epoch", "newer"), [(0, 6, True), (0, 5, False), (0, 4, False), (1, 9, False), (-1, 9, False)]
+@every(
+    "partition, epoch, newer",
+    [(0, 6, True), (0, 5, False), (0, 4, False), (1, 9, False), (-1, 9, False)],
 )
 def test_a_newer_epoch_outdates_what_is_known_of_a_partition(partition: int, epoch: int, newer: bool) -> None:
     assert known((1, 5)).is_outdated_by(partition, epoch) is newer

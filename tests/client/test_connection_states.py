@@ -16,6 +16,8 @@ from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.network.channel import Address
 from spark_kafka_sink.network.selector import END_OF_TIME_MS
+from tests.every import every
+from tests.examples import examples
 
 S = ConnectionState
 ENDS = (S.DISCONNECTED, S.AUTHENTICATION_FAILED)
@@ -70,11 +72,10 @@ def test_a_connection_is_ready_only_after_its_versions_are_known(states: Cluster
     assert not states.is_preparing(1)
 
 
-@pytest.mark.parametrize("state", list(S))
-@pytest.mark.parametrize("following", list(S))
-def test_no_state_follows_another_but_as_the_table_says(
-    states: ClusterConnectionStates, state: ConnectionState, following: ConnectionState
-) -> None:
+@every("state", S)
+@every("following", S)
+def test_no_state_follows_another_but_as_the_table_says(state: ConnectionState, following: ConnectionState) -> None:
+    states = new_states()
     path: dict[ConnectionState, Callable[[], object]] = {
         S.CONNECTING: lambda: connecting(states),
         S.CHECKING_API_VERSIONS: lambda: states.checking_api_versions(1),
@@ -323,4 +324,4 @@ class StatesMachine(RuleBasedStateMachine):
 
 
 TestStatesMachine = StatesMachine.TestCase
-TestStatesMachine.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
+TestStatesMachine.settings = settings(max_examples=examples(50), stateful_step_count=40, deadline=None)

@@ -11,6 +11,7 @@ from spark_kafka_sink.client.in_flight import InFlightRequest, InFlightRequests
 from spark_kafka_sink.errors import ProtocolError
 from spark_kafka_sink.network.selector import END_OF_TIME_MS
 from spark_kafka_sink.protocol.produce import PRODUCE
+from tests.examples import examples
 
 LIMIT = 5
 
@@ -156,4 +157,4 @@ class InFlightMachine(RuleBasedStateMachine):
 
 
 TestInFlightMachine = InFlightMachine.TestCase
-TestInFlightMachine.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
+TestInFlightMachine.settings = settings(max_examples=examples(50), stateful_step_count=40, deadline=None)

@@ -25,6 +25,7 @@ from spark_kafka_sink.protocol.metadata import (
 )
 from spark_kafka_sink.protocol.produce import LeaderIdAndEpoch, NodeEndpoint
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
+from tests.examples import examples
 
 ID = uuid.UUID(int=1)
 BROKER = "broker 1 (one:9092)"
@@ -501,5 +502,5 @@ class Epochs(RuleBasedStateMachine):
 
 TestEpochs = Epochs.TestCase
 TestEpochs.settings = settings(
-    max_examples=50, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=examples(50), stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from spark_kafka_sink.errors import AuthenticationError, ProtocolError, UsageError
 from spark_kafka_sink.network.channel import Buffer
 from spark_kafka_sink.network.frames import FIRST_PIECE, GROWTH, MAX_BUFFERS_PER_SEND, FrameReader, FrameWriter
+from tests.every import every
 
 LIMIT = 100 * 1024 * 1024
 
@@ -94,8 +95,8 @@ def test_frames_read_earlier_are_not_written_over_by_later_ones() -> None:
 
 
 @pytest.mark.fault("hostile bytes", "frame size negative, zero or over the limit")
-@pytest.mark.parametrize(
-    ("start", "says"),
+@every(
+    "start, says",
     [
         (struct.pack(">i", 0), "a frame of 0 bytes"),
         (struct.pack(">i", -1), "a frame of -1 bytes"),
@@ -149,7 +150,7 @@ def test_the_largest_size_that_is_allowed_is_taken() -> None:
     assert read_all(FrameReader(3, "broker:9092"), Stream(framed(b"abc")).recv_into, 1) == [b"abc"]
 
 
-@pytest.mark.parametrize("size", [FIRST_PIECE, FIRST_PIECE + 1, 4 * FIRST_PIECE, 4 * FIRST_PIECE + 1, 5_000_000])
+@every("size", [FIRST_PIECE, FIRST_PIECE + 1, 4 * FIRST_PIECE, 4 * FIRST_PIECE + 1, 5_000_000])
 def test_a_frame_of_any_size_comes_out_whole(size: int) -> None:
     message = random.Random(size).randbytes(size)
     stream = framed(message)

@@ -7,12 +7,14 @@ import random
 import select
 import socket
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
 from spark_kafka_sink.errors import AuthenticationError
 from spark_kafka_sink.network.channel import Address, PlainChannel
 from spark_kafka_sink.network.proxy import MAX_HEADER_BYTES, ProxiedChannel, Proxy, Turn, proxied
+from tests.every import every
 from tests.network.ends import Ends
 
 BROKER = ("b1.example", 9092)
@@ -81,25 +83,27 @@ def far() -> Iterator[FarEnd]:
 # What is said
 
 
-@pytest.mark.parametrize("bound", BOUND_TO)
-def test_socks5_is_said_as_rfc_1928_has_it(far: FarEnd, bound: str) -> None:
-    channel = far.channel("socks5h")
-    assert not channel.handshake()
-    assert far.hears(3) == GREETING
-    assert not far.says(channel, b"\x05\x00")
-    assert far.hears(len(CONNECT_TO_NAME)) == CONNECT_TO_NAME
-    assert far.says(channel, bytes.fromhex(f"050000 {BOUND_TO[bound]} 0050"))
+@every("bound", BOUND_TO)
+def test_socks5_is_said_as_rfc_1928_has_it(bound: str) -> None:
+    with closing(FarEnd()) as far:
+        channel = far.channel("socks5h")
+        assert not channel.handshake()
+        assert far.hears(3) == GREETING
+        assert not far.says(channel, b"\x05\x00")
+        assert far.hears(len(CONNECT_TO_NAME)) == CONNECT_TO_NAME
+        assert far.says(channel, bytes.fromhex(f"050000 {BOUND_TO[bound]} 0050"))
 
 
-@pytest.mark.parametrize(("host", "told"), [("10.1.2.3", "01 0a010203"), ("2001:db8::5", "04 20010db8000000000000000000000005")])
-@pytest.mark.parametrize("scheme", ["socks5", "socks5h"])
-def test_addresses_are_told_as_addresses(far: FarEnd, scheme: str, host: str, told: str) -> None:
-    channel = far.channel(scheme, host, 80)
-    channel.handshake()
-    far.hears(3)
-    far.says(channel, b"\x05\x00")
-    expected = bytes.fromhex(f"050100 {told} 0050")
-    assert far.hears(len(expected)) == expected
+@every("host, told", [("10.1.2.3", "01 0a010203"), ("2001:db8::5", "04 20010db8000000000000000000000005")])
+@every("scheme", ["socks5", "socks5h"])
+def test_addresses_are_told_as_addresses(scheme: str, host: str, told: str) -> None:
+    with closing(FarEnd()) as far:
+        channel = far.channel(scheme, host, 80)
+        channel.handshake()
+        far.hears(3)
+        far.says(channel, b"\x05\x00")
+        expected = bytes.fromhex(f"050100 {told} 0050")
+        assert far.hears(len(expected)) == expected
 
 
 def test_a_login_is_said_as_rfc_1929_has_it(far: FarEnd) -> None:
@@ -139,66 +143,69 @@ def test_http_is_told_the_login_as_basic(far: FarEnd) -> None:
     assert far.hears(len(expected)) == expected
 
 
-@pytest.mark.parametrize("host", ["a b", "a\r\nX: y", "", "a" * 256, "a/b", "a@b", "b:1", "10.0.0.1%\r\nX: y"])
-@pytest.mark.parametrize("scheme", ["socks5h", "http"])
-def test_a_host_that_is_no_name_is_not_told_to_the_proxy(far: FarEnd, scheme: str, host: str) -> None:
-    with pytest.raises(OSError, match="is not a valid host name"):
-        far.channel(scheme, host)
-    assert far.socket.recv(1) == b""  # and the connection is closed
+@every("host", ["a b", "a\r\nX: y", "", "a" * 256, "a/b", "a@b", "b:1", "10.0.0.1%\r\nX: y"])
+@every("scheme", ["socks5h", "http"])
+def test_a_host_that_is_no_name_is_not_told_to_the_proxy(scheme: str, host: str) -> None:
+    with closing(FarEnd()) as far:
+        with pytest.raises(OSError, match="is not a valid host name"):
+            far.channel(scheme, host)
+        assert far.socket.recv(1) == b""  # and the connection is closed
 
 
-@pytest.mark.parametrize("port", [-1, 65_536])
-@pytest.mark.parametrize("scheme", ["socks5", "socks5h", "http"])
-def test_a_port_that_is_none_is_not_told_to_the_proxy(far: FarEnd, scheme: str, port: int) -> None:
-    with pytest.raises(OSError, match="is not a valid port"):
+@every("port", [-1, 65_536])
+@every("scheme", ["socks5", "socks5h", "http"])
+def test_a_port_that_is_none_is_not_told_to_the_proxy(scheme: str, port: int) -> None:
+    with closing(FarEnd()) as far, pytest.raises(OSError, match="is not a valid port"):
         far.channel(scheme, "127.0.0.1", port)
 
 
-@pytest.mark.parametrize("zone", ["eth0", "\r\nX: y\r\n"])
-def test_the_zone_of_an_address_is_not_told_to_the_proxy(far: FarEnd, zone: str) -> None:
-    channel = far.channel("http", f"fe80::1%{zone}", 80)
-    assert not channel.handshake()
-    expected = b"CONNECT [fe80::1]:80 HTTP/1.1\r\nHost: [fe80::1]:80\r\n\r\n"
-    assert far.hears(len(expected)) == expected
+@every("zone", ["eth0", "\r\nX: y\r\n"])
+def test_the_zone_of_an_address_is_not_told_to_the_proxy(zone: str) -> None:
+    with closing(FarEnd()) as far:
+        channel = far.channel("http", f"fe80::1%{zone}", 80)
+        assert not channel.handshake()
+        expected = b"CONNECT [fe80::1]:80 HTTP/1.1\r\nHost: [fe80::1]:80\r\n\r\n"
+        assert far.hears(len(expected)) == expected
 
 
 # What comes after the answer, and answers in pieces
 
 
-@pytest.mark.parametrize(
-    ("scheme", "answers"),
+@every(
+    "scheme, answers",
     [
         ("socks5h", [b"\x05\x00", OPEN]),
         ("http", [b"HTTP/1.0 200 OK\nVia: x\n\n"]),
         ("http", [b"HTTP/1.1 204 \r\nVia: x\r\n\r\n"]),
     ],
 )
-def test_bytes_after_the_answer_are_the_brokers(far: FarEnd, scheme: str, answers: list[bytes]) -> None:
-    channel = far.channel(scheme)
-    channel.handshake()
-    assert far.says(channel, b"".join(answers) + b"broker")
-    buffer = bytearray(10)
-    assert channel.recv_into(memoryview(buffer)) == 6
-    assert buffer[:6] == b"broker"
+def test_bytes_after_the_answer_are_the_brokers(scheme: str, answers: list[bytes]) -> None:
+    with closing(FarEnd()) as far:
+        channel = far.channel(scheme)
+        channel.handshake()
+        assert far.says(channel, b"".join(answers) + b"broker")
+        buffer = bytearray(10)
+        assert channel.recv_into(memoryview(buffer)) == 6
+        assert buffer[:6] == b"broker"
 
 
-@pytest.mark.parametrize(
-    ("scheme", "answer"), [("socks5h", b"\x05\x00" + OPEN), ("http", b"HTTP/1.1 200 OK\r\nVia: x\r\nA: b\r\n\r\n")]
-)
-def test_an_answer_may_come_byte_by_byte(far: FarEnd, scheme: str, answer: bytes) -> None:
-    channel = far.channel(scheme)
-    channel.handshake()
-    for place in range(len(answer) - 1):
-        assert not far.says(channel, answer[place : place + 1])
-    assert far.says(channel, answer[-1:])
+@every("scheme, answer", [("socks5h", b"\x05\x00" + OPEN), ("http", b"HTTP/1.1 200 OK\r\nVia: x\r\nA: b\r\n\r\n")])
+def test_an_answer_may_come_byte_by_byte(scheme: str, answer: bytes) -> None:
+    with closing(FarEnd()) as far:
+        channel = far.channel(scheme)
+        channel.handshake()
+        for place in range(len(answer) - 1):
+            assert not far.says(channel, answer[place : place + 1])
+        assert far.says(channel, answer[-1:])
 
 
-@pytest.mark.parametrize("scheme", ["socks5h", "http"])
-def test_the_socket_is_handed_on_after_the_handshake(far: FarEnd, scheme: str) -> None:
-    channel = far.channel(scheme)
-    channel.handshake()
-    assert far.says(channel, b"\x05\x00" + OPEN + b"hi" if scheme == "socks5h" else b"HTTP/1.1 200 \r\n\r\nhi")
-    assert channel.detach().recv(10) == b"hi"
+@every("scheme", ["socks5h", "http"])
+def test_the_socket_is_handed_on_after_the_handshake(scheme: str) -> None:
+    with closing(FarEnd()) as far:
+        channel = far.channel(scheme)
+        channel.handshake()
+        assert far.says(channel, b"\x05\x00" + OPEN + b"hi" if scheme == "socks5h" else b"HTTP/1.1 200 \r\n\r\nhi")
+        assert channel.detach().recv(10) == b"hi"
 
 
 # Refusals
@@ -220,8 +227,8 @@ def http_error(far: FarEnd, answer: bytes, login: tuple[str, str | None] = NO_LO
     return error.value
 
 
-@pytest.mark.parametrize(
-    ("code", "text", "for_good"),
+@every(
+    "code, text, for_good",
     [
         (1, "general failure", False),
         (2, "the connection is not allowed by its rules", True),
@@ -234,14 +241,15 @@ def http_error(far: FarEnd, answer: bytes, login: tuple[str, str | None] = NO_LO
         (99, "an unknown failure", False),
     ],
 )
-def test_replies_of_socks_are_told_in_words(far: FarEnd, code: int, text: str, for_good: bool) -> None:
-    error = socks_error(far, b"\x05\x00\x05" + bytes([code]))
-    assert f"answered: {text} (SOCKS reply {code})" in str(error)
-    assert isinstance(error, AuthenticationError) is for_good
+def test_replies_of_socks_are_told_in_words(code: int, text: str, for_good: bool) -> None:
+    with closing(FarEnd()) as far:
+        error = socks_error(far, b"\x05\x00\x05" + bytes([code]))
+        assert f"answered: {text} (SOCKS reply {code})" in str(error)
+        assert isinstance(error, AuthenticationError) is for_good
 
 
-@pytest.mark.parametrize(
-    ("answer", "text"),
+@every(
+    "answer, text",
     [
         (b"HT", "does not speak SOCKS5: it answered b'HT'"),
         (b"\x04\x5b", "does not speak SOCKS5"),
@@ -252,30 +260,32 @@ def test_replies_of_socks_are_told_in_words(far: FarEnd, code: int, text: str, f
         (b"\x05\x00\x05\x00\x00\x07", "answered an address of the unknown type 7"),
     ],
 )
-def test_wrong_answers_of_socks_name_proxy_and_broker(far: FarEnd, answer: bytes, text: str) -> None:
-    error = socks_error(far, answer)
-    assert isinstance(error, AuthenticationError)
-    assert error.message.startswith(f"could not connect to b1.example:9092: the proxy socks5h://127.0.0.1:{far.port} ")
-    assert text in error.message
-    assert error.facts["broker"] == "b1.example:9092"
+def test_wrong_answers_of_socks_name_proxy_and_broker(answer: bytes, text: str) -> None:
+    with closing(FarEnd()) as far:
+        error = socks_error(far, answer)
+        assert isinstance(error, AuthenticationError)
+        assert error.message.startswith(f"could not connect to b1.example:9092: the proxy socks5h://127.0.0.1:{far.port} ")
+        assert text in error.message
+        assert error.facts["broker"] == "b1.example:9092"
 
 
-@pytest.mark.parametrize(
-    ("answer", "text"),
+@every(
+    "answer, text",
     [
         (b"\x05\xff", "accepts no login, and no login by user and password either"),
         (b"\x05\x02\x01\x01", "refused the user or password of proxy.url (status 1)"),
     ],
 )
-def test_a_login_that_socks_refuses_is_an_error_at_once(far: FarEnd, answer: bytes, text: str) -> None:
-    error = socks_error(far, answer, login=LOGIN)
-    assert isinstance(error, AuthenticationError)
-    assert text in error.message
-    assert "p:ss" not in error.message
+def test_a_login_that_socks_refuses_is_an_error_at_once(answer: bytes, text: str) -> None:
+    with closing(FarEnd()) as far:
+        error = socks_error(far, answer, login=LOGIN)
+        assert isinstance(error, AuthenticationError)
+        assert text in error.message
+        assert "p:ss" not in error.message
 
 
-@pytest.mark.parametrize(
-    ("answer", "text", "for_good"),
+@every(
+    "answer, text, for_good",
     [
         ("407 No\r\nProxy-Authenticate: Basic realm=x", "HTTP status 407 No. Write proxy.url as http://user:password@host", True),
         ("407 No\r\nProxy-Authenticate: Negotiate\r\nproxy-authenticate:NTLM", "It requires Negotiate or NTLM, but only", True),
@@ -288,11 +298,12 @@ def test_a_login_that_socks_refuses_is_an_error_at_once(far: FarEnd, answer: byt
         ("504 Timeout", "the proxy answered HTTP status 504", False),
     ],
 )
-def test_http_statuses_are_told(far: FarEnd, answer: str, text: str, for_good: bool) -> None:
-    error = http_error(far, f"HTTP/1.1 {answer}\r\nServer: squid\r\n\r\n<html>".encode())
-    assert text in str(error)
-    assert isinstance(error, AuthenticationError) is for_good
-    assert str(error).isprintable()
+def test_http_statuses_are_told(answer: str, text: str, for_good: bool) -> None:
+    with closing(FarEnd()) as far:
+        error = http_error(far, f"HTTP/1.1 {answer}\r\nServer: squid\r\n\r\n<html>".encode())
+        assert text in str(error)
+        assert isinstance(error, AuthenticationError) is for_good
+        assert str(error).isprintable()
 
 
 def test_a_login_that_http_refuses_is_an_error_at_once(far: FarEnd) -> None:
@@ -301,8 +312,8 @@ def test_a_login_that_http_refuses_is_an_error_at_once(far: FarEnd) -> None:
     assert error.message.endswith("answered HTTP status 407 No. Check the user and password of proxy.url")
 
 
-@pytest.mark.parametrize(
-    ("answer", "text"),
+@every(
+    "answer, text",
     [
         (b"\x15\x03\x03\x00\x02\x02", r"does not speak HTTP: it answered b'\x15\x03\x03\x00\x02'"),
         (b"SSH-2.0-OpenSSH", "does not speak HTTP: it answered b'SSH-2'"),
@@ -312,39 +323,42 @@ def test_a_login_that_http_refuses_is_an_error_at_once(far: FarEnd) -> None:
         (b"HTTP/1.1 " + b"9" * MAX_HEADER_BYTES, "does not speak HTTP"),
     ],
 )
-def test_wrong_answers_of_http_are_errors_at_once(far: FarEnd, answer: bytes, text: str) -> None:
-    error = http_error(far, answer)
-    assert isinstance(error, AuthenticationError)
-    assert text in error.message
-    assert len(error.message) < 300
+def test_wrong_answers_of_http_are_errors_at_once(answer: bytes, text: str) -> None:
+    with closing(FarEnd()) as far:
+        error = http_error(far, answer)
+        assert isinstance(error, AuthenticationError)
+        assert text in error.message
+        assert len(error.message) < 300
 
 
-@pytest.mark.parametrize("scheme", ["socks5h", "http"])
-def test_an_answer_that_is_cut_off_anywhere_is_an_error_that_may_be_tried_again(far: FarEnd, scheme: str) -> None:
-    answer = b"\x05\x00" + OPEN if scheme == "socks5h" else b"HTTP/1.1 200 OK\r\nVia: x\r\n\r\n"
-    for size in range(len(answer)):
-        channel = far.channel(scheme)
-        channel.handshake()
-        far.socket.sendall(answer[:size])
-        far.socket.shutdown(socket.SHUT_WR)
-        with pytest.raises(
-            OSError, match=r"^the proxy closed the connection (before it answered|after (1 byte|\d+ bytes) of its answer)"
-        ):
-            while not channel.handshake():
-                assert select.select([channel], [], [], 5)[0]
+@every("scheme", ["socks5h", "http"])
+def test_an_answer_that_is_cut_off_anywhere_is_an_error_that_may_be_tried_again(scheme: str) -> None:
+    with closing(FarEnd()) as far:
+        answer = b"\x05\x00" + OPEN if scheme == "socks5h" else b"HTTP/1.1 200 OK\r\nVia: x\r\n\r\n"
+        for size in range(len(answer)):
+            channel = far.channel(scheme)
+            channel.handshake()
+            far.socket.sendall(answer[:size])
+            far.socket.shutdown(socket.SHUT_WR)
+            with pytest.raises(
+                OSError, match=r"^the proxy closed the connection (before it answered|after (1 byte|\d+ bytes) of its answer)"
+            ):
+                while not channel.handshake():
+                    assert select.select([channel], [], [], 5)[0]
 
 
-@pytest.mark.parametrize("scheme", ["socks5h", "http"])
-def test_any_bytes_end_in_an_error_or_a_wait(far: FarEnd, scheme: str) -> None:
-    rng = random.Random(15)
-    starts = [b"\x05\x00", b"\x05\x00\x05\x00\x00"] if scheme == "socks5h" else [b"HTTP/1.1 ", b"HTTP/1.1 200 OK\r\n", b""]
-    for _ in range(300):
-        answer = rng.choice(starts) + rng.randbytes(rng.randrange(40)) + b"\r\n\r\n"
-        channel = far.channel(scheme)
-        channel.handshake()
-        with contextlib.suppress(AuthenticationError, OSError):
-            far.says(channel, answer)
-        channel.close()
+@every("scheme", ["socks5h", "http"])
+def test_any_bytes_end_in_an_error_or_a_wait(scheme: str) -> None:
+    with closing(FarEnd()) as far:
+        rng = random.Random(15)
+        starts = [b"\x05\x00", b"\x05\x00\x05\x00\x00"] if scheme == "socks5h" else [b"HTTP/1.1 ", b"HTTP/1.1 200 OK\r\n", b""]
+        for _ in range(300):
+            answer = rng.choice(starts) + rng.randbytes(rng.randrange(40)) + b"\r\n\r\n"
+            channel = far.channel(scheme)
+            channel.handshake()
+            with contextlib.suppress(AuthenticationError, OSError):
+                far.says(channel, answer)
+            channel.close()
 
 
 def test_a_proxy_that_says_nothing_is_waited_for_without_work(ends: Ends) -> None:

@@ -9,10 +9,11 @@ import pytest
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.network.proxy import Proxy, parse_proxy
 from spark_kafka_sink.secret import Secret
+from tests.every import every
 
 
-@pytest.mark.parametrize(
-    ("url", "proxy"),
+@every(
+    "url, proxy",
     [
         ("socks5://proxy:1080", Proxy("socks5", "proxy", 1080)),
         ("SOCKS5H://proxy:1080/", Proxy("socks5h", "proxy", 1080)),
@@ -27,8 +28,8 @@ def test_an_url_names_scheme_host_port_and_login(url: str, proxy: Proxy) -> None
     assert parse_proxy(url) == proxy
 
 
-@pytest.mark.parametrize(
-    ("url", "text"),
+@every(
+    "url, text",
     [
         ("proxy:1080", "must begin with one of socks5://, socks5h://, http://"),
         ("", "must begin with one of"),

@@ -46,23 +46,16 @@ def on(cluster: RecordingBroker, **settings: object) -> Producer:
     return producer_on(cluster.address(1), **{"metadata_recovery_strategy": "none", **settings})
 
 
-def test_the_log_explains_the_first_failed_attempt_once(
+def test_the_log_explains_the_first_failed_attempt_once_and_a_flush_that_ends_in_vain_does(
     cluster: RecordingBroker, nowhere: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING), on(cluster) as producer, failing_scope(producer) as scope:
         scope.append("t", numbers([1]))
         wait_until(lambda: explanation(cluster, nowhere) in caplog.text, "a line in the log")
-        with pytest.raises(FlushTimeoutError):
-            scope.flush(1.5)
-    assert len([record for record in caplog.records if record.name == CLIENT_LOG]) == 1
-
-
-def test_a_flush_that_ends_in_vain_explains_it(cluster: RecordingBroker, nowhere: int) -> None:
-    with on(cluster) as producer, failing_scope(producer) as scope:
-        scope.append("t", numbers([1]))
         with pytest.raises(FlushTimeoutError) as raised:
             scope.flush(1.5)
     assert explanation(cluster, nowhere) in str(raised.value)
+    assert len([record for record in caplog.records if record.name == CLIENT_LOG]) == 1
 
 
 def test_records_that_expire_explain_it(cluster: RecordingBroker, nowhere: int) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from spark_kafka_sink.producer.error_policy import ADVICE, Action, action_for
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
+from tests.every import every
 
 RETRIED = {5, 6, 9, 13, 56, 74, 2, 7, 20, 89}
 NOT_STORED = {14, 15, 16, 19, 51}
@@ -14,12 +15,12 @@ FAILED = {-1, 8, 17, 18, 21, 29, 42, 43, 47, 48, 49, 76, 120}
 
 @pytest.mark.fault("error codes", "2, 7, 19, 20, 89: retried")
 @pytest.mark.fault("error codes", "3, 5, 6, 9, 13, 56, 74, 100, 103: retried with fresh metadata")
-@pytest.mark.parametrize("code", sorted(RETRIED))
+@every("code", sorted(RETRIED))
 def test_passing_trouble_is_retried(code: int) -> None:
     assert action_for(code, idempotent=True) is Action.RETRY
 
 
-@pytest.mark.parametrize("code", sorted(NOT_STORED))
+@every("code", sorted(NOT_STORED))
 def test_what_a_broker_refuses_before_it_appends_is_retried_and_certainly_not_stored(code: int) -> None:
     assert action_for(code, idempotent=True) is Action.LATER
 
@@ -31,7 +32,7 @@ def test_an_unknown_topic_is_retried_too_but_may_come_back_made_anew(code: int) 
 
 
 @pytest.mark.fault("error codes", "-1, 8, 17, 18, 21, 29, 32, 42, 43, 76, 87: the batch fails, a transaction can only be aborted")
-@pytest.mark.parametrize("code", sorted(FAILED))
+@every("code", sorted(FAILED))
 def test_what_no_retry_mends_fails_the_batch(code: int) -> None:
     assert action_for(code, idempotent=True) is Action.FAIL
 

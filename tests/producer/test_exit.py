@@ -11,6 +11,7 @@ import pytest
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
+from tests.tiers import whole_but
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +29,14 @@ def ended(kafka: Kafka, topic: str, end: str, linger: int = 60_000) -> subproces
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
 
 
-@pytest.mark.parametrize(("end", "code"), [("pass", 0), ("del producer", 0), ("raise SystemExit(3)", 3)])
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [
+        pytest.param("pass", 0, marks=pytest.mark.whole("a process; kept or deleted, a producer ends alike")),
+        ("del producer", 0),
+        ("raise SystemExit(3)", 3),
+    ],
+)
 def test_records_of_a_producer_that_was_not_closed_are_sent_and_told_of(
     kafka: Kafka, new_topic: NewTopic, end: str, code: int
 ) -> None:
@@ -39,7 +47,9 @@ def test_records_of_a_producer_that_was_not_closed_are_sent_and_told_of(
     assert [record.value for record in read_topic(kafka.bootstrap_servers, topic)] == [b"0", b"1", b"2"]
 
 
-@pytest.mark.parametrize("end", ["producer.close()", "producer.flush()"])
+@pytest.mark.parametrize(
+    "end", whole_but(["producer.close()", "producer.flush()"], ["producer.flush()"], "a process; closed is less than flushed")
+)
 def test_a_program_that_has_nothing_left_to_send_ends_in_silence(kafka: Kafka, new_topic: NewTopic, end: str) -> None:
     program = ended(kafka, new_topic(1), end, linger=0)
     assert (program.returncode, program.stderr) == (0, "")

@@ -28,6 +28,7 @@ from spark_kafka_sink.producer.producer_record import RecordMetadata
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.columns import RecordColumns
+from tests.every import every
 from tests.faults.producing import failing_scope, numbers, producer_on
 from tests.faults.recording_broker import RecordingBroker
 from tests.kafka.fixtures import NewTopic
@@ -105,8 +106,8 @@ def test_they_are_made_of_dotted_names_classes_and_objects(cluster: RecordingBro
     assert len(one.ends) == 1
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
+@every(
+    "value, text",
     [
         (f"{HERE}.Nobody", rf"option interceptor\.classes: module {HERE} has no class Nobody"),
         ("no.such.module.Interceptor", r"no module named 'no'"),

@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from copy import deepcopy
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.producer.partition_reports import ALL_PARTITIONS, NO_OFFSET, Key, PartitionReport, PartitionReports
+from tests.examples import examples
 from tests.spark.reports import partition_reports
+from tests.tiers import whole_but
 
 several = st.lists(partition_reports, max_size=4)
 
@@ -38,16 +40,19 @@ def added(parts: Sequence[PartitionReports]) -> PartitionReports:
     return total
 
 
+@settings(max_examples=examples(100))
 @given(several)
 def test_they_add_up_as_one_by_one(parts: list[PartitionReports]) -> None:
     assert added([PartitionReports(), *parts]) == model(parts)
 
 
+@settings(max_examples=examples(100))
 @given(several)
 def test_the_order_makes_no_difference(parts: list[PartitionReports]) -> None:
     assert added(parts) == added(parts[::-1])
 
 
+@settings(max_examples=examples(100))
 @given(several)
 def test_what_is_added_stays_as_it_is(parts: list[PartitionReports]) -> None:
     before = [dict(part.items()) for part in deepcopy(parts)]
@@ -55,6 +60,7 @@ def test_what_is_added_stays_as_it_is(parts: list[PartitionReports]) -> None:
     assert parts == before
 
 
+@settings(max_examples=examples(100))
 @given(partition_reports)
 def test_they_come_back_from_bytes(reports: PartitionReports) -> None:
     assert pickle.loads(pickle.dumps(reports)) == reports
@@ -102,7 +108,7 @@ def of_1000_partitions(seed: int, topics: int = 1) -> PartitionReports:
     return reports
 
 
-@pytest.mark.parametrize("topics", [1, 10, 1000])
+@pytest.mark.parametrize("topics", whole_but([1, 10, 1000], [1000], "fewer names of topics take less"))
 def test_1000_partitions_take_few_bytes_and_little_time_to_add(topics: int) -> None:
     packed = [pickle.dumps(of_1000_partitions(seed, topics)) for seed in range(40)]
     total, seconds = PartitionReports(), []

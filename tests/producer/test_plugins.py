@@ -8,6 +8,7 @@ import pytest
 
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.producer.plugins import plugin
+from tests.every import every
 from tests.producer.recording_interceptors import Recording, Unmade
 
 HERE = "tests.producer.recording_interceptors"
@@ -21,8 +22,8 @@ def test_a_name_and_a_class_are_made_and_an_object_is_itself() -> None:
     assert plugin(Recording, "o") is not plugin(Recording, "o")
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
+@every(
+    "value, text",
     [
         ("Recording", "'Recording' is neither a known name nor a dotted name: write package.module.Class"),
         ("", "'' is neither a known name"),

@@ -42,6 +42,7 @@ def producer_of(kafka: Kafka, client_id: str, **settings: object) -> Producer:
     return Producer({"bootstrap.servers": kafka.bootstrap_servers, "client.id": client_id, **options})
 
 
+@pytest.mark.whole("16 s of pauses; in faults/test_throttling.py an embedded broker asks for them")
 @pytest.mark.fault("rate", "a broker's quota is exceeded (KIP-219)")
 def test_the_rate_follows_the_quota_and_everything_arrives_once(kafka: Kafka, new_topic: NewTopic, client_id: str) -> None:
     topic = new_topic(3)
@@ -61,6 +62,7 @@ def test_the_rate_follows_the_quota_and_everything_arrives_once(kafka: Kafka, ne
     assert sorted(stored) == list(range(3000))
 
 
+@pytest.mark.whole("two starts of Java; test_rate_limit.py has the rate limit")
 def test_a_rate_limit_below_the_quota_is_never_throttled(kafka: Kafka, new_topic: NewTopic, client_id: str) -> None:
     topic = new_topic()
     settings = {"max_bytes_per_second": QUOTA, "batch_size": 10_000}

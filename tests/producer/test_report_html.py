@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.producer.partition_reports import PartitionReport, PartitionReports
@@ -18,8 +18,11 @@ from spark_kafka_sink.producer.report_charts import histogram as histogram_chart
 from spark_kafka_sink.producer.report_charts import share_bar, time_series
 from spark_kafka_sink.producer.report_facts import MAX_PARTITIONS, run_facts
 from spark_kafka_sink.producer.report_html import ACCENTS, report_html, reports_html
+from tests.every import every
+from tests.examples import examples
 from tests.producer.reports import eventful, many_partitions
 from tests.spark.reports import reports
+from tests.tiers import whole_but
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = "<script>alert(1)</script>&\"'\x00\x1b]0;"
@@ -116,6 +119,7 @@ def test_bars_are_as_long_as_the_share_of_the_records() -> None:
     assert [bar[1].get("width") for bar in bars] == ["48", "96", "1", "15.7"]
 
 
+@settings(max_examples=examples(100))
 @given(reports)
 def test_any_report_is_well_formed_and_has_neither_scripts_nor_links(report: DeliveryReport) -> None:
     html = report._repr_html_()
@@ -156,8 +160,8 @@ def contrast(one: str, other: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-@pytest.mark.parametrize("page", ["#ffffff", "#111111", "#0d1117"])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@every("page", ["#ffffff", "#111111", "#0d1117"])
+@every("scheme", ["light", "dark"])
 def test_bars_are_visible_on_any_page_whatever_the_system_prefers(scheme: str, page: str) -> None:
     """A notebook's theme may be dark on a system that prefers light. WCAG asks for a contrast of 3 of graphics."""
     html = eventful()._repr_html_()
@@ -175,7 +179,7 @@ def test_a_notebooks_theme_has_precedence_and_text_has_the_colour_around_it() ->
     assert {text.get("fill") for text in texts} == {"currentColor"}
 
 
-@pytest.mark.parametrize("topics", [1, 1000])
+@pytest.mark.parametrize("topics", whole_but([1, 1000], [1000], "fewer names of topics take less"))
 def test_50_000_partitions_take_little_time_and_space(topics: int) -> None:
     report = many_partitions(50_000, topics)
     seconds = []
@@ -218,6 +222,7 @@ def test_a_time_series_is_a_line_from_left_to_right_that_is_higher_for_more() ->
     assert [text.text for text in ET.fromstring(svg).iter(f"{SVG}text")] == ["0", "50", "100", "0 s", "5.0 s", "10.0 s"]
 
 
+@settings(max_examples=examples(100))
 @given(st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 1e9)), max_size=600))
 def test_a_time_series_of_any_length_stays_in_its_frame_and_is_small(points: list[tuple[float, float]]) -> None:
     svg = time_series("<rows/s>", points)

@@ -8,12 +8,13 @@ import time
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from spark_kafka_sink.errors import InstallationError
 from spark_kafka_sink.producer.partition_reports import ALL_PARTITIONS, NO_OFFSET, PartitionReport, PartitionReports
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.producer.report_tables import task_table
+from tests.examples import examples
 from tests.producer.reports import eventful, many_partitions
 from tests.spark.reports import reports
 
@@ -49,6 +50,7 @@ def test_a_report_of_nothing_is_a_table_without_rows() -> None:
     assert task_table([]).num_rows == 0
 
 
+@settings(max_examples=examples(100))
 @given(reports)
 def test_the_rows_are_those_of_the_mapping(report: DeliveryReport) -> None:
     found = report.to_arrow().to_pylist()

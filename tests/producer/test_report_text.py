@@ -11,6 +11,7 @@ from spark_kafka_sink.producer.partition_reports import PartitionReport, Partiti
 from spark_kafka_sink.producer.report import LATENCY_BUCKETS, DeliveryReport
 from spark_kafka_sink.producer.report_facts import MAX_PARTITIONS, MAX_TEXT, latency_of, printable, run_facts
 from spark_kafka_sink.producer.report_text import bar, report_text
+from tests.every import every
 from tests.producer.reports import eventful, histogram, many_partitions
 
 EVENTFUL = r"""
@@ -82,7 +83,7 @@ def test_a_terminal_without_block_characters_gets_ascii(monkeypatch: pytest.Monk
     assert "Throughput up to 9 rows/s" in report_text(report, (), [(1, 9)], encoding="ascii")
 
 
-@pytest.mark.parametrize(("share", "drawn"), [(0, ""), (1e-9, "▏"), (0.5, "██████"), (0.51, "██████▏"), (1, "█" * 12)])
+@every("share, drawn", [(0, ""), (1e-9, "▏"), (0.5, "██████"), (0.51, "██████▏"), (1, "█" * 12)])
 def test_a_bar_is_as_long_as_its_share(share: float, drawn: str) -> None:
     assert bar(share) == drawn
 
@@ -97,8 +98,8 @@ def test_of_many_partitions_those_with_the_most_records_are_listed() -> None:
     assert "more topic-partition" not in str(many_partitions(MAX_PARTITIONS))
 
 
-@pytest.mark.parametrize(
-    ("buckets", "quantiles"),
+@every(
+    "buckets, quantiles",
     [
         ({"b0": 1}, ["p50 < 1 ms", "p95 < 1 ms", "p99 < 1 ms"]),
         ({"b1": 50, "b2": 45, "b3": 4, "b4": 1}, ["p50 < 2 ms", "p95 < 4 ms", "p99 < 8 ms"]),

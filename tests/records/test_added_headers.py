@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.records.added_headers import with_headers, without_headers
+from tests.examples import examples
 
 PAIR = pa.struct([("key", pa.string()), ("value", pa.binary())])
 LARGE = pa.struct([pa.field("key", pa.large_string(), nullable=False), pa.field("value", pa.large_binary())])
@@ -27,6 +28,7 @@ def listed(headers: Any) -> list[tuple[str, bytes | None]]:
 
 @pytest.mark.parametrize("kind", [pa.list_(PAIR), pa.large_list(LARGE)], ids=["list", "large_list"])
 @pytest.mark.parametrize("count", [0, 1, 2])
+@settings(max_examples=examples(100))
 @given(rows=ROWS)
 def test_some_rows_get_more_headers(kind: pa.DataType, count: int, rows: list[tuple[Any, bool]]) -> None:
     column = pa.array(
@@ -48,6 +50,7 @@ def test_rows_without_a_column_of_headers() -> None:
 
 
 @pytest.mark.parametrize("kind", [pa.list_(PAIR), pa.large_list(LARGE)], ids=["list", "large_list"])
+@settings(max_examples=examples(100))
 @given(rows=ROWS, names=st.sets(st.text(max_size=2), min_size=1, max_size=3))
 def test_headers_of_some_names_are_removed(kind: pa.DataType, rows: list[tuple[Any, bool]], names: set[str]) -> None:
     column = pa.array(

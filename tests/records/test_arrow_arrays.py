@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.records.arrow_arrays import (
@@ -15,10 +15,13 @@ from spark_kafka_sink.records.arrow_arrays import (
     text_scalar,
     validity,
 )
+from tests.every import every
+from tests.examples import examples
 
 KINDS = [pa.binary(), pa.large_binary(), pa.string(), pa.large_string()]
 
 
+@settings(max_examples=examples(100))
 @given(st.lists(st.none() | st.text(max_size=5).map(str.encode)), st.sampled_from(KINDS))
 def test_bytes_become_the_column_that_pyarrow_makes_of_them(values: list[bytes | None], kind: pa.DataType) -> None:
     found = array_of_bytes(values, kind)
@@ -32,13 +35,14 @@ def test_what_is_no_bytes_is_refused(value: object) -> None:
         array_of_bytes([b"1", value])  # type: ignore[list-item]
 
 
-@pytest.mark.parametrize("dtype", [np.bool_, np.int8, np.int32, np.int64, np.float64])
-@pytest.mark.parametrize("step", [1, 2])
+@every("dtype", [np.bool_, np.int8, np.int32, np.int64, np.float64])
+@every("step", [1, 2])
 def test_numbers_become_the_column_that_pyarrow_makes_of_them(dtype: type[np.generic], step: int) -> None:
     values = (np.arange(20) % 3).astype(dtype)[::step]
     assert array_of_numbers(values).equals(pa.array(values))
 
 
+@settings(max_examples=examples(100))
 @given(st.lists(st.none() | st.integers(-5, 5), max_size=20), st.integers(0, 9))
 def test_numbers_come_out_of_any_slice(values: list[int | None], start: int) -> None:
     column = pa.array(values, pa.int64()).slice(start)

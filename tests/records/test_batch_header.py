@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 
-import pytest
 from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 from spark_kafka_sink.records.batch_header import HEADER_SIZE, batch_header
 from spark_kafka_sink.records.compression import Codec
 from spark_kafka_sink.records.decoder import decode_batches
+from tests.every import every
 
 
 def test_every_field_is_where_kafka_reads_it() -> None:
@@ -48,7 +48,7 @@ def test_buffers_count_as_the_bytes_they_make_together(pieces: list[bytes]) -> N
     assert bytes(batch.payload) == whole
 
 
-@pytest.mark.parametrize("codec", Codec)
+@every("codec", Codec)
 def test_the_codec_is_the_lowest_bits_of_the_attributes(codec: Codec) -> None:
     header = batch_header(record_count=1, first_timestamp=0, max_timestamp=0, codec=codec, payload=[])
     assert header[21:23] == bytes([0, codec])

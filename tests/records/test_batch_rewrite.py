@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.records.batch_rewrite import encode_again, written_records
 from spark_kafka_sink.records.encoder import encode_records
 from spark_kafka_sink.records.record_reader import Record, read_record
+from tests.examples import examples
 from tests.records.making import columns_of
 from tests.records.tables import Table, int64s, tables
 
@@ -32,6 +33,7 @@ def read(data: bytes, bounds: list[int]) -> list[Record]:
     return found
 
 
+@settings(max_examples=examples(100))
 @given(tables())
 def test_what_was_written_is_found_again(table: Table) -> None:
     data = encoded(table)
@@ -40,6 +42,7 @@ def test_what_was_written_is_found_again(table: Table) -> None:
     assert found.timestamp_deltas.tolist() == [record.timestamp for record in table.records]
 
 
+@settings(max_examples=examples(100))
 @given(tables(least_rows=1), st.data())
 def test_any_records_are_written_again_with_other_deltas(table: Table, data: st.DataObject) -> None:
     rows = data.draw(st.lists(st.integers(0, len(table.records) - 1), min_size=1, max_size=30))

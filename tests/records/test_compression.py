@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import OptionError, ProtocolError
 from spark_kafka_sink.records.compression import Codec, codec_of, compress, decompress
+from tests.every import every
 
 LEVELS = {
     Codec.NONE: [0],
@@ -96,7 +97,7 @@ def test_gzip_of_several_members_is_read_to_its_end() -> None:
     assert decompress(Codec.GZIP, gzip.compress(b"one ") + gzip.compress(b"two"), 100) == b"one two"
 
 
-@pytest.mark.parametrize("codec", Codec)
+@every("codec", Codec)
 def test_data_over_the_limit_is_an_error(codec: Codec) -> None:
     compressed = compress(codec, level_of(codec), [bytes(1_000_000)])
     with pytest.raises(ProtocolError, match=f"{codec.name.lower()} data"):

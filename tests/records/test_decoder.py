@@ -15,6 +15,8 @@ from spark_kafka_sink.errors import ProtocolError
 from spark_kafka_sink.records.compression import Codec
 from spark_kafka_sink.records.decoder import decode_batches
 from spark_kafka_sink.records.record_reader import Record
+from tests.every import every
+from tests.examples import examples
 from tests.records.making import batch_of, encode_all
 
 RECORDS = [
@@ -50,7 +52,7 @@ def payload_of(records: bytes, count: int = 1) -> bytes:
     return signed(batch)
 
 
-@pytest.mark.parametrize("codec", Codec)
+@every("codec", Codec)
 def test_batches_one_after_the_other_are_read_one_by_one(codec: Codec) -> None:
     batches = list(decode_batches(whole(codec) + whole(codec)))
     assert [batch.records() for batch in batches] == [RECORDS, RECORDS]
@@ -106,8 +108,8 @@ def test_a_changed_byte_is_a_wrong_checksum() -> None:
         list(decode_batches(batch))
 
 
-@pytest.mark.parametrize(
-    ("place", "layout", "value", "message"),
+@every(
+    "place, layout, value, message",
     [
         (MAGIC, ">b", 1, "has magic 1, but only 2 is supported"),
         (LENGTH, ">i", 48, "48 bytes follow its length"),
@@ -137,8 +139,8 @@ def test_a_count_that_the_records_do_not_bear_out_is_refused(count: int, message
 
 
 # Length, attributes, timestamp delta, offset delta, key length, value length, header count: 6 bytes behind the length.
-@pytest.mark.parametrize(
-    ("records", "message"),
+@every(
+    "records, message",
     [
         (b"\x0e\x00\x00\x00\x01\x01\x00", "a record claims to be 7 bytes long, but only 6 are left"),
         (b"\x0a\x00\x00\x00\x01\x01\x00", "a record claims to be 5 bytes long, but its fields have 6"),
@@ -173,7 +175,7 @@ def test_records_over_the_limit_are_not_decompressed() -> None:
         list(batch.each_record(limit=50))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     codec=st.sampled_from(Codec),
     edits=st.lists(st.tuples(st.integers(0, 500), st.integers(0, 255)), max_size=4),

@@ -18,6 +18,7 @@ from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.encoder import EncodedRecords, encode_records
 from spark_kafka_sink.records.record_reader import Record, read_record
 from spark_kafka_sink.records.sizes import size_upper_bounds
+from tests.examples import examples
 from tests.records.making import batch_of
 from tests.records.tables import Table, column, tables
 
@@ -29,7 +30,7 @@ with warnings.catch_warnings():
 
 YEAR_2100_MS = 4_102_444_800_000
 epoch_ms = st.integers(0, YEAR_2100_MS)
-many_examples = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+many_examples = settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def encode(table: Table) -> EncodedRecords:
@@ -86,7 +87,7 @@ def test_no_record_is_larger_than_its_upper_bound(table: Table) -> None:
 
 
 @given(tables())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_data_past_the_limits_of_32_bits_is_cut_and_put_together_again(table: Table) -> None:
     # The real limit needs 2 GiB of data: what happens past it happens here past 9,000 bytes, the longest single value.
     with pytest.MonkeyPatch.context() as patch:

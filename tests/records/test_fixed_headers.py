@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from spark_kafka_sink.records.columns import FixedHeaders, RecordColumns, concatenated, copied
 from spark_kafka_sink.records.encoder import encode_records
 from spark_kafka_sink.records.sizes import size_upper_bounds
+from tests.examples import examples
 from tests.records.making import HEADERS, header_rows
 
 Rows = list[tuple[tuple[str, bytes | None], ...] | None]
@@ -34,7 +35,7 @@ def encoded(records: RecordColumns, order: list[int] | None = None) -> tuple[byt
     return bytes(found.data), found.offsets.tolist()
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(rows_of_headers, fixed_headers, st.data())
 def test_records_and_their_sizes_are_those_of_a_column_with_the_same_headers(
     headers: Rows, fixed: FixedHeaders, data: st.DataObject
@@ -47,7 +48,7 @@ def test_records_and_their_sizes_are_those_of_a_column_with_the_same_headers(
     assert size_upper_bounds(both).tolist() == size_upper_bounds(spelled_out).tolist()
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(st.integers(1, 30), fixed_headers)
 def test_rows_without_a_column_of_headers_have_the_fixed_ones(count: int, fixed: FixedHeaders) -> None:
     alone = columns([None] * count, fixed, has_column=False)

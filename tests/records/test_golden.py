@@ -9,13 +9,14 @@ from spark_kafka_sink.records.batch_header import HEADER_SIZE
 from spark_kafka_sink.records.compression import Codec
 from spark_kafka_sink.records.decoder import decode_batches
 from spark_kafka_sink.records.record_reader import Record
+from tests.every import every
 from tests.records.golden_batches import BATCHES, GoldenCase, golden_cases, parse_cases, read_with_java, run_java
 from tests.records.making import batch_of, encode_all
 
 CASES = golden_cases()
 CONSECUTIVE = [case for case in CASES if case.offsets_are_consecutive]
 
-every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+every_case = every("case", CASES)
 LEVELS = {Codec.NONE: (0,), Codec.GZIP: (-1, 1, 9), Codec.SNAPPY: (0,), Codec.LZ4: (-5, -1, 0, 9), Codec.ZSTD: (-5, 1, 19)}
 
 
@@ -37,13 +38,13 @@ def test_the_records_are_javas_byte_for_byte(case: GoldenCase) -> None:
     assert bytes(encode_all(case.records).data).hex() == case.batches[Codec.NONE][HEADER_SIZE:].hex()
 
 
-@pytest.mark.parametrize("case", CONSECUTIVE, ids=lambda case: case.name)
+@every("case", CONSECUTIVE)
 def test_the_whole_batch_is_javas_byte_for_byte(case: GoldenCase) -> None:
     assert ours(case, Codec.NONE).hex() == case.batches[Codec.NONE].hex()
 
 
 @every_case
-@pytest.mark.parametrize("codec", Codec)
+@every("codec", Codec)
 def test_a_batch_of_java_reads_back(case: GoldenCase, codec: Codec) -> None:
     (batch,) = decode_batches(case.batches[codec])
     assert batch.codec == codec
@@ -64,6 +65,7 @@ def several_blocks() -> GoldenCase:
     return GoldenCase("several blocks", -1, -1, -1, False, records)
 
 
+@pytest.mark.whole("9 s of Java; producer/test_producer.py has each codec on real Kafka")
 @pytest.mark.java
 def test_java_reads_our_batches_under_every_codec_and_level() -> None:
     made = [(case, codec, level) for case in [*CASES, several_blocks()] for codec in Codec for level in LEVELS[codec]]
@@ -72,6 +74,7 @@ def test_java_reads_our_batches_under_every_codec_and_level() -> None:
         assert records == case.records, f"{case.name}, {codec.name} level {level}"
 
 
+@pytest.mark.whole("starts Java, whose golden file changes with its release only; the others here compare with that file")
 @pytest.mark.java
 def test_the_golden_file_is_what_java_prints() -> None:
     # Compressed bytes depend on the libraries that Java finds; the others on Kafka alone.

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,9 +13,11 @@ from spark_kafka_sink.records.arrow_arrays import byte_lengths
 from spark_kafka_sink.records.concat import column_views
 from spark_kafka_sink.records.parts import Part, Present, constant, join, masked, sizes
 from spark_kafka_sink.records.varints import Packed
+from tests.every import every
+from tests.examples import examples
 from tests.records.tables import any_bytes, column
 
-many_examples = settings(max_examples=60, deadline=None)
+many_examples = settings(max_examples=examples(60), deadline=None)
 
 
 @dataclass(frozen=True)
@@ -68,8 +69,8 @@ def test_each_row_is_the_concatenation_of_its_parts(table: tuple[int, list[Part]
     assert np.broadcast_to(sizes(parts), rows).tolist() == [len(row) for row in expected]
 
 
-@pytest.mark.parametrize("count", range(25))
-@pytest.mark.parametrize("end", [b"", b"x"])
+@every("count", range(25))
+@every("end", [b"", b"x"])
 def test_zero_bytes_that_are_the_same_in_each_row_are_all_there(count: int, end: bytes) -> None:
     """They are put before the rest of a struct, if there are few of them."""
     zeros = bytes(count)

@@ -18,6 +18,7 @@ from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.encoder import encode_records
 from spark_kafka_sink.records.pieces import LAYOUTS, MIN_ROWS, MOST_REACH, USUAL_REACH, Pieces, encode_pieces
 from spark_kafka_sink.records.sizes import size_upper_bounds
+from tests.examples import examples
 
 # Where a varint gets another byte, where a value no longer fits into a struct, and where both together do not.
 LENGTHS = (0, 1, 4, 9, 10, 11, 12, 13, 62, 63, 64, 100, 8170, 8190)
@@ -61,7 +62,7 @@ def inputs(draw: st.DrawFn) -> tuple[RecordColumns, list[int] | None, Pieces]:
     return found, order, Pieces(starts, counts, np.array([draw(first) for _ in counts]), deltas)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(inputs())
 def test_pieces_have_the_bytes_of_their_rows(given_: tuple[RecordColumns, list[int] | None, Pieces]) -> None:
     rows, wanted, pieces = given_

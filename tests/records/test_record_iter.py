@@ -14,6 +14,8 @@ from spark_kafka_sink.records.record_iter import iter_records
 from spark_kafka_sink.records.record_reader import read_record
 from spark_kafka_sink.records.small_batch import NewRecord, small_batch
 from spark_kafka_sink.records.varints import varint
+from tests.every import every
+from tests.examples import examples
 
 _HEADER = 61
 short_bytes = st.none() | st.binary(max_size=40)
@@ -45,7 +47,7 @@ def read(data: bytes, count: int) -> list[tuple[int, int, int]]:
     return rows
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(rows=st.lists(records, min_size=1, max_size=8), repeats=st.integers(1, 60))
 def test_walked_and_read_are_the_same(rows: list[NewRecord], repeats: int) -> None:
     rows = rows * repeats
@@ -54,8 +56,8 @@ def test_walked_and_read_are_the_same(rows: list[NewRecord], repeats: int) -> No
     assert walked(data, len(rows)) == read(data, len(rows))
 
 
-@pytest.mark.parametrize("value", [b"", b"v" * 60, b"v" * 100, b"v" * 9000])
-@pytest.mark.parametrize("count", [7, 33, 300, 9000])
+@every("value", [b"", b"v" * 60, b"v" * 100, b"v" * 9000])
+@every("count", [7, 33, 300, 9000])
 def test_records_of_one_size_cross_the_widths_of_their_deltas(count: int, value: bytes) -> None:
     if len(value) * count > 3_000_000:
         count = 300
@@ -80,7 +82,7 @@ def test_many_headers() -> None:
     assert walked(payload(rows), 40) == [(0, i, 1) for i in range(40)]
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     rows=st.lists(records, min_size=1, max_size=4),
     repeats=st.sampled_from([1, 20]),
@@ -112,9 +114,9 @@ def _outcome(way: Way, data: bytes, count: int) -> object:
         return None
 
 
-@pytest.mark.parametrize("count", [1, 40])
-@pytest.mark.parametrize(
-    ("body", "what"),
+@every("count", [1, 40])
+@every(
+    "body, what",
     [
         (b"\0\0\0\1\1\0" + b"x", "size|long"),  # a byte behind the headers
         (b"\0\0\0\1\1\1", "headers"),  # -1 headers

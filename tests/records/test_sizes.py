@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.encoder import encode_records
 from spark_kafka_sink.records.sizes import size_upper_bounds
+from tests.every import every
+from tests.examples import examples
 from tests.records.tables import Table, header_column, tables
 
 # DefaultRecord.recordSizeUpperBound: 21 for length, attributes, timestamp and offset, then each field with its own length.
@@ -48,7 +50,7 @@ def test_no_rows_have_no_bounds() -> None:
     assert size_upper_bounds(empty).tolist() == []
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.tuples(*[st.none() | st.sampled_from([0, 1, 40, 62, 63, 64, 8191, 8192])] * 2), min_size=1, max_size=6))
 def test_each_row_has_the_bound_that_it_has_alone(lengths: list[tuple[int | None, int | None]]) -> None:
     key, value = (pa.array([None if n is None else bytes(n) for n in part], pa.binary()) for part in zip(*lengths, strict=True))
@@ -58,7 +60,7 @@ def test_each_row_has_the_bound_that_it_has_alone(lengths: list[tuple[int | None
     assert together.tolist() == alone
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(tables(st.integers(-64, 63) | st.integers(-500, 500)))
 def test_known_ranges_give_bounds_that_no_record_passes_and_that_are_never_looser(table: Table) -> None:
     reach = 0 if table.timestamp_deltas is None else int(np.abs(table.timestamp_deltas).max(initial=0))
@@ -69,7 +71,7 @@ def test_known_ranges_give_bounds_that_no_record_passes_and_that_are_never_loose
     assert (tight <= size_upper_bounds(table.columns)).all()
 
 
-@pytest.mark.parametrize("reach", [0, 63, 64, 8191, 8192, 100_000, 2**40])
+@every("reach", [0, 63, 64, 8191, 8192, 100_000, 2**40])
 def test_a_lone_record_of_known_ranges_is_bounded_exactly(reach: int) -> None:
     columns = RecordColumns(1, key=pa.array([b"k" * 10]), value=pa.array([b"v" * 100]))
     encoded = encode_records(columns, None, np.array([5000], np.int32), np.array([reach]))

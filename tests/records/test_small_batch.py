@@ -11,6 +11,7 @@ from spark_kafka_sink.records.decoder import decode_batches
 from spark_kafka_sink.records.record_reader import Record, read_varint
 from spark_kafka_sink.records.small_batch import NewRecord, small_batch
 from spark_kafka_sink.records.varints import varint
+from tests.examples import examples
 from tests.records.making import encode_all
 
 short_bytes = st.none() | st.binary(max_size=200)
@@ -26,7 +27,7 @@ def test_any_number_reads_back(number: int) -> None:
 
 
 @given(records=st.lists(new_records, min_size=1, max_size=20))
-@settings(deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_it_writes_what_the_column_encoder_writes(records: list[NewRecord]) -> None:
     expected = [Record(offset, one.timestamp, one.key, one.value, one.headers) for offset, one in enumerate(records)]
     payload = bytes(encode_all(expected).data)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.records.varints import Packed, packed_sizes, unsigned_varint, unsigned_varints, varint_sizes, varints
+from tests.every import every
+from tests.examples import examples
 
 # Around each power of 2**7 the zigzag code grows by a byte.
 edges = [sign * 2 ** (7 * byte - 1) + step for byte in range(1, 10) for sign in (1, -1) for step in (-1, 0, 1)]
@@ -32,6 +33,7 @@ def bytes_of(packed: Packed, row: int) -> bytes:
     return word.to_bytes(8, "little")[: bits // 8]
 
 
+@settings(max_examples=examples(100))
 @given(st.lists(numbers, min_size=1, max_size=50))
 @example(edges)
 @example([-(2**63), 2**63 - 1, 0])
@@ -44,6 +46,7 @@ def test_a_column_holds_the_varint_of_each_number(values: list[int]) -> None:
     assert [b"".join(bytes_of(part, row) for part in parts) for row in range(len(values))] == [one_by_one(v) for v in values]
 
 
+@settings(max_examples=examples(100))
 @given(st.lists(numbers, min_size=1, max_size=20), st.integers(0, 300), st.integers(0, 300))
 def test_known_bounds_change_nothing_however_wide_they_are(values: list[int], below: int, above: int) -> None:
     column = np.array(values, np.int64)
@@ -62,6 +65,7 @@ def unsigned_one_by_one(code: int) -> bytes:
     return bytes([*(group | 0x80 for group in groups[:-1]), groups[-1]])
 
 
+@settings(max_examples=examples(100))
 @given(st.lists(codes, min_size=1, max_size=50), st.integers(0, 300), st.integers(0, 300))
 @example([2 ** (7 * size) + more for size in range(1, 10) for more in (-1, 0, 1)], 0, 0)
 @example([0, 32767], 0, 0)
@@ -80,6 +84,7 @@ def test_one_code_for_all_rows_is_the_varint_of_it(code: int) -> None:
     assert b"".join(bytes_of(part, 0) for part in unsigned_varints(code)) == unsigned_one_by_one(code) == unsigned_varint(code)
 
 
+@settings(max_examples=examples(100))
 @given(numbers)
 def test_one_number_for_all_rows_is_the_varint_of_it(value: int) -> None:
     assert b"".join(bytes_of(part, 0) for part in varints(value)) == one_by_one(value)
@@ -92,13 +97,14 @@ def test_sizes_are_those_of_the_varints(values: list[int]) -> None:
     assert [varint_sizes(value) for value in values] == [len(one_by_one(value)) for value in values]
 
 
-@pytest.mark.parametrize("width", range(1, 9))
+@every("width", range(1, 9))
 def test_numbers_of_one_width_cost_one_part_that_says_so(width: int) -> None:
     codes = [1 << (7 * (width - 1)), (1 << (7 * width)) - 2] if width > 1 else [0, 126]
     (part,) = varints(np.array([code >> 1 for code in codes], np.int64))
     assert part.max_bytes == width
 
 
+@settings(max_examples=examples(100))
 @given(st.lists(st.tuples(st.integers(-8192, 8191), st.integers(-(2**20), 2**20)), min_size=1, max_size=20))
 def test_two_parts_put_end_to_end_hold_the_bytes_of_both(pairs: list[tuple[int, int]]) -> None:
     (first,) = varints(np.array([a for a, _ in pairs], np.int64))

@@ -17,6 +17,7 @@ from spark_kafka_sink.errors import DeadlineError, RegistryError, RegistryTimeou
 from spark_kafka_sink.registry.http import MAX_ANSWER_BYTES, Timing
 from spark_kafka_sink.registry.registry_client import RegistryClient, SchemaText
 from spark_kafka_sink.registry.registry_options import registry_config
+from tests.every import every
 from tests.kafka.ports import free_ports
 from tests.registry.stand_in import JSON, Answer, Asked, StandIn
 from tests.security.sasl.http_servers import raw_server
@@ -72,8 +73,8 @@ LOGIN = "Hunter2-Secret"
 
 
 @pytest.mark.fault("schema registry", "a registry, proxy or token endpoint that repeats a password")
-@pytest.mark.parametrize(
-    ("answer", "call"),
+@every(
+    "answer, call",
     [
         (
             Answer(body={"is_compatible": False, "messages": [f"wrote\x1b[2J {LOGIN}"]}),
@@ -95,19 +96,17 @@ LOGIN = "Hunter2-Secret"
             lambda one: one.references(one.latest("s").schema),
         ),
     ],
-    ids=["messages", "rule", "rules", "subject", "content-type", "reference", "two-references"],
 )
-def test_what_a_registry_echoes_in_a_success_shows_no_login(
-    answer: Answer, call: Callable[[Any], object], stand_in: StandIn
-) -> None:
-    stand_in.fail(answer, *([Answer(body=LATEST)] if "'a1'" in str(answer.body) else []))
-    with client(stand_in.url, options={"schema.registry.basic.auth.user.info": f"alice:{LOGIN}"}) as registry:
-        try:
-            told = str(call(registry))
-        except RegistryError as error:
-            told = f"{error} {error!r}"
-    assert LOGIN.lower() not in told.lower()
-    assert "\x1b" not in told
+def test_what_a_registry_echoes_in_a_success_shows_no_login(answer: Answer, call: Callable[[Any], object]) -> None:
+    with StandIn() as stand_in:
+        stand_in.fail(answer, *([Answer(body=LATEST)] if "'a1'" in str(answer.body) else []))
+        with client(stand_in.url, options={"schema.registry.basic.auth.user.info": f"alice:{LOGIN}"}) as registry:
+            try:
+                told = str(call(registry))
+            except RegistryError as error:
+                told = f"{error} {error!r}"
+        assert LOGIN.lower() not in told.lower()
+        assert "\x1b" not in told
 
 
 def test_a_conflict_is_an_incompatible_schema_only_where_one_is_registered(stand_in: StandIn) -> None:
@@ -125,8 +124,8 @@ def test_a_conflict_is_an_incompatible_schema_only_where_one_is_registered(stand
 
 
 @pytest.mark.fault("schema registry", "401, 403, 404, 407, 409, 413, 422")
-@pytest.mark.parametrize(
-    ("answer", "words", "code"),
+@every(
+    "answer, words, code",
     [
         (Answer(401), "returned HTTP 401. It requires a login: set schema.registry.basic.auth.user.info or", None),
         (Answer(401, HTML, AS_HTML), "returned HTTP 401 (text/html). It requires a login", None),
@@ -153,30 +152,30 @@ def test_a_conflict_is_an_incompatible_schema_only_where_one_is_registered(stand
         (Answer(308), "redirects (HTTP 308) to nowhere, which is not followed", None),
     ],
 )
-def test_what_another_try_would_not_change_is_an_error_at_once(
-    answer: Answer, words: str, code: int | None, stand_in: StandIn
-) -> None:
-    pauses = Pauses()
-    stand_in.fail(*[answer] * 4)
+def test_what_another_try_would_not_change_is_an_error_at_once(answer: Answer, words: str, code: int | None) -> None:
+    with StandIn() as stand_in:
+        pauses = Pauses()
+        stand_in.fail(*[answer] * 4)
 
-    error = refused(stand_in.url, pauses)
+        error = refused(stand_in.url, pauses)
 
-    assert f"the schema registry {stand_in.url} {words}" in error.message or words in error.message
-    assert (error.facts["status"], error.facts.get("error_code")) == (answer.status, code)
-    assert error.facts["url"] == stand_in.url
-    assert (pauses.slept, len(stand_in.requests)) == ([], 1)
+        assert f"the schema registry {stand_in.url} {words}" in error.message or words in error.message
+        assert (error.facts["status"], error.facts.get("error_code")) == (answer.status, code)
+        assert error.facts["url"] == stand_in.url
+        assert (pauses.slept, len(stand_in.requests)) == ([], 1)
 
 
 @pytest.mark.fault("schema registry", "401, 403, 404, 407, 409, 413, 422")
-@pytest.mark.parametrize(("status", "code"), [(409, 40901), (409, 409), (422, 40901)])
-def test_an_incompatible_schema_is_an_error_of_its_own(status: int, code: int, stand_in: StandIn) -> None:
-    stand_in.fail(Answer(status, {"error_code": code, "message": "x" * 5000}))
-    with client(stand_in.url) as registry, pytest.raises(SchemaIncompatibleError) as error:
-        registry.register("s", SCHEMA)
+@every("status, code", [(409, 40901), (409, 409), (422, 40901)])
+def test_an_incompatible_schema_is_an_error_of_its_own(status: int, code: int) -> None:
+    with StandIn() as stand_in:
+        stand_in.fail(Answer(status, {"error_code": code, "message": "x" * 5000}))
+        with client(stand_in.url) as registry, pytest.raises(SchemaIncompatibleError) as error:
+            registry.register("s", SCHEMA)
 
-    assert error.value.code == "SCHEMA_INCOMPATIBLE"
-    assert (error.value.facts["error_code"], error.value.facts["status"]) == (code, status)
-    assert 2000 < len(error.value.message) < 2200
+        assert error.value.code == "SCHEMA_INCOMPATIBLE"
+        assert (error.value.facts["error_code"], error.value.facts["status"]) == (code, status)
+        assert 2000 < len(error.value.message) < 2200
 
 
 @pytest.mark.fault("schema registry", "redirect loop")
@@ -194,14 +193,15 @@ def test_a_loop_of_redirections_is_left_at_once(stand_in: StandIn) -> None:
 
 
 @pytest.mark.fault("schema registry", "408, 429 with Retry-After, 500, 502, 503, 504")
-@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
-def test_what_may_pass_is_tried_again(status: int, stand_in: StandIn) -> None:
-    pauses = Pauses()
-    stand_in.fail(*[Answer(status, HTML, AS_HTML)] * 3, Answer(body=LATEST))
-    with client(stand_in.url, pauses) as registry:
-        assert registry.latest("s") is not None
+@every("status", [408, 429, 500, 502, 503, 504])
+def test_what_may_pass_is_tried_again(status: int) -> None:
+    with StandIn() as stand_in:
+        pauses = Pauses()
+        stand_in.fail(*[Answer(status, HTML, AS_HTML)] * 3, Answer(body=LATEST))
+        with client(stand_in.url, pauses) as registry:
+            assert registry.latest("s") is not None
 
-    assert pauses.slept == [1.0, 2.0, 4.0]
+        assert pauses.slept == [1.0, 2.0, 4.0]
 
 
 def test_retries_end_with_the_last_reason(stand_in: StandIn) -> None:
@@ -218,8 +218,8 @@ def test_retries_end_with_the_last_reason(stand_in: StandIn) -> None:
 
 
 @pytest.mark.fault("schema registry", "408, 429 with Retry-After, 500, 502, 503, 504")
-@pytest.mark.parametrize(
-    ("value", "pause_s"),
+@every(
+    "value, pause_s",
     [
         ("7", 7.0),
         ("0", 1.0),
@@ -231,13 +231,14 @@ def test_retries_end_with_the_last_reason(stand_in: StandIn) -> None:
         ("", 1.0),
     ],
 )
-def test_the_pause_that_a_registry_asks_for_is_kept_up_to_the_longest(value: str, pause_s: float, stand_in: StandIn) -> None:
-    pauses = Pauses()
-    stand_in.fail(Answer(429, b"", {"Retry-After": value}), Answer(body=LATEST))
-    with client(stand_in.url, pauses) as registry:
-        registry.latest("s")
+def test_the_pause_that_a_registry_asks_for_is_kept_up_to_the_longest(value: str, pause_s: float) -> None:
+    with StandIn() as stand_in:
+        pauses = Pauses()
+        stand_in.fail(Answer(429, b"", {"Retry-After": value}), Answer(body=LATEST))
+        with client(stand_in.url, pauses) as registry:
+            registry.latest("s")
 
-    assert pauses.slept == [pause_s]
+        assert pauses.slept == [pause_s]
 
 
 def test_pauses_are_random(stand_in: StandIn) -> None:
@@ -342,8 +343,8 @@ def answering(data: bytes) -> Callable[[socket.socket], None]:
 
 
 @pytest.mark.fault("schema registry", "HTML, truncated JSON, wrong types, a huge answer, no HTTP")
-@pytest.mark.parametrize(
-    ("data", "words"),
+@every(
+    "data, words",
     [
         (b"", "could not be reached: Remote end closed connection without response"),
         (b"SSH-2.0-OpenSSH_9.6\r\n", "sent no valid HTTP response: SSH-2.0-OpenSSH_9.6"),
@@ -352,7 +353,6 @@ def answering(data: bytes) -> Callable[[socket.socket], None]:
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "sent no valid HTTP response"),
         (b"HTTP/1.1 200 OK\r\n\r\n" + b" " * (MAX_ANSWER_BYTES + 1), "the response has more than 16,777,216 bytes"),
     ],
-    ids=["closed", "ssh", "tls", "early", "chunks", "huge"],
 )
 def test_answers_that_are_none(data: bytes, words: str) -> None:
     with raw_server(answering(data)) as url:

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from spark_kafka_sink.errors import RegistryError, SchemaIncompatibleError, UsageError
 from spark_kafka_sink.registry.registry_client import RegistryClient, SchemaReference, SchemaText
 from spark_kafka_sink.registry.registry_options import registry_config
+from tests.every import every
+from tests.examples import examples
 from tests.registry.stand_in import Answer, StandIn
 
 ORDER = SchemaText("AVRO", json.dumps({"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}))
@@ -141,24 +143,25 @@ def test_a_registry_that_gives_no_reason(stand_in: StandIn) -> None:
         assert registry.misfits("orders-value", ORDER) == ["the registry gave no reason"]
 
 
-@pytest.mark.parametrize("status", [404, 405])
-def test_a_registry_that_checks_one_version_only(status: int, stand_in: StandIn) -> None:
+@every("status", [404, 405])
+def test_a_registry_that_checks_one_version_only(status: int) -> None:
     """As Karapace does."""
-    with client(stand_in) as registry:
-        registry.register("orders-value", ORDER)
-        stand_in.fail(Answer(status, {"error_code": status, "message": "no such route"}))
-        misfits = registry.misfits("orders-value", BROKEN)
+    with StandIn() as stand_in:
+        with client(stand_in) as registry:
+            registry.register("orders-value", ORDER)
+            stand_in.fail(Answer(status, {"error_code": status, "message": "no such route"}))
+            misfits = registry.misfits("orders-value", BROKEN)
 
-    assert misfits[0].startswith("{errorType:'TYPE_MISMATCH'")
-    assert [asked.path for asked in stand_in.requests[1:]] == [
-        "/compatibility/subjects/orders-value/versions?normalize=false&verbose=true",
-        "/compatibility/subjects/orders-value/versions/latest?normalize=false&verbose=true",
-    ]
+        assert misfits[0].startswith("{errorType:'TYPE_MISMATCH'")
+        assert [asked.path for asked in stand_in.requests[1:]] == [
+            "/compatibility/subjects/orders-value/versions?normalize=false&verbose=true",
+            "/compatibility/subjects/orders-value/versions/latest?normalize=false&verbose=true",
+        ]
 
 
 @pytest.mark.fault("schema registry", "rules that would encrypt")
-@pytest.mark.parametrize(
-    ("rule_set", "rules"),
+@every(
+    "rule_set, rules",
     [
         ({"domainRules": [ENCRYPT]}, ("ssn (ENCRYPT)",)),
         ({"encodingRules": [{**ENCRYPT, "name": "all", "type": "ENCRYPT_PAYLOAD"}]}, ("all (ENCRYPT_PAYLOAD)",)),
@@ -174,13 +177,16 @@ def test_a_registry_that_checks_one_version_only(status: int, stand_in: StandIn)
         (None, ()),
     ],
 )
-def test_active_rules_are_seen_in_each_answer(rule_set: Any, rules: tuple[str, ...], stand_in: StandIn) -> None:
-    body = {"subject": "s", "version": 1, "id": 5, "schema": ORDER.text, "ruleSet": rule_set}
-    with client(stand_in) as registry:
-        stand_in.fail(*[Answer(body=body)] * 5)
+def test_active_rules_are_seen_in_each_answer(rule_set: Any, rules: tuple[str, ...]) -> None:
+    with StandIn() as stand_in:
+        body = {"subject": "s", "version": 1, "id": 5, "schema": ORDER.text, "ruleSet": rule_set}
+        with client(stand_in) as registry:
+            stand_in.fail(*[Answer(body=body)] * 5)
 
-        assert registry.by_id(5).rules == rules
-        assert registry.latest("s") == registry.version("s", 1) == registry.look_up("s", ORDER) == registry.register("s", ORDER)
+            assert registry.by_id(5).rules == rules
+            assert (
+                registry.latest("s") == registry.version("s", 1) == registry.look_up("s", ORDER) == registry.register("s", ORDER)
+            )
 
 
 @pytest.mark.fault("schema registry", "rules that would encrypt")
@@ -269,8 +275,8 @@ LATEST = {"subject": "s", "version": 1, "id": 5, "schema": '"int"'}
 
 
 @pytest.mark.fault("schema registry", "HTML, truncated JSON, wrong types, a huge answer, no HTTP")
-@pytest.mark.parametrize(
-    ("body", "words"),
+@every(
+    "body, words",
     [
         ([], "is not a JSON object"),
         ("text", "is not a JSON object"),
@@ -289,23 +295,25 @@ LATEST = {"subject": "s", "version": 1, "id": 5, "schema": '"int"'}
         ({**LATEST, "references": [{"name": "a", "subject": "b", "version": "1"}]}, "has a reference without name"),
     ],
 )
-def test_an_answer_of_wrong_types_is_an_error(body: Any, words: str, stand_in: StandIn) -> None:
-    stand_in.fail(Answer(body=body))
-    with (
-        client(stand_in) as registry,
-        pytest.raises(RegistryError, match="could not get the latest schema of subject 's'") as error,
-    ):
-        registry.latest("s")
+def test_an_answer_of_wrong_types_is_an_error(body: Any, words: str) -> None:
+    with StandIn() as stand_in:
+        stand_in.fail(Answer(body=body))
+        with (
+            client(stand_in) as registry,
+            pytest.raises(RegistryError, match="could not get the latest schema of subject 's'") as error,
+        ):
+            registry.latest("s")
 
-    assert error.value.message.endswith(words) or words in error.value.message
-    assert error.value.facts == {"url": stand_in.url, "subject": "s"}
+        assert error.value.message.endswith(words) or words in error.value.message
+        assert error.value.facts == {"url": stand_in.url, "subject": "s"}
 
 
-@pytest.mark.parametrize("body", [{}, {"is_compatible": "true"}, {"is_compatible": 1}])
-def test_a_check_of_wrong_types_is_an_error(body: Any, stand_in: StandIn) -> None:
-    stand_in.fail(Answer(body=body))
-    with client(stand_in) as registry, pytest.raises(RegistryError, match="has no field is_compatible"):
-        registry.misfits("s", ORDER)
+@every("body", [{}, {"is_compatible": "true"}, {"is_compatible": 1}])
+def test_a_check_of_wrong_types_is_an_error(body: Any) -> None:
+    with StandIn() as stand_in:
+        stand_in.fail(Answer(body=body))
+        with client(stand_in) as registry, pytest.raises(RegistryError, match="has no field is_compatible"):
+            registry.misfits("s", ORDER)
 
 
 def test_what_an_answer_may_leave_out(stand_in: StandIn) -> None:
@@ -335,7 +343,7 @@ ANSWERS = st.dictionaries(NAMES, ANY_JSON, max_size=8) | ANY_JSON | st.binary(ma
 def test_no_answer_makes_another_error(stand_in: StandIn) -> None:
     with client(stand_in) as registry:
 
-        @settings(max_examples=40)
+        @settings(max_examples=examples(40))
         @given(ANSWERS, st.sampled_from([200, 201, 404, 409, 422]))
         def ask(body: Any, status: int) -> None:
             calls: list[Callable[[], object]] = [

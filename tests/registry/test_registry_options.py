@@ -14,6 +14,7 @@ from spark_kafka_sink.option import ABSENT
 from spark_kafka_sink.registry.http import Timing
 from spark_kafka_sink.registry.registry_client import RegistryClient
 from spark_kafka_sink.registry.registry_options import REGISTRY_OPTIONS, is_registry_option, registry_config
+from tests.every import every
 
 URL = "schema.registry.url"
 HERE = {URL: "http://localhost:8081"}
@@ -83,8 +84,8 @@ def test_logins_may_be_written_without_the_prefix() -> None:
     assert "has another value" in refused(**{"basic.auth.user.info": "u:hunter2", USER_INFO: "u:p"})
 
 
-@pytest.mark.parametrize(
-    ("value", "words"),
+@every(
+    "value, words",
     [
         ("localhost:8081", "each URL must begin with https:// or http://"),
         ("mock://tests", "each URL must begin with https:// or http://"),
@@ -115,8 +116,8 @@ def test_the_url_is_required() -> None:
         registry_config({})
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
+@every(
+    "options, words",
     [
         ({USER_INFO: "hunter2"}, "the value must be user:password"),
         ({USER_INFO: "u:hunter2", URL: "http://u:hunter2@a"}, "cannot be combined with a user in schema.registry.url"),

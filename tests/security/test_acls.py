@@ -21,6 +21,7 @@ from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.security.acls import RESOURCE_OF, Rights, rights_of
+from tests.every import every
 
 A, E = ApiKey, ErrorCode
 ANA = Rights(("a:9092", "b:9092"), "User:ana")
@@ -61,7 +62,7 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize(("api", "code", "lacks", "grants"), ROWS, ids=[f"{row[0].name}-{row[1].name}" for row in ROWS])
+@every("api, code, lacks, grants", ROWS)
 def test_a_refusal_names_the_operation_the_resource_and_the_line(api: ApiKey, code: int, lacks: str, grants: str) -> None:
     error = ANA.error("it failed", api, code, "x", topic="x")
 
@@ -101,9 +102,9 @@ def test_the_error_pickles_with_its_facts() -> None:
     assert (str(again), again.facts) == (str(error), error.facts)
 
 
-@pytest.mark.parametrize("prefix", ["spark-kafka-sink", "team.orders"])
-@pytest.mark.parametrize("query_id", [str(uuid.uuid4()), MicroBatch.of_new_job().query_id], ids=["query", "job"])
-@pytest.mark.parametrize("of", ["task", "log"])
+@every("prefix", ["spark-kafka-sink", "team.orders"])
+@every("query_id", [str(uuid.uuid4()), MicroBatch.of_new_job().query_id])
+@every("of", ["task", "log"])
 def test_ids_of_exactly_once_are_granted_by_their_prefix_because_new_ones_are_drawn(prefix: str, query_id: str, of: str) -> None:
     ids = TransactionalIds(prefix, query_id)
     drawn = ids.commit_log if of == "log" else ids.for_slot("0123456789abcdef", 12)
@@ -140,8 +141,8 @@ SCRAM = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-512
 JAAS = "org.apache.kafka.common.security.scram.ScramLoginModule required"
 
 
-@pytest.mark.parametrize(
-    ("settings", "principal"),
+@every(
+    "settings, principal",
     [
         ({}, "User:ANONYMOUS"),
         ({"security.protocol": "SSL"}, "User:ANONYMOUS"),
@@ -154,7 +155,6 @@ JAAS = "org.apache.kafka.common.security.scram.ScramLoginModule required"
         ({**PLAIN, "bootstrap.servers": "pkc-1.eu.aws.confluent.cloud:9092", "sasl.username": "KEY", "sasl.password": "p"}, ""),
         ({"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.token": "t"}, ""),
     ],
-    ids=str,
 )
 def test_the_principal_is_named_where_this_side_knows_it(settings: dict[str, str], principal: str) -> None:
     config = producer_config({"bootstrap.servers": "a:9092", **settings})

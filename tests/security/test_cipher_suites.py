@@ -8,12 +8,13 @@ import subprocess
 import pytest
 
 from spark_kafka_sink.security.cipher_suites import TLS_1_3_SUITES, openssl_name
+from tests.every import every
 
 openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="there is no program openssl")
 
 
-@pytest.mark.parametrize(
-    ("ietf", "openssls"),
+@every(
+    "ietf, openssls",
     [
         ("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "ECDHE-RSA-AES128-GCM-SHA256"),
         ("TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA384", "ECDHE-ECDSA-AES256-SHA384"),

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.security.key_stores import Format, Source, format_of, key_pair, pem_blocks, trusted_certificates
 from tests.security.certificates import Certificates
+from tests.tiers import whole_but
 
 PASSWORD = "changeit"
 TRUST = Source("ssl.truststore.location", "/etc/trust.store")
@@ -247,24 +248,16 @@ def keytool(*arguments: str) -> None:
     subprocess.run(["keytool", *arguments], check=True, capture_output=True, timeout=60)
 
 
-@pytest.fixture(scope="module")
-def stores(certificates: Certificates, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with stores that keytool made, of the kinds JKS, JCEKS and PKCS12."""
-    folder = tmp_path_factory.mktemp("stores")
-    for name, identity in (("ca", certificates.authority), ("other", certificates.other_authority)):
-        (folder / f"{name}.pem").write_text(identity.chain_pem)
-        for kind in ("JKS", "JCEKS", "PKCS12"):
-            store = ["-keystore", str(folder / f"trust.{kind}"), "-storetype", kind, "-storepass", PASSWORD]
-            keytool("-importcert", "-noprompt", "-alias", name, "-file", str(folder / f"{name}.pem"), *store)
-    store = ["-keystore", str(folder / "keys.jks"), "-storetype", "JKS", "-storepass", PASSWORD, "-keypass", PASSWORD]
-    keytool("-genkeypair", "-alias", "me", "-keyalg", "EC", "-dname", "CN=me", *store)
-    return folder
-
-
 @pytest.mark.java
-@pytest.mark.parametrize("kind", ["JKS", "JCEKS", "PKCS12"])
-def test_trust_stores_of_keytool_have_their_certificates(certificates: Certificates, stores: Path, kind: str) -> None:
-    data = (stores / f"trust.{kind}").read_bytes()
+@pytest.mark.parametrize(
+    "kind", whole_but(["JKS", "JCEKS", "PKCS12"], ["JKS"], "two starts of Java; above there are stores of each kind")
+)
+def test_trust_stores_of_keytool_have_their_certificates(certificates: Certificates, tmp_path: Path, kind: str) -> None:
+    store = ["-keystore", str(tmp_path / "trust"), "-storetype", kind, "-storepass", PASSWORD]
+    for name, identity in (("ca", certificates.authority), ("other", certificates.other_authority)):
+        (tmp_path / f"{name}.pem").write_text(identity.chain_pem)
+        keytool("-importcert", "-noprompt", "-alias", name, "-file", str(tmp_path / f"{name}.pem"), *store)
+    data = (tmp_path / "trust").read_bytes()
     assert format_of(data) is Format[kind]
     ders = {certificates.authority.der, certificates.other_authority.der}
     assert set(trusted_certificates(TRUST, data, PASSWORD)) == ders
@@ -272,15 +265,17 @@ def test_trust_stores_of_keytool_have_their_certificates(certificates: Certifica
 
 
 @pytest.mark.java
-def test_the_line_that_converts_a_key_store_works(stores: Path) -> None:
-    source = Source("ssl.keystore.location", str(stores / "keys.jks"))
+def test_the_line_that_converts_a_key_store_works(tmp_path: Path) -> None:
+    store = ["-keystore", str(tmp_path / "keys.jks"), "-storetype", "JKS", "-storepass", PASSWORD, "-keypass", PASSWORD]
+    keytool("-genkeypair", "-alias", "me", "-keyalg", "EC", "-dname", "CN=me", *store)
+    source = Source("ssl.keystore.location", str(tmp_path / "keys.jks"))
     with pytest.raises(OptionError) as refused:
         key_pair(source, source.read(), PASSWORD)
     line = refused.value.message.partition("Convert it: ")[2]
     assert line.startswith("keytool ")
     keytool(*line.split()[1:], "-srcstorepass", PASSWORD, "-deststorepass", PASSWORD)
-    pair = key_pair(KEYS, (stores / "keys.p12").read_bytes(), PASSWORD)
+    pair = key_pair(KEYS, (tmp_path / "keys.p12").read_bytes(), PASSWORD)
     assert len(pair.chain) == 1
     # The name says nothing.
-    (stores / "keys.p12").rename(stores / "renamed.jks")
-    assert key_pair(KEYS, (stores / "renamed.jks").read_bytes(), PASSWORD).chain == pair.chain
+    (tmp_path / "keys.p12").rename(tmp_path / "renamed.jks")
+    assert key_pair(KEYS, (tmp_path / "renamed.jks").read_bytes(), PASSWORD).chain == pair.chain

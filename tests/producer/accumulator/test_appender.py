@@ -21,6 +21,8 @@ from spark_kafka_sink.records.columns import NO_TIMESTAMP, RecordColumns
 from spark_kafka_sink.records.compression import Codec
 from spark_kafka_sink.records.decoder import decode_batches
 from spark_kafka_sink.records.record_reader import Record
+from tests.every import every
+from tests.examples import examples
 from tests.producer.parts import Parts, make_parts
 
 
@@ -48,7 +50,7 @@ def give_back(parts: Parts, batches: list[OpenBatch]) -> None:
 ROWS = st.lists(st.tuples(st.integers(0, 5), st.one_of(st.none(), st.binary(max_size=700))), min_size=1, max_size=60)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(appends=st.lists(ROWS, min_size=1, max_size=6), batch_size=st.sampled_from([1, 300, 1000, 5000]))
 def test_each_row_stands_once_and_in_order_in_its_partition(
     appends: list[list[tuple[int, bytes | None]]], batch_size: int
@@ -67,7 +69,7 @@ def test_each_row_stands_once_and_in_order_in_its_partition(
     assert parts.pool.available == 1 << 20
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2**45)), min_size=1, max_size=40))
 def test_each_record_keeps_its_own_timestamp(rows: list[tuple[int, int]]) -> None:
     parts = make_parts(batch_size=400)
@@ -258,8 +260,8 @@ def test_another_scopes_records_never_share_a_batch() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("rows", "size", "lengths"),
+@every(
+    "rows, size, lengths",
     [
         (25_000, 100, [10_000, 10_000, 5_000]),
         (10, 1 << 20, [4, 4, 2]),

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.producer.accumulator.batch_splitting import rebuild, runs, split
@@ -17,6 +17,7 @@ from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.compression import Codec
 from spark_kafka_sink.records.decoder import FetchedBatch, decode_batches
 from spark_kafka_sink.records.record_reader import Record
+from tests.examples import examples
 from tests.producer.parts import Parts, make_parts
 from tests.records.making import columns_of
 from tests.records.tables import any_bytes, headers
@@ -67,6 +68,7 @@ def assert_is_a_batch_of(part: SealedBatch, records: list[Record]) -> None:
     assert found.max_timestamp == max(record.timestamp for record in records)
 
 
+@settings(max_examples=examples(100))
 @given(any_records, st.sampled_from(Codec), st.data())
 def test_a_split_keeps_every_record_and_their_order(records: list[Record], codec: Codec, data: st.DataObject) -> None:
     parts = make_parts()
@@ -82,6 +84,7 @@ def test_a_split_keeps_every_record_and_their_order(records: list[Record], codec
     assert done == len(records)
 
 
+@settings(max_examples=examples(100))
 @given(any_records, st.sampled_from(Codec), st.data())
 def test_any_of_the_records_make_batches_of_their_own(records: list[Record], codec: Codec, data: st.DataObject) -> None:
     rows = st.lists(st.integers(0, len(records) - 1), min_size=1, unique=True).map(sorted)
@@ -93,6 +96,7 @@ def test_any_of_the_records_make_batches_of_their_own(records: list[Record], cod
         assert_is_a_batch_of(part, [records[row] for row in one])
 
 
+@settings(max_examples=examples(100))
 @given(any_records, st.sampled_from(Codec), st.data())
 def test_a_split_of_a_split_of_a_split_keeps_every_record(records: list[Record], codec: Codec, data: st.DataObject) -> None:
     parts = make_parts()

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.producer.accumulator.buffer_pool import BatchMemory, BufferPool, SharedChunks
+from tests.examples import examples
 
 CHUNK = 16
 PIECES = st.lists(st.tuples(st.booleans(), st.binary(max_size=50)), max_size=20)
@@ -15,7 +16,7 @@ def chunks_for(size: int) -> int:
     return -(-size // CHUNK)
 
 
-@settings(deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(PIECES)
 def test_copied_and_shared_pieces_come_out_in_order_and_their_memory_goes_back(pieces: list[tuple[bool, bytes]]) -> None:
     pool = BufferPool(200 * CHUNK, CHUNK)

@@ -6,12 +6,13 @@ import logging
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import BrokerError, KafkaSinkError
 from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult
 from spark_kafka_sink.producer.single_records.record_future import RecordFuture, RecordThunk
+from tests.examples import examples
 from tests.producer.told import Told, future
 
 # Of a batch: how many records each append added to it.
@@ -44,6 +45,7 @@ def test_each_record_is_told_its_own_offset_in_order(appends: list[int], base_of
     assert result.done
 
 
+@settings(max_examples=examples(100))
 @given(st.data(), APPENDS)
 def test_after_any_split_each_record_has_the_outcome_of_its_own_part(data: st.DataObject, appends: list[int]) -> None:
     """Split anywhere, and the parts again; the parts end in any order, some of them in an error."""

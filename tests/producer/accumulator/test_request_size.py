@@ -16,6 +16,7 @@ from spark_kafka_sink.producer.accumulator.request_size import (
 from spark_kafka_sink.protocol.messages import encode_request
 from spark_kafka_sink.protocol.produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
+from tests.every import every
 
 FRAME_PREFIX = 4
 
@@ -87,10 +88,10 @@ def test_a_broker_that_has_answered_large_requests_gets_them_again_after_a_lost_
     assert of.of(1) == 4 * MIB
 
 
-@pytest.mark.parametrize("version", [3, 8, 9, 12])
-@pytest.mark.parametrize("transactional_id", [None, "id" * 200])
-@pytest.mark.parametrize("topic", ["t", "t" * 249])
-@pytest.mark.parametrize("batches", [1, 3])
+@every("version", [3, 8, 9, 12])
+@every("transactional_id", [None, "id" * 200])
+@every("topic", ["t", "t" * 249])
+@every("batches", [1, 3])
 def test_the_overhead_is_never_less_than_what_goes_over_the_wire(
     version: int, transactional_id: str | None, topic: str, batches: int
 ) -> None:

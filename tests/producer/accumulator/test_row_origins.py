@@ -19,6 +19,7 @@ from spark_kafka_sink.producer.accumulator.producer_batch import SealedBatch
 from spark_kafka_sink.producer.accumulator.rejected_records import rejected_records
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.compression import Codec
+from tests.examples import examples
 from tests.producer.parts import Parts, make_parts
 
 pytestmark = pytest.mark.slow
@@ -59,7 +60,7 @@ def given_back(batch: SealedBatch, indexes: list[int]) -> list[tuple[int, int | 
     return found
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(appends, st.integers(80, 2000), st.data())
 def test_each_rejected_record_has_the_number_of_its_row(
     given_appends: list[tuple[list[int], bool, bool]], batch_size: int, data: st.DataObject

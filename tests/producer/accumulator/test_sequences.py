@@ -18,6 +18,7 @@ from spark_kafka_sink.producer.accumulator.sequences import (
     PartitionSequences,
     ProducerIdAndEpoch,
 )
+from tests.examples import examples
 
 
 @dataclass(eq=False)
@@ -180,7 +181,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=examples(1000), deadline=None)
 @given(STEPS, st.dictionaries(st.integers(0, 5), st.integers(1, 12), max_size=2))
 def test_each_batch_is_stored_at_most_once_in_order_and_acked_only_if_stored(
     steps: list[tuple[str, Any]], unlucky: dict[int, int]

@@ -12,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.producer.accumulator.sequences import PartitionSequences, ProducerIdAndEpoch
+from tests.examples import examples
 from tests.producer.accumulator.test_sequences import FakeBatch, ModelBroker
 
 IDENTITY = ProducerIdAndEpoch(7, 0, transactional=True)
@@ -171,7 +172,7 @@ BEHIND_A_GAP: list[tuple[str, Any]] = [
 ]
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=examples(1500), deadline=None)
 @given(STEPS, st.sets(st.integers(0, 60), max_size=30))
 @example(BEHIND_A_GAP, {1})
 def test_a_transaction_has_each_good_record_once_in_order_or_is_aborted(steps: list[tuple[str, Any]], bad: set[int]) -> None:
@@ -187,7 +188,7 @@ def test_a_transaction_has_each_good_record_once_in_order_or_is_aborted(steps: l
     line.check()
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(st.lists(st.integers(1, 4), max_size=40), st.sets(st.integers(0, 100), max_size=100))
 def test_where_every_attempt_is_answered_rejected_records_never_cost_the_transaction(counts: list[int], bad: set[int]) -> None:
     line = Transaction(bad)

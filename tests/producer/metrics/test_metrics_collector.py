@@ -6,14 +6,13 @@ import uuid
 from math import isnan
 from typing import Any
 
-import pytest
-
 from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.producer.metrics.metric_table import CONSTANT_METRICS, GAUGES, NODE, OWN
 from spark_kafka_sink.producer.metrics.metrics_collector import MetricsCollector, Payload
 from spark_kafka_sink.producer.metrics.sender_metrics import ProducerMetrics, SenderMetrics
 from spark_kafka_sink.producer.metrics.telemetry_state import Subscription
 from spark_kafka_sink.records.compression import Codec, decompress
+from tests.every import every
 from tests.producer.metrics.otlp_witness import Pushed, read
 
 BEGUN_NS, SECOND_NS = 1_000, 1_000_000_000
@@ -96,7 +95,7 @@ def test_the_transactional_id_is_an_attribute_of_the_resource() -> None:
     assert pushed(collector(transactional_id="mine"), metrics_of(), wanting()).resource == {"transactional_id": "mine"}
 
 
-@pytest.mark.parametrize("codec", list(Codec))
+@every("codec", list(Codec))
 def test_each_codec_can_be_asked_for(codec: Codec) -> None:
     assert pushed(collector(), metrics_of(record_send_total=9.0), wanting(codec=codec)).value("record.send.total") == 9
 

@@ -26,6 +26,7 @@ from spark_kafka_sink.producer.metrics.telemetry_state import (
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.telemetry import GetTelemetrySubscriptionsResponse
 from spark_kafka_sink.records.compression import Codec
+from tests.every import every
 
 ID = uuid.UUID(int=7)
 INTERVAL_MS = 10_000
@@ -101,8 +102,8 @@ def test_a_disabled_producer_has_nothing_to_do() -> None:
 # Errors
 
 
-@pytest.mark.parametrize(
-    ("code", "reaction"),
+@every(
+    "code, reaction",
     [
         (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, Reaction.AT_ONCE),
         (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, Reaction.AT_ONCE),
@@ -244,8 +245,9 @@ def test_the_first_codec_that_exists_here_is_used() -> None:
     assert subscription(accepted_compression_types=()).codec is Codec.NONE
 
 
-@pytest.mark.parametrize(
-    ("said_ms", "used_ms"), [(-1, DEFAULT_INTERVAL_MS), (0, DEFAULT_INTERVAL_MS), (1, MIN_INTERVAL_MS), (100, 100), (500, 500)]
+@every(
+    "said_ms, used_ms",
+    [(-1, DEFAULT_INTERVAL_MS), (0, DEFAULT_INTERVAL_MS), (1, MIN_INTERVAL_MS), (100, 100), (500, 500)],
 )
 def test_an_interval_that_brokers_do_not_accept_is_replaced(said_ms: int, used_ms: int) -> None:
     assert subscription(push_interval_ms=said_ms).interval_ms == used_ms

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.producer.metrics.windowed_stat import Measured, WindowedStat
+from tests.every import every
 from tests.producer.metrics.golden_metrics import STATISTICS, History, histories, run_java
 
 
@@ -17,7 +18,7 @@ def as_java_prints(measured: Measured) -> list[float]:
     return [measured.average, measured.maximum, measured.rate, measured.count_rate, measured.ratio, measured.all_total]
 
 
-@pytest.mark.parametrize("history", histories(STATISTICS.read_text()), ids=lambda h: f"{h.windows} of {h.window_ms} ms")
+@every("history", histories(STATISTICS.read_text()))
 def test_every_figure_is_javas(history: History) -> None:
     stat = WindowedStat(history.windows, history.window_ms)
     for kind, now_ms, values in history.events:
@@ -27,6 +28,7 @@ def test_every_figure_is_javas(history: History) -> None:
             assert as_java_prints(stat.measure(now_ms)) == pytest.approx(values, nan_ok=True)
 
 
+@pytest.mark.whole("starts Java, whose golden file changes with its release only; the others here compare with that file")
 @pytest.mark.java
 def test_the_golden_file_is_what_java_prints() -> None:
     assert run_java("statistics") == STATISTICS.read_text()

@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 from spark_kafka_sink.client.cluster import Cluster
 from spark_kafka_sink.producer.partitioners.built_in import LOAD_STATS_S, BuiltInPartitioner, load_stats
 from spark_kafka_sink.records.columns import RecordColumns
+from tests.examples import examples
 from tests.producer.clusters import cluster_of
 from tests.producer.partitioners.asking import TOPIC, available, rows
 from tests.producer.partitioners.open_batches import OpenBatches
 
 # A busy machine is no failure.
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+unhurried = settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 BATCH = 1000
 

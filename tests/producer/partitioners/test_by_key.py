@@ -11,6 +11,7 @@ import pytest
 from spark_kafka_sink.producer.partitioners.by_key import fnv1a_absolute, fnv1a_positive
 from spark_kafka_sink.producer.partitioners.partitioner import Partitioner
 from spark_kafka_sink.producer.partitioners.registry import partitioner_of
+from tests.every import every
 from tests.producer.partitioners.asking import ask, available, config
 
 COUNT = 1000
@@ -28,8 +29,8 @@ def partitions_of(name: str, key: bytes | None) -> set[int]:
 
 
 # Of 60 rows some two go to the same of 1000 partitions.
-@pytest.mark.parametrize(
-    ("name", "null", "empty"),
+@every(
+    "name, null, empty",
     [
         ("consistent", "one", "one"),
         ("consistent_random", "together", "together"),
@@ -58,8 +59,8 @@ def partitions_of_seed(name: str, key: bytes | None, seed: int) -> set[int]:
     return set(ask(by, pa.array([key] * 3, pa.binary()), available(COUNT)))
 
 
-@pytest.mark.parametrize("name", ["consistent", "murmur2", "fnv1a", "sarama"])
-@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.large_binary()])
+@every("name", ["consistent", "murmur2", "fnv1a", "sarama"])
+@every("kind", [pa.string(), pa.large_string(), pa.large_binary()])
 def test_the_type_of_the_column_makes_no_difference(name: str, kind: pa.DataType) -> None:
     keys = ["", "a", "ü", "a longer key of thirty-odd bytes", *map(str, range(100))]
     expected = ask(named(name), pa.array([key.encode() for key in keys]), available(7))

@@ -15,6 +15,7 @@ from spark_kafka_sink.client.cluster import Cluster
 from spark_kafka_sink.errors import OptionError, RecordError
 from spark_kafka_sink.producer.partitioners.registry import partitioner_of
 from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns
+from tests.every import every
 from tests.producer.partitioners.asking import TOPIC, ask, available, config
 
 HERE = __name__
@@ -140,8 +141,8 @@ def test_any_integers_do(dtype: Any) -> None:
     assert chosen_by(ByColumn(lambda columns: np.array([2, 1], dtype)), 2) == [2, 1]
 
 
-@pytest.mark.parametrize(
-    ("answer", "text"),
+@every(
+    "answer, text",
     [
         ([0, 1, 2], "returned list, not a numpy array of int32"),
         (None, "returned NoneType, not a numpy array of int32"),
@@ -195,8 +196,8 @@ def test_what_it_raises_itself_is_told_with_its_name_and_row() -> None:
         chosen_by(ByColumn(raising), 1)
 
 
-@pytest.mark.parametrize(
-    ("by", "text"),
+@every(
+    "by, text",
     [
         (Unmakeable, r"Unmakeable\(\) failed: ZeroDivisionError: no"),
         (Unconfigurable, r"Unconfigurable\.configure failed: KeyError: 'my\.option'"),

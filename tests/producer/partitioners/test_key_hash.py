@@ -17,13 +17,15 @@ from numpy.typing import NDArray
 
 from spark_kafka_sink.errors import SchemaError
 from spark_kafka_sink.producer.partitioners.key_hash import _FEW_ROWS, _ROWS_PER_PASS, crc32, fnv1a, murmur2, to_positive
+from tests.every import every
+from tests.examples import examples
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its schemas with importlib.resources.read_text
     from kafka.partitioner.default import murmur2 as kafka_python_murmur2
 
 # A busy machine is no failure.
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+unhurried = settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 # org.apache.kafka.common.utils.UtilsTest.testMurmur2, and the empty key.
 JAVA = {
@@ -82,7 +84,7 @@ def column(lengths: NDArray[Any], seed: int = 0) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(lengths), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
-@pytest.mark.parametrize("key", JAVA)
+@every("key", JAVA)
 def test_a_key_hashes_as_in_java(key: bytes) -> None:
     assert murmur2(pa.array([key])).tolist() == [JAVA[key]]
 
@@ -107,14 +109,14 @@ def test_keys_of_one_length_hash_as_the_witness_says(hash_: Hash, length: int, r
 
 
 @each_hash
-@pytest.mark.parametrize("longest", [1, 3, 4, 12, 15, 16, 64, 65, 300])
+@every("longest", [1, 3, 4, 12, 15, 16, 64, 65, 300])
 def test_a_column_with_every_length_hashes_as_the_witness_says(hash_: Hash, longest: int) -> None:
     keys = column(np.random.default_rng(longest).permutation(np.arange(2000) % (longest + 1)))
     assert hash_.of(keys) == hash_.witnessed(keys.to_pylist())
 
 
 @each_hash
-@pytest.mark.parametrize("long_keys", [1, _FEW_ROWS - 1, _FEW_ROWS, _FEW_ROWS + 1])
+@every("long_keys", [1, _FEW_ROWS - 1, _FEW_ROWS, _FEW_ROWS + 1])
 def test_some_long_keys_among_short_ones_hash_as_the_witness_says(hash_: Hash, long_keys: int) -> None:
     lengths = np.full(500, 9)
     lengths[7 : 7 + long_keys] = 1000 + np.arange(long_keys) % 5
@@ -123,8 +125,8 @@ def test_some_long_keys_among_short_ones_hash_as_the_witness_says(hash_: Hash, l
 
 
 @each_hash
-@pytest.mark.parametrize("rows", [_ROWS_PER_PASS - 1, _ROWS_PER_PASS, _ROWS_PER_PASS + 1, 2 * _ROWS_PER_PASS + 5])
-@pytest.mark.parametrize("shortest", [6, 7])
+@every("rows", [_ROWS_PER_PASS - 1, _ROWS_PER_PASS, _ROWS_PER_PASS + 1, 2 * _ROWS_PER_PASS + 5])
+@every("shortest", [6, 7])
 def test_more_rows_than_one_pass_takes(hash_: Hash, rows: int, shortest: int) -> None:
     keys = column(np.random.default_rng(rows).integers(shortest, 8, rows))
     assert hash_.of(keys) == hash_.witnessed(keys.to_pylist())

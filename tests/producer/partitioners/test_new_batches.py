@@ -16,11 +16,12 @@ from spark_kafka_sink.producer.partitioners.new_batches import deal
 from spark_kafka_sink.producer.partitioners.partitioner import Partitioner
 from spark_kafka_sink.producer.partitioners.registry import partitioner_of
 from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns
+from tests.examples import examples
 from tests.producer.partitioners.asking import ask, available, config
 from tests.producer.partitioners.open_batches import OpenBatches
 
 # A busy machine is no failure.
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+unhurried = settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 BATCH = 1000
 SIZE = 100

@@ -18,6 +18,7 @@ from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
 from tests.producer.partitioners.golden_keys import golden_keys
+from tests.tiers import whole_but
 
 
 def producer_on(kafka: Kafka, **settings: object) -> Producer:
@@ -42,7 +43,10 @@ def places(kafka: Kafka, topic: str) -> dict[int, int]:
     return {int(record.value or b""): record.partition for record in read_topic(kafka.bootstrap_servers, topic)}
 
 
-@pytest.mark.parametrize("name", ["consistent", "consistent_random", "fnv1a", "murmur2"])
+@pytest.mark.parametrize(
+    "name",
+    whole_but(["consistent", "consistent_random", "fnv1a", "murmur2"], ["murmur2"], "test_other_clients.py asks the library"),
+)
 def test_keys_lie_where_librdkafka_puts_them(kafka: Kafka, new_topic: NewTopic, name: str) -> None:
     keys = [key for key in golden_keys().slice(1, 600).to_pylist() if key]
     topic, reference_topic = new_topic(7), new_topic(7)

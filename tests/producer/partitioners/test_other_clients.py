@@ -54,6 +54,7 @@ def test_the_weights_of_queues_are_javas() -> None:
         assert ([] if stats is None else stats.cumulative.tolist()) == numbers(table)
 
 
+@pytest.mark.whole("starts Java, whose golden file changes with its release only; the others here compare with that file")
 @pytest.mark.java
 def test_the_golden_file_is_what_java_prints() -> None:
     command = [java(), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", str(jars() / "*"), str(PROGRAM)]

@@ -17,11 +17,13 @@ from spark_kafka_sink.producer.partitioners.key_hash import murmur2
 from spark_kafka_sink.producer.partitioners.partitioner import Partitioner
 from spark_kafka_sink.producer.partitioners.registry import NAMES, partitioner_of
 from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns
+from tests.every import every
+from tests.examples import examples
 from tests.producer.clusters import cluster_of
 from tests.producer.partitioners.asking import config
 
 # A busy machine is no failure.
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+unhurried = settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 CLUSTER = cluster_of({"orders": 7})
 
@@ -138,7 +140,7 @@ def test_the_partition_column_is_not_written_to() -> None:
     assert partition.tolist() == [NO_PARTITION, 3]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES)
 def test_the_partition_column_comes_first_whatever_the_partitioner(name: str) -> None:
     keys = pa.array([b"a", None, b"c", b"", b"e"])
     for _ in range(5):
@@ -158,14 +160,14 @@ def test_rows_that_name_no_partition_go_where_they_would_without_the_others(name
     assert together == [n % 7 if n % 3 else alone[n] for n in range(60)]
 
 
-@pytest.mark.parametrize("name", [None, *NAMES])
+@every("name", [None, *NAMES])
 def test_no_rows_have_no_partitions(name: str | None) -> None:
     by = partitioner() if name is None else partitioner(partitioner_class=name)
     assert choose(rows=0, by=by).tolist() == []
     assert choose(pa.array([], pa.binary()), [], rows=0, by=by).tolist() == []
 
 
-@pytest.mark.parametrize("name", [None, *NAMES])
+@every("name", [None, *NAMES])
 def test_a_topic_that_is_not_known_is_a_wrong_call(name: str | None) -> None:
     by = partitioner() if name is None else partitioner(partitioner_class=name)
     with pytest.raises(UsageError, match="topic other: wait for its metadata"):

@@ -9,6 +9,7 @@ import pytest
 
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.producer.partitioners.registry import NAMES, partitioner_of
+from tests.every import every
 from tests.producer.partitioners.asking import ask, available, config
 
 KEYS = pa.array([b"%d" % n for n in range(40)])
@@ -43,8 +44,8 @@ def test_keys_are_ignored_only_by_the_default() -> None:
     assert chosen("consistent", partitioner_ignore_keys="true") == chosen("consistent")
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
+@every(
+    "name, text",
     [
         ("consistant_random", "unknown partitioner; did you mean consistent_random?"),
         ("roundrobin", "did you mean round_robin?"),
@@ -60,7 +61,7 @@ def test_an_unknown_name_is_refused_with_what_to_use(name: str, text: str) -> No
     assert caught.value.facts == {"option": "partitioner.class"}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES)
 def test_a_known_name_is_enough(name: str) -> None:
     assert all(0 <= partition < 8 for partition in chosen(name))
 

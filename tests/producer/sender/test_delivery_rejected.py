@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult
+from tests.examples import examples
 
 Said = tuple[ProduceResult, int]  # the result, and the place in its batch
 
@@ -32,7 +33,7 @@ class Waiters:
         return tuple(Waiters(part, self._places, self._told) for part in (self._records[:count], self._records[count:]))  # type: ignore[return-value]
 
 
-@settings(deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 4), st.booleans()), min_size=1, max_size=8), st.data())
 def test_the_rejected_fail_at_once_and_the_others_keep_their_order(runs: list[tuple[int, bool]], data: st.DataObject) -> None:
     """Runs of records with and without somebody who waits for them."""

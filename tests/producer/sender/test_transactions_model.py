@@ -27,11 +27,13 @@ from spark_kafka_sink.protocol.find_coordinator import Coordinator, FindCoordina
 from spark_kafka_sink.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from spark_kafka_sink.protocol.transactions import EndTxnRequest, EndTxnResponse
 from spark_kafka_sink.records.columns import RecordColumns
+from tests.every import every
 from tests.producer.histories import HISTORIES, one_history
 from tests.producer.inside import accumulator_of, manager_of, metadata_of
 from tests.producer.simulation.clock import VirtualClock
 from tests.producer.simulation.cluster import FATES, TOPIC, SimulatedCluster
 from tests.producer.simulation.stepped_producer import SteppedProducer
+from tests.tiers import whole_but
 
 pytestmark = pytest.mark.slow
 
@@ -217,9 +219,9 @@ def test_what_is_committed_has_each_good_record_once_in_order_and_the_others_wer
         made.check()
 
 
-@pytest.mark.parametrize("batch_size", [1, 60, 200])
-@pytest.mark.parametrize("rejects", [1, 2, 3, 5])
-@pytest.mark.parametrize("names", [True, False])
+@pytest.mark.parametrize("batch_size", whole_but([1, 60, 200], [60], "3 s each; one size is in make test"))
+@every("rejects", [1, 2, 3, 5])
+@every("names", [True, False])
 def test_without_faults_every_transaction_is_committed(batch_size: int, rejects: int, names: bool) -> None:
     with transactions(batch_size, rejects, 1 << 20, names=names) as made:
         for _ in range(3):

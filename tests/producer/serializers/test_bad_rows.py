@@ -13,6 +13,7 @@ from spark_kafka_sink.errors import SerializationError
 from spark_kafka_sink.producer.bad_rows import BadRow, good_pieces
 from spark_kafka_sink.producer.producer_record import Headers
 from spark_kafka_sink.producer.serializers.serializer import Serializer
+from tests.every import every
 from tests.producer.serializers.avro.test_columns import encoded as avro
 from tests.producer.serializers.json_schema.test_fit import written as json_schema
 from tests.producer.serializers.making import column_bytes, serializer
@@ -92,7 +93,7 @@ CASES: dict[str, tuple[Encode, pa.Array]] = {
 }
 
 
-@pytest.mark.parametrize(("encode", "column"), CASES.values(), ids=CASES.keys())
+@every("encode, column", CASES.values())
 def test_the_bad_rows_of_a_column_are_found_and_the_others_are_as_without_them(encode: Encode, column: pa.Array) -> None:
     bad, good = list[int](), list[bytes | None]()
     for piece in good_pieces(ROWS, lambda start, stop: encode(column.slice(start, stop - start))):

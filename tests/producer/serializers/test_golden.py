@@ -13,6 +13,7 @@ from spark_kafka_sink.errors import OptionError, SerializationError
 from spark_kafka_sink.producer.serializers.encodings import TextEncoder, encoder
 from spark_kafka_sink.producer.serializers.registry import JAVA_PACKAGE
 from spark_kafka_sink.producer.serializers.serializer import Serializer
+from tests.every import every
 from tests.producer.serializers.golden_bytes import ARROW, BYTES, GoldenCharset, GoldenValue, golden, parse, run_java
 from tests.producer.serializers.making import column_bytes, serializer
 
@@ -55,7 +56,7 @@ def has_half_pair(value: Any) -> bool:
     return isinstance(value, str) and any(ord(character) in HALF_PAIRS for character in value)
 
 
-@pytest.mark.parametrize("case", VALUES, ids=str)
+@every("case", VALUES)
 def test_single_values_have_javas_bytes(case: Case) -> None:
     for one in VALUES[case]:
         if has_half_pair(one.value):  # Java writes a replacement
@@ -65,21 +66,21 @@ def test_single_values_have_javas_bytes(case: Case) -> None:
             assert made(case).serialize("topic", one.value) == one.bytes, one
 
 
-@pytest.mark.parametrize("case", VALUES, ids=str)
+@every("case", VALUES)
 def test_columns_have_javas_bytes(case: Case) -> None:
     values = [one for one in VALUES[case] if not has_half_pair(one.value)]  # Arrow's text has none
     column = pa.array([in_arrow(one.value) for one in values], ARROW[case[0]])
     assert column_bytes(made(case), column) == [one.bytes for one in values]
 
 
-@pytest.mark.parametrize("case", LISTS, ids=str)
+@every("case", LISTS)
 def test_single_lists_have_javas_bytes(case: Case) -> None:
     for one in LISTS[case]:
         assert made_list(case).serialize("topic", one.value) == one.bytes, one
 
 
-@pytest.mark.parametrize("case", LISTS, ids=str)
-@pytest.mark.parametrize("kind", [pa.list_, pa.large_list], ids=["list", "large_list"])
+@every("case", LISTS)
+@every("kind", [pa.list_, pa.large_list])
 def test_columns_of_lists_have_javas_bytes(case: Case, kind: Any) -> None:
     column = pa.array([in_arrow(one.value) for one in LISTS[case]], kind(ARROW[case[0]]))
     assert column_bytes(made_list(case), column) == [one.bytes for one in LISTS[case]]
@@ -91,7 +92,7 @@ def every_character() -> pa.Array:
     return pa.array([chr(point) for point in points], pa.string())
 
 
-@pytest.mark.parametrize("charset", GOLDEN.charsets, ids=lambda charset: charset.name)
+@every("charset", GOLDEN.charsets)
 def test_an_encoding_is_javas_of_that_name_or_is_refused(charset: GoldenCharset) -> None:
     """For every character but those for private use."""
     for name in (charset.name, *charset.aliases, charset.name.lower()):
@@ -112,6 +113,7 @@ def digest(found: TextEncoder) -> str:
 KEPT = {*(f"UTF-{bits}{order}" for bits in (16, 32) for order in ("", "BE", "LE")), "UTF-8", "US-ASCII", "ISO-8859-1"}
 
 
+@pytest.mark.whole("starts Java, whose golden file changes with its release only; the others here compare with that file")
 @pytest.mark.java
 def test_the_golden_file_is_what_java_prints() -> None:
     printed, kept = run_java(), BYTES.read_text()

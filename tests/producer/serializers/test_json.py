@@ -20,6 +20,8 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import SerializationError
 from spark_kafka_sink.producer.partitioners.key_hash import murmur2
+from tests.every import every
+from tests.examples import examples
 from tests.producer.serializers.making import column_bytes, serializer, single_bytes, slices
 
 JSON = serializer("json")
@@ -80,7 +82,7 @@ def nested(
     return inner.map(of_list) | st.lists(inner, max_size=3).map(of_struct)
 
 
-@settings(max_examples=150, deadline=None)  # a busy machine is no failure
+@settings(max_examples=examples(150), deadline=None)  # a busy machine is no failure
 @given(data=st.data())
 def test_a_column_of_any_nesting_parses_back_and_is_its_single_values(data: st.DataObject) -> None:
     kind, values = data.draw(st.recursive(leaves(), nested, max_leaves=6))
@@ -96,7 +98,7 @@ def test_a_column_of_any_nesting_parses_back_and_is_its_single_values(data: st.D
         assert parsed == wanted
 
 
-@settings(max_examples=60, deadline=None)  # a busy machine is no failure
+@settings(max_examples=examples(60), deadline=None)  # a busy machine is no failure
 @given(values=st.lists(st.none() | TEXT, max_size=9))
 def test_text_is_escaped_as_json_dumps_does(values: list[str | None]) -> None:
     wanted = [None if value is None else json.dumps(value, ensure_ascii=False) for value in values]
@@ -104,7 +106,7 @@ def test_text_is_escaped_as_json_dumps_does(values: list[str | None]) -> None:
     assert single_bytes(JSON, values) == [None if text is None else text.encode() for text in wanted]
 
 
-@settings(max_examples=60, deadline=None)  # a busy machine is no failure
+@settings(max_examples=examples(60), deadline=None)  # a busy machine is no failure
 @given(values=st.lists(st.none() | st.binary(max_size=9), max_size=9))
 def test_bytes_are_base64(values: list[bytes | None]) -> None:
     wanted = [None if value is None else f'"{base64.b64encode(value).decode()}"' for value in values]
@@ -122,8 +124,8 @@ def test_floats_keep_their_digits_and_their_kind() -> None:
     assert texts(pa.array([np.float16(1.5), np.float16(2)], pa.float16())) == ["1.5", "2.0"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "value", "text"),
+@every(
+    "kind, value, text",
     [
         (pa.decimal128(20, 10), Decimal("12.5000000000"), "12.5000000000"),
         (pa.decimal128(38, 0), Decimal(10**37), "1" + "0" * 37),
@@ -190,8 +192,8 @@ def test_what_lies_under_a_null_struct_or_list_is_not_looked_at() -> None:
     assert texts(lists) == ["[1.0]", None]
 
 
-@pytest.mark.parametrize(
-    ("column", "row", "problem"),
+@every(
+    "column, row, problem",
     [
         (pa.array([1.0, None, float("nan")]), 2, "nan, which JSON cannot represent"),
         (pa.array([[1.0], [2.0, float("inf")]]), 1, "[1]: inf, which JSON cannot represent"),
@@ -214,8 +216,8 @@ def test_text_that_is_no_utf8_is_refused() -> None:
         JSON.serialize_column("topic", pa.StructArray.from_arrays([column], ["f"]))
 
 
-@pytest.mark.parametrize(
-    ("kind", "problem"),
+@every(
+    "kind, problem",
     [
         (pa.duration("us"), "but JSON has nothing for duration[us]; cast that to string"),
         (pa.struct([("a", pa.list_(pa.month_day_nano_interval()))]), "but JSON has nothing for month_day_nano_interval"),
@@ -230,8 +232,8 @@ def test_a_type_that_json_lacks_is_refused_before_any_row(kind: pa.DataType, pro
     assert problem in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("value", "at"),
+@every(
+    "value, at",
     [
         ("\ud83d", 0),
         ("a\ude00", 1),
@@ -257,8 +259,8 @@ def test_lists_of_nulls_in_a_map_behind_a_null() -> None:
     assert texts(column.slice(1)) == ['{"a":[null,null]}', None, '{"b":[null]}']
 
 
-@pytest.mark.parametrize("key", [pa.string(), pa.large_string()])
-@pytest.mark.parametrize("filler", [0, 3, 70, 300])
+@every("key", [pa.string(), pa.large_string()])
+@every("filler", [0, 3, 70, 300])
 def test_a_map_with_a_key_twice_is_a_bad_row(filler: int, key: pa.DataType) -> None:
     """Readers take the first or the last value of such a key."""
     kind = pa.map_(key, pa.int64())

@@ -12,6 +12,7 @@ from spark_kafka_sink.errors import SerializationError
 from spark_kafka_sink.producer.serializers.bad_row import BadRowError
 from spark_kafka_sink.producer.serializers.map_keys import check_keys
 from spark_kafka_sink.producer.serializers.schemas.formats import schema_format
+from tests.every import every
 
 KIND = pa.map_(pa.string(), pa.int64())
 SCHEMAS = {
@@ -35,7 +36,7 @@ def test_a_key_that_a_map_has_twice_is_refused_by_each_format(name: str) -> None
 KEYS = ["", "a", "b", "a"]
 
 
-@pytest.mark.parametrize(
+@every(
     "keys",
     [
         pa.array(KEYS),
@@ -46,7 +47,6 @@ KEYS = ["", "a", "b", "a"]
         pa.array([0, 1, 2, 1], pa.uint64()),
         pa.array([False, True, True, True]),
     ],
-    ids=lambda keys: str(keys.type),
 )
 def test_keys_of_every_type_are_compared(keys: pa.Array) -> None:
     check_keys(keys, np.array([0, 2, 3, 4]))

@@ -15,9 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import SerializationError
+from tests.every import every
+from tests.examples import examples
 from tests.producer.serializers.making import column_bytes, key_serializer, serializer, single_bytes, slices
 
-few = settings(max_examples=40, deadline=None)  # a busy machine is no failure
+few = settings(max_examples=examples(40), deadline=None)  # a busy machine is no failure
 
 
 def integers(bits: int) -> st.SearchStrategy[int]:
@@ -54,8 +56,8 @@ def test_numbers_are_those_of_struct(name: str, data: st.DataObject) -> None:
         assert single_bytes(made, column.to_pylist()) == wanted
 
 
-@pytest.mark.parametrize(
-    ("name", "narrow", "form"),
+@every(
+    "name, narrow, form",
     [
         ("short", pa.int8(), ">h"),
         ("short", pa.uint8(), ">h"),
@@ -74,8 +76,8 @@ def test_narrower_columns_are_widened(name: str, narrow: pa.DataType, form: str)
     assert column_bytes(serializer(name), column) == [packed(form, value) for value in column.to_pylist()]
 
 
-@pytest.mark.parametrize(
-    ("name", "wide", "wanted"),
+@every(
+    "name, wide, wanted",
     [
         ("short", pa.int32(), "int16 or narrower; cast it to int16"),
         ("integer", pa.int64(), "int32 or narrower; cast it to int32"),
@@ -102,8 +104,8 @@ def test_a_column_of_another_type_is_refused_before_any_row(name: str, wide: pa.
         assert wanted in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "wanted"),
+@every(
+    "name, value, wanted",
     [
         ("short", 2**15, "32768 is out of range: must be a 16-bit integer"),
         ("integer", -(2**31) - 1, "out of range"),
@@ -135,8 +137,9 @@ def test_a_value_of_another_type_or_out_of_range_is_refused(name: str, value: An
     assert wanted in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "name", ["short", "long", "float", "boolean", "string", "uuid", "list", "bytes", "bytebuffer", "void", "json"]
+@every(
+    "name",
+    ["short", "long", "float", "boolean", "string", "uuid", "list", "bytes", "bytebuffer", "void", "json"],
 )
 def test_null_becomes_null_also_in_a_column_that_has_nothing_else(name: str) -> None:
     made = serializer(name, default__list__value__serde__inner="long")

@@ -18,6 +18,7 @@ from spark_kafka_sink.producer.serializers.primitives import ByteArraySerializer
 from spark_kafka_sink.producer.serializers.registry import JAVA_NAMES, JAVA_PACKAGE, JAVA_SERDES, SHORT_NAMES
 from spark_kafka_sink.producer.serializers.serializer import DefaultSerializer, Serializer
 from spark_kafka_sink.producer.serializers.text import StringSerializer
+from tests.every import every
 from tests.producer.serializers.making import column_bytes, key_serializer, serializer, serializers
 
 
@@ -149,8 +150,8 @@ def test_an_unknown_name_has_the_nearest() -> None:
     assert inner.endswith("did you mean org.apache.kafka.common.serialization.Serdes$LongSerde?")
 
 
-@pytest.mark.parametrize(
-    ("name", "problem"),
+@every(
+    "name, problem",
     [
         ("no_such_package.Class", "no module named 'no_such_package'"),
         ("com.example.MySerializer", "Java classes are not supported"),
@@ -178,7 +179,7 @@ def test_a_module_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "broken_serializers" not in sys.modules
 
 
-@pytest.mark.parametrize("name", ["UTF8-16", "windows-1252", "ISO-8859-15", "Shift_JIS", "", "a\0b"])
+@every("name", ["UTF8-16", "windows-1252", "ISO-8859-15", "Shift_JIS", "", "a\0b"])
 def test_an_encoding_that_is_not_here_is_refused_with_those_that_are(name: str) -> None:
     assert refused("string", serializer__encoding=name) == (
         f"option serializer.encoding: encoding {name!r} is not supported: must be one of"

@@ -41,6 +41,7 @@ from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
 from tests.producer.interrupts import Interrupt
 from tests.producer.told import Told
+from tests.tiers import whole_but
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -89,10 +90,10 @@ def test_as_many_as_are_worth_an_append_wait_for_nothing(cluster: RecordingBroke
     assert cluster.values() == list(range(MAX_ROWS))
 
 
-def test_a_thousand_topics_share_a_producer(cluster: RecordingBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    topics = [cluster.topic(f"t-{n}") for n in range(1000)]
+def test_many_topics_share_a_producer(cluster: RecordingBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    topics = [cluster.topic(f"t-{n}") for n in range(200)]
     with producer_on(cluster.bootstrap_servers, linger_ms=20) as producer:
-        with ThreadPoolExecutor(50) as threads:  # asked about one by one they would take 1,000 answers
+        with ThreadPoolExecutor(50) as threads:  # asked about one by one they would take 200 answers
             list(threads.map(producer.partitions_for, topics))
         futures = [producer.send(topic, b"%d" % n) for n in range(5) for topic in topics]
         producer.flush(60)
@@ -389,7 +390,14 @@ class Odd:
         return 0
 
 
-@pytest.mark.parametrize("wrong", [[3], [0], [999], [1, 2, 3], [5, 500, 998], list(range(0, 1000, 7))])
+@pytest.mark.parametrize(
+    "wrong",
+    whole_but(
+        [[3], [0], [999], [1, 2, 3], [5, 500, 998], list(range(0, 1000, 7))],
+        [[5, 500, 998], list(range(0, 1000, 7))],
+        "one row and many are in make test",
+    ),
+)
 def test_a_row_that_the_partitioner_refuses_fails_alone_and_the_others_go_on_in_order(
     kafka: Kafka, new_topic: NewTopic, wrong: list[int]
 ) -> None:

@@ -17,6 +17,7 @@ from spark_kafka_sink.producer.producer_record import Headers, RecordMetadata
 from spark_kafka_sink.producer.single_records.record_future import RecordFuture, RecordThunk
 from spark_kafka_sink.producer.single_records.topic_buffer import BufferedRows
 from spark_kafka_sink.records.columns import NO_PARTITION
+from tests.examples import examples
 from tests.producer.told import Told, future
 
 pytestmark = pytest.mark.slow
@@ -133,7 +134,7 @@ class BufferedRowsModel(RuleBasedStateMachine):
 
 
 TestBufferedRowsModel = BufferedRowsModel.TestCase
-TestBufferedRowsModel.settings = settings(max_examples=150, stateful_step_count=15, deadline=None, print_blob=True)
+TestBufferedRowsModel.settings = settings(max_examples=examples(150), stateful_step_count=15, deadline=None, print_blob=True)
 
 
 def test_rows_that_are_put_back_are_as_old_as_the_first_of_them_and_have_the_size_of_all() -> None:

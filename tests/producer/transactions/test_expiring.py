@@ -15,6 +15,7 @@ from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.faults.producing import producer_on
 from tests.producer.transactions.transacting import state_of, under_id, until_ended, until_read
+from tests.tiers import whole_but
 from tests.waiting import HOUR_S
 
 SOON_S = 20.0
@@ -55,6 +56,9 @@ def test_a_producer_that_closes_waits_for_its_last_batch_no_longer_than_that_liv
     assert isinstance(sent.exception(0), DeliveryTimeoutError)
 
 
+@pytest.mark.parametrize(
+    "transaction_version", whole_but([1, 2], [2], "2 s; version 2 is in make test"), ids=["tv1", "tv2"], indirect=True
+)
 def test_a_producer_that_closes_aborts_as_soon_as_a_batch_has_expired(broker: EmbeddedBroker, topic: str) -> None:
     producer = under_id(broker.bootstrap_servers, topic, **EXPIRING)
     producer.begin()

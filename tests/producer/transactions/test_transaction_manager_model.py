@@ -25,6 +25,7 @@ from spark_kafka_sink.producer.transactions.offsets import ConsumerGroupMetadata
 from spark_kafka_sink.producer.transactions.reactions import Reaction, gravest, reaction
 from spark_kafka_sink.producer.transactions.states import Call, State
 from spark_kafka_sink.producer.transactions.transaction_manager import TransactionManager
+from tests.examples import examples
 from tests.producer.simulation.coordinator import SimulatedCoordinator
 
 pytestmark = pytest.mark.slow
@@ -257,4 +258,4 @@ class TransactionManagerModel(RuleBasedStateMachine):
 
 
 TestTransactionManagerModel = TransactionManagerModel.TestCase
-TestTransactionManagerModel.settings = settings(max_examples=200, stateful_step_count=60, deadline=None)
+TestTransactionManagerModel.settings = settings(max_examples=examples(200), stateful_step_count=60, deadline=None)

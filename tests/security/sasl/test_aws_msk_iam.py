@@ -17,6 +17,7 @@ from spark_kafka_sink.secret import Secret
 from spark_kafka_sink.security.sasl.aws_msk_iam import AwsMskIamClient, AwsMskIamMechanism
 from spark_kafka_sink.security.sasl.aws_signature import AwsCredentials
 from spark_kafka_sink.security_config import SecurityConfig
+from tests.every import every
 from tests.security.sasl.aws_environment import HOST, clean_environment, local_sts, set_key
 from tests.security.sasl.test_fuzzed_handshakes import fuzzed
 
@@ -81,8 +82,8 @@ def test_the_client_is_never_kept_waiting_for_credentials(monkeypatch: pytest.Mo
         assert made.client(HOST) is not None  # the same credentials sign each login
 
 
-@pytest.mark.parametrize(
-    ("answer", "text"),
+@every(
+    "answer, text",
     [
         (b"", "an empty response"),
         (b"\x03\x04", "is not JSON"),
@@ -186,8 +187,8 @@ def test_the_region_of_the_environment_is_for_hosts_without_one(monkeypatch: pyt
     assert "/eu-north-1/" in message(client("awsDebugCreds=true", "kafka.internal"))["x-amz-credential"]
 
 
-@pytest.mark.parametrize(
-    ("options", "text"),
+@every(
+    "options, text",
     [
         ('awsProfileNam="x"', "awsProfileNam is not supported, must be one of awsProfileName, awsRoleArn"),
         ('awsProfileName="x" awsRoleArn="y"', "cannot be combined"),

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.security.sasl.aws_msk_iam import first_message
 from spark_kafka_sink.security.sasl.aws_signature import AwsCredentials, encoded, region_of, signed_query
+from tests.every import every
 
 KEYS = st.text("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789abcdefg+/=", min_size=1, max_size=40)
 HOSTS = st.from_regex(r"b-[1-9]\.[a-z]{1,9}\.kafka\.us-west-2\.amazonaws\.com", fullmatch=True)
@@ -68,8 +69,8 @@ def test_the_first_message_is_kafka_pythons(key_id: str, secret_key: str, token:
     assert ours | {"user-agent": ""} == theirs | {"user-agent": ""}
 
 
-@pytest.mark.parametrize(
-    ("host", "region"),
+@every(
+    "host, region",
     [
         ("b-3.unit-test.abcdef.kafka.us-west-2.amazonaws.com", "us-west-2"),
         ("boot-a1b2.c1.kafka-serverless.ap-southeast-3.amazonaws.com", "ap-southeast-3"),

@@ -16,6 +16,7 @@ from spark_kafka_sink.secret import Secret
 from spark_kafka_sink.security.sasl import gssapi_client
 from spark_kafka_sink.security.sasl.gssapi_client import GssapiClient, GssapiMechanism, KerberosSettings, kerberos_settings
 from spark_kafka_sink.security_config import SecurityConfig
+from tests.every import every
 from tests.security.kdc import REALM, Kdc
 from tests.security.sasl.test_fuzzed_handshakes import fuzzed
 
@@ -37,8 +38,8 @@ def config(line: str = "", **settings: Any) -> SecurityConfig:
 # Options
 
 
-@pytest.mark.parametrize(
-    ("made", "settings"),
+@every(
+    "made, settings",
     [
         (config(sasl_kerberos_service_name="kafka"), KerberosSettings("kafka")),
         (config('serviceName="kafka" useTicketCache=true'), KerberosSettings("kafka")),

@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.security.sasl import jwt
+from tests.every import every
 
 
 def encoded(text: str) -> str:
@@ -26,7 +26,7 @@ def test_an_unsigned_token_is_read_back() -> None:
     assert jwt.claims(jwt.unsigned({"sub": "alice", "scope": ["a", "b"]})) == {"sub": "alice", "scope": ["a", "b"]}
 
 
-@pytest.mark.parametrize(
+@every(
     "token",
     [
         "",
@@ -47,8 +47,8 @@ def test_what_is_no_jwt_has_no_claims(token: str) -> None:
     assert jwt.claims(token) is None
 
 
-@pytest.mark.parametrize(
-    ("value", "seconds"),
+@every(
+    "value, seconds",
     [
         (17, 17.0),
         (1.5, 1.5),

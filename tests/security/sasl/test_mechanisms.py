@@ -26,6 +26,7 @@ from spark_kafka_sink.security.sasl.mechanisms import open_mechanism
 from spark_kafka_sink.security.sasl.token_cache import Token
 from spark_kafka_sink.security.sasl.token_sources import refresh_of, token_from
 from spark_kafka_sink.security_config import SecurityConfig, security_config
+from tests.every import every
 from tests.security.sasl import tokens_for_tests
 from tests.security.sasl.http_servers import Answer, http_server
 from tests.waiting import wait_until
@@ -67,7 +68,8 @@ def threads() -> list[threading.Thread]:
 @pytest.fixture(autouse=True)
 def no_thread_is_left() -> Iterator[None]:
     yield
-    wait_until(lambda: gc.collect() >= 0 and not threads(), "no thread is left")
+    if threads():
+        wait_until(lambda: gc.collect() >= 0 and not threads(), "no thread is left")
 
 
 # Passwords
@@ -299,8 +301,8 @@ def test_the_unsecured_login_of_java() -> None:
     assert before <= claims["iat"] <= time.time()
 
 
-@pytest.mark.parametrize(
-    ("option", "words"),
+@every(
+    "option, words",
     [
         ('unsecuredLoginStringClaim_name="x"', "requires unsecuredLoginStringClaim_sub"),
         ('unsecuredLoginStringClaim_sub=""', "requires unsecuredLoginStringClaim_sub"),
@@ -394,8 +396,8 @@ def test_what_a_provider_may_return() -> None:
     assert token_from((Secret("opaque"), 17.5), "p") == Token(Secret("opaque"), 17.5)
 
 
-@pytest.mark.parametrize(
-    ("result", "words"),
+@every(
+    "result, words",
     [
         (None, "the token provider p returned NoneType; it must return a Token"),
         (b"bytes", "the token provider p returned bytes"),

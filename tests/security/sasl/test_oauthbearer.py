@@ -13,6 +13,7 @@ from spark_kafka_sink.errors import AuthenticationError
 from spark_kafka_sink.secret import Secret
 from spark_kafka_sink.security.sasl.oauthbearer import OAuthBearerClient, OAuthBearerMechanism, wrong_extension
 from spark_kafka_sink.security.sasl.token_cache import Token
+from tests.every import every
 
 TOKEN = "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhbGljZSJ9.c2lnbmF0dXJl"
 
@@ -63,8 +64,8 @@ def test_extensions_of_the_settings_and_of_the_token() -> None:
     assert login.evaluate(None) == expected.encode()
 
 
-@pytest.mark.parametrize(
-    ("extensions", "words"),
+@every(
+    "extensions, words",
     [
         ({"auth": "x"}, "'auth' is reserved"),
         ({"": "x"}, "'' is not a valid SASL extension name"),
@@ -84,7 +85,7 @@ def test_extensions_follow_kafkas_rules(extensions: Mapping[str, str], words: st
     assert words is None or (wrong is not None and words in wrong)
 
 
-@pytest.mark.parametrize("value", ["", "two words", "line\nend", "a\x01b", "tök", "=", "${env:HOME}"])
+@every("value", ["", "two words", "line\nend", "a\x01b", "tök", "=", "${env:HOME}"])
 def test_a_token_that_would_break_the_message_is_refused_and_not_shown(value: str) -> None:
     with pytest.raises(AuthenticationError, match="is not a valid bearer token") as refused:
         client(value).evaluate(None)
@@ -110,7 +111,7 @@ REFUSALS = [
 ]
 
 
-@pytest.mark.parametrize(("challenge", "words"), REFUSALS)
+@every("challenge, words", REFUSALS)
 def test_a_token_that_is_refused(challenge: bytes, words: str) -> None:
     tokens = FixedTokens(Token(Secret(TOKEN), principal="alice"))
     login = mechanism(tokens).client("broker")

@@ -25,6 +25,7 @@ from spark_kafka_sink.secret import Secret
 from spark_kafka_sink.security.http import HttpTimeouts
 from spark_kafka_sink.security.sasl import jwt
 from spark_kafka_sink.security.sasl.oidc import OidcTokens, TokenEndpoint, TokenFile
+from tests.every import every
 from tests.security.sasl.http_servers import Answer, http_server, raw_server, tunnel
 from tests.waiting import HOUR_S
 
@@ -125,8 +126,8 @@ def test_another_claim_may_name_the_principal() -> None:
 # Refusals
 
 
-@pytest.mark.parametrize(
-    ("answer", "words"),
+@every(
+    "answer, words",
     [
         (
             Answer(401, json.dumps({"error": "invalid_client", "error_description": f"Bad secret {SECRET}"}).encode()),
@@ -155,7 +156,7 @@ def test_what_another_try_would_not_change_is_an_error_at_once(answer: Answer, w
     assert (pauses.slept, len(server.requests)) == ([], 1)
 
 
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@every("status", [301, 302, 303, 307, 308])
 def test_a_redirection_is_not_followed_with_the_secret(status: int) -> None:
     moved = Answer(status)
     with http_server(granted()) as other, http_server(moved) as server:
@@ -256,8 +257,8 @@ def answering(data: bytes) -> Callable[[socket.socket], None]:
     return serve
 
 
-@pytest.mark.parametrize(
-    ("data", "words"),
+@every(
+    "data, words",
     [
         (b"", "sent no valid HTTP response"),
         (b"SSH-2.0-OpenSSH_9.6\r\n", "sent no valid HTTP response: SSH-2.0-OpenSSH_9.6"),
@@ -402,8 +403,8 @@ def test_a_proxy_that_gives_no_tunnel(
 # Settings, logs
 
 
-@pytest.mark.parametrize(
-    ("url", "words"),
+@every(
+    "url, words",
     [
         ("ftp://host/token", "must be an http, https or file URL"),
         ("host/token", "must be an http, https or file URL"),

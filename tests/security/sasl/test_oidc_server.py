@@ -55,6 +55,7 @@ def token_in(message: str) -> str:
     return message.removeprefix("n,,\x01auth=Bearer ").partition("\x01")[0]
 
 
+@pytest.mark.whole("3 s of Java; tests/kafka_security/test_logins.py logs in with such a token at real Kafka")
 def test_client_credentials_become_a_signed_token(oidc: OidcServer) -> None:
     message, principal = Client(config(oidc, LONG)).login()
     claims = jwt.claims(token_in(message))

@@ -17,6 +17,8 @@ from spark_kafka_sink.errors import AuthenticationError
 from spark_kafka_sink.secret import Secret
 from spark_kafka_sink.security.sasl.scram import MAX_ITERATIONS, SaltedPasswords, ScramClient, ScramMechanism
 from tests.broker.sasl.scram_client import ScramClient as WitnessClient
+from tests.every import every
+from tests.examples import examples
 
 NONCE = "client-nonce"
 SALT = base64.b64encode(b"salt").decode()
@@ -56,8 +58,8 @@ def test_the_exchange_of_rfc_7677() -> None:
     assert client.is_complete()
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
-@pytest.mark.parametrize(("user", "password"), [("alice", "pass-word"), ("a,b=c", "o,d=d"), ("=2C", "\\\"'")])
+@every("name", MECHANISMS)
+@every("user, password", [("alice", "pass-word"), ("a,b=c", "o,d=d"), ("=2C", "\\\"'")])
 def test_scramp_accepts_our_client_and_we_accept_it(name: str, user: str, password: str) -> None:
     scheme = scramp.ScramMechanism(name)
     known = {user: scheme.make_auth_info(password)}
@@ -197,7 +199,7 @@ def refused_first(message: bytes) -> str:
 
 
 @pytest.mark.fault("security", "SCRAM: wrong signature, nonce, too few iterations")
-@pytest.mark.parametrize("iterations", [0, 1, 4095, MAX_ITERATIONS + 1, 10**9, 10**19])
+@every("iterations", [0, 1, 4095, MAX_ITERATIONS + 1, 10**9, 10**19])
 def test_iterations_out_of_bounds_are_refused_before_they_are_computed(iterations: int) -> None:
     text = refused_first(f"r={NONCE}-server,s={SALT},i={iterations}".encode())
 
@@ -206,8 +208,8 @@ def test_iterations_out_of_bounds_are_refused_before_they_are_computed(iteration
 
 
 @pytest.mark.fault("security", "SCRAM: wrong signature, nonce, too few iterations")
-@pytest.mark.parametrize(
-    ("message", "words"),
+@every(
+    "message, words",
     [
         (f"r=another-nonce,s={SALT},i=4096", "nonce does not continue the client's"),
         (f"r={NONCE[:-1]},s={SALT},i=4096", "nonce does not continue the client's"),
@@ -247,8 +249,8 @@ def test_an_extension_of_the_server_is_signed_and_passed_over() -> None:
 
 
 @pytest.mark.fault("security", "SCRAM: wrong signature, nonce, too few iterations")
-@pytest.mark.parametrize(
-    ("message", "words"),
+@every(
+    "message, words",
     [
         (b"v=" + base64.b64encode(bytes(32)), "signature is wrong: it does not know the credentials of user 'user'"),
         (b"v=" + base64.b64encode(bytes(31)), "signature is wrong"),
@@ -341,6 +343,6 @@ def good_login() -> tuple[ScramClient, list[bytes]]:
 
 
 @given(st.integers(0, 1), st.integers(0, 1000), st.integers(0, 255))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_one_changed_byte_is_enough(place: int, index: int, value: int) -> None:
     changed(good_login, place, index, value)

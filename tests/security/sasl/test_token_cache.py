@@ -22,6 +22,7 @@ from spark_kafka_sink.errors import AuthenticationError, OptionError
 from spark_kafka_sink.secret import Secret
 from spark_kafka_sink.security.sasl import token_cache
 from spark_kafka_sink.security.sasl.token_cache import JAVAS_REFRESH, Refresh, SharedTokens, Token, TokenCache
+from tests.every import every
 from tests.waiting import wait_until
 
 NOW = 1_800_000_000.0
@@ -349,8 +350,8 @@ def test_no_log_and_no_repr_shows_a_token(rig: Rig, caplog: pytest.LogCaptureFix
 # The rule of Java's ExpiringCredentialRefreshingLogin
 
 
-@pytest.mark.parametrize(
-    ("refresh", "life_s", "chance", "after_s"),
+@every(
+    "refresh, life_s, chance, after_s",
     [
         (JAVAS_REFRESH, 3600, 0.0, 2880),
         (JAVAS_REFRESH, 3600, 1.0, 3060),

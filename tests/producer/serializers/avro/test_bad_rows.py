@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.errors import SerializationError
+from tests.every import every
 from tests.producer.serializers.avro.random_columns import hiding
 from tests.producer.serializers.avro.test_columns import encoded, read
 
@@ -45,8 +46,8 @@ DECIMAL_IN_FIXED = {**DECIMAL_5_2, "type": "fixed", "size": 3, "name": "F"}
 ENUM = {"type": "enum", "name": "E", "symbols": ["A"]}
 
 
-@pytest.mark.parametrize(
-    ("schema", "kind", "good", "bad", "problem"),
+@every(
+    "schema, kind, good, bad, problem",
     [
         ("int", pa.int64(), 1, 2**31, "2147483648 is out of range for int"),
         ("int", pa.int64(), 1, -(2**31) - 1, "-2147483649 is out of range for int"),

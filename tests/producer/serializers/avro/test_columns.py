@@ -17,6 +17,8 @@ from spark_kafka_sink.producer.serializers.avro.avro_fit import fit
 from spark_kafka_sink.producer.serializers.avro.avro_schema import parse
 from spark_kafka_sink.producer.serializers.schemas import nodes
 from spark_kafka_sink.records import concat, parts
+from tests.every import every
+from tests.examples import examples
 from tests.producer.serializers.avro.random_columns import PLAIN, Sample, hiding, tables
 
 PREFIX = b"\0\0\0\1\2"
@@ -36,12 +38,13 @@ def encoded(schema: Any, column: pa.Array, prefix: bytes = b"") -> list[bytes | 
     return found
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=SLOW_TO_DRAW)
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=SLOW_TO_DRAW)
 @given(tables(depth=2))
 def test_fastavro_reads_what_was_written(table: tuple[Sample, list[Any], pa.Array]) -> None:
     check_read(*table)
 
 
+@pytest.mark.whole("24 s; the same with two levels is in make test")
 @pytest.mark.slow
 @settings(max_examples=300, deadline=None, suppress_health_check=SLOW_TO_DRAW)
 @given(tables(depth=3))
@@ -58,7 +61,7 @@ def check_read(sample: Sample, rows: list[Any], column: pa.Array) -> None:
     ]
 
 
-@settings(deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.data())
 def test_fastavro_reads_each_plain_type(data: st.DataObject) -> None:
     sample = data.draw(st.sampled_from([one for one in PLAIN if one.schema != "null"]))
@@ -103,7 +106,7 @@ def test_above_2_gib_columns_become_large(monkeypatch: pytest.MonkeyPatch) -> No
     assert found.to_pylist() == expected
 
 
-@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view(), pa.binary(16), pa.uuid()])
+@every("kind", [pa.string(), pa.large_string(), pa.string_view(), pa.binary(16), pa.uuid()])
 def test_a_uuid_in_a_fixed_is_its_16_bytes(kind: pa.DataType) -> None:
     """fastavro does not support it."""
     uuids = [UUID(int=0), UUID("0123456789abcdef0123456789ABCDEF"), UUID(int=2**128 - 1)]

@@ -10,6 +10,7 @@ import pytest
 
 from spark_kafka_sink.errors import SchemaError, SerializationError
 from spark_kafka_sink.producer.serializers.avro.avro_format import AvroFormat
+from tests.every import every
 
 AVRO = AvroFormat()
 DEEP = "nested too deeply"
@@ -34,8 +35,8 @@ def lists(depth: int) -> pa.DataType:
     return kind
 
 
-@pytest.mark.parametrize("form", ["array", "map", "union", "record"])
-@pytest.mark.parametrize("depth", [150, 400, 900, 5_000, 100_000])
+@every("form", ["array", "map", "union", "record"])
+@every("depth", [150, 400, 900, 5_000, 100_000])
 def test_a_schema_that_is_nested_too_deeply_never_ends_in_another_error(form: str, depth: int) -> None:
     text = nested(form, depth)
     for kind in (pa.int64(), lists(3), pa.struct([("a", pa.int64())])):

@@ -12,6 +12,7 @@ import pytest
 from spark_kafka_sink.errors import SchemaError
 from spark_kafka_sink.producer.serializers.avro.avro_fit import fit
 from spark_kafka_sink.producer.serializers.avro.avro_schema import parse
+from tests.every import every
 from tests.producer.serializers.avro.test_columns import encoded, read
 
 
@@ -64,8 +65,8 @@ def test_all_misfits_are_listed_with_both_types() -> None:
     assert caught.value.facts["fields"] == ("a", "b", "c[].y", "Case", "gone", "extra")
 
 
-@pytest.mark.parametrize(
-    ("schema", "kind", "text"),
+@every(
+    "schema, kind, text",
     [
         ("float", pa.float64(), "it would lose digits: cast it to float"),
         ("double", pa.int64(), "it must be double or float"),
@@ -128,8 +129,8 @@ def test_a_default_of_a_whole_number_that_is_none_is_a_misfit(default: float) ->
     assert misfits(record(("there", "int"), ("d", "int"), d=default), pa.struct([("there", pa.int32())]))
 
 
-@pytest.mark.parametrize(
-    ("schema", "default"),
+@every(
+    "schema, default",
     [
         (["null", "int"], None),
         (["int", "null"], 300),
@@ -160,8 +161,8 @@ def test_bytes_of_a_default_are_characters() -> None:
     assert encoded(schema, pa.array([{}], pa.struct([]))) == [b"\4\xff\0ab"]
 
 
-@pytest.mark.parametrize(
-    ("schema", "default"),
+@every(
+    "schema, default",
     [
         ("int", "1"), ("int", 2**31), ("int", True), ("boolean", 0), ("string", None), ("bytes", "\u0100"), ("float", 1e300),
         ({"type": "fixed", "name": "F", "size": 2}, "a"), ({"type": "enum", "name": "E", "symbols": ["A"]}, "B"),

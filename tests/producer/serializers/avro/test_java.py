@@ -51,6 +51,7 @@ def test_java_writes_the_same_bytes(many: list[tuple[Sample, list[Any], pa.Array
     assert [data for data, _ in as_java(written)] == [data for _, data in written]
 
 
+@pytest.mark.whole("starts Java; fastavro reads the logical types in test_columns.py")
 def test_java_knows_each_logical_type() -> None:
     nanos = pa.array([1_767_323_045_123_456_789], pa.int64())
     uuid = {"type": "fixed", "name": "F", "size": 16, "logicalType": "uuid"}

@@ -116,6 +116,7 @@ def test_fastavro_reads_rows_of_random_schemas() -> None:
     assert len(list(written_and_read(random_samples(FEW_SCHEMAS), FEW_ROWS))) == FEW_SCHEMAS
 
 
+@pytest.mark.whole("starts Java; fastavro reads the same rows in the test before")
 @pytest.mark.java
 def test_java_reads_rows_of_random_schemas() -> None:
     check_java([one for written in written_and_read(random_samples(FEW_SCHEMAS), FEW_ROWS) for one in written])

@@ -13,6 +13,7 @@ from spark_kafka_sink.errors import SchemaError
 from spark_kafka_sink.producer.serializers.avro.avro_derive import derive
 from spark_kafka_sink.producer.serializers.avro.avro_fit import fit
 from spark_kafka_sink.producer.serializers.avro.avro_schema import Record, full_name, parse
+from tests.every import every
 
 
 def problem(schema: Any) -> str:
@@ -30,8 +31,8 @@ def record(*fields: Any, name: str = "R", **more: Any) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(
-    ("schema", "text"),
+@every(
+    "schema, text",
     [
         ("{", "is not valid JSON"),
         ("text", "is not valid JSON"),
@@ -128,7 +129,7 @@ def test_numbers_of_a_schema_that_would_take_all_memory_are_refused(schema: dict
         parse(json.dumps(schema))
 
 
-@pytest.mark.parametrize(
+@every(
     "schema",
     [
         {"type": "string", "logicalType": "decimal", "precision": 4},

@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from spark_kafka_sink.errors import SerializationError
 from spark_kafka_sink.producer.serializers.avro.avro_schema import parse
 from spark_kafka_sink.producer.serializers.avro.avro_single import encode_value
+from tests.every import every
+from tests.examples import examples
 from tests.producer.serializers.avro.random_columns import Sample, decimals, tables
 from tests.producer.serializers.avro.test_columns import encoded, read
 
@@ -44,7 +46,7 @@ def failure(schema: Any, value: Any) -> SerializationError:
     return caught.value
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(tables(depth=2))
 def test_a_value_is_read_back_as_from_a_column(table: tuple[Sample, list[Any], pa.Array]) -> None:
     sample, rows, column = table
@@ -57,8 +59,8 @@ def test_a_value_is_read_back_as_from_a_column(table: tuple[Sample, list[Any], p
                 assert read(sample.schema, one(sample.schema, value)) == value
 
 
-@pytest.mark.parametrize(
-    ("branches", "value", "expected"),
+@every(
+    "branches, value, expected",
     [
         (["null", "float", "double"], 0.1, 2),
         (["float", "long"], 5, 1),
@@ -93,8 +95,8 @@ def test_decimals_are_those_of_a_column(data: st.DataObject) -> None:
     assert [one(schema, value)] == encoded(schema, pa.array([value], pa.decimal128(precision, scale)))
 
 
-@pytest.mark.parametrize(
-    ("schema", "value"),
+@every(
+    "schema, value",
     [
         (TREE, {"value": 1, "below": [{"value": 2, "below": []}, {"value": 3, "below": [{"value": 4, "below": []}]}]}),
         (["null", "int", "string", "double"], "text"),
@@ -123,8 +125,8 @@ def test_a_record_is_a_dict_or_a_tuple_with_names_and_takes_defaults() -> None:
     assert one(schema, {"a": 1}) == one(schema, Swapped(b=7, a=1)) == b"\2\x0e"
 
 
-@pytest.mark.parametrize(
-    ("schema", "value", "text"),
+@every(
+    "schema, value, text",
     [
         ("int", 2**31, "2147483648 is out of range for int"),
         ("int", True, "a value of type bool is not supported, must be int"),

@@ -15,6 +15,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 
 from spark_kafka_sink import AvroSerializer
 from spark_kafka_sink.producer.serializers.avro.avro_format import LoadedAvro
+from tests.every import every
 from tests.registry.stand_in import StandIn
 
 DECIMAL = json.dumps({"type": "bytes", "logicalType": "decimal", "precision": 40, "scale": 2})
@@ -37,8 +38,8 @@ def test_bytes_are_those_of_confluents_serializer(stand_in: StandIn, schema: str
     ours.close()
 
 
-@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.string(), pa.binary(2)])
-@pytest.mark.parametrize("prefix", [b"", b"\0\0\0\0\1"])
+@every("kind", [pa.binary(), pa.large_binary(), pa.string(), pa.binary(2)])
+@every("prefix", [b"", b"\0\0\0\0\1"])
 def test_columns_of_bytes_have_no_lengths(kind: pa.DataType, prefix: bytes) -> None:
     values: list[Any] = [b"ab", None, b"cd", b"ef"]
     column = pa.array(values, pa.binary()).cast(kind)

@@ -16,6 +16,7 @@ from jsonschema.validators import validator_for
 from spark_kafka_sink.errors import SchemaError, SerializationError
 from spark_kafka_sink.producer.serializers.json_schema.json_schema_format import JsonSchemaFormat
 from spark_kafka_sink.producer.serializers.schemas.schema_format import ColumnPlan
+from tests.examples import examples
 from tests.producer.serializers.json_schema.random_schemas import Kind, cases, columns, kinds
 
 JSON_SCHEMA = JsonSchemaFormat()
@@ -58,7 +59,7 @@ def bad_row(plan: ColumnPlan, column: pa.Array) -> int | None:
     return None
 
 
-@settings(max_examples=200, deadline=None)  # a busy machine is no failure
+@settings(max_examples=examples(200), deadline=None)  # a busy machine is no failure
 @given(case=cases())
 def test_what_is_written_is_valid_and_what_is_refused_is_not(case: tuple[Any, pa.Array]) -> None:
     schema, column = case
@@ -80,7 +81,7 @@ def test_what_is_written_is_valid_and_what_is_refused_is_not(case: tuple[Any, pa
             assert errors(schema, row.removeprefix(b"\0prefix")) == []
 
 
-@settings(max_examples=150, deadline=None)  # a busy machine is no failure
+@settings(max_examples=examples(150), deadline=None)  # a busy machine is no failure
 @given(data=st.data())
 def test_rows_fit_the_schema_that_is_derived_from_their_type(data: st.DataObject) -> None:
     kind: Kind = data.draw(kinds(3))

@@ -14,6 +14,7 @@ from jsonschema import Draft7Validator, Draft202012Validator
 
 from spark_kafka_sink.errors import SchemaError, SerializationError
 from spark_kafka_sink.producer.serializers.json_schema.json_schema_format import JsonSchemaFormat
+from tests.every import every
 
 JSON_SCHEMA = JsonSchemaFormat()
 UTC = datetime.UTC
@@ -113,8 +114,8 @@ def test_a_field_of_a_null_struct_is_not_missing() -> None:
     assert written(schema, pa.array([{"a": {"b": 1}}, {"a": None}])) == [b'{"a":{"b":1}}', b"{}"]
 
 
-@pytest.mark.parametrize(
-    ("schema", "allowed"),
+@every(
+    "schema, allowed",
     [
         ({"anyOf": [{"anyOf": [TEXT, INTEGER]}, {"type": "null"}]}, True),
         ({"anyOf": [{"anyOf": [TEXT, {"type": "null"}]}, INTEGER]}, True),
@@ -192,8 +193,8 @@ INT, TEXTS = pa.int32(), pa.string()
 AT, DAY = pa.timestamp("us", "UTC"), pa.date32()
 
 
-@pytest.mark.parametrize(
-    ("schema", "kind", "good", "bad", "expected"),
+@every(
+    "schema, kind, good, bad, expected",
     [
         ({"minimum": 0.5}, INT, 1, 0, "it is below 0.5"),
         ({"maximum": 10}, INT, 10, 11, "it is above 10"),
@@ -262,8 +263,8 @@ def test_dates_beyond_the_years_of_rfc_3339_are_refused() -> None:
     assert problem({"format": "date-time"}, early) == "row 1: its year is not from 1 to 9999"
 
 
-@pytest.mark.parametrize(
-    ("schema", "kind"),
+@every(
+    "schema, kind",
     [
         (True, INT),
         ({"type": ["integer", "null"]}, INT),
@@ -287,8 +288,8 @@ def test_what_types_alone_decide(schema: Any, kind: pa.DataType) -> None:
     assert written(schema, pa.nulls(2, kind)) == [None, None]
 
 
-@pytest.mark.parametrize(
-    ("schema", "kind", "reason"),
+@every(
+    "schema, kind, reason",
     [
         ({"if": {}, "then": {}}, INT, "keyword if at #/properties/a/if is not supported"),
         ({"not": {"type": "null"}}, INT, "keyword not at #/properties/a/not is not supported"),
@@ -379,9 +380,9 @@ def test_a_reference_that_validators_read_in_two_ways_is_refused() -> None:
 ROOT = "http://example.com/a/root.json"
 
 
-@pytest.mark.parametrize("dialect", ["draft-04", "draft-07", "2020-12", None])
-@pytest.mark.parametrize(
-    ("own", "reference", "fits"),
+@every("dialect", ["draft-04", "draft-07", "2020-12", None])
+@every(
+    "own, reference, fits",
     [
         (ROOT, "#/definitions/small", True),
         (ROOT + "#", "#/definitions/small", True),
@@ -444,8 +445,8 @@ def test_draft_4_has_exclusive_bounds_beside_the_others() -> None:
     assert problem(schema, pa.array([2, 1])) == "row 1: it is not above 1"
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@every(
+    "text, expected",
     [
         ("{", "the schema is not valid JSON"),
         ('{"properties": {"a": {}, "b": {}, "a": {}}}', "the schema is not valid JSON: an object has the key 'a' twice"),
@@ -464,8 +465,8 @@ def test_a_text_that_is_no_schema_is_refused_on_the_driver(text: str, expected: 
         JSON_SCHEMA.prepared("true", {"other": text}, None)
 
 
-@pytest.mark.parametrize("keyword", ["oneOf", "allOf", "enum", "not"])
-@pytest.mark.parametrize("depth", [150, 400, 100_000])
+@every("keyword", ["oneOf", "allOf", "enum", "not"])
+@every("depth", [150, 400, 100_000])
 def test_a_schema_that_is_nested_too_deeply_is_refused(keyword: str, depth: int) -> None:
     text = '{"properties": {"a": ' + f'{{"{keyword}": [' * depth + "]}" * depth + "}}"
     with pytest.raises(

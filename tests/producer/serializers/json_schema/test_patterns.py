@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.producer.serializers.json_schema.json_patterns import PatternError, translated
+from tests.every import every
+from tests.examples import examples
 
 
 def matches(pattern: str, *texts: str) -> list[bool]:
@@ -32,7 +34,7 @@ def test_differences_between_engines_are_taken_out() -> None:
     assert matches("[a^]", "^") == [True]
 
 
-@pytest.mark.parametrize(
+@every(
     "pattern",
     [
         "(?=a)",
@@ -89,7 +91,7 @@ def patterns(draw: st.DrawFn, depth: int = 2) -> str:
     return draw(st.sampled_from(options))
 
 
-@settings(max_examples=150, deadline=None)  # a busy machine is no failure
+@settings(max_examples=examples(150), deadline=None)  # a busy machine is no failure
 @given(pattern=patterns(), texts=st.lists(TEXT, min_size=1, max_size=8))
 def test_what_matches_here_matches_in_python(pattern: str, texts: list[str]) -> None:
     ascii_only = [text for text in texts if text.isascii() and text.isprintable()]

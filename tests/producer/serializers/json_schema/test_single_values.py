@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -21,6 +21,8 @@ from spark_kafka_sink.producer.serializers.json_schema.json_document import DIAL
 from spark_kafka_sink.producer.serializers.json_schema.json_references import Validator
 from spark_kafka_sink.producer.serializers.json_schema.json_schema_format import JsonSchemaFormat
 from spark_kafka_sink.verify.json_values import validated_json
+from tests.every import every
+from tests.examples import examples
 from tests.planted_secrets import MARK
 
 JSON_SCHEMA = JsonSchemaFormat()
@@ -61,8 +63,8 @@ def refused(schema: Any, value: Any, **named: Any) -> str:
     return caught.value.message
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
+@every(
+    "value, expected",
     [
         ({"id": MARK}, "id: it is a string, must be integer (JSON Schema at #/properties/id/type)"),
         ({"id": 1, "tags": ["a", None, MARK]}, "tags[1]: it is null, and the schema does not allow null (JSON Schema at #/"),
@@ -77,8 +79,8 @@ def test_a_value_that_does_not_fit_is_named_by_its_path_and_the_keyword(value: A
     assert refused(ORDER, value, days__json=DAYS).startswith(expected)
 
 
-@pytest.mark.parametrize(
-    ("schema", "value", "expected"),
+@every(
+    "schema, value, expected",
     [
         ({"minimum": 2.5}, 1, "it is below 2.5"),
         ({"maximum": 3}, 4, "it is above 3"),
@@ -113,8 +115,8 @@ def test_draft_4_names_an_exclusive_bound() -> None:
     assert refused(schema, 1).startswith("the value: it is not above 1")
 
 
-@pytest.mark.parametrize("fragment", ["", "#"])
-@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+@every("fragment", ["", "#"])
+@every("dialect", sorted(DIALECTS))
 def test_each_spelling_of_a_draft_that_columns_accept_is_the_draft(dialect: str, fragment: str) -> None:
     """A schema under an `$id` is found by a reference only if the draft's own keyword has it."""
     keyword = "id" if "draft-04" in dialect else "$id"
@@ -185,6 +187,7 @@ INNER = st.recursive(
 VALUES = st.recursive(st.integers(0, 3), lambda inner: st.lists(inner, max_size=3), max_leaves=6)
 
 
+@settings(max_examples=examples(100))
 @given(INNER, INNER, LEAF, VALUES)
 def test_a_value_is_valid_as_the_library_judges_it_without_merging(root: Any, a: Any, b: Any, value: Any) -> None:
     """The definition a may refer to b and c, and those to nothing, so that no value leads into a circle."""
@@ -204,9 +207,9 @@ def test_a_key_that_the_schema_does_not_name_is_shown_by_its_position() -> None:
     assert refused(schema, {"a": {}, MARK: {"x": [2, 1]}}) == f"[1].x[1]: it is below 2 (JSON Schema at {where})"
 
 
-@pytest.mark.parametrize("dialect", ["http://json-schema.org/draft-04/schema#", "http://json-schema.org/draft-07/schema#", None])
-@pytest.mark.parametrize(
-    ("name", "good", "bad"),
+@every("dialect", ["http://json-schema.org/draft-04/schema#", "http://json-schema.org/draft-07/schema#", None])
+@every(
+    "name, good, bad",
     [
         ("date", "2024-02-29", "2023-02-29"),
         ("date-time", "2024-02-29T01:02:03+01:00", "2024-02-30T01:02:03Z"),
@@ -226,8 +229,8 @@ def test_a_format_is_checked_without_optional_libraries(dialect: str | None, nam
         assert refused(schema, {"a": bad}).startswith(f"a: it does not have the format {name}")
 
 
-@pytest.mark.parametrize(
-    ("schema", "place"),
+@every(
+    "schema, place",
     [
         ({"properties": {"a/b": {"type": ["string", "null"], "format": "uri"}}}, "uri at #/properties/a~1b"),
         ({"items": {"anyOf": [True, {"$ref": "#/$defs/x"}]}, "$defs": {"x": {"format": "hostname"}}}, "hostname at #/$defs/x"),
@@ -254,6 +257,7 @@ def test_a_format_that_cannot_be_checked_is_refused_with_the_first_value(schema:
     assert place in caught.value.message
 
 
+@settings(max_examples=examples(100))
 @given(
     st.sampled_from(["date", "date-time", "time", "email", "ipv4", "uuid"]),
     st.from_regex(r"[0-9]{4}-[01][0-9]-[0-3][0-9](T[012][0-9]:[0-6][0-9]:[0-6][0-9](\.\d{1,2})?(Z|z|[+-][012]\d:[0-6]\d))?\n?")

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.errors import SerializationError
+from tests.every import every
 from tests.producer.serializers.avro.random_columns import hiding
 from tests.producer.serializers.protobuf.test_columns import encoded, struct
 
@@ -26,9 +27,9 @@ def failure(text: str, column: pa.Array) -> SerializationError:
     return caught.value
 
 
-@pytest.mark.parametrize("label", ["optional", "repeated"])
-@pytest.mark.parametrize(
-    ("kind", "arrow", "good", "bad", "problem"),
+@every("label", ["optional", "repeated"])
+@every(
+    "kind, arrow, good, bad, problem",
     [
         ("int32", pa.int64(), 1, 2**31, "2147483648 is out of range for int32"),
         ("sint32", pa.int64(), 1, -(2**31) - 1, "-2147483649 is out of range for sint32"),
@@ -108,16 +109,15 @@ def test_a_required_field_of_proto2() -> None:
         assert error.message == f"row 2: {path}: is null, and the field is required"
 
 
-@pytest.mark.parametrize(
+@every(
     "values",
     [
         pa.array([0, 7, None], pa.int32()),
         pa.array([0, 7, None]).dictionary_encode(),
         pa.DictionaryArray.from_arrays(pa.array([0, 0, 1], pa.int8()), pa.array([5, None])),
     ],
-    ids=["numbers", "no index", "no value"],
 )
-@pytest.mark.parametrize("kind", ["int32", "E", "sfixed64"])
+@every("kind", ["int32", "E", "sfixed64"])
 def test_a_null_in_a_field_of_proto3_that_is_not_optional(values: pa.Array, kind: str) -> None:
     if kind == "E":
         values = pa.array([None if one is None else 0 for one in values.to_pylist()], pa.int32())

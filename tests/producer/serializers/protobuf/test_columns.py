@@ -20,6 +20,7 @@ from spark_kafka_sink.producer.serializers.protobuf.proto_files import base64_of
 from spark_kafka_sink.producer.serializers.protobuf.protobuf_fit import fit
 from spark_kafka_sink.producer.serializers.schemas import nodes
 from spark_kafka_sink.records import concat, parts
+from tests.examples import examples
 from tests.producer.serializers.protobuf.compiling import NEEDS_EDITIONS, file_set, message_class, message_of, reader
 from tests.producer.serializers.protobuf.random_messages import ENUM, HEAD, PLAIN, Sample, column_of, tables
 
@@ -34,14 +35,15 @@ def encoded(text: str, column: pa.Array, prefix: bytes = b"", message: str | Non
     return found
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=SLOW_TO_DRAW)
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=SLOW_TO_DRAW)
 @given(tables(depth=2))
 def test_the_runtime_writes_the_same(table: tuple[str, Sample, list[Any], pa.Array]) -> None:
     check_written(*table)
 
 
+@pytest.mark.whole("14 s; the same with two levels is in make test")
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None, suppress_health_check=SLOW_TO_DRAW)
+@settings(max_examples=examples(200), deadline=None, suppress_health_check=SLOW_TO_DRAW)
 @given(tables(depth=3))
 def test_the_runtime_writes_the_same_with_three_levels(table: tuple[str, Sample, list[Any], pa.Array]) -> None:
     check_written(*table)
@@ -63,7 +65,7 @@ def check_written(text: str, sample: Sample, rows: list[Any], column: pa.Array) 
         ]
 
 
-@settings(deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.data())
 def test_each_plain_type_with_and_without_presence(data: st.DataObject) -> None:
     place = data.draw(st.integers(0, len(PLAIN) - 1))

@@ -9,6 +9,7 @@ from spark_kafka_sink.errors import SchemaError
 from spark_kafka_sink.producer.serializers.protobuf.descriptors import message_types
 from spark_kafka_sink.producer.serializers.protobuf.protobuf_derive import derive
 from spark_kafka_sink.producer.serializers.protobuf.protobuf_fit import fit
+from tests.every import every
 
 
 def struct(**kinds: pa.DataType) -> pa.DataType:
@@ -122,8 +123,8 @@ def test_names_that_clash() -> None:
 A_MAP = pa.map_(pa.string(), pa.int32())
 
 
-@pytest.mark.parametrize(
-    ("kind", "path", "problem"),
+@every(
+    "kind, path, problem",
     [
         (struct(**{"a-b": pa.int32()}), "a-b", "is not a valid Protobuf name: rename it, for example to a_b"),
         (struct(**{"1": pa.int32()}), "1", "is not a valid Protobuf name: rename it, for example to _1"),

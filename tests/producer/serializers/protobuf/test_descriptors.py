@@ -14,6 +14,7 @@ from spark_kafka_sink.producer.serializers.protobuf.descriptors import inline_ru
 from spark_kafka_sink.producer.serializers.protobuf.message_types import from_json
 from spark_kafka_sink.producer.serializers.protobuf.proto_files import base64_of, files_of
 from spark_kafka_sink.producer.serializers.schemas.schema_format import SchemaFile
+from tests.every import every
 from tests.producer.serializers.protobuf.compiling import HAS_EDITIONS, file_set
 
 INNER = 'syntax = "proto3"; package b; message Inner { int32 x = 1; }'
@@ -232,7 +233,7 @@ def test_an_import_of_a_descriptor_that_is_unknown() -> None:
         message_types(own, {}, None)
 
 
-@pytest.mark.parametrize(
+@every(
     "path",
     ["/etc/x.proto", "../x.proto", "a/../../x.proto", "a\\x.proto", "a\0.proto", "--x_out=.", "", "a//b", "a/./b", "\udcff"],
 )
@@ -267,7 +268,7 @@ def test_a_compiler_that_hangs_is_stopped(monkeypatch: pytest.MonkeyPatch) -> No
         message_types('syntax = "proto3"; message Hanging {}', {}, None)
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"version": 2}', '{"version": 1, "message": "a"}'])
+@every("text", ["", "{}", "[]", '{"version": 2}', '{"version": 1, "message": "a"}'])
 def test_what_the_driver_did_not_prepare_is_refused(text: str) -> None:
     with pytest.raises(SchemaError, match="is not a Protobuf schema that the driver has prepared"):
         from_json(text)

@@ -15,6 +15,7 @@ from tests.registry.apicurio import POM
 PROGRAM = Path(__file__).parent / "golden" / "MessageNames.java"
 
 
+@pytest.mark.whole("starts Java; test_descriptors.py counts the messages of a text")
 @pytest.mark.java
 def test_java_finds_each_message_of_a_text() -> None:
     entry = "message TEntry { option map_entry = true; string key = 1; string value = 2; }"

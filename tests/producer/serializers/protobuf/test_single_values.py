@@ -18,6 +18,8 @@ from spark_kafka_sink.errors import SerializationError
 from spark_kafka_sink.producer.serializers.protobuf.descriptors import message_types
 from spark_kafka_sink.producer.serializers.protobuf.proto_files import base64_of
 from spark_kafka_sink.producer.serializers.protobuf.protobuf_single import encode_value
+from tests.every import every
+from tests.examples import examples
 from tests.producer.serializers.protobuf.compiling import file_set, message_class, message_of, reader
 from tests.producer.serializers.protobuf.random_messages import Sample, tables
 from tests.producer.serializers.protobuf.test_bad_rows import proto3
@@ -35,7 +37,7 @@ def problem(text: str, value: Any) -> str:
     return caught.value.message
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=SLOW_TO_DRAW)
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=SLOW_TO_DRAW)
 @given(tables(depth=2))
 def test_the_runtime_writes_the_same(table: tuple[str, Sample, list[Any], pa.Array]) -> None:
     text, sample, rows, _ = table
@@ -112,8 +114,8 @@ LATEST = datetime.datetime.max.replace(tzinfo=datetime.timezone(-datetime.timede
 EARLIEST = datetime.datetime.min.replace(tzinfo=datetime.timezone(datetime.timedelta(hours=14)))
 
 
-@pytest.mark.parametrize(
-    ("body", "value", "text"),
+@every(
+    "body, value, text",
     [
         ("int32 a = 1;", 5, "a value of type int is not supported, must be a dict, a named tuple or a Row"),
         ("int32 a = 1;", {"b": 1}, "b: message M has no such field"),

@@ -31,6 +31,7 @@ from spark_kafka_sink.errors import (
 from spark_kafka_sink.registry.references import SchemaReference, SchemaText
 from spark_kafka_sink.registry.registry_client import RegistryClient
 from spark_kafka_sink.registry.registry_options import registry_config
+from tests.every import every
 from tests.kafka.witness import read_topic
 from tests.planted_secrets import MARK
 from tests.registry.stand_in import Answer, Asked, StandIn
@@ -227,8 +228,8 @@ def test_a_missing_extra_is_an_error_of_the_installation(
     assert stand_in.requests == []
 
 
-@pytest.mark.parametrize(
-    ("more", "problem"),
+@every(
+    "more, problem",
     [
         ({"value.serializer": "avro"}, r"option schema\.registry\.url: "),
         ({"schema.registry.url": "http://r"}, r"option schema\.registry\.url: only the serializers avro, "),
