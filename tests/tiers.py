@@ -42,6 +42,34 @@ _SLOW_FOLDERS: Final = ("tests/cli/", "tests/faults/")
 
 PLACES_OF_ALL: Final[Mapping[str, str]] = {
     "tests/benchmarks/": "no user runs the benchmarks",
+    "tests/broker/as_kafka/test_configs.py": "administration; reads and writes stay",
+    "tests/broker/as_kafka/test_rights.py": "administration; reads and writes stay",
+    "tests/broker/as_kafka/test_topics.py": "administration; reads and writes stay",
+    "tests/broker/as_kafka/test_users.py": "administration; reads and writes stay",
+    "tests/broker/cluster/": "a part of the embedded broker, of which clients see the whole",
+    "tests/broker/compat/": "Java's tools and older clients; groups and transactions of confluent-kafka stay",
+    "tests/broker/group/": "a part of the embedded broker, of which clients see the whole",
+    "tests/broker/handlers/": "a part of the embedded broker, of which clients see the whole",
+    "tests/broker/log/": "a part of the embedded broker, of which clients see the whole",
+    "tests/broker/network/": "a part of the embedded broker, of which clients see the whole",
+    "tests/broker/sasl/": "a part of the embedded broker, of which clients see the whole",
+    "tests/broker/test_acl.py": "rights; tests/kafka_security has them on real Kafka",
+    "tests/broker/test_admin_clients.py": "administration",
+    "tests/broker/test_avro_compatibility.py": "a rule of the embedded registry",
+    "tests/broker/test_client_metrics.py": "a part of the embedded broker",
+    "tests/broker/test_embedded_registry.py": "the stand-in and Apicurio judge the client in tests/registry",
+    "tests/broker/test_error_responses.py": "a table of the embedded broker",
+    "tests/broker/test_fuzzer.py": "random frames; fixed ones stay in test_hostile_bytes.py",
+    "tests/broker/test_handshake_fuzzer.py": "random frames; fixed ones stay in test_hostile_bytes.py",
+    "tests/broker/test_kafka_apis.py": "a table of the embedded broker",
+    "tests/broker/test_kafka_release.py": "older releases that the embedded broker plays",
+    "tests/broker/test_readme.py": "words of a page",
+    "tests/broker/test_sasl_clients.py": "logins of other clients; tests/client logs in to the embedded broker",
+    "tests/broker/test_secure_clients.py": "logins of other clients; tests/client logs in to the embedded broker",
+    "tests/broker/test_server_properties.py": "settings of the embedded broker",
+    "tests/broker/test_standard_authorizer.py": "rights; tests/kafka_security has them on real Kafka",
+    "tests/broker/test_timer.py": "a part of the embedded broker",
+    "tests/broker/transaction/": "a part of the embedded broker; tests/faults and tests/exactly_once run their transactions on it",
     "tests/docs/": "`make docs CHECK=1`, which CI runs, finds stale pages and broken links",
     "tests/docs_words/": "words of pages",
     "tests/fuzz/": "the decoders that are fuzzed have their own tests of hostile bytes",
@@ -124,6 +152,7 @@ COLLECTED: Final = pytest.StashKey[tuple[pytest.Item, ...]]()
 
 HISTORIES_PROFILE: Final = "histories"
 _PATIENT_PROFILE: Final = "patient"
+_EXAMPLES: Final = {Tier.QUICK: 25, Tier.TEST: 25, Tier.ALL: 100}
 _HISTORIES: Final = {Tier.QUICK: 50, Tier.TEST: 100, Tier.ALL: 1000}
 
 
@@ -131,9 +160,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """Says how many histories there are, before the first module of tests asks, and names the mark that nobody writes."""
     config.addinivalue_line("markers", f"{OLDEST}: runs with the oldest pyspark instead of the newest; set by tests/tiers.py")
     # Hypothesis's own deadline of 200 ms is wall time, which a busy machine exceeds. What hangs is ended by pytest-timeout.
-    settings.register_profile(_PATIENT_PROFILE, deadline=None)
+    tier = Tier(config.getoption("tier") or Tier.ALL)
+    settings.register_profile(_PATIENT_PROFILE, deadline=None, max_examples=_EXAMPLES[tier])
     settings.load_profile(_PATIENT_PROFILE)
-    settings.register_profile(HISTORIES_PROFILE, max_examples=_HISTORIES[Tier(config.getoption("tier") or Tier.ALL)])
+    settings.register_profile(HISTORIES_PROFILE, max_examples=_HISTORIES[tier])
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
