@@ -69,7 +69,7 @@ PLACES_OF_ALL: Final[Mapping[str, str]] = {
     "tests/broker/test_server_properties.py": "settings of the embedded broker",
     "tests/broker/test_standard_authorizer.py": "rights; tests/kafka_security has them on real Kafka",
     "tests/broker/test_timer.py": "a part of the embedded broker",
-    "tests/broker/transaction/": "a part of the embedded broker; tests/faults and tests/exactly_once run their transactions on it",
+    "tests/broker/transaction/": "a part of the embedded broker; tests/faults runs its transactions",
     "tests/docs/": "`make docs CHECK=1`, which CI runs, finds stale pages and broken links",
     "tests/docs_words/": "words of pages",
     "tests/fuzz/": "the decoders that are fuzzed have their own tests of hostile bytes",
