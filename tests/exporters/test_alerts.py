@@ -63,6 +63,7 @@ def test_each_alert_fires_on_its_fault_and_not_without_it() -> None:
 
 
 @pytest.mark.parametrize("alert", [rule["alert"] for rule in alerts()])
+@pytest.mark.whole("checks the cases of the test before it")
 def test_the_cases_notice_an_alert_that_never_fires(alert: str, tmp_path: Path) -> None:
     rules = alerts()
     for rule in rules:

@@ -58,6 +58,7 @@ BAD = {"503": failing, "garbage": garbage}
 
 
 @pytest.mark.parametrize("answer", BAD.values(), ids=BAD)
+@pytest.mark.whole("OpenTelemetry's own SDK counts; a collector that is away stays")
 def test_a_collector_that_recovers_gets_all_counts(
     metrics: DeliveryMetrics, answer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

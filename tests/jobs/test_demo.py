@@ -36,6 +36,7 @@ def ended_well(ended: subprocess.CompletedProcess[str]) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.whole("80 s: a million rows; the parts of the demo have tests of their own")
 def test_it_needs_no_kafka() -> None:
     ended = demo(KAFKA_BOOTSTRAP_SERVERS="127.0.0.1:1")
 

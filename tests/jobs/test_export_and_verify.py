@@ -85,6 +85,7 @@ def test_lost_repeated_and_foreign_records_are_told_apart(topic: Topic, events: 
     assert "expected 0, found 1: key=None, value=b'from elsewhere', headers=[], timestamp=1700000000000" in verified.out
 
 
+@pytest.mark.whole("a Spark job; lost, repeated and foreign records stay")
 def test_records_written_twice_are_a_difference_unless_they_are_allowed(topic: Topic, one_line: Path) -> None:
     for _ in range(2):
         topic.produce(partition_of(b"k", PARTITIONS), b"k", b"v", 1)
@@ -96,6 +97,7 @@ def test_records_written_twice_are_a_difference_unless_they_are_allowed(topic: T
     assert topic.run("verify_topic", one_line, "source.format=json", "verify.allow_duplicates=true").code == ExitCode.OK
 
 
+@pytest.mark.whole("a Spark job; lost, repeated and foreign records stay")
 def test_a_record_in_another_partition_than_its_key_says_is_a_difference(topic: Topic, one_line: Path) -> None:
     topic.produce((partition_of(b"k", PARTITIONS) + 1) % PARTITIONS, b"k", b"v", 1)
 
@@ -107,6 +109,7 @@ def test_a_record_in_another_partition_than_its_key_says_is_a_difference(topic: 
     assert topic.run("verify_topic", one_line, "source.format=json", "verify.columns=key, value").code == ExitCode.OK
 
 
+@pytest.mark.whole("a Spark job; lost, repeated and foreign records stay")
 def test_records_that_were_removed_are_told_from_those_never_written(topic: Topic, one_line: Path) -> None:
     partition = partition_of(b"k", PARTITIONS)
     topic.produce(partition, b"k", b"v", 1)

@@ -143,6 +143,7 @@ def test_a_producer_is_not_imported_where_nothing_is_sent() -> None:
     )
 
 
+@pytest.mark.whole("a process; a task stays")
 def test_a_task_that_makes_json_and_tombstones_imports_no_pandas(kafka: Kafka, new_topic: NewTopic, tmp_path: Path) -> None:
     rows = stream(
         tmp_path / "rows", id=pa.array([1, 2, None]), name=pa.array(["a", None, "c"]), gone=pa.array([True, None, False])
@@ -177,10 +178,12 @@ def test_a_task_imports_no_pandas(kafka: Kafka, new_topic: NewTopic, tmp_path: P
     assert output_of(TASK, kafka.bootstrap_servers, guarantee, rows) == ["False"]
 
 
+@pytest.mark.whole("a process; a task stays")
 def test_a_program_that_sends_one_record_imports_no_pandas(kafka: Kafka, new_topic: NewTopic) -> None:
     assert output_of(ONE_RECORD, kafka.bootstrap_servers, new_topic()) == ["False"]
 
 
+@pytest.mark.whole("a process; a task stays")
 def test_a_task_that_is_handed_rows_imports_no_pandas(kafka: Kafka, new_topic: NewTopic) -> None:
     assert output_of(ROWS, kafka.bootstrap_servers, new_topic()) == ["False"]
 
@@ -218,6 +221,7 @@ _COLUMNS = {
 
 
 @pytest.mark.parametrize("name", sorted(SHORT_NAMES))
+@pytest.mark.whole("a process each; a task and a list of numbers stay")
 def test_a_serializer_imports_no_pandas(tmp_path: Path, name: str) -> None:
     rows = stream(tmp_path / "rows", value=_COLUMNS[name])
     assert output_of(SERIALIZER, name, "string" if name == "list" else "", rows) == ["False"]

@@ -138,6 +138,7 @@ def test_a_stream_starts_runs_and_completes(
     assert [rows(event) for event in events[1:]] == [50, 100, 100]
 
 
+@pytest.mark.whole("a program; a stream that completes stays")
 def test_a_stream_that_is_stopped_at_the_end_of_a_program_completes(
     spark: SparkSession, metrics: sks.DeliveryMetrics, collector: Collector, lineage: sks.LineageEmitter, tmp_path: Path
 ) -> None:
@@ -152,6 +153,7 @@ def test_a_stream_that_is_stopped_at_the_end_of_a_program_completes(
     assert states(collector.events)[-1] == "COMPLETE"
 
 
+@pytest.mark.whole("a stream that completes stays")
 def test_a_stream_that_ran_before_has_its_run_and_its_name_and_completes(
     spark: SparkSession, metrics: sks.DeliveryMetrics, collector: Collector, tmp_path: Path
 ) -> None:
@@ -241,6 +243,7 @@ def test_no_event_has_a_secret(
     assert MARK not in json.dumps([*events, *collector.headers])
 
 
+@pytest.mark.whole("tests/exporters/test_openlineage.py has the fields")
 def test_with_a_registry_the_fields_are_those_of_the_values_schema(
     spark: SparkSession, metrics: sks.DeliveryMetrics, collector: Collector, lineage: sks.LineageEmitter, stand_in: StandIn
 ) -> None:
@@ -275,6 +278,7 @@ def test_without_a_collector_rows_are_written_and_one_warning_is_logged(
     assert found[1:] == ["OpenLineage: 4 events were lost"]
 
 
+@pytest.mark.whole("a stream; one without a collector stays")
 def test_a_collector_that_answers_nonsense_delays_nothing(
     spark: SparkSession,
     metrics: sks.DeliveryMetrics,

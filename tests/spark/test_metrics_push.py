@@ -42,6 +42,7 @@ def save(spark: SparkSession, broker: EmbeddedBroker, **more: str) -> None:
     numbers(spark, ROWS).write.format("kafka_sink").options(**options).mode("append").save()
 
 
+@pytest.mark.whole("6 s; tests/producer/metrics/test_client_telemetry.py pushes")
 def test_workers_push_what_their_tasks_sent(spark: SparkSession) -> None:
     pushes: list[PushedMetrics] = []
     manager = ClientMetricsManager(pushes.append, metrics=("org.apache.kafka.producer.topic.record.",), interval_ms=100)

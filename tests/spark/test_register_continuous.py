@@ -65,6 +65,7 @@ def test_a_continuous_query_ends_with_one_clear_error(
 
 
 @pytest.mark.spark
+@pytest.mark.whole("a session of its own")
 def test_one_of_another_session_of_the_context_ends_as_well(
     spark: SparkSession, settings: dict[str, str], metrics: sks.DeliveryMetrics, tmp_path: Path
 ) -> None:
@@ -78,6 +79,7 @@ def test_one_of_another_session_of_the_context_ends_as_well(
 
 
 @pytest.mark.spark
+@pytest.mark.whole("10 s; the query that ends with an error stays")
 def test_other_queries_go_on(
     spark: SparkSession,
     settings: dict[str, str],

@@ -236,6 +236,7 @@ def test_long_keys_and_json_values_reach_kafka(spark: SparkSession, kafka: Kafka
 
 
 @pytest.mark.spark
+@pytest.mark.whole("a stream; batches of structs stay")
 def test_a_stream_of_structs_reaches_kafka(spark: SparkSession, kafka: Kafka, new_topic: NewTopic, tmp_path: Path) -> None:
     topic = new_topic(3)
     frame(spark).write.parquet(str(tmp_path / "input"))

@@ -84,6 +84,7 @@ def test_records_of_every_type_are_found_as_they_were_written(spark: SparkSessio
     assert found.same()
 
 
+@pytest.mark.whole("20 s; tests/verify shows differences without Spark")
 def test_differences_are_shown_field_by_field(spark: SparkSession, settings: dict[str, str]) -> None:
     sks.publish(rows(spark), options=settings, progress=False)
     amount, tags = "IF(id = 5, cast(7.5 AS decimal(38, 10)), amount) AS amount", "IF(id = 6, map('k', 1.5D), by_name) AS by_name"
@@ -102,6 +103,7 @@ def test_differences_are_shown_field_by_field(spark: SparkSession, settings: dic
     assert any(text.startswith('expected 0, found 1: key={"id": 7}, value={"id": 7, "flag": false,') for text in shown)
 
 
+@pytest.mark.whole("15 s; tests/verify decodes without Spark")
 def test_records_that_cannot_be_decoded_are_differences_that_say_why(
     spark: SparkSession, settings: dict[str, str], stand_in: StandIn
 ) -> None:
