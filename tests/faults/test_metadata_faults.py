@@ -78,10 +78,10 @@ def test_a_hint_of_an_older_epoch_is_not_believed(cluster2: RecordingBroker) -> 
     assert {received.broker for received in cluster2.received} == {1}
 
 
-def without_a_leader(cluster: RecordingBroker) -> Fault:
-    """The partition loses its leader, which refuses one batch more; the end of the fault gives it back."""
-    cluster.faults.fail(ApiKey.PRODUCE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    return cluster.faults.alter(ApiKey.METADATA, tells_leader(-1, cluster.leader_epoch()), times=None)
+def without_a_leader(cluster: RecordingBroker) -> tuple[Fault, Fault]:
+    """The partition loses its leader, which refuses each batch; the ends of both faults give it back."""
+    refused = cluster.faults.fail(ApiKey.PRODUCE, ErrorCode.NOT_LEADER_OR_FOLLOWER, times=None)
+    return refused, cluster.faults.alter(ApiKey.METADATA, tells_leader(-1, cluster.leader_epoch()), times=None)
 
 
 @pytest.mark.fault("metadata", "partition without a leader")
@@ -89,9 +89,10 @@ def test_a_partition_without_a_leader_waits_for_one(cluster: RecordingBroker) ->
     with one_by_one(cluster.bootstrap_servers) as producer, producer.scope() as scope:
         scope.append("t", numbers([0]))
         scope.flush(10)
-        lost = without_a_leader(cluster)
+        refused, lost = without_a_leader(cluster)
         scope.append("t", numbers(range(1, 4)))
         lost.wait(2)
+        refused.remove()
         lost.remove()
         scope.flush(10)
     assert cluster.values() == [0, 1, 2, 3]
@@ -103,7 +104,7 @@ def test_a_partition_that_gets_no_leader_ends_at_delivery_timeout_and_says_so(cl
         with failing_scope(producer) as scope:
             scope.append("t", numbers([0]))
             scope.flush(10)
-            lost = without_a_leader(cluster)
+            refused, lost = without_a_leader(cluster)
             scope.append("t", numbers([1]))
             with pytest.raises(DeliveryError, match=r"delivery.timeout.ms .*NOT_LEADER_OR_FOLLOWER"):
                 scope.flush(10)
@@ -111,6 +112,7 @@ def test_a_partition_that_gets_no_leader_ends_at_delivery_timeout_and_says_so(cl
             scope.append("t", numbers([2]))
             with pytest.raises(DeliveryError, match=r"never sent: the partition has no leader"):
                 scope.flush(10)
+        refused.remove()
         lost.remove()
         assert send(producer, numbers([3])) == 1
 

@@ -31,6 +31,7 @@ def registered_session(folder: Path) -> Iterator[SparkSession]:
             .config("spark.ui.enabled", "false")
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.python.daemon.module", "tests.spark.preloaded_daemon")
             .config("spark.sql.shuffle.partitions", "2")
             .config("spark.default.parallelism", "2")
             .config("spark.sql.session.timeZone", "UTC")
