@@ -92,7 +92,7 @@ def test_ctrl_c_ends_it_as_shells_have_it() -> None:
         assert broker.signal(signal.SIGINT) == 130
 
 
-@pytest.mark.whole("a process; tests/broker/test_embedded_broker.py has the broker's own behaviour")
+@pytest.mark.whole("a process each; that it serves, ends, keeps a killed folder's records and shows no secret stays")
 def test_a_folder_keeps_records_offsets_and_topics_over_a_restart(tmp_path: Path) -> None:
     folder = str(tmp_path / "made" / "by-it")
     with BrokerProcess("--port", "0", "--data-dir", folder) as broker:
@@ -114,7 +114,7 @@ def test_a_folder_keeps_what_was_acked_when_it_is_killed(tmp_path: Path) -> None
         assert read(broker.address, "events", 100) == [*map(str, range(100))]
 
 
-@pytest.mark.whole("a process; tests/broker/test_embedded_broker.py has the broker's own behaviour")
+@pytest.mark.whole("a process each; that it serves, ends, keeps a killed folder's records and shows no secret stays")
 def test_several_brokers_have_ports_side_by_side() -> None:
     with BrokerProcess("--port", "0", "--brokers", "3") as brokers:
         addresses = brokers.address.split(",")
@@ -123,7 +123,7 @@ def test_several_brokers_have_ports_side_by_side() -> None:
         assert sorted(f"{node.host}:{node.port}" for node in found.values()) == sorted(addresses)
 
 
-@pytest.mark.whole("a process; tests/broker/test_embedded_broker.py has the broker's own behaviour")
+@pytest.mark.whole("a process each; that it serves, ends, keeps a killed folder's records and shows no secret stays")
 def test_settings_have_kafkas_names() -> None:
     arguments = ["--set", "num.partitions=5", "--set", "log.retention.hours=2", "--set", "auto.create.topics.enable=true"]
     with BrokerProcess("--port", "0", *arguments) as broker:
@@ -132,14 +132,13 @@ def test_settings_have_kafkas_names() -> None:
         assert len(topic.partitions) == 5
 
 
-@pytest.mark.whole("a process; tests/broker/test_embedded_broker.py has the broker's own behaviour")
+@pytest.mark.whole("a process each; that it serves, ends, keeps a killed folder's records and shows no secret stays")
 def test_it_looks_like_an_older_kafka_if_told_so() -> None:
     with BrokerProcess("--port", "0", "--like", "3.7") as broker, Client(broker.port) as client:
         newest = {each.api_key: each.max_version for each in client.api_versions().api_keys}
         assert (newest[ApiKey.PRODUCE], newest[ApiKey.END_TXN]) == (10, 3)
 
 
-@pytest.mark.whole("a process; tests/broker/test_embedded_broker.py has the broker's own behaviour")
 def test_users_of_a_file_may_log_in_and_others_not(tmp_path: Path) -> None:
     users = tmp_path / "users"
     users.write_text("# who\nalice=se=cret\n\n")
@@ -162,7 +161,6 @@ def test_with_tls_it_writes_over_no_file_of_others(tmp_path: Path, name: str) ->
     assert (tmp_path / name).read_text() == "a key of which there is no copy"
 
 
-@pytest.mark.whole("a process; tests/broker/test_embedded_broker.py has the broker's own behaviour")
 def test_with_tls_it_writes_what_its_clients_need(tmp_path: Path) -> None:
     folder = tmp_path / "certificates"
     folder.mkdir()
@@ -198,7 +196,7 @@ def test_security_that_cannot_be_had(arguments: list[str], words: str) -> None:
     assert words in done.output
 
 
-@pytest.mark.whole("a process; tests/broker/test_embedded_broker.py has the broker's own behaviour")
+@pytest.mark.whole("a process each; that it serves, ends, keeps a killed folder's records and shows no secret stays")
 def test_faults_can_be_given_at_the_start() -> None:
     with BrokerProcess("--port", "0", "--fault", "produce error=TOPIC_AUTHORIZATION_FAILED times=all topic=secret") as broker:
         write(broker.address, "events", "a")
@@ -206,7 +204,7 @@ def test_faults_can_be_given_at_the_start() -> None:
             write(broker.address, "secret", "a")
 
 
-@pytest.mark.whole("a process; tests/broker/test_embedded_broker.py has the broker's own behaviour")
+@pytest.mark.whole("a process each; that it serves, ends, keeps a killed folder's records and shows no secret stays")
 def test_its_log_is_lines_of_json_if_asked_for() -> None:
     with BrokerProcess("--port", "0", "--log-format", "json", "--verbose") as broker:
         write(broker.address, "events", "a")
@@ -236,7 +234,7 @@ def test_a_port_in_use_is_said_and_nothing_else() -> None:
     )
 
 
-@pytest.mark.whole("a process; tests/broker/test_embedded_broker.py has the broker's own behaviour")
+@pytest.mark.whole("a process each; that it serves, ends, keeps a killed folder's records and shows no secret stays")
 def test_a_folder_in_use_is_said(tmp_path: Path) -> None:
     with BrokerProcess("--port", "0", "--data-dir", str(tmp_path)):
         refused = ended("broker", "--port", "0", "--data-dir", str(tmp_path))
@@ -245,7 +243,7 @@ def test_a_folder_in_use_is_said(tmp_path: Path) -> None:
     assert refused.stderr == f"Error: {tmp_path} is in use by another broker: stop that broker or choose another folder\n"
 
 
-@pytest.mark.whole("a process; tests/broker/test_embedded_broker.py has the broker's own behaviour")
+@pytest.mark.whole("a process each; that it serves, ends, keeps a killed folder's records and shows no secret stays")
 def test_a_folder_that_is_none_is_said(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
@@ -255,7 +253,7 @@ def test_a_folder_that_is_none_is_said(tmp_path: Path) -> None:
     assert refused.stderr.startswith(f"Error: could not use the folder {file}: ")
 
 
-@pytest.mark.whole("a process; tests/broker/test_embedded_broker.py has the broker's own behaviour")
+@pytest.mark.whole("a process each; that it serves, ends, keeps a killed folder's records and shows no secret stays")
 def test_a_folder_of_something_else_is_said(tmp_path: Path) -> None:
     (tmp_path / "cluster.json").write_text("{}")
     refused = ended("broker", "--port", "0", "--data-dir", str(tmp_path))
@@ -295,14 +293,14 @@ def test_the_line_of_a_password_is_named_and_not_shown(tmp_path: Path) -> None:
     assert "secret" not in refused.stderr
 
 
-@pytest.mark.whole("a process; tests/broker/test_embedded_broker.py has the broker's own behaviour")
+@pytest.mark.whole("a process each; that it serves, ends, keeps a killed folder's records and shows no secret stays")
 def test_tokens_without_signature_are_warned_of_where_strangers_may_send_them() -> None:
     with BrokerProcess("--port", "0", "--host", "0.0.0.0", "--set", "sasl.enabled.mechanisms=OAUTHBEARER") as broker:
         assert broker.signal(signal.SIGTERM) == 0
         assert "not only on loopback: tokens need no signature, so anyone who can reach it can log in as any user" in broker.log
 
 
-@pytest.mark.whole("a process; tests/broker/test_embedded_broker.py has the broker's own behaviour")
+@pytest.mark.whole("a process each; that it serves, ends, keeps a killed folder's records and shows no secret stays")
 def test_another_address_than_loopback_is_warned_of() -> None:
     with BrokerProcess("--port", "0", "--host", "0.0.0.0", "--advertised-host", "127.0.0.1") as broker:
         assert broker.ready.startswith("Ready: bootstrap.servers=127.0.0.1:")
@@ -320,7 +318,7 @@ def test_help_says_what_there_is() -> None:
     assert all(option in shown for option in ("--port", "--data-dir", "--set", "--fault", "--sasl-users", "--log-format"))
 
 
-@pytest.mark.whole("a process; tests/broker/test_embedded_broker.py has the broker's own behaviour")
+@pytest.mark.whole("a process each; that it serves, ends, keeps a killed folder's records and shows no secret stays")
 def test_a_schema_registry_runs_beside_it() -> None:
     with BrokerProcess("--port", "0", "--registry-port", "0") as broker:
         found = re.search(r"schema\.registry\.url=(http://127\.0\.0\.1:\d+),", broker.ready)

@@ -32,7 +32,7 @@ COMMANDS = (
     params=[
         pytest.param("3.5", marks=pytest.mark.embedded),
         pytest.param("3.7", marks=pytest.mark.embedded),
-        pytest.param(REAL, marks=pytest.mark.kafka),
+        pytest.param(REAL, marks=[pytest.mark.kafka, pytest.mark.whole("a broker; the embedded one plays the same release")]),
     ],
 )
 def old_kafka(request: pytest.FixtureRequest) -> Iterator[Brokers]:

@@ -204,7 +204,7 @@ SPARK = {
 
 @pytest.mark.spark
 @pytest.mark.timeout(200)
-@pytest.mark.whole("40 s; tests/jobs/test_export_and_verify.py compares a topic with its source")
+@pytest.mark.whole("40 s; the command's own errors stay, and the comparison in tests/jobs/test_export_and_verify.py")
 def test_a_topic_is_compared_with_a_source(topic: str, client: Path, stand_in: StandIn, tmp_path: Path) -> None:
     """Runs in a process of its own, because the command stops its Spark session."""
     rows: list[dict[str, object]] = [

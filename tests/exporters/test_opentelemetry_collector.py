@@ -23,6 +23,7 @@ from spark_kafka_sink.spark.metrics import DeliveryMetrics
 from tests.exporters.collector import accepted, collector
 from tests.exporters.reports import batch
 from tests.kafka.witness import read_topic
+from tests.tiers import whole_but
 
 
 @contextmanager
@@ -73,7 +74,7 @@ def test_a_collector_that_recovers_gets_all_counts(
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("kind", ["down", "slow", "garbage"])
+@pytest.mark.parametrize("kind", whole_but(["down", "slow", "garbage"], ["slow"], "a stream each; one that hangs stays"))
 def test_a_stream_goes_on_with_a_collector_that_is(
     kind: str, spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

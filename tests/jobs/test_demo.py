@@ -36,7 +36,9 @@ def ended_well(ended: subprocess.CompletedProcess[str]) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.whole("80 s: a million rows; the parts of the demo have tests of their own")
+@pytest.mark.whole(
+    "80 s, a million rows; test_demo_events.py has its rows, and tests/jobs/test_export_and_verify.py compares rows with a topic"
+)
 def test_it_needs_no_kafka() -> None:
     ended = demo(KAFKA_BOOTSTRAP_SERVERS="127.0.0.1:1")
 
@@ -45,7 +47,7 @@ def test_it_needs_no_kafka() -> None:
     assert "download" not in ended.stdout
 
 
-@pytest.mark.whole("as long as the demo without a name, which make test runs")
+@pytest.mark.whole("as long as the test before it")
 @pytest.mark.spark
 def test_on_a_kafka_that_is_named_it_ends_well_and_leaves_no_topic(kafka: Kafka) -> None:
     ended_well(demo(KAFKA_BOOTSTRAP_SERVERS=kafka.direct_servers, BROKER="kafka"))

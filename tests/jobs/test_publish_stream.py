@@ -88,7 +88,7 @@ def test_made_up_rows_become_records_with_keys_and_headers(stream: Stream, new_t
     assert {record.headers for record in records} == {(("source", b"rate"),)}
 
 
-@pytest.mark.whole("30 s; the stream that SIGTERM stops writes as well")
+@pytest.mark.whole("30 s, and an example: nothing else reads Kafka in a job")
 def test_records_of_one_topic_go_to_another_as_they_are(stream: Stream, new_topic: NewTopic) -> None:
     source, target = new_topic(2, config=KEPT), new_topic(2, config=KEPT)
     made = stream.run("publish_rate", source, "source.format=rate-micro-batch", "source.options.rowsPerBatch=80")

@@ -284,7 +284,6 @@ def test_of_a_batch_job_that_fails_nothing_is_visible_and_nothing_is_open(spark:
     target.expect(range(3))
 
 
-@pytest.mark.whole("10 s; tests/exactly_once/test_late_rows.py has late transactions on real Kafka")
 def test_a_killed_task_that_begins_its_transaction_late_leaves_it_not_open(spark: SparkSession, target: Target) -> None:
     # Spark looks at 2 s, 4 s, ... whether it has killed a task, and ends its worker 2 s later. The second task fails after 2 s.
     slow = {"kafka.interceptor.classes": "tests.producer.recording_interceptors.SlowFirstTask"}

@@ -45,7 +45,6 @@ def has_rows(text: str) -> bool:
     return re.search(r"[1-9][0-9,]* rows, ", text) is not None
 
 
-@pytest.mark.whole("a kernel, 25 s; test_interrupted_publish.py interrupts a call without one")
 def test_an_interrupted_call_says_what_was_delivered_and_its_job_ends(kernel: Kernel) -> None:
     cell = kernel.run(PUBLISH, interrupt_when=has_rows)
     assert cell.error.startswith("KeyboardInterrupt")

@@ -243,7 +243,6 @@ def test_no_event_has_a_secret(
     assert MARK not in json.dumps([*events, *collector.headers])
 
 
-@pytest.mark.whole("tests/exporters/test_openlineage.py has the fields")
 def test_with_a_registry_the_fields_are_those_of_the_values_schema(
     spark: SparkSession, metrics: sks.DeliveryMetrics, collector: Collector, lineage: sks.LineageEmitter, stand_in: StandIn
 ) -> None:

@@ -21,6 +21,7 @@ from tests.kafka.kafka import Kafka
 from tests.spark.counting import Context
 from tests.spark.frames import numbers, options
 from tests.spark.test_live import message
+from tests.tiers import whole_but
 
 
 class Refusing:
@@ -250,7 +251,7 @@ def test_the_throughput_over_time_has_few_points_however_long_it_takes(monkeypat
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("with_metrics", [False, True])
+@pytest.mark.parametrize("with_metrics", whole_but([False, True], [True], "a job of five seconds"))
 def test_the_bar_moves_inside_a_long_task(
     spark: SparkSession,
     kafka: Kafka,

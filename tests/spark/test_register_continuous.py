@@ -79,7 +79,6 @@ def test_one_of_another_session_of_the_context_ends_as_well(
 
 
 @pytest.mark.spark
-@pytest.mark.whole("10 s; the query that ends with an error stays")
 def test_other_queries_go_on(
     spark: SparkSession,
     settings: dict[str, str],

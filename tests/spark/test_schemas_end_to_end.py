@@ -20,6 +20,7 @@ from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
 from tests.registry.apicurio import Apicurio
 from tests.spark.frames import options
+from tests.tiers import whole_but
 
 ROWS = 40
 ORDERS = [
@@ -72,7 +73,9 @@ WAYS: dict[str, Write] = {
 
 @pytest.mark.spark
 @pytest.mark.java
-@pytest.mark.parametrize("way", [*WAYS, "stream"])
+@pytest.mark.parametrize(
+    "way", whole_but([*WAYS, "stream"], [*(way for way in WAYS if way != "foreach_batch"), "stream"], "a second stream")
+)
 def test_each_way_of_writing_is_read_by_confluents_deserializer(
     spark: SparkSession, kafka: Kafka, new_topic: NewTopic, apicurio: Apicurio, tmp_path: Path, way: str
 ) -> None:
