@@ -207,3 +207,13 @@ AREAS: Final[Mapping[str, Area]] = {
         ),
     ),
 }
+
+ONLY_IN_ALL: Final[Mapping[str, str]] = {
+    "SIGKILL of processes that write dead letters": "a minute; the kills that stay lose rows with and without letters alike",
+    "a stage that is run again": "30 s; the replayed batch with other partitioning stays",
+    "a task raises mid-write and is retried": "a driver of its own; a killed worker's task is retried in make test",
+    "executors and workers of a cluster lost and added": "two minutes and a standalone cluster; a killed executor stays",
+    "several queries with one prefix and one log": "80 s; without Spark two queries share a log in tests/exactly_once",
+    "speculation": "a standalone cluster; a late transaction of a killed task stays",
+}
+"""The lines that only `make test-all` makes happen, and why."""

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from tests.fault_lines import AREAS, Area
+from tests.fault_lines import AREAS, ONLY_IN_ALL, Area
 
 TESTS: Final = Path(__file__).parent
 README: Final = TESTS / "README.md"
@@ -145,7 +145,8 @@ def table(tests: list[MarkedTest], areas: Mapping[str, Area] = AREAS) -> str:
             own = [test for test in tests if (test.area, test.line) == (area, line)]
             if not own:
                 raise FaultMarkError(f"no test has the mark fault({area!r}, {line!r})")
-            rows.append(f"| {line} | {_cell(own)} |")
+            only = f" (only in `make test-all`: {ONLY_IN_ALL[line]})" if line in ONLY_IN_ALL else ""
+            rows.append(f"| {line}{only} | {_cell(own)} |")
     return "\n".join(rows) + "\n"
 
 

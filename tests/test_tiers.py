@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.fault_lines import ONLY_IN_ALL
+from tests.fault_table import marked_tests
 from tests.tiers import (
     COLLECTED,
     PLACES_OF_ALL,
@@ -141,6 +143,19 @@ def test_every_test_is_in_make_test_or_says_why_not(pytestconfig: pytest.Config)
     assert [name for name, each in marks.items() if len(each) > 1] == []  # a test and its parameter would give two reasons
     assert [item.nodeid for items in without.values() for item in items if not marks[item.nodeid]] == []
     assert [name for name, each in marks.items() if not all(mark.args and mark.args[0] for mark in each)] == []
+
+
+def test_every_fault_happens_in_make_test_or_says_why_not(pytestconfig: pytest.Config) -> None:
+    """Looks at the lines whose tests are in files of this run: all of them in `make test`."""
+    collected = pytestconfig.stash[COLLECTED]
+    files = {item.nodeid.partition("::")[0] for item in collected}
+    twins = real_twins(collected)
+    in_test = [item for item in collected if Tier.TEST in tiers_of(marks_of(item), has_real_twin=twin_name(item) in twins)]
+    made = {mark.args[1] for item in in_test for mark in item.iter_markers("fault")}
+    tests = [(test.line, f"tests/{test.file}") for test in marked_tests()]
+    elsewhere = {line for line, file in tests if file not in files and not file.startswith(tuple(PLACES_OF_ALL))}
+    assert {line for line, _ in tests} - elsewhere - made <= set(ONLY_IN_ALL)
+    assert made & set(ONLY_IN_ALL) == set(), "runs in make test"
 
 
 @pytest.mark.parametrize("place", PLACES_OF_ALL)
