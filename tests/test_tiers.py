@@ -55,7 +55,7 @@ def test_a_test_has_its_tiers_by_its_marks(marks: tuple[str, ...], has_real_twin
     [
         ({"spark", "chaos"}, (), "chaos"),
         ({"spark"}, ("apicurio",), "spark"),
-        ({"java"}, ("tmp_path", "apicurio"), "apicurio"),
+        ({"java"}, ("tmp_path", "apicurio"), "spark"),
         ({"java"}, (), "tests/test_x.py"),
         ({"kafka"}, (), "kafka"),
         ({"kafka"}, ("kafka3",), "kafka3"),
