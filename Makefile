@@ -125,7 +125,7 @@ test-all-oldest: java $(VENV_OLDEST)/.stamp
 # The libraries decide what fails here, not the brokers.
 test-minimal: export PYSPARK_PYTHON = $(CURDIR)/$(VENV_MINIMAL)/bin/python
 test-minimal: java $(VENV_MINIMAL)/.stamp
-	$(VENV_MINIMAL)/bin/python $(PYTEST) --tier=quick $(PYTEST_ARGS)
+	$(VENV_MINIMAL)/bin/python $(PYTEST) --tier=test -m "not (kafka or spark or java or chaos)" $(PYTEST_ARGS)
 	$(VENV_MINIMAL)/bin/python $(SMOKE) $(PYTEST_ARGS)
 
 # What this make exports and an active environment would reach from the checkout into the clone.

@@ -17,6 +17,7 @@ from tests.fault_lines import ONLY_IN_ALL
 from tests.fault_table import marked_tests
 from tests.tiers import (
     COLLECTED,
+    NOT_QUICK,
     PLACES_OF_ALL,
     WHOLE,
     Tier,
@@ -158,8 +159,8 @@ def test_every_fault_happens_in_make_test_or_says_why_not(pytestconfig: pytest.C
     assert made & set(ONLY_IN_ALL) == set(), "runs in make test"
 
 
-@pytest.mark.parametrize("place", PLACES_OF_ALL)
-def test_what_only_make_test_all_collects_exists(place: str) -> None:
+@pytest.mark.parametrize("place", [*PLACES_OF_ALL, *NOT_QUICK])
+def test_what_a_tier_does_not_collect_exists(place: str) -> None:
     assert (ROOT / place).is_dir() if place.endswith("/") else (ROOT / place).is_file()
 
 

@@ -4,7 +4,7 @@ Every test is in `all`. `--tier` leaves out of a run what the tier does not have
 
 | tier | has | leaves out |
 | --- | --- | --- |
-| quick | what runs in a moment on embedded brokers | what needs Java, what is `slow`, and what `test` leaves out |
+| quick | what runs in a moment on embedded brokers | what needs Java, what is `slow`, `NOT_QUICK`, and what `test` leaves out |
 | test | each behaviour on one kind of broker | what is `whole`; `PLACES_OF_ALL`; the embedded run of what real Kafka judges |
 | all | everything | nothing |
 
@@ -37,8 +37,20 @@ class Tier(StrEnum):
 WHOLE: Final = "whole"
 _JAVA: Final = frozenset({"kafka", "spark", "java", "chaos"})
 _SLOW: Final = "slow"
-# What these do takes a process, a second client or a time-out in most tests: half of the time of all that need no Java.
-_SLOW_FOLDERS: Final = ("tests/cli/", "tests/faults/")
+NOT_QUICK: Final = (
+    "tests/cli/",
+    "tests/exactly_once/",
+    "tests/exporters/",
+    "tests/faults/",
+    "tests/producer/metrics/",
+    "tests/producer/serializers/avro/",
+    "tests/producer/serializers/json_schema/",
+    "tests/producer/serializers/protobuf/",
+    "tests/security/sasl/",
+    "tests/spark/",
+    "tests/verify/",
+)
+"""Folders that `make test-quick` does not collect: two thirds of the time of all that needs no Java."""
 
 PLACES_OF_ALL: Final[Mapping[str, str]] = {
     "tests/benchmarks/": "no user runs the benchmarks",
@@ -102,7 +114,7 @@ BUDGETS: Final[Mapping[str, float]] = {
     "tests/cli": 110,
     "tests/client": 40,
     "tests/exactly_once": 310,
-    "tests/exporters": 75,
+    "tests/exporters": 95,
     "tests/faults": 510,
     "tests/jobs": 130,
     "tests/kafka": 40,
@@ -173,7 +185,7 @@ COLLECTED: Final = pytest.StashKey[tuple[pytest.Item, ...]]()
 
 HISTORIES_PROFILE: Final = "histories"
 _PATIENT_PROFILE: Final = "patient"
-_EXAMPLES: Final = {Tier.QUICK: 25, Tier.TEST: 25, Tier.ALL: 100}
+_EXAMPLES: Final = {Tier.QUICK: 10, Tier.TEST: 25, Tier.ALL: 100}
 _HISTORIES: Final = {Tier.QUICK: 50, Tier.TEST: 100, Tier.ALL: 1000}
 
 
@@ -196,7 +208,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if config.getoption("tier") in {None, Tier.ALL}:
         return None
     place = collection_path.relative_to(config.rootpath).as_posix() if collection_path.is_relative_to(config.rootpath) else ""
-    return True if f"{place}/" in PLACES_OF_ALL or place in PLACES_OF_ALL else None
+    left_out = {*PLACES_OF_ALL, *(NOT_QUICK if config.getoption("tier") == Tier.QUICK else ())}
+    return True if f"{place}/" in left_out or place in left_out else None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -204,8 +217,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Names groups before pytest-xdist reads them, and leaves tests out after `-m` did, which may have taken a twin."""
     config.stash[COLLECTED] = tuple(items)
     for item in items:
-        if item.nodeid.startswith(_SLOW_FOLDERS):
-            item.add_marker(_SLOW)
         marks, file = marks_of(item), item.nodeid.partition("::")[0]
         item.add_marker(pytest.mark.xdist_group(group_of(marks, file, getattr(item, "fixturenames", ()))))
         if is_for_oldest(marks, file):
