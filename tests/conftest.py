@@ -32,7 +32,9 @@ os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 # Java's archive of Spark's classes (tests/faults/exactly_once/class_archive.py) belongs to a path, which each clone can share.
 if (_MADE_FROM := Path(sys.prefix, MADE_FROM)).exists():
-    os.environ.setdefault("SPARK_HOME", str(Path(_MADE_FROM.read_text(), Path(pyspark.__path__[0]).relative_to(sys.prefix))))
+    _KEPT = Path(_MADE_FROM.read_text(), Path(pyspark.__path__[0]).relative_to(sys.prefix))
+    if _KEPT.exists():  # what no checkout has used for a month is removed
+        os.environ.setdefault("SPARK_HOME", str(_KEPT))
 # Tests stay on the loopback address, whatever the host's name resolves to.
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 

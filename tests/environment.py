@@ -43,13 +43,20 @@ def main(folder: Path, constraints: Path) -> None:
             _make(kept, folder.name, constraints)
         os.utime(kept)
         fcntl.flock(other, fcntl.LOCK_EX)
-        if not (made_from := folder / MADE_FROM).exists() or made_from.read_text() != str(kept):
+        if not _is_made_from(kept, made_from := folder / MADE_FROM):
             _copy(kept, folder)
             _pip(folder, "install", "--no-deps", "-e", str(ROOT))
             made_from.write_text(str(kept))
     for old in CACHE.glob("*/"):
         if time.time() - old.stat().st_mtime > UNUSED_S:
             shutil.rmtree(old, ignore_errors=True)
+
+
+def _is_made_from(kept: Path, made_from: Path) -> bool:
+    """The programs and plug-ins that pip installs are in pyproject.toml, too, which is newer once it has changed."""
+    if not made_from.exists() or made_from.stat().st_mtime < (ROOT / "pyproject.toml").stat().st_mtime:
+        return False
+    return made_from.read_text() == str(kept)
 
 
 def _digest(constraints: Path) -> str:

@@ -184,8 +184,10 @@ COLLECTED: Final = pytest.StashKey[tuple[pytest.Item, ...]]()
 
 
 HISTORIES_PROFILE: Final = "histories"
-_PATIENT_PROFILE: Final = "patient"
+PATIENT_PROFILE: Final = "patient"
+# Of a property, and of 100 of those that name a number themselves (tests/examples.py).
 _EXAMPLES: Final = {Tier.QUICK: 10, Tier.TEST: 25, Tier.ALL: 100}
+# Of a model, each of which is a run of its own.
 _HISTORIES: Final = {Tier.QUICK: 50, Tier.TEST: 100, Tier.ALL: 1000}
 
 
@@ -194,8 +196,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", f"{OLDEST}: runs with the oldest pyspark instead of the newest; set by tests/tiers.py")
     # Hypothesis's own deadline of 200 ms is wall time, which a busy machine exceeds. What hangs is ended by pytest-timeout.
     tier = Tier(config.getoption("tier") or Tier.ALL)
-    settings.register_profile(_PATIENT_PROFILE, deadline=None, max_examples=_EXAMPLES[tier])
-    settings.load_profile(_PATIENT_PROFILE)
+    settings.register_profile(PATIENT_PROFILE, deadline=None, max_examples=_EXAMPLES[tier])
+    settings.load_profile(PATIENT_PROFILE)
     settings.register_profile(HISTORIES_PROFILE, max_examples=_HISTORIES[tier])
 
 
