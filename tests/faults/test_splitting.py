@@ -238,7 +238,7 @@ def test_real_kafka_takes_five_in_flight_in_parts_split_three_times_and_more(
 
 
 @pytest.mark.fault("sequence", "a split keeps order")
-@pytest.mark.parametrize("large", whole_but([0, 2, 4], [2], "an embedded broker refuses each of the five above"))
+@pytest.mark.parametrize("large", whole_but([0, 2, 4], [2], "an embedded broker refuses the first, third and fifth above"))
 def test_on_real_kafka_those_behind_one_that_is_split_come_after_its_parts(
     proxied_kafka: ProxiedKafka, new_topic: NewTopic, large: int
 ) -> None:

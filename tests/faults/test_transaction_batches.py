@@ -153,7 +153,7 @@ def test_what_fails_one_of_five_makes_the_transaction_void_and_the_next_goes_on(
             E.REQUEST_TIMED_OUT,
         ],
         [E.CONCURRENT_TRANSACTIONS, E.REQUEST_TIMED_OUT],
-        "each is retried as the first is; test_produce_answers.py has those that come without a transaction as well",
+        "all take the path of the two; which codes are retried is in the table of error codes",
     ),
 )
 @pytest.mark.parametrize("applied", [True, False])
