@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -81,7 +82,7 @@ class SharedServices:
         self.faults = FaultInjection(()) if faults is None else faults
         self._closing = ExitStack()
         if config.data_dir is not None:
-            config.data_dir.mkdir(parents=True, exist_ok=True)
+            config.data_dir.mkdir(0o700, parents=True, exist_ok=True)
             self._closing.enter_context(_locked(config.data_dir))
         self.timer = SystemTimer() if timer is None else timer
         self.cluster = Cluster(config)
@@ -171,7 +172,7 @@ class SharedServices:
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """Locks the data folder (Kafka's FileLock): two brokers would corrupt it. The OS releases the lock if the process dies."""
-    with (folder / LOCK_FILE).open("a") as file:
+    with open(os.open(folder / LOCK_FILE, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -63,8 +63,8 @@ def test_what_was_written_is_read_back() -> None:
         assert read(broker.bootstrap_servers, "t", 2) == ["a", "b"]
 
 
-def test_a_folder_keeps_topics_and_records_over_a_restart(tmp_path: Path) -> None:
-    config = BrokerConfig(data_dir=tmp_path)
+def test_a_folder_keeps_topics_and_records_over_a_restart_and_only_its_owner_can_read_them(tmp_path: Path) -> None:
+    config = BrokerConfig(data_dir=tmp_path / "data")
     with EmbeddedBroker(config=config) as broker:
         broker.create_topic("t", 2, configs={"max.message.bytes": "2000"})
         write(broker.bootstrap_servers, "t", "a")
@@ -76,6 +76,10 @@ def test_a_folder_keeps_topics_and_records_over_a_restart(tmp_path: Path) -> Non
 
         assert (after.topic_id, after.configs, len(after.partitions)) == (before.topic_id, before.configs, 2)
         assert read(broker.bootstrap_servers, "t", 2) == ["a", "b"]
+
+    kept = [tmp_path / "data", *(tmp_path / "data").rglob("*")]
+    assert len(kept) > 10
+    assert [path for path in kept if path.stat().st_mode & 0o077] == []
 
 
 def test_without_a_folder_nothing_is_kept() -> None:

@@ -52,7 +52,7 @@ def write_whole(path: Path, data: bytes, *, sync: bool = False) -> None:
     """Writes a file atomically: under another name first, then renamed. After an OSError nothing has changed."""
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
     try:
-        with temporary.open("wb") as file:
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(data)
             if sync:
                 file.flush()
@@ -137,7 +137,7 @@ class Checkpoints:
 
     def mark_clean_shutdown(self) -> None:
         if self._folder is not None:
-            (self._folder / CLEAN_SHUTDOWN).touch()
+            (self._folder / CLEAN_SHUTDOWN).touch(0o600)
 
     def _write(self, name: str, offset: int, *, sync: bool) -> None:
         if self._folder is not None:

@@ -61,7 +61,7 @@ def load_log(folder: Path | None, topic_id: uuid.UUID, state: ProducerStateManag
     if folder.exists() and read_topic_id(folder) not in (None, topic_id):
         # The log of an older topic with this name is kept, but moved aside like Kafka's stray logs.
         renamed_away(folder, STRAY_FOLDER_SUFFIX)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(0o700, parents=True, exist_ok=True)
     if topic_id != ZERO_UUID:
         write_partition_metadata(folder, topic_id)
     return _LogLoader(folder, state, config, now_ms).load()

@@ -128,8 +128,8 @@ class FileRecords:
     @classmethod
     def created(cls, path: Path) -> FileRecords:
         """Creates an empty file. An existing one is overwritten."""
-        with path.open("wb"):
-            return cls(path)
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
+        return cls(path)
 
     @property
     def size(self) -> int:
@@ -157,7 +157,7 @@ class FileRecords:
         if self._fd >= 0:
             yield self._fd
             return
-        fd = os.open(self.path, flags | os.O_CLOEXEC, 0o644)
+        fd = os.open(self.path, flags | os.O_CLOEXEC, 0o600)
         if keep and _kept_open.acquire(blocking=False):
             self._fd = fd
             yield fd

@@ -76,7 +76,7 @@ def test_no_new_segment_no_append(on_disk: Path, monkeypatch: pytest.MonkeyPatch
     log = open_log(on_disk, LogConfig(segment_bytes=100))
     log.append_as_leader(batch(b"x" * 20), 0)
     with monkeypatch.context() as full:
-        full.setattr(Path, "open", _no_space)
+        full.setattr(os, "open", _no_space)
         for _ in range(2):
             with failing(ErrorCode.KAFKA_STORAGE_ERROR):
                 log.append_as_leader(batch(b"y" * 20), 0)
