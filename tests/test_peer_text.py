@@ -19,6 +19,12 @@ from spark_kafka_sink.peer_text import quoted
         ("secret-and-more", ("secret", "secret-and-more"), "[hidden]"),
         ("words", ("",), "words"),
         ('sent {"password": "a\\"b\\u00e9cdefg"}', ('a"b\u00e9cdefg',), 'sent {"password": "[hidden]"}'),
+        (
+            "S3cret%3C%C3%A9 s3cret&lt;é 7333637265743CC3A9",
+            ("s3cret<é",),
+            "[hidden] [hidden] [hidden]",
+        ),
+        ("czNjcmV0PMOp s3cret<Ã©", ("s3cret<é",), "[hidden] [hidden]"),
         ("the end of he", ("he",), "the end of [hidden]"),
         ("y" * 295 + "needle", ("needle",), "y" * 295 + "[hidd..."),
     ],

@@ -8,6 +8,7 @@ even if a TLS handshake takes over the socket.
 from __future__ import annotations
 
 import base64
+import http.client
 import ipaddress
 import re
 import socket
@@ -21,7 +22,6 @@ from urllib.parse import unquote, urlsplit
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import AuthenticationError, OptionError
 from spark_kafka_sink.network.channel import Address, PlainChannel, check_port, resolve
-from spark_kafka_sink.peer_text import quoted
 from spark_kafka_sink.secret import Secret, is_reference
 
 SCHEMES: Final = ("socks5", "socks5h", "http")
@@ -42,7 +42,8 @@ _SOCKS_REPLIES: Final = {
 _SOCKS_FOR_GOOD: Final = frozenset({2, 7, 8})
 _HTTP_FOR_A_WHILE: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 _HTTP: Final = b"HTTP/"
-_STATUS_LINE: Final = re.compile(rb"HTTP/1\.[0-9] ([0-9]{3})(?: ([^\r\n]*))?(?=\r?\n)")
+_STATUS_LINE: Final = re.compile(rb"HTTP/1\.[0-9] ([0-9]{3})(?: [^\r\n]*)?(?=\r?\n)")
+_SCHEMES: Final = frozenset({"Bearer", "Digest", "Kerberos", "Negotiate", "Ntlm"})
 _SCHEME_ASKED_FOR: Final = re.compile(rb"\nproxy-authenticate:[ \t]*([A-Za-z0-9-]+)", re.IGNORECASE)
 _END_OF_HEADERS: Final = re.compile(rb"\r?\n\r?\n")
 _REFERENCE: Final = re.compile(r"\$\{[^}]*\}")
@@ -319,14 +320,13 @@ def _http_dialogue(proxy: Proxy, target: _Target, broker: tuple[str, int]) -> Di
     answer += yield Turn(b"", None)
     status = _STATUS_LINE.match(answer)
     if status is None:
-        _refuse(proxy, broker, f"does not speak HTTP: it answered {answer.splitlines()[0][:40]!r}")
+        _refuse(proxy, broker, "does not speak HTTP: its first line is not a status line")
     code = int(status[1])
     if 200 <= code < 300 and _END_OF_HEADERS.search(answer):
         return
     if 200 <= code < 300:
         _refuse(proxy, broker, f"answered more than {MAX_HEADER_BYTES:,} bytes of headers")
-    reason = quoted(status[2] or b"", most=80)
-    text = f"HTTP status {code} {reason}".rstrip()
+    text = f"HTTP status {code} {http.client.responses.get(code, '')}".rstrip()
     if code in _HTTP_FOR_A_WHILE:
         raise OSError(f"the proxy answered {text}")
     _refuse(proxy, broker, f"answered {text}{_login_hint(proxy, code, answer)}")
@@ -335,9 +335,10 @@ def _http_dialogue(proxy: Proxy, target: _Target, broker: tuple[str, int]) -> Di
 def _login_hint(proxy: Proxy, code: int, answer: bytes) -> str:
     if code not in (401, 407):  # tinyproxy answers 401 to a wrong password
         return ""
-    schemes = [scheme.decode() for scheme in _SCHEME_ASKED_FOR.findall(answer)]
-    if schemes and "basic" not in (scheme.lower() for scheme in schemes):
-        return f". It requires {' or '.join(schemes)}, but only Basic is supported"
+    schemes = [scheme.decode().title() for scheme in _SCHEME_ASKED_FOR.findall(answer)]
+    if schemes and "Basic" not in schemes:
+        known = " or ".join(scheme for scheme in schemes if scheme in _SCHEMES) or "another scheme"
+        return f". It requires {known}, but only Basic is supported"
     if proxy.password is None:
         return ". Write proxy.url as http://user:password@host:port"
     return ". Check the user and password of proxy.url"

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeGuard
+from typing import Any, Final, NoReturn, TypeGuard
 
 from spark_kafka_sink.errors import RegistryError
 from spark_kafka_sink.registry.http import MAX_SAID, Call, RegistryHttp
 from spark_kafka_sink.registry.references import SchemaReference, SchemaText
+
+# Of Avro's SchemaCompatibility, which registries name in their messages.
+_MISFITS: Final = (
+    *("NAME_MISMATCH", "FIXED_SIZE_MISMATCH", "MISSING_ENUM_SYMBOLS", "READER_FIELD_MISSING_DEFAULT_VALUE"),
+    *("TYPE_MISMATCH", "MISSING_UNION_BRANCH"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +84,11 @@ class Answer:
             self._refuse("has no field is_compatible")
         if is_compatible:
             return []
-        said = (
-            [self._http.shown(each, MAX_SAID) for each in messages if isinstance(each, str)] if isinstance(messages, list) else []
-        )
-        return said or ["the registry gave no reason"]
+        said = [each for each in messages if isinstance(each, str)] if isinstance(messages, list) else []
+        if self._http.holds_login:
+            known = [code for code in _MISFITS if any(code in each for each in said)]
+            return known or ["its text is not shown, because it may repeat the login"]
+        return [self._http.shown(each, MAX_SAID) for each in said] or ["the registry gave no reason"]
 
     def _schema(self) -> SchemaText:
         text, kind = self._fields.get("schema"), self._fields.get("schemaType") or "AVRO"  # Confluent omits AVRO

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-import urllib.parse
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -42,7 +41,7 @@ class Login:
     """The headers of one request.
 
     Attributes:
-        secrets: texts that no error may show.
+        secrets: texts that no error may show. Errors then quote nothing of a response but its status and a known code.
         is_kept: whether they hold a token of an earlier request.
     """
 
@@ -92,9 +91,7 @@ class BasicCredentials:
         if pair is None:
             return Login()
         header = basic(*pair)
-        user, password = pair
-        quoted_forms = (urllib.parse.quote(password, safe="", errors="replace"), f"{user}:{password}")
-        return Login({"Authorization": header}, (password, *quoted_forms, header.removeprefix("Basic ")))
+        return Login({"Authorization": header}, (pair[1], header.removeprefix("Basic ")))
 
     def refused(self, login: Login) -> bool:
         return False

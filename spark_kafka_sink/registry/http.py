@@ -38,7 +38,7 @@ from spark_kafka_sink.registry.registry_options import (
     with_prefix,
 )
 from spark_kafka_sink.secret import Secret
-from spark_kafka_sink.security.http import HttpAnswer, HttpProxy, HttpRequest, HttpTimeouts, basic, send
+from spark_kafka_sink.security.http import HttpAnswer, HttpProxy, HttpRequest, HttpTimeouts, basic, send, why
 from spark_kafka_sink.security.tls_context import ReloadingTls
 from spark_kafka_sink.version import __version__
 
@@ -52,6 +52,7 @@ MAX_SAID: Final = 2000
 _RETRIABLE: Final = frozenset({408, 429, 500, 502, 503, 504})
 _REDIRECTIONS: Final = range(300, 400)
 _SUCCESSES: Final = range(200, 300)
+_KINDS: Final = frozenset({"text/html", "text/plain", "text/xml", "application/xml"})
 _JSON: Final = "application/vnd.schemaregistry.v1+json"
 _HEADERS: Final = {
     "Accept": f"{_JSON}, application/vnd.schemaregistry+json, application/json",
@@ -133,8 +134,13 @@ class RegistryHttp:
         """The registry's URLs, for errors."""
         return ", ".join(url.url for url in self._urls)
 
+    @property
+    def holds_login(self) -> bool:
+        """Whether a request held a login, which the registry may repeat."""
+        return any(self._secrets.values())
+
     def shown(self, text: str, most: int = MAX_QUOTED) -> str:
-        """Returns a registry's text for an error, as one printable line without what requests held of logins."""
+        """Returns a name in a registry's success for an error, as one printable line without what requests held of logins."""
         return quoted(text, {secret for each in list(self._secrets.values()) for secret in each}, most)
 
     def deadline(self, limit_s: float) -> Deadline:
@@ -214,8 +220,8 @@ class RegistryHttp:
         except TimeoutError:
             return _Failure("did not respond in time", {"url": base.url}, is_timeout=True)
         except (OSError, http.client.HTTPException, ValueError) as error:
-            return _Failure(_why(error, base, secrets), {"url": base.url})
-        response = _Response(base, call, answer, login, secrets)
+            return _Failure(_why(error, base), {"url": base.url})
+        response = _Response(base, call, answer, login, holds_secret=bool(secrets))
         if answer.status not in _RETRIABLE:
             return response
         return _Failure(f"returned {response.said()}", response.facts(), retry_after_s=self._retry_after_s(answer))
@@ -257,22 +263,22 @@ class RegistryHttp:
 
 @dataclass(frozen=True, slots=True)
 class _Response:
-    """A response, and what it answers."""
+    """A response, and what it answers. holds_secret: whether the request held a login, which the response may repeat."""
 
     base: BaseUrl
     call: Call
     answer: HttpAnswer
     login: Login
-    secrets: tuple[str, ...]
+    holds_secret: bool
 
     def read(self) -> Any:
         """Returns the JSON of a success. Raises RegistryError otherwise."""
         answer, status = self.answer, self.answer.status
         if status in _REDIRECTIONS:
-            location = quoted(answer.location.partition("?")[0].rpartition("@")[2], self.secrets) or "nowhere"
+            location = self._quoted(answer.location.partition("?")[0].rpartition("@")[2])
             self._refuse(
-                f"redirects (HTTP {status}) to {location}, which is not followed because requests may hold a login. Set {URL} "
-                "to the right URL"
+                f"redirects (HTTP {status}){f' to {location}' if location else ''}, which is not followed because requests may "
+                f"hold a login. Set {URL} to the right URL"
             )
         if status not in _SUCCESSES:
             self._refuse(f"returned {self.said()}{self._hint()}")
@@ -285,7 +291,7 @@ class _Response:
         if message:
             return f"{numbers}: {message}"
         kind = self._content_type()
-        return f"{numbers} ({kind})" if self.answer.body and "json" not in kind else numbers
+        return f"{numbers} ({kind})" if self.answer.body and kind != "JSON" else numbers
 
     def facts(self) -> dict[str, object]:
         code = self._code()
@@ -296,7 +302,7 @@ class _Response:
             return json.loads(self.answer.body)
         except (ValueError, RecursionError):
             kind = self._content_type()
-            if "json" in kind:
+            if kind == "JSON":
                 self._refuse(f"returned HTTP {self.answer.status} with invalid JSON")
             self._refuse(
                 f"returned HTTP {self.answer.status} with {kind} instead of JSON. Check {URL}: it may be that of a login "
@@ -312,16 +318,19 @@ class _Response:
 
     def _code(self) -> int | None:
         code = self._fields().get("error_code")
-        return code if isinstance(code, int) and not isinstance(code, bool) else None
+        return code if type(code) is int and (code if code < 1000 else code // 100) in (0, *range(400, 600)) else None
 
     def _message(self) -> str:
         message = self._fields().get("message")
-        return quoted(message, self.secrets, MAX_SAID) if isinstance(message, str) else ""
+        return self._quoted(message, MAX_SAID) if isinstance(message, str) else ""
+
+    def _quoted(self, text: str, most: int = MAX_QUOTED) -> str:
+        """Returns text of the response; none if it may repeat a login, which has too many encodings to look for."""
+        return "" if self.holds_secret else quoted(text, most=most)
 
     def _content_type(self) -> str:
-        # Secrets are hidden before the case changes, because what changed would not match.
-        kind = quoted(self.answer.headers.get("content-type", "").partition(";")[0], self.secrets, 60)
-        return kind.lower() or "no content type"
+        kind = self.answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+        return "JSON" if "json" in kind else kind if kind in _KINDS else "no known content type"
 
     def _hint(self) -> str:
         match self.answer.status:
@@ -362,7 +371,7 @@ def _untrusted(base: BaseUrl, call: Call, error: ssl.SSLCertVerificationError) -
     return RegistryError(text, url=base.url, **_subject(call))
 
 
-def _why(error: Exception, base: BaseUrl, secrets: tuple[str, ...]) -> str:
+def _why(error: Exception, base: BaseUrl) -> str:
     """Returns why there is no response."""
     identity = f"{PREFIX}ssl.certificate.location and {PREFIX}ssl.key.location"
     if base.is_encrypted and isinstance(error, ssl.SSLEOFError | ConnectionResetError | BrokenPipeError):
@@ -374,13 +383,13 @@ def _why(error: Exception, base: BaseUrl, secrets: tuple[str, ...]) -> str:
         alert = alert_of(error)
         if "certificate" in alert or "unknown ca" in alert:
             return f"rejected the client's certificate, or requires one ({alert}): set {identity}"
-        return f"failed in the TLS handshake: {quoted(alert or str(error.reason or error), secrets)}"
-    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error) or type(error).__name__
-    if "407" in text and text.startswith("Tunnel connection failed"):
+        return f"failed in the TLS handshake: {quoted(alert or str(error.reason or error))}"
+    text = why(error)
+    if text == "Tunnel connection failed: 407":
         text = f"{text}: set {PROXY} to http://user:password@host:port"
     if isinstance(error, ConnectionError) or not isinstance(error, http.client.HTTPException | ValueError):
-        return f"could not be reached: {quoted(text, secrets)}"
-    return f"sent no valid HTTP response: {quoted(text, secrets)}"
+        return f"could not be reached: {quoted(text)}"
+    return f"sent no valid HTTP response: {text}"
 
 
 def _proxy(given: Secret | None) -> tuple[HttpProxy | None, tuple[str, ...]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import http.client
 import io
+import re
 import socket
 import ssl
 import time
@@ -109,6 +110,20 @@ def send(
         raise OSError(str(error.reason)) from None
 
 
+class AnswerError(ValueError):
+    """A response that is not accepted. Its text quotes nothing of the response."""
+
+
+def why(error: Exception) -> str:
+    """Returns why `send` got no response, without what the peer sent: it may repeat a secret of the request in any encoding."""
+    if isinstance(error, OSError):
+        # A proxy's own words follow the status.
+        return re.sub(
+            r"^(Tunnel connection failed: \d+).*", r"\1", error.strerror or str(error) or type(error).__name__, flags=re.DOTALL
+        )
+    return str(error) if isinstance(error, AnswerError) else type(error).__name__
+
+
 def basic(user: str, password: str) -> str:
     """Returns the value of an Authorization header (RFC 7617).
 
@@ -131,10 +146,10 @@ def _by_lower_name(headers: Message[str, str]) -> dict[str, str]:
 def _limited(answer: IO[bytes], max_bytes: int) -> bytes:
     body = answer.read(max_bytes + 1)
     if len(body) > max_bytes:
-        raise ValueError(f"the response has more than {max_bytes:,} bytes")
+        raise AnswerError(f"the response has more than {max_bytes:,} bytes")
     missing = getattr(answer, "length", None)  # HTTPResponse.read(n) ignores an early end
     if missing:
-        raise ValueError(f"the response ended {counted(missing, 'byte')} early")
+        raise AnswerError(f"the response ended {counted(missing, 'byte')} early")
     return body
 
 

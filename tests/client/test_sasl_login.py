@@ -186,12 +186,12 @@ def test_a_broker_before_sasl_authenticate_is_not_sent_bare_tokens() -> None:
 
 
 def test_a_wrong_password_has_the_brokers_words_the_mechanism_and_the_user() -> None:
-    made, _ = after_handshake()
+    made, _ = after_handshake(Scripted([b"proof", None]))
     error = failure(made, refused(ErrorCode.SASL_AUTHENTICATION_FAILED, "Authentication failed: Invalid username or password"))
     assert type(error) is AuthenticationError
     assert error.message == (
-        "broker 1 (kafka:9093): the SASL login with PLAIN as user 'alice' failed: Authentication failed: Invalid username or"
-        " password. Check the user, the password or token, and that sasl.mechanism is the one that the user was created for."
+        "broker 1 (kafka:9093): the SASL login with SCRAM-SHA-256 as user 'alice' failed: Authentication failed: Invalid username"
+        " or password. Check the user, the password or token, and that sasl.mechanism is the one that the user was created for."
     )
     assert error.facts["error"] == "SASL_AUTHENTICATION_FAILED"
     assert pickle.loads(pickle.dumps(error)).facts == error.facts
@@ -203,33 +203,16 @@ def test_a_broker_that_gives_no_reason_is_quoted_by_the_name_of_its_error() -> N
     assert "SaslAuthenticate failed with SASL_AUTHENTICATION_FAILED." in error.message
 
 
-@pytest.mark.parametrize(
-    ("token", "secrets"),
-    [
-        (f"\0{USER}\0se=cret wörd'\"\\", ["cret", "wörd"]),
-        ("\0alice\0pw", ["pw"]),
-        ("n,,\1auth=Bearer eyJhbGciOi.J9.c2ln\1\1", ["eyJhbGciOi.J9.c2ln"]),
-        (f"\0{USER}\0one\ttab", ["one tab"]),  # what cannot be printed is shown as a space
-    ],
-)
-def test_a_broker_that_repeats_what_it_was_sent_is_not_quoted_with_it(token: str, secrets: list[str]) -> None:
-    made, _ = after_handshake(Scripted([token.encode(), None]))
-    error = failure(made, refused(ErrorCode.SASL_AUTHENTICATION_FAILED, f"no authentication for {token} of {USER}"))
-    for secret in secrets:
-        assert secret not in str(error)
-        assert secret not in repr(error.facts)
-    assert "no authentication for" in error.message
-    assert f"of {USER}" in error.message
-
-
-def test_a_secret_is_hidden_where_a_brokers_words_are_cut_off() -> None:
-    made, _ = after_handshake(Scripted([f"n,,\1auth=Bearer {'eyJh' * 400}\1\1".encode(), None]))
-    error = failure(made, refused(ErrorCode.SASL_AUTHENTICATION_FAILED, f"not a good token: {'eyJh' * 400}"))
-    assert "eyJh" not in str(error)
+@pytest.mark.parametrize("mechanism", ["PLAIN", "OAUTHBEARER", "AWS_MSK_IAM"])
+def test_a_broker_that_was_sent_a_secret_is_not_quoted(mechanism: str) -> None:
+    made, _ = after_handshake(Mechanism(mechanism))
+    error = failure(made, refused(ErrorCode.SASL_AUTHENTICATION_FAILED, f"you sent {PASSWORD.encode().hex()}"))
+    assert "SaslAuthenticate failed with SASL_AUTHENTICATION_FAILED." in error.message
+    assert "you sent" not in str(error) + repr(error.facts)
 
 
 def test_a_brokers_words_are_one_line_and_not_endless() -> None:
-    made, _ = after_handshake()
+    made, _ = after_handshake(Scripted([b"proof", None]))
     error = failure(made, refused(ErrorCode.SASL_AUTHENTICATION_FAILED, "x\n[DELIVERY] forged " * 1_700))
     assert "\n" not in error.message
     assert len(error.message) < MAX_WORDS + 300

@@ -287,14 +287,15 @@ def test_a_login_that_socks_refuses_is_an_error_at_once(answer: bytes, text: str
 @every(
     "answer, text, for_good",
     [
-        ("407 No\r\nProxy-Authenticate: Basic realm=x", "HTTP status 407 No. Write proxy.url as http://user:password@host", True),
-        ("407 No\r\nProxy-Authenticate: Negotiate\r\nproxy-authenticate:NTLM", "It requires Negotiate or NTLM, but only", True),
-        ("403 Forbidden", "answered HTTP status 403 Forbidden", True),
+        ("407 No\r\nProxy-Authenticate: Basic realm=x", "Authentication Required. Write proxy.url as http://user:", True),
+        ("407 No\r\nProxy-Authenticate: Negotiate\r\nproxy-authenticate:NTLM", "It requires Negotiate or Ntlm, but only", True),
+        ("407 No\r\nProxy-Authenticate: hunter2", "It requires another scheme, but only Basic is supported", True),
+        ("403 hunter2", "answered HTTP status 403 Forbidden", True),
         ("405 ", "answered HTTP status 405", True),
-        ("301 Moved", "answered HTTP status 301 Moved", True),
+        ("301 Moved", "answered HTTP status 301 Moved Permanently", True),
         ("100 Continue", "answered HTTP status 100 Continue", True),
         ("502 Bad Gateway", "the proxy answered HTTP status 502 Bad Gateway", False),
-        ("503 Later\x1b[31m", "the proxy answered HTTP status 503 Later", False),
+        ("503 Later\x1b[31m", "the proxy answered HTTP status 503 Service Unavailable", False),
         ("504 Timeout", "the proxy answered HTTP status 504", False),
     ],
 )
@@ -309,7 +310,7 @@ def test_http_statuses_are_told(answer: str, text: str, for_good: bool) -> None:
 def test_a_login_that_http_refuses_is_an_error_at_once(far: FarEnd) -> None:
     error = http_error(far, b"HTTP/1.1 407 No\r\nProxy-Authenticate: Basic\r\n\r\n", login=LOGIN)
     assert isinstance(error, AuthenticationError)
-    assert error.message.endswith("answered HTTP status 407 No. Check the user and password of proxy.url")
+    assert error.message.endswith("HTTP status 407 Proxy Authentication Required. Check the user and password of proxy.url")
 
 
 @every(

@@ -9,7 +9,6 @@ from enum import Enum, auto
 from typing import Any, Final
 
 from spark_kafka_sink.errors import AuthenticationError
-from spark_kafka_sink.peer_text import quoted
 from spark_kafka_sink.security.sasl.aws_credentials import aws_options, credentials_in, shared_credentials
 from spark_kafka_sink.security.sasl.aws_signature import AwsCredentials, signed_query
 from spark_kafka_sink.security_config import SecurityConfig
@@ -63,12 +62,10 @@ class AwsMskIamClient:
         try:
             said: Any = json.loads(answer[:MAX_RESPONSE_BYTES])
         except (ValueError, RecursionError):
-            raise AuthenticationError(f"the broker's response is not JSON: {quoted(answer[:MAX_RESPONSE_BYTES])!r}") from None
+            raise AuthenticationError("the broker's response is not JSON") from None
         version = said.get("version") if isinstance(said, dict) else None
         if version != VERSION:
-            raise AuthenticationError(
-                f"the broker's response has version {quoted(str(version))!r}, but only {VERSION} is supported"
-            )
+            raise AuthenticationError(f"the broker's response has another version than {VERSION}, which is not supported")
         if not isinstance(said.get("request-id"), str):
             raise AuthenticationError("the broker's response has no request-id")
 

@@ -95,17 +95,13 @@ class OAuthBearerClient:
         return f" of {quoted(self._token.principal)!r}" if self._token.principal else ""
 
     def _reason(self, challenge: bytes) -> str:
-        """Returns the status and the scope of the broker's JSON, or its text."""
-        secrets = [self._token.value.reveal()]
+        """Returns the status of the broker's JSON (RFC 7628, 3.2.2) if it is a known one. The rest may repeat the token."""
         try:
             answer: Any = json.loads(challenge[:65_536])
         except (ValueError, RecursionError):
-            return quoted(challenge[:65_536], secrets)
-        if not isinstance(answer, dict) or "status" not in answer:
-            return quoted(challenge[:65_536], secrets)
-        reason = quoted(str(answer["status"]), secrets)
-        scope = answer.get("scope")
-        return f"{reason}; scope {quoted(str(scope), secrets)!r} is required" if scope else reason
+            answer = None
+        status = answer.get("status") if isinstance(answer, dict) else None
+        return status if status in ("invalid_token", "invalid_request", "insufficient_scope") else "it gave no known reason"
 
 
 class Tokens(Protocol):

@@ -21,7 +21,7 @@ from typing import Any, Final
 from spark_kafka_sink.errors import AuthenticationError, OptionError
 from spark_kafka_sink.peer_text import quoted
 from spark_kafka_sink.secret import Secret
-from spark_kafka_sink.security.http import MAX_ANSWER_BYTES, HttpAnswer, HttpRequest, HttpTimeouts, basic, send
+from spark_kafka_sink.security.http import MAX_ANSWER_BYTES, HttpAnswer, HttpRequest, HttpTimeouts, basic, send, why
 from spark_kafka_sink.security.sasl import jwt
 from spark_kafka_sink.security.sasl.token_cache import Token
 
@@ -32,6 +32,13 @@ ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
 # Kafka's HttpAccessTokenRetriever.UNRETRYABLE_HTTP_CODES, and redirects, which are not followed here.
 _UNRETRIABLE: Final = frozenset({400, 401, 402, 403, 404, 405, 406, 407, 409, 410, 411, 412, 413, 414, 415, 501, 505})
 _REDIRECTIONS: Final = range(300, 400)
+# RFC 6749, 5.2 and 4.1.2.1; RFC 8628; RFC 8707.
+_ERRORS: Final = frozenset(
+    {
+        *("invalid_request", "invalid_client", "invalid_grant", "unauthorized_client", "unsupported_grant_type"),
+        *("invalid_scope", "access_denied", "server_error", "temporarily_unavailable", "slow_down", "invalid_target"),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +113,6 @@ class OidcTokens:
             "Cache-Control": "no-cache",
             "Content-Type": "application/x-www-form-urlencoded",
         }
-        secrets = [secret, urllib.parse.quote_plus(secret), headers["Authorization"].removeprefix("Basic ")]
         asked_at = time.time()
         try:
             request = HttpRequest("POST", endpoint.url, headers, _body(endpoint.scope))
@@ -117,9 +123,8 @@ class OidcTokens:
         except TimeoutError:
             raise _RetriableError(f"timed out waiting for the token endpoint {self._shown}") from None
         except (OSError, http.client.HTTPException, ValueError) as error:
-            text = quoted(str(error) or type(error).__name__, secrets)
-            raise _RetriableError(f"the token endpoint {self._shown} sent no valid HTTP response: {text}") from None
-        return self._token(answer, asked_at, secrets)
+            raise _RetriableError(f"the token endpoint {self._shown} sent no valid HTTP response: {why(error)}") from None
+        return self._token(answer, asked_at)
 
     def _tls(self) -> ssl.SSLContext | None:
         """Reads the authorities again, because their file may have been replaced."""
@@ -133,27 +138,27 @@ class OidcTokens:
             text = f"{self._endpoint.ca_option}: {location} is not a readable PEM file of certificates"
             raise AuthenticationError(f"{text}: {error.strerror or error}") from None
 
-    def _token(self, answer: HttpAnswer, asked_at: float, secrets: list[str]) -> Token:
+    def _token(self, answer: HttpAnswer, asked_at: float) -> Token:
+        """Returns the token of a response. Errors quote only a known code of it, because an endpoint may repeat the secret."""
         if answer.status in _REDIRECTIONS:
-            location = quoted(answer.location.partition("?")[0], secrets) or "nowhere"
             raise AuthenticationError(
-                f"the token endpoint {self._shown} redirects (HTTP {answer.status}) to {location}, which is not followed because "
-                f"the request holds the client secret. Set {self._endpoint.url_option} to the right URL"
+                f"the token endpoint {self._shown} redirects (HTTP {answer.status}), which is not followed because the request "
+                f"holds the client secret. Set {self._endpoint.url_option} to the right URL"
             )
-        if answer.status not in (200, 201):
-            text = f"the token endpoint {self._shown} returned HTTP {answer.status}: {_error_text(answer.body, secrets)}"
-            raise AuthenticationError(text) if answer.status in _UNRETRIABLE else _RetriableError(text)
         try:
             fields: Any = json.loads(answer.body)
         except (ValueError, RecursionError):
-            # Not quoted, because it may contain part of a token.
-            raise _RetriableError(f"the response of the token endpoint {self._shown} is not JSON") from None
+            fields = None
+        error = fields.get("error") if isinstance(fields, dict) else None
+        code = f": {error}" if isinstance(error, str) and error in _ERRORS else ""
+        if answer.status not in (200, 201):
+            text = f"the token endpoint {self._shown} returned HTTP {answer.status}{code}"
+            raise AuthenticationError(text) if answer.status in _UNRETRIABLE else _RetriableError(text)
+        if fields is None:
+            raise _RetriableError(f"the response of the token endpoint {self._shown} is not JSON")
         value = fields.get("access_token") if isinstance(fields, dict) else None
         if not isinstance(value, str) or not value.strip():
-            # Only the names are quoted: the values may be tokens.
-            has = ", ".join(sorted(map(str, fields))) if isinstance(fields, dict) else "no fields"
-            text = f"the response of the token endpoint {self._shown} has no access_token"
-            raise AuthenticationError(f"{text}; it has {quoted(has, secrets) or 'no fields'}")
+            raise AuthenticationError(f"the response of the token endpoint {self._shown} has no access_token{code}")
         return token_of(value.strip(), self._endpoint.subject_claim, asked_at, fields.get("expires_in"))
 
 
@@ -215,16 +220,3 @@ def _body(scope: str) -> bytes:
     if scope.strip():
         fields["scope"] = scope.strip()
     return urllib.parse.urlencode(fields).encode()
-
-
-def _error_text(body: bytes, secrets: list[str]) -> str:
-    """Returns the error and its description (RFC 6749, 5.2; errorCode and errorSummary of Okta), or the body."""
-    try:
-        fields: Any = json.loads(body)
-    except (ValueError, RecursionError):
-        fields = None
-    for name, description in (("error", "error_description"), ("errorCode", "errorSummary")):
-        if isinstance(fields, dict) and fields.get(name):
-            text = str(fields[name]) if not fields.get(description) else f"{fields[name]} - {fields[description]}"
-            return quoted(text, secrets)
-    return quoted(body, secrets) or "an empty response"

@@ -275,7 +275,7 @@ def test_what_the_endpoint_says_is_the_error_of_the_login() -> None:
     answer = Answer(401, json.dumps({"error": "invalid_client", "error_description": "secret is wrong"}).encode())
     with http_server(answer) as server:
         client = Client(sasl_oauthbearer_token_endpoint_url=server.url, **OIDC_OPTIONS[0])
-        with pytest.raises(AuthenticationError, match=r"returned HTTP 401: invalid_client - \[hidden\] is wrong"):
+        with pytest.raises(AuthenticationError, match=r"returned HTTP 401: invalid_client$"):
             client.first()
 
 

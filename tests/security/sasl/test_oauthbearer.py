@@ -100,14 +100,9 @@ def test_a_wrong_extension_of_a_token_is_refused() -> None:
 
 REFUSALS = [
     (b'{"status":"invalid_token"}', "invalid_token"),
-    (b'{"status":"invalid_token", "scope":"kafka.write"}', "invalid_token; scope 'kafka.write' is required"),
-    (b'{"status":"invalid_token","scope":null,"openid-configuration":"https://x"}', "invalid_token"),
-    (json.dumps({"status": f"bad {TOKEN}!\n\x1b[2J"}).encode(), "bad [hidden]! [2J"),
-    (b"no JSON at all \xff", "no JSON at all \ufffd"),
-    (b"{}", "{}"),
-    (b"[1]", "[1]"),
-    (b"[" * 100_000, "[" * 300 + "..."),
-    (b'{"status":' + b'"x' * 1 + b"y" * 1000 + b'"}', "x" + "y" * 299 + "..."),
+    (b'{"status":"insufficient_scope", "scope":"kafka.write"}', "insufficient_scope"),
+    *((answer, "it gave no known reason") for answer in (b"no JSON", b"{}", b"[1]", b"[" * 100_000, b'{"status":["x"]}')),
+    (json.dumps({"status": TOKEN.encode().hex()}).encode(), "it gave no known reason"),
 ]
 
 

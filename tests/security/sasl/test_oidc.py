@@ -131,19 +131,20 @@ def test_another_claim_may_name_the_principal() -> None:
     [
         (
             Answer(401, json.dumps({"error": "invalid_client", "error_description": f"Bad secret {SECRET}"}).encode()),
-            "HTTP 401: invalid_client - Bad secret [hidden]",
+            "returned HTTP 401: invalid_client",
         ),
         (Answer(400, b'{"error":"invalid_scope"}'), "HTTP 400: invalid_scope"),
-        (Answer(403, b'{"errorCode":"E0000022","errorSummary":"no rights"}'), "HTTP 403: E0000022 - no rights"),
-        (Answer(400, json.dumps({"given": SECRET}).encode()), 'HTTP 400: {"given": "[hidden]"}'),
-        (Answer(404, b"<html>\n  not here\n</html>"), "HTTP 404: <html> not here </html>"),
-        (Answer(405, b""), "HTTP 405: an empty response"),
-        (Answer(501, b'{"error":'), 'HTTP 501: {"error":'),
-        (Answer(200, b'{"id_token": "x.y.z", "error": "?"}'), "has no access_token; it has error, id_token"),
-        (Answer(200, b'{"access_token": 17}'), "has no access_token; it has access_token"),
-        (Answer(200, b'{"access_token": " "}'), "has no access_token; it has access_token"),
-        (Answer(200, b"[]"), "has no access_token; it has no fields"),
-        (Answer(200, b"{}"), "has no access_token; it has no fields"),
+        (Answer(403, b'{"error":["invalid_scope"]}'), "returned HTTP 403"),
+        (Answer(400, json.dumps({"error": SECRET.encode().hex()}).encode()), "returned HTTP 400"),
+        (Answer(404, b"<html>\n  not here\n</html>"), "returned HTTP 404"),
+        (Answer(405, b""), "returned HTTP 405"),
+        (Answer(501, b'{"error":'), "returned HTTP 501"),
+        (Answer(200, b'{"id_token": "x.y.z", "error": "?"}'), "has no access_token"),
+        (Answer(200, b'{"error": "server_error"}'), "has no access_token: server_error"),
+        (Answer(200, b'{"access_token": 17}'), "has no access_token"),
+        (Answer(200, b'{"access_token": " "}'), "has no access_token"),
+        (Answer(200, b"[]"), "has no access_token"),
+        (Answer(200, b"{}"), "has no access_token"),
     ],
 )
 def test_what_another_try_would_not_change_is_an_error_at_once(answer: Answer, words: str) -> None:
@@ -163,7 +164,8 @@ def test_a_redirection_is_not_followed_with_the_secret(status: int) -> None:
         moved.headers["Location"] = f"{other.url}?session=1"
         said = refused(server.url)
 
-    assert f"redirects (HTTP {status}) to {other.url}, which is not followed" in said
+    assert f"redirects (HTTP {status}), which is not followed" in said
+    assert other.url not in said
     assert other.requests == []
 
 
@@ -261,9 +263,9 @@ def answering(data: bytes) -> Callable[[socket.socket], None]:
     "data, words",
     [
         (b"", "sent no valid HTTP response"),
-        (b"SSH-2.0-OpenSSH_9.6\r\n", "sent no valid HTTP response: SSH-2.0-OpenSSH_9.6"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "sent no valid HTTP response: BadStatusLine"),
         (b"\x15\x03\x01\x00\x02\x02\x46", "sent no valid HTTP response"),
-        (b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 1000, "sent no valid HTTP response: got more than 100 headers"),
+        (b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 1000, "sent no valid HTTP response: HTTPException"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhalf", "the response ended 46 bytes early"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "sent no valid HTTP response"),
         (b"HTTP/1.1 200 OK\r\n\r\n" + b" " * 1_100_000, "the response has more than 1,048,576 bytes"),
