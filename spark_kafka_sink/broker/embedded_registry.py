@@ -119,7 +119,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Answers any request."""
         try:
-            body = _body(self._read())
+            data = self._read()
+            self._check_site()
+            body = _body(data)
             with self.server.lock:
                 status, answer = 200, self.server.schemas.answer(self.command, self.path, body)
         except RefusedError as error:
@@ -130,6 +132,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
+
+    def _check_site(self) -> None:
+        """Raises RefusedError for another site's page in a browser: the registry has no logins."""
+        host, port = self.headers.get("Host"), self.server.server_port
+        if "Origin" in self.headers or host not in (None, f"127.0.0.1:{port}", f"localhost:{port}"):
+            raise RefusedError(403, 403, f"only programs that use http://127.0.0.1:{port} are answered, not pages of other sites")
 
     def _read(self) -> bytes:
         """Returns the body. Raises RefusedError if its length is missing, not valid, or too large."""

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import ipaddress
 import logging
+import math
+import socket
 import threading
-from collections.abc import Iterator
+import time
+import urllib.parse
+from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final
+from socketserver import ThreadingMixIn
+from typing import TYPE_CHECKING, Any, Final
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.exporters.families import (
@@ -23,8 +31,6 @@ from spark_kafka_sink.installation import check_extra
 from spark_kafka_sink.spark.metrics import DeliveryMetrics
 
 if TYPE_CHECKING:
-    from wsgiref.simple_server import WSGIServer
-
     from prometheus_client.metrics_core import Metric
 
 logger = logging.getLogger(__name__)
@@ -33,6 +39,10 @@ _PREFIX: Final = "kafka_sink_"
 _STOP_S: Final = 5.0
 _MOST_PORT: Final = 65535
 _USED_BY: Final = "serve_prometheus()"
+MOST_PEERS: Final = 16
+"""Connections that are served at once. Others are closed: each takes a thread of the driver."""
+PEER_S: Final = 10.0
+"""How long a connection may take."""
 
 
 class DriverCollector:
@@ -99,13 +109,79 @@ def _latencies(shot: Snapshot) -> Metric:
 _BOUNDS: Final = (*(f"{bound:g}" for bound in BOUNDS_S), "+Inf")
 
 
+class _Server(ThreadingMixIn, WSGIServer):
+    """Serves a limited number of connections, each for a limited time, because any process that reaches the port may be idle."""
+
+    daemon_threads = True
+
+    def __init__(self, host: str, port: int, app: Callable[..., Iterable[bytes]]) -> None:
+        """Raises OSError if it cannot listen there."""
+        self.address_family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
+        self._peers: dict[Any, float] = {}  # sockets, until when
+        super().__init__((host, port), _Handler)
+        self._app = app
+        self._is_local = ipaddress.ip_address(str(self.server_address[0])).is_loopback
+        self.set_app(self._checked)
+
+    def _checked(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        """Refuses another site's page in a browser that made its own name this machine's (DNS rebinding)."""
+        if not self._is_local or _is_this_machine(environ.get("HTTP_HOST", "")):
+            return self._app(environ, start_response)
+        start_response("421 Misdirected Request", [("Content-Type", "text/plain")])
+        return [b"use localhost or an IP address as the host\n"]
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if len(self._peers) >= MOST_PEERS:
+            self.shutdown_request(request)
+            return
+        self._peers[request] = time.monotonic() + PEER_S
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._peers.pop(request, None)
+
+    def service_actions(self) -> None:
+        self._end(time.monotonic())
+
+    def server_close(self) -> None:
+        super().server_close()
+        self._end(math.inf)
+
+    def _end(self, now: float) -> None:
+        for peer in [peer for peer, deadline in list(self._peers.items()) if deadline <= now]:
+            self._peers.pop(peer, None)
+            with contextlib.suppress(OSError):
+                peer.shutdown(socket.SHUT_RDWR)  # its thread reads the end
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Ignores a client that has gone."""
+
+
+class _Handler(WSGIRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        """Logs nothing."""
+
+
+def _is_this_machine(host: str) -> bool:
+    """Returns whether a Host header has an address or localhost: no other site can have these as its name."""
+    try:
+        name = urllib.parse.urlsplit(f"//{host}").hostname or "localhost"
+        return name == "localhost" or bool(ipaddress.ip_address(name))
+    except ValueError:
+        return False
+
+
 class PrometheusServer:
     """A running exporter. `serve_prometheus` makes it.
 
     Attributes:
         port: The port that Prometheus scrapes; None if nothing could be served.
 
-    Threads: a daemon thread of `prometheus_client` serves. `stop()` may be called from any thread, and waits for it.
+    Threads: a daemon thread takes connections, and one for each of at most 16 serves it for at most 10 s. `stop()` may be called
+    from any thread, and waits for the first.
     """
 
     def __init__(self, server: WSGIServer | None, thread: threading.Thread | None) -> None:
@@ -147,7 +223,8 @@ def serve_prometheus(
     Args:
         metrics: The result of `register(spark)`.
         port: The port; 0 for any free one.
-        host: The address to listen on. "0.0.0.0" lets a Prometheus on another machine scrape it, and everybody else.
+        host: The address to listen on. "0.0.0.0" lets a Prometheus on another machine scrape it, and everybody else. At a
+            loopback address only requests for localhost or an IP address are answered.
         most_partitions: The most topic-partitions with their own series. With more, topics become sums under
             `partition="all"`, those with the most partitions first. With more topics than that, those with the most records
             keep their series, and the others become one sum under `topic="other"`. A tenth as many topics have a histogram.
@@ -166,7 +243,7 @@ def serve_prometheus(
     collector = DriverCollector(metrics, most_partitions)
     if not collector.is_available:
         return PrometheusServer(None, None)
-    from prometheus_client import CollectorRegistry, start_http_server
+    from prometheus_client import CollectorRegistry, make_wsgi_app
 
     registry = CollectorRegistry()
     registry.register(collector)
@@ -175,10 +252,13 @@ def serve_prometheus(
     if old is not None:
         old.stop()
     try:
-        made = PrometheusServer(*start_http_server(port, host, registry))
+        server = _Server(host, port, make_wsgi_app(registry))
     except OSError as error:
         logger.warning("metrics are not served to Prometheus: cannot listen on %s:%s: %s", host, port, error)
         return PrometheusServer(None, None)
+    thread = threading.Thread(target=server.serve_forever, name="kafka-sink-prometheus", daemon=True)
+    thread.start()
+    made = PrometheusServer(server, thread)
     assert made.port is not None
     with _lock:
         _servers[made.port] = made

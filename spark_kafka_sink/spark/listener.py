@@ -33,6 +33,8 @@ SEND_TIMEOUT_S: Final = 3 * RECEIVE_TIMEOUT_S
 MOST_PEERS: Final = 128
 # After the system has refused a further connection. It stays in the backlog, so the port would be ready again at once.
 _PAUSE_S: Final = 1.0
+# Between two warnings of refused messages.
+_QUIET_S: Final = 60.0
 
 _LIMITS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -103,6 +105,7 @@ class MetricsListener:
         self._accepting: set[socket.socket] = set()
         self._resume_at: float | None = None
         self._has_warned_of_limit = False
+        self._refusals, self._quiet_until = 0, 0.0
         port, *local_ports = (server.getsockname()[1] for server in self._servers)
         self.address = ListenerAddress(port, secrets.token_hex(_TOKEN_BYTES // 2), known_as or host, *local_ports)
         self._thread = threading.Thread(target=self._serve, name="kafka-sink-metrics-listener", daemon=True)
@@ -169,7 +172,7 @@ class MetricsListener:
             connection.setblocking(False)
             self._selector.register(connection, selectors.EVENT_READ)
         except OSError as error:  # such as a limit of the system
-            logger.warning("refused a connection to the metrics listener: %s: %s", type(error).__name__, error)
+            self._warn(error)
             connection.close()
             return
         self._peers[connection] = _Peer(server, time.monotonic() + RECEIVE_TIMEOUT_S)
@@ -203,8 +206,16 @@ class MetricsListener:
             self._refuse(connection, error)
 
     def _refuse(self, connection: socket.socket, error: BaseException) -> None:
-        logger.warning("refused a message to the metrics listener: %s: %s", type(error).__name__, error)
+        self._warn(error)
         self._forget(connection)
+
+    def _warn(self, error: BaseException) -> None:
+        """Logs at most one line a minute: any process of the machine can connect, as often as it likes."""
+        self._refusals += 1
+        if (now := time.monotonic()) >= self._quiet_until:
+            text = "the metrics listener refused %s, at last: %s: %s"
+            logger.warning(text, counted(self._refusals, "message"), type(error).__name__, error)
+            self._refusals, self._quiet_until = 0, now + _QUIET_S
 
     def _content(self, data: bytearray) -> bytes | None:
         """Returns kind and content of a whole message, or None if more is to come. Raises ValueError as early as possible."""

@@ -172,6 +172,9 @@ def posted(data: bytes, length: object = None) -> bytes:
         (posted(b'{"schema": "\\"int\\"", "references": 5}'), 422, 42201),
         (posted(b'{"schema": "\\"int\\"", "references": [5]}'), 422, 42201),
         (b"GET //[ HTTP/1.1\r\n\r\n", 404, 404),
+        (posted(b"{}").replace(b"\r\n", b"\r\nOrigin: http://evil.example\r\n", 1), 403, 403),
+        (posted(b"{}").replace(b"\r\n", b"\r\nOrigin: null\r\n", 1), 403, 403),
+        (b"GET /subjects HTTP/1.1\r\nHost: evil.example\r\n\r\n", 403, 403),
         (b"GET /schemas/ids/" + b"9" * 5000 + b" HTTP/1.1\r\n\r\n", 404, 40403),
     ],
 )

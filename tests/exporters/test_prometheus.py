@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import json
 import socket
 import sys
 import urllib.request
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import cast
 
@@ -15,16 +18,19 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_kafka_sink.errors import InstallationError, UsageError
-from spark_kafka_sink.exporters.prometheus import DriverCollector, serve_prometheus
+from spark_kafka_sink.exporters import prometheus
+from spark_kafka_sink.exporters.prometheus import DriverCollector, PrometheusServer, serve_prometheus
 from spark_kafka_sink.producer.partition_reports import PartitionReport, PartitionReports
 from spark_kafka_sink.producer.report import LATENCY_BUCKETS, DeliveryReport
 from spark_kafka_sink.spark.history import BatchReport
 from spark_kafka_sink.spark.metrics import DeliveryMetrics
 from spark_kafka_sink.spark.write_events import WriteFailed
+from tests.every import every
 from tests.exporters.reports import batch, of_topics
 from tests.exporters.scrapes import Samples, named, parsed, scraped
 from tests.limits import calls_of
 from tests.spark.counting import counting
+from tests.waiting import DEADLINE_S, HOUR_S, wait_until
 
 CALLS = 100_000
 """What may be called for 10,000 topics: 20 ms. It was 80 times as much when each partition had a line."""
@@ -265,6 +271,55 @@ def test_a_collector_on_spark_connect_leaves_the_programs_other_metrics_alone(
     for _ in range(2):
         assert parsed(generate_latest(registry).decode()) == {("other", ()): 7}
     assert len(caplog.records) == 1
+
+
+@pytest.fixture
+def server(metrics: DeliveryMetrics) -> Iterator[PrometheusServer]:
+    made = serve_prometheus(metrics, 0)
+    yield made
+    made.stop()
+
+
+@every(
+    "host, status",
+    [
+        *(("127.0.0.1:{}", 200), ("localhost:{}", 200), ("[::1]:{}", 200), ("localhost", 200), ("", 200)),
+        *(("evil.example:{}", 421), ("127.0.0.1.evil.example", 421), ("evil.example@127.0.0.1.x", 421), ("[", 421)),
+    ],
+)
+def test_a_name_that_another_site_gave_this_machine_is_not_answered(server: PrometheusServer, host: str, status: int) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=DEADLINE_S)
+    with contextlib.closing(connection):
+        connection.request("GET", "/metrics", headers={"Host": host.format(server.port)})
+        answer = connection.getresponse()
+        assert (answer.status, b"kafka_sink_" in answer.read()) == (status, status == 200)
+
+
+def idle(server: PrometheusServer) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", server.port or 0), timeout=DEADLINE_S)
+
+
+def test_idle_connections_take_a_limited_number_of_threads(server: PrometheusServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prometheus, "PEER_S", HOUR_S)
+
+    def is_served() -> bool:
+        try:
+            return bool(scraped(f"http://127.0.0.1:{server.port}/metrics"))
+        except OSError:
+            return False
+
+    with contextlib.ExitStack() as opened:
+        for _ in range(prometheus.MOST_PEERS):
+            opened.enter_context(idle(server))
+        with idle(server) as one_more:
+            assert one_more.recv(1) == b""
+    wait_until(is_served, "nothing is served when the idle ones have gone")
+
+
+def test_an_idle_connection_is_closed(server: PrometheusServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prometheus, "PEER_S", 0.1)
+    with idle(server) as silent:
+        assert silent.recv(1) == b""
 
 
 def test_stop_closes_the_port_and_may_be_called_twice(metrics: DeliveryMetrics) -> None:

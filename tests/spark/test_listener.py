@@ -60,12 +60,14 @@ def test_the_answer_is_the_handlers() -> None:
         assert [send(address, b"N", str(each).encode()) for each in (0, 1, 255)] == [0, 1, 255]
 
 
-def test_a_message_with_the_wrong_token_is_refused_and_the_next_is_taken() -> None:
+def test_a_message_with_the_wrong_token_is_refused_and_the_next_is_taken(caplog: pytest.LogCaptureFixture) -> None:
     with listening() as (address, received):
-        with pytest.raises(OSError):
-            send(replace(address, token="0" * 32), b"C", b"one")
+        for _ in range(20):
+            with pytest.raises(OSError):
+                send(replace(address, token="0" * 32), b"C", b"one")
         send(address, b"C", b"two")
         assert received == [b"two"]
+    assert caplog.text.count("its token is wrong") == 1  # a line a minute: a stranger must not fill the log
 
 
 @pytest.mark.parametrize("kind", [b"", b"c", b"R", b"\0", b"\xff", b"{"])
@@ -83,7 +85,7 @@ def test_content_that_a_handler_refuses_is_answered_with_nothing(caplog: pytest.
         with pytest.raises(OSError):
             send(address, b"N", b"many")
         assert send(address, b"N", b"3") == 3
-    assert "refused a message to the metrics listener: ValueError" in caplog.text
+    assert "the metrics listener refused 1 message, at last: ValueError" in caplog.text
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), RuntimeError("x"), ZeroDivisionError(), MemoryError()])
@@ -99,7 +101,7 @@ def test_whatever_a_handler_raises_the_next_message_is_taken(error: BaseExceptio
             assert send(listener.address, b"N", b"3") == 3
     finally:
         listener.stop()
-    assert caplog.text.count(f"refused a message to the metrics listener: {type(error).__name__}") == 2
+    assert f"the metrics listener refused 1 message, at last: {type(error).__name__}" in caplog.text
 
 
 @pytest.mark.parametrize("length", [0, 31, 32, MAX_MESSAGE_BYTES + 1, 2**32 - 1])
