@@ -145,10 +145,27 @@ def test_workflows_call_targets_of_make_and_get_few_rights(name: str) -> None:
 def test_a_release_is_what_ci_has_built_and_is_signed() -> None:
     jobs = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())["jobs"]
     assert jobs["ci"] == {"uses": "./.github/workflows/ci.yml"}
-    assert (jobs["sbom"]["needs"], jobs["publish"]["needs"], jobs["release"]["needs"]) == ("ci", "sbom", "publish")
+    assert [jobs[name]["needs"] for name in ("build", "attest", "publish", "release")] == ["ci", "build", "attest", "publish"]
     used = {step["uses"].partition("@")[0] for job in jobs.values() for step in job.get("steps", []) if "uses" in step}
     assert {"actions/attest-build-provenance", "actions/attest-sbom", "pypa/gh-action-pypi-publish"} <= used
     assert not re.search(r"secrets\.|password", (ROOT / ".github/workflows/release.yml").read_text())
+
+
+def test_what_is_released_is_made_by_pinned_code_and_apart_from_the_rights_to_release() -> None:
+    workflows = {
+        name: yaml.safe_load((ROOT / f".github/workflows/{name}.yml").read_text()) for name in ("audit", "ci", "release")
+    }
+    steps = [step for each in workflows.values() for job in each["jobs"].values() for step in job.get("steps", [])]
+    assert [step["uses"] for step in steps if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", step.get("uses", f"x@{'0' * 40}"))] == []
+
+    jobs = workflows["release"]["jobs"]
+    runs = {name: [step["run"] for step in job.get("steps", []) if "run" in step] for name, job in jobs.items()}
+    assert [name for name, job in jobs.items() if "id-token" in job.get("permissions", {})] == ["attest", "publish"]
+    assert not runs["attest"] + runs["publish"]
+    assert "permissions" not in jobs["build"]
+    installs = re.findall(r"pip install.*", "\n".join(runs["build"]))
+    assert installs
+    assert all("--require-hashes" in line or "--no-index" in line for line in installs)
 
 
 def test_both_ci_run_the_same_make_targets() -> None:
