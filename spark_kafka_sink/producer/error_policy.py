@@ -87,7 +87,6 @@ _ACTIONS: dict[Action, tuple[ErrorCode, ...]] = {
         # Errors of the producer in this partition
         ErrorCode.INVALID_PRODUCER_EPOCH,  # in a Produce response; a coordinator that returns it has fenced the producer
         ErrorCode.INVALID_TXN_STATE,
-        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
         ErrorCode.TRANSACTION_ABORTABLE,
     ),
     Action.FATAL: (
@@ -95,6 +94,7 @@ _ACTIONS: dict[Action, tuple[ErrorCode, ...]] = {
         ErrorCode.UNSUPPORTED_VERSION,
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
         ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
     ),
 }
 
@@ -116,10 +116,17 @@ WITHOUT_IDEMPOTENCE = (
     " store records twice"
 )
 
+FORGOTTEN = (
+    "the coordinator has forgotten this transactional id, which was unused for the brokers' transactional.id.expiration.ms (by"
+    " default 7 days), or another producer uses it now: close this producer, create a new one, and start from the committed"
+    " offsets"
+)
+
 # Advice about an error that fails a batch, where its name is not enough. security/acls.py covers missing permissions.
 ADVICE: dict[int, str] = {
     ErrorCode.MESSAGE_TOO_LARGE: "a single record exceeds the topic's max.message.bytes: raise it, or send less data per record",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "the topic name is not valid",
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING: FORGOTTEN,
     ErrorCode.RECORD_LIST_TOO_LARGE: "the batch exceeds the broker's segment size: set batch.size below it",
     ErrorCode.INVALID_REQUIRED_ACKS: "the broker does not support this acks setting",
     ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: "the topic's message.format.version is older than 0.11, so its records have no"

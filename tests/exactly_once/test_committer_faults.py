@@ -101,9 +101,7 @@ def forgotten(transactional_id: str, since: list[str]) -> Change:
     return change
 
 
-@pytest.mark.fault(
-    "error codes", "49 INVALID_PRODUCER_ID_MAPPING: abortable with another epoch; in a roll-forward it proves nothing"
-)
+@pytest.mark.fault("error codes", "49 INVALID_PRODUCER_ID_MAPPING: fatal; in a roll-forward it proves nothing")
 def test_an_answer_that_proves_nothing_is_no_reason_to_stop_where_the_coordinator_knows_what_was_done(
     broker: EmbeddedKafka, query: Query
 ) -> None:

@@ -37,8 +37,8 @@ from tests.waiting import wait_until
 E = ErrorCode
 RETRIED = [3, 5, 6, 9, 13, 56, 74, 100, 103, 2, 7, 19, 20, 89, 14, 15, 16, 51]
 MAYBE_STORED = [7, 13, 20]
-FAILED = [10, -1, 8, 17, 18, 21, 32, 42, 43, 76, 87, 29, 47, 48, 49, 120, 1234]
-FATAL = [31, 35, 53, 90]
+FAILED = [10, -1, 8, 17, 18, 21, 32, 42, 43, 76, 87, 29, 47, 48, 120, 1234]
+FATAL = [31, 35, 49, 53, 90]
 
 
 def epoch_of(body: ProduceRequest) -> int:
@@ -105,7 +105,7 @@ def test_what_no_retry_mends_fails_alone_and_the_rest_is_delivered(
     assert [len(cluster.attempts(value)) for value in failing] == [1] * len(failing)
 
 
-@pytest.mark.fault("error codes", "31, 35, 53, 90: fatal")
+@pytest.mark.fault("error codes", "31, 35, 49, 53, 90: fatal")
 @pytest.mark.fault("produce answers", "each code, once and twice")
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("code", FATAL)
@@ -414,3 +414,32 @@ def test_after_a_batch_whose_answer_never_came_those_behind_it_are_stored_once(p
                 scope.flush(10)
         assert cluster.values() == [0, 1, 2, 3, 4]
     check_numbers(cluster)
+
+
+@pytest.mark.fault("sequence", "a batch that times out and is then refused")
+@pytest.mark.parametrize("stored", [True, False])
+def test_a_batch_that_timed_out_and_is_then_refused_fails_and_what_comes_late_is_not_stored_too(
+    cluster: RecordingBroker, stored: bool
+) -> None:
+    """The first try was stored, or arrives when the others are there already; the program sends what has failed again."""
+    with one_by_one(cluster.bootstrap_servers, request_timeout_ms=500) as producer:
+        with failing_scope(producer) as scope:
+            scope.append("t", numbers([0]))
+            scope.flush(10)
+            held = cluster.faults.hold(ApiKey.PRODUCE, applied=stored, times=1)
+            scope.append("t", numbers([1]))
+            held.wait()
+            refused = cluster.faults.fail(ApiKey.PRODUCE, E.INVALID_PRODUCER_EPOCH, times=1, when=carries(1))
+            with pytest.raises(DeliveryError, match="INVALID_PRODUCER_EPOCH"):
+                scope.flush(10)
+            assert refused.hits == 1
+            assert scope.report().records == 1
+        with producer.scope() as scope:
+            scope.append("t", numbers([1, 2, 3]))
+            scope.flush(10)
+            assert scope.report().records == 3
+        held.remove()
+        with producer.scope() as scope:
+            scope.append("t", numbers([4]))
+            scope.flush(10)
+    assert cluster.values() == [0, *([1] if stored else []), 1, 2, 3, 4]

@@ -112,7 +112,6 @@ def test_what_is_too_large_is_split_within_its_transaction(broker: EmbeddedBroke
     [
         E.INVALID_PRODUCER_EPOCH,
         E.INVALID_TXN_STATE,
-        E.INVALID_PRODUCER_ID_MAPPING,
         E.TRANSACTION_ABORTABLE,
         E.TOPIC_AUTHORIZATION_FAILED,
         E.OUT_OF_ORDER_SEQUENCE_NUMBER,

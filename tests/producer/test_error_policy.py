@@ -10,7 +10,7 @@ from tests.every import every
 
 RETRIED = {5, 6, 9, 13, 56, 74, 2, 7, 20, 89}
 NOT_STORED = {14, 15, 16, 19, 51}
-FAILED = {-1, 8, 17, 18, 21, 29, 42, 43, 47, 48, 49, 76, 120}
+FAILED = {-1, 8, 17, 18, 21, 29, 42, 43, 47, 48, 76, 120}
 
 
 @pytest.mark.fault("error codes", "2, 7, 19, 20, 89: retried")
@@ -49,8 +49,8 @@ def test_where_single_records_are_to_blame_the_others_go_on(code: int, idempoten
     assert action_for(code, idempotent=idempotent) is Action.REJECTED
 
 
-@pytest.mark.fault("error codes", "31, 35, 53, 90: fatal")
-@pytest.mark.parametrize("code", [31, 35, 53, 90])
+@pytest.mark.fault("error codes", "31, 35, 49, 53, 90: fatal")
+@pytest.mark.parametrize("code", [31, 35, 49, 53, 90])
 def test_what_is_about_the_producer_itself_ends_it(code: int) -> None:
     assert action_for(code, idempotent=True) is Action.FATAL
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final
 
+from spark_kafka_sink.producer.error_policy import FORGOTTEN
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 
@@ -38,14 +39,13 @@ _ALL: Final[dict[int, Reaction]] = {
     E.COORDINATOR_NOT_AVAILABLE: R.FIND_COORDINATOR,
     E.INVALID_PRODUCER_EPOCH: R.FENCED,
     E.PRODUCER_FENCED: R.FENCED,
+    # Not abortable: a producer that was fenced gets this code too, once the coordinator has forgotten the id (KAFKA-18019).
+    E.INVALID_PRODUCER_ID_MAPPING: R.FATAL,
     E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: R.FATAL,
     E.TRANSACTION_ABORTABLE: R.ABORTABLE,
 }
 
-_UNKNOWN_PRODUCER: Final[dict[int, Reaction]] = {
-    E.UNKNOWN_PRODUCER_ID: R.ABORTABLE_WITHOUT_END,
-    E.INVALID_PRODUCER_ID_MAPPING: R.ABORTABLE_WITHOUT_END,
-}
+_UNKNOWN_PRODUCER: Final[dict[int, Reaction]] = {E.UNKNOWN_PRODUCER_ID: R.ABORTABLE_WITHOUT_END}
 
 TABLES: Final[Mapping[ApiKey, Mapping[int, Reaction]]] = {
     ApiKey.FIND_COORDINATOR: _ALL
@@ -74,6 +74,8 @@ TABLES: Final[Mapping[ApiKey, Mapping[int, Reaction]]] = {
         E.FENCED_INSTANCE_ID: R.ABORTABLE,
         E.UNKNOWN_MEMBER_ID: R.ABORTABLE,
         E.ILLEGAL_GENERATION: R.ABORTABLE,
+        E.STALE_MEMBER_EPOCH: R.ABORTABLE,
+        E.GROUP_ID_NOT_FOUND: R.ABORTABLE,
         E.UNSUPPORTED_FOR_MESSAGE_FORMAT: R.FATAL,
     },
     ApiKey.END_TXN: _ALL | _UNKNOWN_PRODUCER | {E.INVALID_TXN_STATE: R.FATAL},
@@ -90,6 +92,7 @@ ADVICE: Final[Mapping[int, str]] = {
     " transaction.timeout.ms",
     E.INVALID_PRODUCER_EPOCH: "another producer uses this transactional id now, or the transaction was open for longer than"
     " transaction.timeout.ms",
+    E.INVALID_PRODUCER_ID_MAPPING: FORGOTTEN,
     E.INVALID_TXN_STATE: "the coordinator has no such open transaction: it was open for longer than"
     " transaction.timeout.ms, or another process"
     " has ended it",
@@ -97,6 +100,8 @@ ADVICE: Final[Mapping[int, str]] = {
     " delivery.guarantee=at-least-once",
     E.UNKNOWN_MEMBER_ID: "the consumer that read these offsets has left its group, or was removed from it",
     E.ILLEGAL_GENERATION: "the consumer group has rebalanced since",
+    E.STALE_MEMBER_EPOCH: "the consumer group has rebalanced since",
+    E.GROUP_ID_NOT_FOUND: "the consumer group does not exist any more",
     E.FENCED_INSTANCE_ID: "another consumer uses this group.instance.id now",
 }
 """Advice to the user if the error's name is not enough. security/acls.py covers missing permissions."""

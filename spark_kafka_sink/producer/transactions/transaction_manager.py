@@ -13,11 +13,13 @@ from spark_kafka_sink.errors import (
     KafkaSinkError,
     TransactionAbortableError,
     TransactionAbortedError,
+    TransactionError,
     TransactionTimeoutError,
     UsageError,
 )
 from spark_kafka_sink.producer.accumulator.producer_batch import PartitionQueue
-from spark_kafka_sink.producer.accumulator.sequences import NO_PRODUCER, ProducerIdAndEpoch
+from spark_kafka_sink.producer.accumulator.sequences import MAX_EPOCH, NO_PRODUCER, ProducerIdAndEpoch
+from spark_kafka_sink.producer.error_policy import FORGOTTEN
 from spark_kafka_sink.producer.lifecycle import wait_until
 from spark_kafka_sink.producer.transactions import requests
 from spark_kafka_sink.producer.transactions.offsets import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
@@ -410,6 +412,16 @@ class TransactionManager:
     # Contents of each response
 
     def _initialized(self, body: Any) -> None:
+        """Takes the producer id and epoch. A producer that asked for its next epoch and gets another producer id was forgotten.
+
+        The coordinator does not say so, and the id may have been another producer's since.
+        """
+        asked = self.producer
+        if asked.producer_id not in (NO_PRODUCER.producer_id, body.producer_id) and asked.epoch < _FIRST_OF_LAST_EPOCHS:
+            code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+            text = f"transactional id {self.transactional_id}: {code.name}; {FORGOTTEN}"
+            self._fatal(TransactionError(text, transactional_id=self.transactional_id, error_code=code, error=code.name))
+            return
         self.producer = ProducerIdAndEpoch(body.producer_id, body.producer_epoch, transactional=True)
         self.version = self._agreed_version()
         if self._state is State.INITIALIZING:
@@ -431,3 +443,5 @@ _LEADS_TO = {
 _ENDING = frozenset({State.COMMITTING_TRANSACTION, State.ABORTING_TRANSACTION})
 _ABORTABLE = frozenset({Reaction.ABORTABLE, Reaction.ABORTABLE_WITHOUT_END})
 _REPEATABLE = _ABORTABLE | {Reaction.NOT_ALLOWED}
+# From here on a coordinator may return another producer id because the epochs are used up: an abort can take two more.
+_FIRST_OF_LAST_EPOCHS = MAX_EPOCH - 3
