@@ -149,6 +149,10 @@ class RowVisibility(Enum):
     )
     UNKNOWN = "It is unknown whether they are prepared, so some of them may be visible."
     PREPARED = "They are prepared, and some of them may be visible."
+    COMMITTING = (
+        "All rows of the batch are committed, and will be visible when the brokers have written the transaction markers."
+        " {committing}; read_committed consumers wait for them."
+    )
     VISIBLE = "All rows of the batch are visible, but the commit log does not record it as complete yet."
 
 
@@ -159,8 +163,10 @@ def commit_timeout(
     error: KafkaSinkError,
     visibility: RowVisibility,
     options: str,
+    committing: str = "",
 ) -> CommitTimeoutError:
-    known = visibility.value.format(abort=_command("abort", batch, options))
+    """committing: what is known of transactions whose markers are missing."""
+    known = visibility.value.format(abort=_command("abort", batch, options), committing=committing)
     if visibility in (RowVisibility.ABORTED, RowVisibility.OPEN):
         written = "" if batch.is_job else ", which writes the batch again, unless another driver has committed it"
         to_do = f"{_again(batch)}{written}"

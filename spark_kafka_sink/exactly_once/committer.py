@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, NoReturn
 
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import CommitError, DeadlineError, KafkaSinkError
 from spark_kafka_sink.exactly_once import failpoints, resolving
 from spark_kafka_sink.exactly_once.commit_errors import RowVisibility, batch_aborted, commit_stopped, commit_timeout, rows_of
@@ -23,7 +24,7 @@ from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.proof import Proof
 from spark_kafka_sink.exactly_once.resolving import Refusal, Refused
 from spark_kafka_sink.exactly_once.rules import Done, GiveUp, Step, Stop, View, decide, key, prepares_first
-from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
+from spark_kafka_sink.exactly_once.transaction_client import PREPARE_COMMIT, TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import NO_QUERY, TransactionalIds
 
 logger = logging.getLogger(__name__)
@@ -167,7 +168,10 @@ class Committer:
             is_own = retry_on_claim_lost(partial(self._attempt, batch, view, call, refuse), call.deadline)
         except DeadlineError as error:
             visibility = self._visibility(batch, own, call)
-            raise commit_timeout(batch, own, self._timeout_s, error, visibility, self._options) from error
+            committing = self._committing(call)
+            if committing:
+                visibility = RowVisibility.COMMITTING
+            raise commit_timeout(batch, own, self._timeout_s, error, visibility, self._options, committing) from error
         except KafkaSinkError as error:
             if not isinstance(error, CommitError):
                 is_invisible, is_deleted = self._is_invisible(batch, own, call), isinstance(error, CommitLogDeletedError)
@@ -259,6 +263,19 @@ class Committer:
             return RowVisibility.OPEN if Proof.OPEN in proofs else RowVisibility.ABORTED
         is_prepared = call.prepared is not None or any(key(each.handle) in call.logged for each in own)
         return RowVisibility.PREPARED if is_prepared else RowVisibility.UNKNOWN
+
+    def _committing(self, call: CommitCall) -> str:
+        """Returns which of the batch's committed transactions lack markers, as text; empty if none does."""
+        if call.visible is None:
+            return ""
+        seconds = time.monotonic() - call.visible
+        try:
+            described = self._transactions.describe(call.ended, time.monotonic() + self._best_effort.sweep_s)
+        except KafkaSinkError as error:
+            return f"Whether they have done so is not known: {error.message}"
+        found = [each for each, said in described.items() if said.state == PREPARE_COMMIT]
+        some = f"{counted(len(found), 'transaction has', 'transactions have')} been committing for {seconds:.0f} s, such as"
+        return f"{some} {found[0]}" if found else ""
 
     def _call(self, batch: MicroBatch, *, is_logged: bool = True) -> CommitCall:
         """is_logged: whether the log must still be the topic in which this process has read or written the batch's record."""

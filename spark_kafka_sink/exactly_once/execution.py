@@ -67,7 +67,8 @@ class CommitCall:
         topic_id: Id of the commit log's topic as the first attempt read it, or an earlier call; None before that.
         writes_rows: Whether this is a commit(), which must not write rows twice; the commands only end transactions.
         is_committed_before: Whether transactions of an earlier attempt are committed by a record which is gone.
-        prepared, visible: When the batch was prepared and became visible, on time.monotonic's clock.
+        prepared, visible: When the batch was prepared and committed, on time.monotonic's clock.
+        ended: Ids of the transactions that were committed. Their rows are visible once the brokers have written the markers.
     """
 
     deadline: float
@@ -83,6 +84,7 @@ class CommitCall:
     is_committed_before: bool = False
     prepared: float | None = None
     visible: float | None = None
+    ended: tuple[str, ...] = ()
 
     @property
     def is_logged_maybe(self) -> bool:
@@ -352,6 +354,7 @@ class Execution:
         if all(end.outcome is Outcome.COMMITTED for end in ended.values()):
             assert self.view.last is not None
             self._call.rows, self._call.committed, self._call.visible = self.view.last.rows, len(handles), time.monotonic()
+            self._call.ended = tuple(ended)
 
     def _reach(self, name: Failpoint | None) -> None:
         if name is not None:

@@ -47,7 +47,9 @@ from spark_kafka_sink.protocol.transactions import (
 from spark_kafka_sink.security.acls import RESOURCE_OF
 
 ONGOING: Final = "Ongoing"
-COMMITTED: Final = ("PrepareCommit", "CompleteCommit")
+PREPARE_COMMIT: Final = "PrepareCommit"
+"""Committed, but not visible before the brokers have written its markers."""
+COMMITTED: Final = (PREPARE_COMMIT, "CompleteCommit")
 _DESCRIBED_AT_ONCE: Final = 100
 """A response may then have 3,900 partitions for each: see the limit of DESCRIBE_TRANSACTIONS."""
 

@@ -267,7 +267,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
         "open_transaction_age",
         GAUGE,
         "seconds",
-        "age of a query's oldest open transaction; 0 if none is open",
+        "age of a query's oldest transaction that is open or committing; 0 if there is none",
         lambda shot: [(query, age) for query, (age, _) in shot.transactions.items()],
     ),
     _of_queries(

@@ -13,7 +13,8 @@ from spark_kafka_sink.exactly_once.transactional_ids import foreign_prefix
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 
 NOW_MS = 1_000_000
-ONGOING, ABORTED, COMMITTED = "Ongoing", "CompleteAbort", "CompleteCommit"
+ONGOING, ABORTED, COMMITTED, COMMITTING = "Ongoing", "CompleteAbort", "CompleteCommit", "PrepareCommit"
+MARKERS = "its rows are visible when the brokers have written the markers; if they do not, see docs/support.md"
 
 
 def handle(name: str, rows: int = 1, query_id: str = "q") -> TransactionHandle:
@@ -63,6 +64,8 @@ J, K = handle("a", 10, "job-1"), handle("b", 20, "job-1")
         (line(State.REPLAY, {A: COMMITTED, B: ABORTED}, aborted=(B,)), "restart the query to write the lost rows again"),
         (line(State.PREPARED, {A: ONGOING, B: COMMITTED}), "restart the query, or: recover --query q"),
         (line(State.PREPARED, {J: ONGOING}, query_id="job-1"), "recover --query job-1"),
+        (line(State.PREPARED, {A: COMMITTING, B: COMMITTED}), MARKERS),
+        (line(State.PREPARED, {A: COMMITTING, B: ONGOING}), "restart the query, or: recover --query q"),
         (line(State.PREPARED, {A: ABORTED, B: ABORTED}), "restart the query to write the batch again"),
         (line(State.PREPARED, {J: ABORTED}, query_id="job-1"), "run the job again"),
         (

@@ -95,3 +95,24 @@ def test_a_list_that_a_broker_is_missing_from_is_none() -> None:
         assert (listed.exit_code, listed.stdout) == (1, "")
         assert f"ListTransactions of broker 2 ({brokers.address(2)})" in listed.stderr
         query.close()
+
+
+@pytest.mark.embedded
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_committed_transaction_without_markers_is_listed_as_committing(recorded: bool) -> None:
+    """Readers wait for it as for an open one."""
+    with EmbeddedKafka(in_memory=True) as broker:
+        broker.create_topic("rows", 1, 1, {})
+        broker.create_topic("commits", 2, 1, {"cleanup.policy": "compact"})
+        query = LeftOver(broker, "rows", "commits")
+        task = query.task(0, "a")
+        if recorded:
+            query.prepared(7, [task])
+        with broker.broker.faults.hold_markers():
+            query.transactions.end([task.handle], True, query.soon())
+            line = query.listed()
+        (transaction,) = line["transactions"]
+        assert (transaction["state"], transaction["times_out_in_ms"]) == ("committing", None)
+        assert transaction["age_ms"] >= 0
+        assert line["to_do"].startswith("its rows are visible when the brokers have written the markers")
+        query.close()

@@ -165,6 +165,15 @@ def test_where_only_the_last_record_is_missing_all_rows_are_said_to_be_visible(
     query.expect("a", "b")
 
 
+def test_rows_whose_markers_are_missing_are_not_said_to_be_visible(broker: EmbeddedKafka, query: Query) -> None:
+    own = query.write("a", "b")
+    with broker.broker.faults.hold_markers():  # the commit log's as well
+        said = too_late(query, own)
+    assert "will be visible when the brokers have written the transaction markers. 2 transactions have been committing" in said
+    query.commit(0, own)
+    query.expect("a", "b")
+
+
 def test_rows_that_were_written_again_are_aborted_where_those_of_before_cannot_be_committed_in_time(
     broker: EmbeddedKafka, query: Query, fault_at: FaultAt
 ) -> None:

@@ -29,7 +29,7 @@ from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
 from spark_kafka_sink.exactly_once.micro_batch import is_job
 from spark_kafka_sink.exactly_once.proof import Proof, TransactionDescription, proof_of
 from spark_kafka_sink.exactly_once.rules import key
-from spark_kafka_sink.exactly_once.transaction_client import ONGOING, is_unlisted
+from spark_kafka_sink.exactly_once.transaction_client import ONGOING, PREPARE_COMMIT, is_unlisted
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds, foreign_prefix
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 
@@ -70,7 +70,7 @@ def _lines(connection: Connection, *, has_log: bool) -> tuple[list[QueryLine], l
     listed: dict[str, tuple[TransactionHandle, ...]] = {}
     for each, query_id in by_query.items():
         said = described.get(each)
-        if said is not None and said.state == ONGOING:
+        if said is not None and said.state in _SHOWN:
             handle = TransactionHandle(each, said.producer_id, said.epoch, 0, 0, said.partitions)
             listed[query_id] = (*listed.get(query_id, ()), handle)
     lines = overview(connection.prefix, records, listed, described, time.time_ns() // 1_000_000)
@@ -88,7 +88,7 @@ def _lines(connection: Connection, *, has_log: bool) -> tuple[list[QueryLine], l
 def _open_ids(connection: Connection, deadline: float) -> tuple[list[str], list[KafkaSinkError]]:
     """Returns the ids of all open transactions; without them the error, if brokers do not list transactions."""
     try:
-        return connection.transactions.list_open(f"{connection.prefix}.", deadline), []
+        return connection.transactions.list_open(f"{connection.prefix}.", deadline, states=_SHOWN), []
     except KafkaSinkError as error:
         if not is_unlisted(error):
             raise
@@ -154,12 +154,14 @@ class TransactionStatus(StrEnum):
     """The known status of a transaction.
 
     PREPARED: open, will be committed.
+    COMMITTING: committed, and visible when the brokers have written its markers.
     COMMITTED, ABORTED: proved to be so. UNKNOWN: neither is proved.
     CLOSED: open, will be aborted on request.
     ORPHAN: open, without a record in the log.
     """
 
     PREPARED = "prepared"
+    COMMITTING = "committing"
     COMMITTED = "committed"
     ABORTED = "aborted"
     UNKNOWN = "unknown"
@@ -177,7 +179,10 @@ _STATUSES: Final[Mapping[Proof, TransactionStatus]] = {
 
 @dataclass(frozen=True, slots=True)
 class TransactionLine:
-    """A transaction. age_ms: time since it began. left_ms: time until its coordinator aborts it. None if it is not open."""
+    """A transaction that readers wait for, or a prepared one.
+
+    age_ms: time since it began; None if it has ended. left_ms: time until its coordinator aborts it; None if it is not open.
+    """
 
     handle: TransactionHandle
     status: TransactionStatus
@@ -247,8 +252,17 @@ def _line(
     if record is not None and other is not None:
         return QueryLine(query_id, record, written_ms, (), "" if record.state is State.COMPLETE else f"list --prefix {other}")
     known = _known(record, described) if record is not None else {}
-    orphans = [(each, TransactionStatus.ORPHAN) for each in listed if key(each) not in {key(one) for one in known}]
-    lines = tuple(_transaction(each, status, described, now_ms) for each, status in (*known.items(), *orphans))
+    keys = {key(each) for each in known} | {
+        (each.transactional_id, described[each.transactional_id].producer_id, described[each.transactional_id].epoch)
+        for each, status in known.items()
+        if status is TransactionStatus.COMMITTING  # the coordinator has bumped its epoch
+    }
+    others = [
+        (each, TransactionStatus.COMMITTING if _is_committing(each, described) else TransactionStatus.ORPHAN)
+        for each in listed
+        if key(each) not in keys
+    ]
+    lines = tuple(_transaction(each, status, described, now_ms) for each, status in (*known.items(), *others))
     return QueryLine(query_id, record, written_ms, lines, _to_do(query_id, record, {line.status for line in lines}))
 
 
@@ -262,18 +276,31 @@ def _known(record: CommitRecord, described: Described) -> dict[TransactionHandle
         return dict.fromkeys(record.aborted_handles, TransactionStatus.ABORTED)
     proofs = {each: proof_of(each, described.get(each.transactional_id)) for each in _unfinished(record)}
     if record.state is State.PREPARED:
-        return {each: _STATUSES[proof] for each, proof in proofs.items()}
+        return {
+            each: TransactionStatus.COMMITTING
+            if proof is Proof.COMMITTED and _is_committing(each, described)
+            else _STATUSES[proof]
+            for each, proof in proofs.items()
+        }
     return {each: TransactionStatus.CLOSED for each, proof in proofs.items() if proof is Proof.OPEN}
+
+
+def _is_committing(handle: TransactionHandle, described: Described) -> bool:
+    said = described.get(handle.transactional_id)
+    return said is not None and said.state == PREPARE_COMMIT
 
 
 def _transaction(handle: TransactionHandle, status: TransactionStatus, described: Described, now_ms: int) -> TransactionLine:
     said = described.get(handle.transactional_id)
-    if said is None or (said.state, said.producer_id, said.epoch) != ("Ongoing", handle.producer_id, handle.epoch):
+    is_open = said is not None and (said.state, said.producer_id, said.epoch) == (ONGOING, handle.producer_id, handle.epoch)
+    if said is None or not (is_open or status is TransactionStatus.COMMITTING):
         return TransactionLine(handle, status, None, None)
     age_ms = max(0, now_ms - said.start_time_ms)  # the start is by the brokers' clock, now is by ours
-    return TransactionLine(handle, status, age_ms, max(0, said.timeout_ms - age_ms))
+    return TransactionLine(handle, status, age_ms, max(0, said.timeout_ms - age_ms) if is_open else None)
 
 
+_SHOWN: Final = (ONGOING, PREPARE_COMMIT)
+_COMMITTING: Final = "its rows are visible when the brokers have written the markers; if they do not, see docs/support.md"
 _ORPHANS: Final = "if it no longer runs: abort --query {id}; if it runs, its {next}commit ends them"
 # By the state of the last record, if no transactions are open.
 _TO_DO: Final[Mapping[State, str]] = {
@@ -287,6 +314,8 @@ _TO_DO: Final[Mapping[State, str]] = {
 def _to_do(query_id: str, record: CommitRecord | None, statuses: set[TransactionStatus]) -> str:
     if record is not None and record.state is State.PREPARED:
         text = _of_prepared(query_id, record.batch, statuses - {TransactionStatus.ORPHAN})
+    elif TransactionStatus.COMMITTING in statuses:
+        text = _COMMITTING
     elif TransactionStatus.CLOSED in statuses:
         text = "abort --query {id}"
     elif TransactionStatus.ORPHAN in statuses:
@@ -297,7 +326,10 @@ def _to_do(query_id: str, record: CommitRecord | None, statuses: set[Transaction
 
 
 def _of_prepared(query_id: str, batch: int, statuses: set[TransactionStatus]) -> str:
-    if statuses <= {TransactionStatus.PREPARED, TransactionStatus.COMMITTED}:
+    committed = {TransactionStatus.COMMITTED, TransactionStatus.COMMITTING}
+    if TransactionStatus.COMMITTING in statuses <= committed:
+        return _COMMITTING
+    if statuses <= {TransactionStatus.PREPARED, *committed}:
         return "recover --query {id}" if is_job(query_id) else "restart the query, or: recover --query {id}"
     if statuses == {TransactionStatus.ABORTED}:
         return "{again}"
