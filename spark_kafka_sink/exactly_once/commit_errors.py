@@ -19,53 +19,85 @@ _MAX_NAMED = 10
 
 _COMMAND = "spark-kafka-sink transactions"
 _LOOK = (
-    "if its log was deleted, first look whether rows of this batch are visible, because that start writes them again:"
-    f" {HOW_TO_LOOK}"
+    "if its log was deleted: set commit.log.start={batch} as well, but first look whether rows of this batch are visible, because"
+    f" that start writes them again: {HOW_TO_LOOK}"
 )
-_TO_DO: Mapping[Reason, str] = {
-    Reason.BEHIND: "stop the other driver, or start from a newer checkpoint; batches that are in the log are not written again",
-    Reason.OTHER_ROWS: "run the query on one driver only, on its original checkpoint; if you changed the query, finish this"
-    " batch with the old version first; if the query is not deterministic (rand() and the like), end the batch with"
-    " `{recover}`, and continue from a new checkpoint whose source starts after this batch",
-    Reason.OTHER_TOPICS: "if this is a different query, give it its own checkpoint; if it is a second sink in the same"
-    " foreachBatch, give each sink its own commit.log.topic and transactional.id.prefix; if you changed the topic, finish this"
-    " batch with the old topic first",
-    Reason.GAP: "in foreachBatch, call the sink for every batch, even one without rows; start from the checkpoint that the log"
-    " belongs to; or, if the missing batches are known to be in Kafka or are not wanted, set commit.log.start={batch}",
-    Reason.NO_RECORD: "set commit.log.topic, commit.log.partitions and transactional.id.prefix to their previous values; or, if"
-    " the query has run without exactly-once so far, set commit.log.start={batch} for this start; or, {look}",
-    Reason.CLOSED: "{again}",
-    Reason.UNRESOLVED: "run `{resolve}`, which shows the outcome of each transaction: add --replay to write the lost ones again"
-    " at the next start, if all of them are proved to be aborted, or --accept-loss to continue without them",
-    Reason.NOT_REPLAYED: "run `{resolve} --accept-loss` to continue without the lost rows",
+# The cures of each reason, the likeliest first.
+_TO_DO: Mapping[Reason, tuple[str, ...]] = {
+    Reason.BEHIND: (
+        "if an older checkpoint was restored: start from the checkpoint that the log belongs to; batches that are in the log are"
+        " not written again",
+        "if another driver runs this query: stop one of the two",
+    ),
+    Reason.OTHER_ROWS: (
+        "run the query on one driver only, on its original checkpoint",
+        "if you changed the query: finish this batch with the old version first",
+        "if the query is not deterministic (rand() and the like): end the batch with `{recover}`, and continue from a new"
+        " checkpoint whose source starts after this batch",
+    ),
+    Reason.OTHER_TOPICS: (
+        "if you changed the topic: finish this batch with the old topic first",
+        "if it is a second sink in the same foreachBatch: give each sink its own commit.log.topic and transactional.id.prefix",
+        "if this is a different query: give it its own checkpoint",
+    ),
+    Reason.GAP: (
+        "start from the checkpoint that the log belongs to",
+        "in foreachBatch, call the sink for every batch, even one without rows",
+        "if the missing batches are known to be in Kafka or are not wanted: set commit.log.start={batch}",
+    ),
+    Reason.NO_RECORD: (
+        "if the query has run without exactly-once so far: set commit.log.start={batch} for this start",
+        "set commit.log.topic, commit.log.partitions and transactional.id.prefix to their previous values",
+        "{look}",
+    ),
+    Reason.CLOSED: ("{again}",),
+    Reason.UNRESOLVED: (
+        "run `{resolve}`, which shows the outcome of each transaction: add --replay to write the lost ones again"
+        " at the next start, if all of them are proved to be aborted, or --accept-loss to continue without them",
+    ),
+    Reason.NOT_REPLAYED: ("run `{resolve} --accept-loss` to continue without the lost rows",),
 }
 
 
 # By the state of the batch before.
 _BACK = "start the query from the checkpoint that the log belongs to, to write that batch again"
-_UNFINISHED: Mapping[State, str] = {
-    State.PREPARED: "run `{recover}`, which ends the remaining transactions of that batch, and start the query from the"
-    " checkpoint that it belongs to",
-    State.REPLAY: f"{_BACK}, or continue without its lost rows: `{{resolve}} --accept-loss`",
-    State.ABORTED: f"{_BACK}; or, if its rows are not wanted, set commit.log.start={{batch}}",
-    State.CLOSED: f"{_BACK}; or, if the query has run without exactly-once so far, or those rows are not wanted, set"
-    " commit.log.start={batch} for this start; or, {look}",
+_UNFINISHED: Mapping[State, tuple[str, ...]] = {
+    State.PREPARED: (
+        "run `{recover}`, which ends the remaining transactions of that batch, and start the query from the"
+        " checkpoint that it belongs to",
+    ),
+    State.REPLAY: (_BACK, "to continue without its lost rows: run `{resolve} --accept-loss`"),
+    State.ABORTED: (_BACK, "if its rows are not wanted: set commit.log.start={batch}"),
+    State.CLOSED: (
+        _BACK,
+        "if the query has run without exactly-once so far, or those rows are not wanted: set commit.log.start={batch} for this"
+        " start",
+        "{look}",
+    ),
 }
 
 # A job has one batch and a unique id, so no other run may write what is in doubt.
-_OF_JOB: Mapping[Reason, str] = {
+_OF_JOB: Mapping[Reason, tuple[str, ...]] = {
     **_TO_DO,
-    Reason.UNRESOLVED: "run `{resolve} --accept-loss`, which shows the outcome of each transaction and commits those that can"
-    " be committed; committed rows stay, so run the job again for the lost rows only",
+    Reason.UNRESOLVED: (
+        "run `{resolve} --accept-loss`, which shows the outcome of each transaction and commits those that can"
+        " be committed; committed rows stay, so run the job again for the lost rows only",
+    ),
 }
 
 
 def commit_stopped(
-    batch: MicroBatch, view: View, reason: Reason, options: str, *, is_invisible: bool = True
+    batch: MicroBatch,
+    view: View,
+    reason: Reason,
+    options: str,
+    *,
+    is_invisible: bool = True,
+    left_open: tuple[TransactionHandle, ...] = (),
 ) -> CommitStoppedError:
     """Returns the error of a batch whose commit would lose or duplicate rows.
 
-    is_invisible: whether this run's rows cannot have been committed.
+    is_invisible: whether this run's rows cannot have been committed. left_open: open transactions of the query that no one ends.
     """
     last = view.last
     said = (
@@ -77,19 +109,29 @@ def commit_stopped(
     outcomes = view.outcomes or {}
     ordered = sorted(shown, key=lambda each: outcomes.get(each.handle.transactional_id, "") == "committed")  # doubtful ones first
     advice = _OF_JOB if batch.is_job else _TO_DO
-    to_do = (advice[reason] if last is None or reason is not Reason.UNFINISHED else _UNFINISHED[last.state]).format(
-        batch=batch.number,
-        again=_again(batch),
-        look=_LOOK,
-        recover=_command("recover", batch, options),
-        resolve=_command("resolve", batch, f"--batch {last.batch if last is not None else batch.number} {options}"),
+    cures = advice[reason] if last is None or reason is not Reason.UNFINISHED else _UNFINISHED[last.state]
+    values = {
+        "batch": batch.number,
+        "again": _again(batch),
+        "look": _LOOK.format(batch=batch.number),
+        "recover": _command("recover", batch, options),
+        "resolve": _command("resolve", batch, f"--batch {last.batch if last is not None else batch.number} {options}"),
+    }
+    to_do = [cure.format_map(values) for cure in cures]
+    lines = [f"{number}. {cure}" for number, cure in enumerate(to_do, 1)]
+    how = f" To continue: {to_do[0]}" if len(to_do) == 1 else "\n".join(["\nTo continue, the likeliest first:", *lines])
+    held = (
+        f" These transactions of the query are open, and read_committed consumers wait for them: {_handles(left_open)}. If no"
+        f" other driver runs the query, end them: `{_command('abort', batch, options)}`."
+        if left_open
+        else ""
     )
     is_own = last is not None and not set(last.handles).isdisjoint(view.own_handles)
     one, many = (f"{_of(view.rows, view.tasks, ',')} of this run {verb}" for verb in ("is", "are"))
     invisible = f" {rows_of(view.own, one, many)} not visible." if is_invisible and not is_own else ""
     return CommitStoppedError(
         f"{batch}: {reason.value}.{invisible} The last record in the commit log is: {said}."
-        f" Transactions: {_handles((each.handle for each in ordered), outcomes)}. To continue: {to_do}",
+        f" Transactions: {_handles((each.handle for each in ordered), outcomes)}.{held}{how}",
         reason=reason.name,
         query_id=batch.query_id,
         batch=batch.number,
@@ -213,5 +255,6 @@ def _handles(handles: Iterable[TransactionHandle], outcomes: Mapping[str, str] |
             continue
         where = ", ".join(f"{topic} {numbers}" for topic, numbers in each.partitions)
         outcome = (outcomes or {}).get(each.transactional_id)
-        said.append(f"{each.transactional_id}, {counted(each.records, 'row')} in {where}{f' ({outcome})' if outcome else ''}")
+        rows = counted(each.records, "row") if each.records else "rows"  # brokers do not count them
+        said.append(f"{each.transactional_id}, {rows} in {where}{f' ({outcome})' if outcome else ''}")
     return "; ".join([*said, *([f"and {more} more"] if more else [])]) or "none"

@@ -23,9 +23,10 @@ from spark_kafka_sink.exactly_once.log_writer import ClaimLostError
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.proof import Proof
 from spark_kafka_sink.exactly_once.resolving import Refusal, Refused
-from spark_kafka_sink.exactly_once.rules import Done, GiveUp, Step, Stop, View, decide, key, prepares_first
+from spark_kafka_sink.exactly_once.rules import Done, GiveUp, Step, Stop, View, asked_for, decide, key, prepares_first
 from spark_kafka_sink.exactly_once.transaction_client import PREPARE_COMMIT, TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import NO_QUERY, TransactionalIds
+from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +43,8 @@ _REMEMBERED: Final = 1000
 
 
 # A broker that does not list open transactions must not delay rows.
-_BEST_EFFORT: Final = BestEffort(list_s=5.0)
+_LIST_S: Final = 5.0
+_BEST_EFFORT: Final = BestEffort(list_s=_LIST_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,10 +226,22 @@ class Committer:
         view = execution.view
         if not isinstance(end, Done):
             is_invisible = self._is_invisible(batch, own, call) and not is_committed
-            raise commit_stopped(batch, view, end.reason, self._options, is_invisible=is_invisible)
+            left = self._left_open(batch, view)
+            raise commit_stopped(batch, view, end.reason, self._options, is_invisible=is_invisible, left_open=left)
         recorded = {key(each) for each in view.last.handles} if view.last is not None else set()
         # Brokers may reject all rows of a task or of the run, which then has fewer transactions than the record, or none.
         return recorded == {key(each.handle) for each in own}
+
+    def _left_open(self, batch: MicroBatch, view: View) -> tuple[TransactionHandle, ...]:
+        """Returns what a dead driver has left open, for example of a newer batch: the stopped query has no commit to end it."""
+        ids, deadline = TransactionalIds(self._prefix, batch.query_id), time.monotonic() + (self._best_effort.list_s or _LIST_S)
+        try:
+            found = self._transactions.open_handles(ids, deadline)
+        except KafkaSinkError as error:
+            logger.warning("%s: brokers did not list open transactions: %s", batch, error)
+            return ()
+        ended = {key(each) for each in view.own_handles} | (frozenset() if view.last is None else asked_for(view.last))
+        return tuple(each for each in found if key(each) not in ended)
 
     def _raise_made_again(self, batch: MicroBatch, own: OwnTransactions, call: CommitCall) -> NoReturn:
         """Raises CommitLogDeletedError for own transactions that are committed by a record which is gone."""

@@ -20,8 +20,8 @@ BATCH = MicroBatch("q", 7)
 @pytest.mark.parametrize(
     ("reason", "to_do"),
     [
-        (Reason.GAP, "in foreachBatch, call the sink for every batch, even one without rows"),
-        (Reason.OTHER_ROWS, "if you changed the query, finish this batch with the old version first"),
+        (Reason.GAP, "2. in foreachBatch, call the sink for every batch, even one without rows"),
+        (Reason.OTHER_ROWS, "2. if you changed the query: finish this batch with the old version first"),
         (
             Reason.OTHER_ROWS,
             "end the batch with `spark-kafka-sink transactions recover --query q`, and continue from a new checkpoint",
@@ -46,7 +46,7 @@ def test_a_clock_that_is_ahead_makes_transactions_look_old() -> None:
         (State.ABORTED, "set commit.log.start=7"),
         (
             State.CLOSED,
-            "if the query has run without exactly-once so far, or those rows are not wanted, set commit.log.start=7",
+            "2. if the query has run without exactly-once so far, or those rows are not wanted: set commit.log.start=7",
         ),
     ],
 )
@@ -60,7 +60,7 @@ def test_before_a_lost_log_begins_again_at_a_batch_a_person_looks_whether_its_ro
     reason = Reason.NO_RECORD if last is None else Reason.UNFINISHED
     said = str(commit_stopped(BATCH, View(7, (), read=True, last=last), reason, ""))
     assert said.endswith(
-        "set commit.log.start=7 for this start; or, if its log was deleted, first look whether rows of this batch are visible,"
+        "3. if its log was deleted: set commit.log.start=7 as well, but first look whether rows of this batch are visible,"
         f" because that start writes them again: {HOW_TO_LOOK}"
     )
 

@@ -259,6 +259,20 @@ def test_a_checkpoint_that_does_not_belong_to_the_log_stops_the_query(query: Que
     assert query.open_ids() == []
 
 
+def test_what_a_newer_batch_left_open_is_named_when_an_older_checkpoint_is_restored(query: Query) -> None:
+    """Nobody else says so: the query stops at each start, and consumers wait."""
+    query.run(0, "a")
+    query.run(1, "b")
+    newer = query.write("c", batch=2)  # its driver has died
+    with pytest.raises(CommitStoppedError) as caught:
+        query.run(0, "again")
+    said = str(caught.value)
+    assert query.open_ids() == [each.handle.transactional_id for each in newer]
+    assert f"consumers wait for them: {newer[0].handle.transactional_id}, rows in {query.topic} 0. If no other" in said
+    assert f"end them: `spark-kafka-sink transactions abort --query {query.id} {OPTIONS}`." in said
+    assert "\nTo continue, the likeliest first:\n1. if an older checkpoint was restored: " in said
+
+
 def test_a_log_that_knows_nothing_of_the_query_may_begin_where_it_is_told_to(query: Query) -> None:
     with pytest.raises(CommitStoppedError, match=r"set commit\.log\.start=5 for this start"):
         query.run(5, "a")
