@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import uuid
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -35,6 +36,7 @@ from spark_kafka_sink.protocol.topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 
 BROKER_DEFAULT: Final = -1
 """Number of partitions or replicas by which brokers apply their default (KIP-464, since Kafka 2.4)."""
@@ -154,6 +156,25 @@ def topics_metadata(
 def topic_metadata(client: ClusterClient, name: str, deadline: float, node_id: int | None = None) -> MetadataResponseTopic:
     """Returns the metadata of one topic, as `topics_metadata` does."""
     return only_one(topics_metadata(client, [name], deadline, node_id).topics, METADATA.key, "topic")
+
+
+def replaced(topic_ids: Iterable[tuple[str, uuid.UUID]], answer: MetadataResponse) -> frozenset[str]:
+    """Returns the topics that do not have each id given for them: they were deleted, and perhaps created again.
+
+    A response without an id, such as for want of the right to describe the topic, proves nothing.
+    """
+    found = {
+        each.name: None if each.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else each.topic_id for each in answer.topics
+    }
+    return frozenset(topic for topic, each in topic_ids if found.get(topic, ZERO_UUID) not in (ZERO_UUID, each))
+
+
+def records_are_gone(topics: Collection[str]) -> str:
+    """Returns the text about topics that were `replaced` before a transaction was committed."""
+    return (
+        "acknowledged records are gone, because their topic was deleted before the commit, even if it was created again:"
+        f" {', '.join(sorted(topics))}"
+    )
 
 
 def configs_of(

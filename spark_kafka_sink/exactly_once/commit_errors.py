@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import Enum
 
+from spark_kafka_sink.client.topics import records_are_gone
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import BatchAbortedError, CommitStoppedError, CommitTimeoutError, KafkaSinkError
 from spark_kafka_sink.exactly_once.commit_log import COMPLETE_FOR_MS
@@ -94,10 +95,12 @@ def commit_stopped(
     *,
     is_invisible: bool = True,
     left_open: tuple[TransactionHandle, ...] = (),
+    replaced: frozenset[str] = frozenset(),
 ) -> CommitStoppedError:
     """Returns the error of a batch whose commit would lose or duplicate rows.
 
     is_invisible: whether this run's rows cannot have been committed. left_open: open transactions of the query that no one ends.
+    replaced: the topics that were deleted since.
     """
     last = view.last
     said = (
@@ -128,9 +131,10 @@ def commit_stopped(
     )
     is_own = last is not None and not set(last.handles).isdisjoint(view.own_handles)
     one, many = (f"{_of(view.rows, view.tasks, ',')} of this run {verb}" for verb in ("is", "are"))
+    gone = f", and {records_are_gone(replaced)}" if replaced else ""
     invisible = f" {rows_of(view.own, one, many)} not visible." if is_invisible and not is_own else ""
     return CommitStoppedError(
-        f"{batch}: {reason.value}.{invisible} The last record in the commit log is: {said}."
+        f"{batch}: {reason.value}{gone}.{invisible} The last record in the commit log is: {said}."
         f" Transactions: {_handles((each.handle for each in ordered), outcomes)}.{held}{how}",
         reason=reason.name,
         query_id=batch.query_id,
@@ -159,8 +163,13 @@ def batch_aborted(
     own: Iterable[PreparedTransaction],
     ended: Iterable[TransactionHandle],
     kept: frozenset[tuple[str, int, int]] = frozenset(),
+    replaced: frozenset[str] = frozenset(),
 ) -> BatchAbortedError:
-    """kept: the keys of those in `own` that are committed, because a replay of the batch leaves them out."""
+    """Returns the error of a batch that has to be written again.
+
+    kept: the keys of those in `own` that are committed, because a replay of the batch leaves them out. replaced: the topics that
+    were deleted since.
+    """
     lost = tuple(ended)
     visible = [each for each in own if key(each.handle) in kept]
     invisible = [each for each in own if key(each.handle) not in kept]
@@ -169,11 +178,15 @@ def batch_aborted(
         known = (
             f"{rows_of(visible, ' of this run is', ' of this run are')} visible, and none of the others is or will become visible"
         )
-    return BatchAbortedError(
-        f"{batch}: {known}; to write the batch again, {_again(batch)}."
-        f" Before the commit, {counted(len(lost), 'of its transactions was', 'of its transactions were')} aborted or had too"
+    why = (
+        f"Before the commit, {counted(len(lost), 'of its transactions was', 'of its transactions were')} aborted or had too"
         " little time left: a batch and its commit must finish within kafka.transaction.timeout.ms, and this machine's clock must"
-        f" not be ahead of the brokers' clocks: {_handles(lost)}",
+        f" not be ahead of the brokers' clocks: {_handles(lost)}"
+    )
+    if replaced:
+        why = f"It was not committed, because {records_are_gone(replaced)}"
+    return BatchAbortedError(
+        f"{batch}: {known}; to write the batch again, {_again(batch)}. {why}",
         query_id=batch.query_id,
         batch=batch.number,
         rows=sum(each.handle.records for each in invisible),

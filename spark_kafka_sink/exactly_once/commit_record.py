@@ -7,6 +7,7 @@ the fields of the record and the chunk's part of its lists.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -82,6 +83,7 @@ class CommitRecord:
         checkpoint: Checkpoint location of the query as it was given; "" if unknown.
         tasks: The rows that Spark passed to each task with rows, if the transactions have another number of rows, because some
             were dropped (on.error=drop) or an interceptor changed it. Empty otherwise, and if an older version wrote the record.
+        topic_ids: While the state is PREPARED, the id of each topic under which rows of `to_commit` were written.
     """
 
     query_id: str
@@ -94,6 +96,7 @@ class CommitRecord:
     aborted: tuple[str, ...] = ()
     checkpoint: str = ""
     tasks: tuple[TaskRows, ...] = ()
+    topic_ids: tuple[tuple[str, str], ...] = ()
 
     @property
     def passed(self) -> tuple[TaskRows, ...]:
@@ -116,12 +119,13 @@ class CommitRecord:
         return tuple(each for each in self.handles if each.transactional_id not in committed)
 
 
-FORMAT: Final = 3
+FORMAT: Final = 4
 """Format number, raised with every change: a driver that does not understand a record must not act on it.
 
 In format 1 a transaction has `end_txn`, the version of EndTxn that ends it; format 2 has `version`, the transaction version.
-Format 3 adds `tasks`. Formats 1 and 2 are still read, because an upgraded query may find its last record in them. A record
-without `tasks` is written in format 2, so a query whose last batch was stored as a whole can go back to an older version.
+Format 3 adds `tasks`, and format 4 `topic_ids`. The older formats are still read, because an upgraded query may find its last
+record in them. A record is written in the oldest format that has what it needs, so a query whose last batch is complete and was
+stored as a whole can go back to an older version.
 """
 CHUNK_BYTES: Final = 500_000
 """Half of Kafka's default max.message.bytes."""
@@ -131,6 +135,7 @@ _LISTS: Final[Mapping[int, tuple[str, ...]]] = {
     1: ("transactions", "committed", "aborted"),
     2: ("transactions", "committed", "aborted"),
     3: ("transactions", "committed", "aborted", "tasks"),
+    4: ("transactions", "committed", "aborted", "tasks", "topic_ids"),
 }
 _FIELDS: Final = frozenset({"format", "query_id", "batch", "state", "record_id", "rows", "checkpoint", "chunks", "chunk"})
 # Short names, because a record may have thousands of them. to: (topic, partitions); task: Spark's partition.
@@ -140,6 +145,7 @@ _VERSIONS: Final[Mapping[int, tuple[str, Mapping[int, int]]]] = {
     1: ("end_txn", {4: 1, 5: 2}),
     2: ("version", {1: 1, 2: 2}),
     3: ("version", {1: 1, 2: 2}),
+    4: ("version", {1: 1, 2: 2}),
 }
 
 # The errors of json.loads for bytes that are not JSON, or not UTF-8, or nested too deeply.
@@ -167,7 +173,8 @@ def encode(record: CommitRecord, chunk_bytes: int = CHUNK_BYTES) -> list[bytes]:
     items += [("committed", each) for each in record.committed]
     items += [("aborted", each) for each in record.aborted]
     items += [("tasks", [each.spark_partition, each.rows, each.checksum]) for each in record.tasks]
-    version = FORMAT if record.tasks else 2
+    items += [("topic_ids", each) for each in record.topic_ids]
+    version = FORMAT if record.topic_ids else 3 if record.tasks else 2
     parts = _parts([len(_json(item)) for _, item in items], chunk_bytes)
     head = {
         "format": version,
@@ -254,6 +261,7 @@ def decode(chunks: Mapping[int, bytes]) -> CommitRecord:
         aborted=tuple(map(_name, lists["aborted"])),
         checkpoint=_get(first, "checkpoint", str),
         tasks=tuple(map(_task_rows, lists.get("tasks", ()))),
+        topic_ids=tuple(map(_topic_id, lists.get("topic_ids", ()))),
     )
 
 
@@ -320,6 +328,13 @@ def _partitions(item: object) -> tuple[str, str]:
         case [str(topic), str(numbers)]:
             return topic, numbers
     raise CommitRecordError(f"a record of the commit log has the partitions {item!r}: another version wrote it, or it is damaged")
+
+
+def _topic_id(item: object) -> tuple[str, str]:
+    match item:
+        case [str(topic), str(topic_id)] if re.fullmatch(r"[0-9a-f-]{36}", topic_id):
+            return topic, topic_id
+    raise CommitRecordError(f"a record of the commit log has the topic id {item!r}: another version wrote it, or it is damaged")
 
 
 def _check_fields(found: Mapping[str, Any], known: Collection[str]) -> None:

@@ -222,12 +222,14 @@ class Committer:
         if isinstance(end, GiveUp):
             if is_committed:
                 self._raise_made_again(batch, own, call)
-            raise batch_aborted(batch, own, end.ended, resolving.kept(execution.view))
+            raise batch_aborted(batch, own, end.ended, resolving.kept(execution.view), call.replaced)
         view = execution.view
         if not isinstance(end, Done):
             is_invisible = self._is_invisible(batch, own, call) and not is_committed
             left = self._left_open(batch, view)
-            raise commit_stopped(batch, view, end.reason, self._options, is_invisible=is_invisible, left_open=left)
+            raise commit_stopped(
+                batch, view, end.reason, self._options, is_invisible=is_invisible, left_open=left, replaced=call.replaced
+            )
         recorded = {key(each) for each in view.last.handles} if view.last is not None else set()
         # Brokers may reject all rows of a task or of the run, which then has fewer transactions than the record, or none.
         return recorded == {key(each.handle) for each in own}

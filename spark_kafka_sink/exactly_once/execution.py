@@ -6,7 +6,7 @@ import logging
 import os
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -67,6 +67,7 @@ class CommitCall:
         topic_id: Id of the commit log's topic as the first attempt read it, or an earlier call; None before that.
         writes_rows: Whether this is a commit(), which must not write rows twice; the commands only end transactions.
         is_committed_before: Whether transactions of an earlier attempt are committed by a record which is gone.
+        replaced: The topics that were deleted before the commit, and perhaps created again.
         prepared, visible: When the batch was prepared and committed, on time.monotonic's clock.
         ended: Ids of the transactions that were committed. Their rows are visible once the brokers have written the markers.
     """
@@ -82,6 +83,7 @@ class CommitCall:
     topic_id: uuid.UUID | None = None
     writes_rows: bool = False
     is_committed_before: bool = False
+    replaced: frozenset[str] = frozenset()
     prepared: float | None = None
     visible: float | None = None
     ended: tuple[str, ...] = ()
@@ -294,8 +296,9 @@ class Execution:
     def _look(self) -> None:
         described = self._transactions.describe([each.transactional_id for each in self.view.own_handles], self._call.deadline)
         listed = self._listed(described)
+        replaced = self._replaced(each for handle in self.view.own_handles for each in handle.topic_ids)
         self._looked = time.monotonic()
-        self.view = self.view.with_look(described, listed, time.time_ns() // 1_000_000)
+        self.view = self.view.with_look(described, listed, time.time_ns() // 1_000_000, replaced)
 
     def _listed(self, described: Mapping[str, TransactionDescription]) -> tuple[TransactionHandle, ...]:
         if self._call.best_effort.list_s is None:
@@ -327,6 +330,7 @@ class Execution:
             write.aborted,
             self._call.checkpoint or ("" if self.view.last is None else self.view.last.checkpoint),
             write.tasks,
+            write.topic_ids,
         )
         assert self._claim is not None  # a decision to write follows a read
         self._reach(before)
@@ -349,12 +353,20 @@ class Execution:
         self.view = self.view.with_written(record)
 
     def _commit(self, handles: tuple[TransactionHandle, ...]) -> None:
-        ended = self._transactions.commit(handles, self._call.deadline, self.view.batch)
+        last = self.view.last
+        assert last is not None
+        is_commit = not self._replaced(last.topic_ids)
+        ended = self._transactions.end_surely(handles, is_commit, self._call.deadline, self.view.batch)
         self.view = self.view.with_outcomes({each: end.outcome for each, end in ended.items()})
         if all(end.outcome is Outcome.COMMITTED for end in ended.values()):
-            assert self.view.last is not None
-            self._call.rows, self._call.committed, self._call.visible = self.view.last.rows, len(handles), time.monotonic()
+            self._call.rows, self._call.committed, self._call.visible = last.rows, len(handles), time.monotonic()
             self._call.ended = tuple(ended)
+
+    def _replaced(self, topic_ids: Iterable[tuple[str, str]]) -> frozenset[str]:
+        """Returns the topics that no longer have the id under which rows were acknowledged: a commit could not show those."""
+        found = self._transactions.replaced(topic_ids, self._call.deadline)
+        self._call.replaced |= found
+        return found
 
     def _reach(self, name: Failpoint | None) -> None:
         if name is not None:

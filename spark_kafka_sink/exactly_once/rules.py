@@ -68,11 +68,15 @@ class Write:
     committed: tuple[str, ...] = ()
     aborted: tuple[str, ...] = ()
     tasks: tuple[TaskRows, ...] = ()
+    topic_ids: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A step: send EndTxn(commit) for each transaction and note the outcomes."""
+    """A step: send EndTxn(commit) for each transaction and note the outcomes.
+
+    If one of the record's topics was replaced, EndTxn(abort) is sent instead, which is a timeout to whoever else looks.
+    """
 
     handles: tuple[TransactionHandle, ...]
 
@@ -112,6 +116,7 @@ class View:
     outcomes: the outcomes of `last.to_commit` by transactional id; None before. reread: whether the log still had the same end
     when it was claimed and read again after that, or after Look. letters: the topic of dead letters, if there is one.
     tasks: the rows that Spark passed to each task with rows; if empty, these are the rows in `own`.
+    replaced: topics of `own` that Look found to be deleted since, and perhaps created again.
     """
 
     batch: int
@@ -126,6 +131,7 @@ class View:
     reread: bool = False
     letters: str | None = None
     tasks: tuple[TaskRows, ...] = ()
+    replaced: frozenset[str] = frozenset()
 
     @property
     def rows(self) -> int:
@@ -151,9 +157,13 @@ class View:
         return replace(self.begun(), read=True, last=last)
 
     def with_look(
-        self, described: Mapping[str, TransactionDescription], listed: tuple[TransactionHandle, ...], now_ms: int
+        self,
+        described: Mapping[str, TransactionDescription],
+        listed: tuple[TransactionHandle, ...],
+        now_ms: int,
+        replaced: frozenset[str] = frozenset(),
     ) -> View:
-        return replace(self, described=described, listed=listed, now_ms=now_ms)
+        return replace(self, described=described, listed=listed, now_ms=now_ms, replaced=replaced)
 
     def with_outcomes(self, outcomes: Mapping[str, Outcome]) -> View:
         return replace(self, outcomes=outcomes)
@@ -246,7 +256,8 @@ def _prepare(view: View, chosen: tuple[PreparedTransaction, ...], kept: tuple[Pr
     transactions = (*kept, *chosen)
     rows = sum(each.handle.records for each in transactions)
     tasks = () if sorted(view.passed) == sorted(stored_rows(transactions)) else view.passed
-    return Write(State.PREPARED, transactions, rows, committed=_ids(kept), tasks=tasks)
+    topic_ids = tuple(sorted({each for one in chosen for each in one.handle.topic_ids}))
+    return Write(State.PREPARED, transactions, rows, committed=_ids(kept), tasks=tasks, topic_ids=topic_ids)
 
 
 def rewritten(last: CommitRecord, state: State, committed: tuple[str, ...] = (), aborted: tuple[str, ...] = ()) -> Write:
@@ -262,7 +273,7 @@ def prepares_first(view: View, step: Step) -> bool:
 
 
 def _is_open(handle: TransactionHandle, view: View) -> bool:
-    """Returns whether the coordinator reports the transaction as open, with enough time left.
+    """Returns whether the coordinator reports the transaction as open, with enough time left, and its topics are still there.
 
     With transaction version 1 an abort does not change the epoch, and a task that has not noticed it starts the transaction again
     with the next partition that it writes to. The earlier rows are then lost, and the coordinator no longer knows their
@@ -272,7 +283,7 @@ def _is_open(handle: TransactionHandle, view: View) -> bool:
     said = view.described.get(handle.transactional_id)
     if said is None or (said.state, said.producer_id, said.epoch) != ("Ongoing", handle.producer_id, handle.epoch):
         return False
-    if not covers(said.partitions, handle.partitions):
+    if not covers(said.partitions, handle.partitions) or not view.replaced.isdisjoint(topic for topic, _ in handle.partitions):
         return False
     return view.now_ms - said.start_time_ms <= said.timeout_ms - commit_timeout_ms(said.timeout_ms)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,6 +13,7 @@ from spark_kafka_sink.client.api_versions import api_versions_request, node_api_
 from spark_kafka_sink.client.backoff import ResponseWaiter
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.client.cluster_requests import ClusterRequest
+from spark_kafka_sink.client.topics import replaced, topics_metadata
 from spark_kafka_sink.errors import DisconnectedError, KafkaSinkError, OptionError, UnsupportedVersionError
 from spark_kafka_sink.exactly_once import failpoints
 from spark_kafka_sink.exactly_once.coordinator_rounds import BACKOFF, CoordinatorRequest, CoordinatorRounds, Reply
@@ -56,6 +58,9 @@ _DESCRIBED_AT_ONCE: Final = 100
 # With v5 a coordinator treats a transaction as version 2. v4 came with Kafka 3.8 and is v3 with one more error code.
 END_TXN_OF_VERSION_1: Final = END_TXN.limited_to(0, 4)
 END_TXN_OF_VERSION_2: Final = END_TXN.limited_to(5, 5)
+
+_LAGGING_S: Final = 2.0
+"""A broker learns within a second that a topic was created or deleted."""
 
 INITIALISING: Final = INIT_PRODUCER_ID.limited_to(0, 5)
 """v6 (two-phase commit) closes the connection on Kafka 4.1."""
@@ -301,27 +306,42 @@ class TransactionClient:
                 raise self._client.refused(each, end.code, END_TXN.key)
         return ended | {each: Ended(Outcome.UNKNOWN, None, said) for each, said in late.items()}
 
-    def commit(self, handles: Iterable[TransactionHandle], deadline: float, batch: int = -1) -> dict[str, Ended]:
-        """Commits the transactions of a batch with `end`, and uses DescribeTransactions if the responses prove nothing.
+    def replaced(self, topic_ids: Iterable[tuple[str, str]], deadline: float) -> frozenset[str]:
+        """Returns the topics that no longer have each id given for them, because they were deleted, and perhaps created again.
+
+        A broker may learn of a new topic later than others, so it counts only if brokers say so for a while.
+        """
+        ids = [(topic, uuid.UUID(each)) for topic, each in sorted(set(topic_ids))]
+        waiting = ResponseWaiter(min(deadline, time.monotonic() + _LAGGING_S), BACKOFF)
+        while found := replaced(ids, topics_metadata(self._client, list(dict(ids)), deadline)) if ids else frozenset[str]():
+            if waiting.is_over:
+                break
+            waiting.pause()
+        return found
+
+    def end_surely(
+        self, handles: Iterable[TransactionHandle], committed: bool, deadline: float, batch: int = -1
+    ) -> dict[str, Ended]:
+        """Ends the transactions of a batch with `end`, and uses DescribeTransactions if the responses prove nothing.
 
         Transactions that are still open are ended again. Raises DeadlineError if one stays open. See `proof_of`.
         """
         by_id = {handle.transactional_id: handle for handle in handles}
         waiting = ResponseWaiter(deadline, BACKOFF)
-        ended, is_open = self._commit_once(by_id, deadline, batch)
+        ended, is_open = self._end_once(by_id, committed, deadline, batch)
         while is_open:
             for each in is_open:
                 waiting.note(f"EndTxn of {each}", ended[each].error)
             waiting.again()
-            again, is_open = self._commit_once({each: by_id[each] for each in is_open}, deadline, batch)
+            again, is_open = self._end_once({each: by_id[each] for each in is_open}, committed, deadline, batch)
             ended |= again
         return ended
 
-    def _commit_once(
-        self, by_id: Mapping[str, TransactionHandle], deadline: float, batch: int
+    def _end_once(
+        self, by_id: Mapping[str, TransactionHandle], committed: bool, deadline: float, batch: int
     ) -> tuple[dict[str, Ended], list[str]]:
-        """Commits once. Also returns the ids of the transactions that are proved to be open."""
-        ended = self.end(by_id.values(), True, deadline, batch)
+        """Ends them once. Also returns the ids of the transactions that are proved to be open."""
+        ended = self.end(by_id.values(), committed, deadline, batch)
         unknown = [each for each, end in ended.items() if end.outcome is Outcome.UNKNOWN]
         described = self.describe(unknown, deadline) if unknown else {}
         proofs = {each: proof_of(by_id[each], described.get(each)) for each in unknown}

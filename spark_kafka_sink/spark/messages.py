@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, field
 from typing import Any
+from uuid import UUID
 
 from pyspark.sql.datasource import WriterCommitMessage
 
@@ -132,7 +133,7 @@ def _transaction_list(each: PreparedTransaction | None) -> list[object] | None:
         return None
     handle = each.handle
     named = [handle.transactional_id, handle.producer_id, handle.epoch, handle.transaction_version, handle.records]
-    return [*named, handle.partitions, each.spark_partition, each.checksum]
+    return [*named, handle.partitions, handle.topic_ids, each.spark_partition, each.checksum]
 
 
 def share_from_json(text: str, batch: MicroBatch) -> TaskTransaction:
@@ -159,8 +160,17 @@ def other_release(batch: MicroBatch, found: str) -> UsageError:
 
 
 def _transaction(
-    name: str, producer_id: int, epoch: int, version: int, records: int, where: list[list[str]], partition: int, checksum: int
+    name: str,
+    producer_id: int,
+    epoch: int,
+    version: int,
+    records: int,
+    where: list[list[str]],
+    ids: list[list[str]],
+    partition: int,
+    checksum: int,
 ) -> PreparedTransaction:
     partitions = tuple((str(topic), str(numbers)) for topic, numbers in where)
-    handle = TransactionHandle(str(name), int(producer_id), int(epoch), int(version), int(records), partitions)
+    topic_ids = tuple((str(topic), str(UUID(each))) for topic, each in ids)
+    handle = TransactionHandle(str(name), int(producer_id), int(epoch), int(version), int(records), partitions, topic_ids)
     return PreparedTransaction(handle, int(partition), int(checksum))

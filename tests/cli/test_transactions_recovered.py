@@ -223,7 +223,7 @@ def test_of_a_job_whose_record_was_lost_it_is_said_that_rows_are_visible(job: Le
 def test_a_record_that_only_another_version_reads_keeps_no_other_from_being_committed(query: LeftOver) -> None:
     query.prepared(0, [query.task(0, "a")])
     newer = Producer({"bootstrap.servers": query.kafka.bootstrap_servers})
-    newer.produce(query.log_topic, b'{"format": 4}', encode_key("newer", 0), partition=0)
+    newer.produce(query.log_topic, b'{"format": 5}', encode_key("newer", 0), partition=0)
     newer.produce(query.log_topic, b"", b"user-7", partition=1 - partition_of(query.query_id, 2))
     assert newer.flush(30) == 0
     listed = query.run("list")
@@ -234,8 +234,8 @@ def test_a_record_that_only_another_version_reads_keeps_no_other_from_being_comm
     assert listed.exit_code == everything.exit_code == unreadable.exit_code == 1
     assert query.query_id in listed.stdout
     for said in (listed, everything):
-        assert "query newer: query None has a record of format 4" in said.stderr
+        assert "query newer: query None has a record of format 5" in said.stderr
         assert "a record with the key b'user-7'" in said.stderr
     assert (one.exit_code, one.stdout) == (0, f"{query.query_id}, batch 0: committed, with 1 row\n")
-    assert "reads formats up to 3" in unreadable.stderr
+    assert "reads formats up to 4" in unreadable.stderr
     wait_until(lambda: query.visible() == ["a"])

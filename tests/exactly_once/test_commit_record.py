@@ -48,6 +48,7 @@ RECORDS = st.builds(
     aborted=st.lists(TEXT, max_size=4).map(tuple),
     checkpoint=TEXT,
     tasks=st.lists(st.builds(TaskRows, LONG, LONG, LONG), max_size=6).map(tuple),
+    topic_ids=st.lists(st.tuples(TEXT, st.uuids().map(str)), max_size=3).map(tuple),
 )
 
 
@@ -124,6 +125,15 @@ def test_a_record_of_a_batch_with_dropped_rows_tells_of_every_tasks_rows() -> No
     assert (found["format"], found["rows"], found["tasks"]) == (3, 10, [[0, 12, 99], [1, 3, 98]])
 
 
+def test_a_prepared_record_has_the_ids_of_its_topics() -> None:
+    topic_id = "0190a5c2-0000-7000-8000-000000000001"
+    (value,) = encode(replace(a_record(), topic_ids=(("t", topic_id),)))
+
+    assert (json.loads(value)["format"], json.loads(value)["topic_ids"]) == (4, [["t", topic_id]])
+    with pytest.raises(CommitRecordError, match="topic id"):
+        decode({0: changed(value, topic_ids=[["t", "x"]])})
+
+
 def test_the_version_before_can_read_a_record_of_a_batch_without_dropped_rows() -> None:
     """It reads format 2, and no other fields."""
     (value,) = encode(a_record())
@@ -174,8 +184,8 @@ def transaction(**changes: object) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("values", "match"),
     [
-        ({0: changed(FIRST, format=4)}, "has a record of format 4 in the commit log, this version reads formats up to 3"),
-        ({0: changed(FIRST, format=0)}, "has a record of format 0 in the commit log, this version reads formats up to 3"),
+        ({0: changed(FIRST, format=5)}, "has a record of format 5 in the commit log, this version reads formats up to 4"),
+        ({0: changed(FIRST, format=0)}, "has a record of format 0 in the commit log, this version reads formats up to 4"),
         ({0: changed(FIRST, format=3, chunks=1)}, "tasks = None"),
         ({0: changed(FIRST, tasks=[])}, "unknown fields: tasks"),
         ({0: changed(FIRST, format=3, chunks=1, tasks=[[0, 1]])}, r"the task \[0, 1\]: another version wrote it"),

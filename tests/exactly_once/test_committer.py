@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 from confluent_kafka import Producer
@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from spark_kafka_sink.errors import BatchAbortedError, BrokerError, CommitStoppedError, OptionError, TooManyBadRowsError
 from spark_kafka_sink.exactly_once import commit_log, failpoints
 from spark_kafka_sink.exactly_once.commit_log import Claim, CommitLog, partition_of
-from spark_kafka_sink.exactly_once.commit_record import CommitRecord, CommitRecordError, State, TaskRows
+from spark_kafka_sink.exactly_once.commit_record import CommitRecord, CommitRecordError, PreparedTransaction, State, TaskRows
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.resolving import Refusal, Refused
 from spark_kafka_sink.exactly_once.transaction_client import Ended, TransactionClient
@@ -22,7 +22,9 @@ from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 from tests.exactly_once.opened import new_id, soon
 from tests.exactly_once.queries import OPTIONS, PREFIX, CutError, Query
+from tests.faults.producing import numbers
 from tests.kafka.fixtures import NewTopic
+from tests.producer.transactions.transacting import scoped
 
 pytestmark = pytest.mark.slow
 
@@ -59,6 +61,29 @@ def test_a_batch_that_is_written_again_after_it_was_complete_is_aborted(query: Q
     assert (report.rows, report.own, report.aborted) == (0, False, 2)
     query.run(1, "c")
     query.expect("a", "b", "c")
+
+
+@pytest.mark.parametrize("where", ["commit.start", "prepared.after"])
+def test_a_batch_in_a_topic_that_was_replaced_before_the_commit_is_written_again(
+    query: Query, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    def reach(name: str, batch: int) -> None:
+        if name == where:
+            query.kafka.delete_topic(query.topic)
+            query.kafka.create_topic(query.topic)
+
+    transactional_id = TransactionalIds(PREFIX, query.id).for_slot("a", 0)
+    with scoped(query.kafka.bootstrap_servers) as producer, producer.transaction(transactional_id) as scope:
+        scope.append(query.topic, numbers(range(2)))
+        handle = scope.prepare()
+    assert handle is not None
+    with monkeypatch.context() as patched:
+        patched.setattr(failpoints, "reach", reach)
+        with pytest.raises(BatchAbortedError, match=f"records are gone.* even if it was created again: {query.topic}"):
+            query.commit(0, (PreparedTransaction(handle, 0, 1),))
+    assert query.open_ids() == []
+    assert query.run(0, "a", "b").rows == 2
+    query.expect("a", "b")
 
 
 CUTS = [
@@ -476,13 +501,13 @@ def test_records_of_jobs_are_removed_when_nobody_asks_any_more(query: Query, mon
 def test_an_error_after_the_batch_was_prepared_does_not_say_that_nothing_is_committed(
     query: Query, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = TransactionClient.commit
+    original = TransactionClient.end_surely
 
-    def commit(client: TransactionClient, handles: Iterable[TransactionHandle], deadline: float, batch: int) -> NoReturn:
-        original(client, list(handles), deadline, batch)
+    def end(client: TransactionClient, handles: Iterable[TransactionHandle], *args: Any) -> NoReturn:
+        original(client, list(handles), *args)
         raise BrokerError("EndTxn answered TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
 
-    monkeypatch.setattr(TransactionClient, "commit", commit)
+    monkeypatch.setattr(TransactionClient, "end_surely", end)
     with pytest.raises(BrokerError) as caught:
         query.run(0, "a", "b")
     assert "2 rows of this run, or some of them, may be committed" in caught.value.__notes__[0]
@@ -491,13 +516,13 @@ def test_an_error_after_the_batch_was_prepared_does_not_say_that_nothing_is_comm
 
 def test_of_rows_that_are_visible_in_part_nobody_says_that_none_are(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
     own = query.write("a", "b")
-    original = TransactionClient.commit
+    original = TransactionClient.end_surely
 
-    def commit(client: TransactionClient, handles: Iterable[TransactionHandle], deadline: float, batch: int) -> dict[str, Ended]:
+    def end(client: TransactionClient, handles: Iterable[TransactionHandle], *args: Any) -> dict[str, Ended]:
         query.abort(own[1:])
-        return original(client, list(handles), deadline, batch)
+        return original(client, list(handles), *args)
 
-    monkeypatch.setattr(TransactionClient, "commit", commit)
+    monkeypatch.setattr(TransactionClient, "end_surely", end)
     with pytest.raises(CommitStoppedError) as caught:
         query.commit(0, own)
     assert "are not visible" not in str(caught.value)

@@ -100,7 +100,7 @@ def test_to_commit_what_was_aborted_is_told_from_the_unknown(
 ) -> None:
     handle = opened(client, topic, "row")
     transactions.end([handle], False, soon())
-    (ended,) = transactions.commit([handle], soon()).values()
+    (ended,) = transactions.end_surely([handle], True, soon()).values()
 
     assert (ended.outcome, ended.error) == (Outcome.ABORTED, "INVALID_TXN_STATE")
 
@@ -108,7 +108,7 @@ def test_to_commit_what_was_aborted_is_told_from_the_unknown(
 def test_what_timed_out_is_proved_to_be_aborted(transactions: TransactionClient, client: ClusterClient, topic: str) -> None:
     handle = opened(client, topic, "row", timeout_ms=100)
     settled = until_settled(transactions, handle)
-    (ended,) = transactions.commit([handle], soon()).values()
+    (ended,) = transactions.end_surely([handle], True, soon()).values()
 
     assert (settled.state, settled.producer_id, settled.epoch) == ("CompleteAbort", handle.producer_id, handle.epoch + 1)
     assert proof_of(handle, settled) is Proof.ABORTED
@@ -123,7 +123,7 @@ def test_after_the_id_was_initialised_again_nothing_is_proved(
     handle = opened(client, topic, "row")
     transactions.end([handle], commits, soon())
     transactions.init_producer_id(handle.transactional_id, 60_000, soon())
-    (ended,) = transactions.commit([handle], soon()).values()
+    (ended,) = transactions.end_surely([handle], True, soon()).values()
 
     assert (ended.outcome, ended.error) == (Outcome.UNKNOWN, "PRODUCER_FENCED")
 

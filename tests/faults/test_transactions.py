@@ -24,6 +24,7 @@ from spark_kafka_sink.errors import (
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
+from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
 from tests.producer.transactions.transacting import under_id, until_ended
 from tests.waiting import until, wait_until
@@ -94,6 +95,23 @@ def test_a_zombie_with_the_same_id_is_fenced(broker: EmbeddedBroker, topic: str)
             with pytest.raises(ProducerFencedError):
                 zombie.begin()
             living.commit()
+    until_read(broker, topic, [2])
+
+
+def test_a_commit_names_a_topic_that_was_replaced_and_the_next_transaction_goes_on(broker: EmbeddedBroker, topic: str) -> None:
+    kafka = Kafka(broker.bootstrap_servers)
+    kafka.create_topic(topic)
+    with under_id(broker.bootstrap_servers, topic) as producer:
+        producer.begin()
+        producer.send(topic, b"1").result(10)
+        kafka.delete_topic(topic)
+        kafka.create_topic(topic)
+        with pytest.raises(TransactionAbortableError, match=f"records are gone.* even if it was created again: {topic}"):
+            producer.commit()
+        producer.abort()
+        producer.begin()
+        producer.send(topic, b"2")
+        producer.commit()
     until_read(broker, topic, [2])
 
 

@@ -70,13 +70,15 @@ class TransactionScope(SendScope):
         self._prepared = True
         if not report.records:
             return None
+        partitions = partition_ranges(report.partitions)
         return TransactionHandle(
             manager.transactional_id,
             manager.producer.producer_id,
             manager.producer.epoch,
             manager.version,
             report.records,
-            partition_ranges(report.partitions),
+            partitions,
+            manager.topic_ids(topic for topic, _ in partitions),
         )
 
     def _check_wait(self) -> None:

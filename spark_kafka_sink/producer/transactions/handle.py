@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 
 
@@ -18,6 +18,7 @@ class TransactionHandle:
             if it had been aborted.
         records: number of acknowledged records.
         partitions: partitions written to, by topic, as in ("events", "0-7,9").
+        topic_ids: the id that each of these topics had before records were sent to it; none from brokers without topic ids.
     """
 
     transactional_id: str
@@ -26,6 +27,7 @@ class TransactionHandle:
     transaction_version: int
     records: int
     partitions: tuple[tuple[str, str], ...] = ()
+    topic_ids: tuple[tuple[str, str], ...] = field(default=(), compare=False)
 
     def __str__(self) -> str:
         return f"{self.transactional_id} (producer id {self.producer_id}, epoch {self.epoch})"

@@ -79,6 +79,7 @@ TABLES: Final[Mapping[ApiKey, Mapping[int, Reaction]]] = {
         E.UNSUPPORTED_FOR_MESSAGE_FORMAT: R.FATAL,
     },
     ApiKey.END_TXN: _ALL | _UNKNOWN_PRODUCER | {E.INVALID_TXN_STATE: R.FATAL},
+    ApiKey.METADATA: _ALL,
 }
 
 # Not attempted because of another partition's error in the same response: that error decides, even if it is transient.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -11,6 +12,7 @@ from spark_kafka_sink.producer.accumulator.producer_batch import PartitionQueue
 from spark_kafka_sink.producer.accumulator.sequences import NO_PRODUCER, ProducerIdAndEpoch
 from spark_kafka_sink.producer.transactions.offsets import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from spark_kafka_sink.protocol.api import AnyApi, ApiKey
+from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.find_coordinator import (
     FIND_COORDINATOR,
     Coordinator,
@@ -18,6 +20,7 @@ from spark_kafka_sink.protocol.find_coordinator import (
     FindCoordinatorResponse,
 )
 from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
+from spark_kafka_sink.protocol.metadata import METADATA, MetadataRequest, MetadataRequestTopic, MetadataResponse
 from spark_kafka_sink.protocol.transactions import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
@@ -170,6 +173,17 @@ def end_txn(transactional_id: str, producer: ProducerIdAndEpoch, *, committed: b
     return TransactionRequest(END_TXN, body, _of_all, (TRANSACTION, transactional_id), max_version)
 
 
+def topic_ids(transactional_id: str, topics: Iterable[str], *, await_all: bool) -> TransactionRequest:
+    """Makes Metadata, for the ids of topics. await_all: whether to ask again while one of them is unknown."""
+    body = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in topics], allow_auto_topic_creation=False)
+
+    def codes(answer: MetadataResponse) -> Codes:
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return {f"topic {topic.name}": unknown for topic in answer.topics if await_all and topic.error_code == unknown}
+
+    return TransactionRequest(METADATA, body, codes, (TRANSACTION, transactional_id))
+
+
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     topics: dict[str, list[int]] = {}
     for topic, partition in partitions:
@@ -188,6 +202,9 @@ class Contents:
         self._transactional_id = transactional_id
         self.begun = False  # the transaction's coordinator may know of it
         self._partitions: set[TopicPartition] = set()
+        self.topics: set[str] = set()
+        self._topic_ids: dict[str, uuid.UUID] = {}  # as of before the first records were sent
+        self._unknown: dict[str, set[PartitionQueue]] = {}  # topics whose ids are not known, and what waits for them
         self._waiting: dict[TopicPartition, PartitionQueue] = {}  # to be added
         self._groups: set[str] = set()
         self._offsets: dict[str, tuple[ConsumerGroupMetadata, dict[TopicPartition, OffsetAndMetadata]]] = {}  # to be sent
@@ -198,8 +215,10 @@ class Contents:
         return bool(self._partitions or self._groups)
 
     def clear(self) -> None:
-        """Clears the contents, because the transaction has ended."""
+        """Clears the contents, because the transaction has ended. Its commit has checked the ids, which the next one uses."""
         self.begun = False
+        self._topic_ids = self.topic_ids()
+        self.topics.clear()
         self._partitions.clear()
         self._groups.clear()
         self.forget_waiting()
@@ -207,12 +226,25 @@ class Contents:
     def forget_waiting(self) -> None:
         """Forgets partitions that were not added yet and never will be."""
         self._waiting.clear()
+        self._unknown.clear()
         self._offsets.clear()
+
+    def topic_ids(self) -> dict[str, uuid.UUID]:
+        """Returns the id of each topic of the transaction, ZERO_UUID from brokers without ids."""
+        return {topic: self._topic_ids[topic] for topic in self.topics if topic in self._topic_ids}
+
+    def forget_ids(self, topics: Iterable[str]) -> None:
+        for topic in topics:
+            del self._topic_ids[topic]
 
     # Additions
 
     def may_drain(self, queue: PartitionQueue, version: int) -> bool:
         """Returns whether records of the queue's partition may be sent. If not, the partition will be added."""
+        if queue.topic not in self._topic_ids:
+            self._unknown.setdefault(queue.topic, set()).add(queue)
+            return False
+        self.topics.add(queue.topic)
         partition = (queue.topic, queue.partition)
         if version >= 2 or partition in self._partitions:
             return True
@@ -227,16 +259,18 @@ class Contents:
     # Requests to send
 
     def is_waiting(self) -> bool:
-        """Whether partitions wait to be added."""
-        return bool(self._waiting)
+        """Whether records wait for ids of topics, or partitions to be added."""
+        return bool(self._unknown or self._waiting)
 
     def has_offsets(self, group_id: str | None = None) -> bool:
         """Returns whether offsets of a group (None: any group) wait to be sent."""
         return bool(self._offsets) if group_id is None else group_id in self._offsets
 
     def next_request(self, producer: ProducerIdAndEpoch, version: int) -> TransactionRequest | None:
-        """Returns the next request: partitions, which records wait for, come before offsets."""
+        """Returns the next request: ids of topics and partitions, which records wait for, come before offsets."""
         transactional_id = self._transactional_id
+        if self._unknown:
+            return topic_ids(transactional_id, self._unknown, await_all=True)
         if not (self._waiting or self._offsets):
             return None
         self.begun = True
@@ -252,6 +286,9 @@ class Contents:
     def done(self, request: TransactionRequest, body: Any) -> list[PartitionQueue]:
         """Takes what a response completed. Returns the queues that may be sent now."""
         match request.api.key:
+            case ApiKey.METADATA:
+                self._topic_ids |= {topic.name: topic.topic_id for topic in body.topics if topic.name in self._unknown}
+                return [queue for topic in body.topics for queue in self._unknown.pop(topic.name, ())]
             case ApiKey.ADD_PARTITIONS_TO_TXN:
                 return self._partitions_added(request.body)
             case ApiKey.ADD_OFFSETS_TO_TXN:

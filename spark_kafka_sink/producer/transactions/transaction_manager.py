@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from threading import Condition, Lock
 from typing import Any
 
+from spark_kafka_sink.client.topics import records_are_gone, replaced
 from spark_kafka_sink.errors import (
     AuthenticationError,
     KafkaSinkError,
@@ -28,6 +29,7 @@ from spark_kafka_sink.producer.transactions.requests import Contents, Transactio
 from spark_kafka_sink.producer.transactions.states import ALLOWED_IN, NEXT, UNDER_WAY, Call, State, check_call, check_move
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +62,7 @@ class TransactionManager:
         self._error: KafkaSinkError | None = None  # the first error, in an error state
         self._pending: Call | None = None  # whose end no caller has seen yet
         self._commit_is_asked = False  # EndTxn may be in flight: nothing can prevent the commit any more
+        self._are_topics_checked = False  # they still have the ids under which records were sent
         self._is_committed = False  # the pending call has committed, whatever becomes of the next epoch
         self._closing = False
         self._deadline_ms = 0  # end of the pending call; monotonic
@@ -81,6 +84,11 @@ class TransactionManager:
         """Whether another process may end the transaction, which requires newer brokers (verification.py)."""
         return self._single
 
+    def topic_ids(self, topics: Iterable[str]) -> tuple[tuple[str, str], ...]:
+        """Returns the ids that topics of the transaction had before records were sent to them; none if brokers have none."""
+        ids = self._contents.topic_ids()
+        return tuple((topic, str(ids[topic])) for topic in topics if ids[topic] != ZERO_UUID)
+
     @property
     def is_open(self) -> bool:
         """Whether there is a transaction that can be aborted."""
@@ -98,7 +106,8 @@ class TransactionManager:
                 return
             self._check(call)
             self._move(_LEADS_TO[call])
-            self._pending, self._is_committed, self._commit_is_asked = call, False, False
+            self._pending = call
+            self._are_topics_checked = self._is_committed = self._commit_is_asked = False
             if call is Call.ABORT:
                 self._contents.forget_waiting()
 
@@ -253,7 +262,10 @@ class TransactionManager:
         if self._state in _SENDING and (request := self._contents.next_request(self.producer, self.version)) is not None:
             return request
         if ends:
-            committed = self._commit_is_asked = self._state is State.COMMITTING_TRANSACTION
+            committed = self._state is State.COMMITTING_TRANSACTION
+            if committed and self._contents.topics and not self._are_topics_checked:
+                return requests.topic_ids(transactional_id, self._contents.topics, await_all=False)
+            self._commit_is_asked = committed
             return requests.end_txn(transactional_id, self.producer, committed=committed, version=self.version)
         return None
 
@@ -267,6 +279,8 @@ class TransactionManager:
                     self._initialized(body)
                 case ApiKey.END_TXN:
                     self._ended(body)
+                case ApiKey.METADATA if self._state is State.COMMITTING_TRANSACTION and not self._contents.is_waiting():
+                    self._topics_checked(body)
             may_drain = self._contents.done(request, body)
             self._changed.notify_all()
             return may_drain
@@ -426,6 +440,14 @@ class TransactionManager:
         self.version = self._agreed_version()
         if self._state is State.INITIALIZING:
             self._move(State.READY)
+
+    def _topics_checked(self, body: Any) -> None:
+        """Fails the transaction if a topic was deleted since: the coordinator would commit it without the topic's records."""
+        self._are_topics_checked = True
+        if gone := replaced(self._contents.topic_ids().items(), body):
+            self._contents.forget_ids(gone)
+            text = f"transactional id {self.transactional_id}: {records_are_gone(gone)}"
+            self._abortable(TransactionError(text, transactional_id=self.transactional_id, topic=min(gone)))
 
     def _ended(self, body: Any) -> None:
         """Takes the next epoch from EndTxn v5, or another producer id if the epochs are used up (KIP-890)."""

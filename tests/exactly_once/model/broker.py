@@ -6,7 +6,7 @@ from tests.exactly_once.model import coordinator
 from tests.exactly_once.model import world as worlds
 from tests.exactly_once.model.configuration import Configuration
 from tests.exactly_once.model.coordinator import DEAD, ONGOING, PENDING
-from tests.exactly_once.model.program import Next
+from tests.exactly_once.model.program import COMMITS, Next
 from tests.exactly_once.model.values import NONE
 from tests.exactly_once.model.world import World
 
@@ -20,7 +20,15 @@ def steps(configuration: Configuration, world: World) -> Next:
         elif world.budget.forgotten and slot.transaction != NONE and slot.state != DEAD:
             forgotten = world.spend("forgotten").with_slot(number, slot._replace(state=DEAD))
             yield ("forgets", slot.transaction), forgotten
+    if world.budget.replaced and not _is_being_committed(world):
+        yield ("topic is replaced",), world.spend("replaced")._replace(topic=world.topic + 1)
     yield from _arrivals(configuration, world)
+
+
+def _is_being_committed(world: World) -> bool:
+    """EndTxn is sent right after the topics' ids were compared: what is replaced in between is lost, and no client can tell."""
+    is_sending = any(each.phase == COMMITS and each.todo is not None for each in world.programs)
+    return is_sending or any(is_commit for _, is_commit, _ in world.late)
 
 
 def _time(configuration: Configuration, world: World, number: int) -> Next:

@@ -110,11 +110,12 @@ def _look(turn: Turn, step: Look) -> Next:
     listed = () if turn.breaks("list before prepared") else worlds.listed(world)
     if turn.breaks("list"):
         listed = ()
-    looked = values.with_look(program.view, program.described, listed)
+    is_gone = any(_is_gone(turn, TRANSACTIONS[each].handle.topic_ids) for each in program.own)
+    looked = values.with_look(program.view, program.described, listed, frozenset({"topic"} if is_gone else ()))
     is_visible = program.is_visible and isinstance(decided(_rules(turn), looked), Read | GiveUp)  # else nobody asks
     yield turn.does("lists"), turn.becomes(program._replace(view=looked, described=None, is_visible=is_visible))
     if world.budget.errors and isinstance(turn.configuration.programs[turn.number], Driver):
-        unlisted = values.with_look(program.view, program.described, ())
+        unlisted = values.with_look(program.view, program.described, (), VIEWS[looked].replaced)
         after = program._replace(view=unlisted, described=None, is_visible=is_visible)
         yield turn.does("gets no list in time"), turn.becomes(after, world.spend("errors"))
 
@@ -170,35 +171,48 @@ def _commit(turn: Turn, step: Commit) -> Next:
     program = turn.program
     if program.todo is None and turn.breaks("end orphans when every EndTxn is answered"):
         turn = turn._replace(world=_with_orphans_ended(turn))
-    todo = values.numbers_of(step.handles) if program.todo is None else program.todo
+    todo = program.todo
+    if todo is None:
+        todo, last = values.numbers_of(step.handles), VIEWS[program.view].last
+        assert last is not None
+        turn = turn._replace(program=program._replace(is_gone=bool(todo) and _is_gone(turn, last.topic_ids)))
     if not todo:
-        after = program._replace(view=values.with_outcomes(program.view, program.got), todo=None, got=())
+        after = program._replace(view=values.with_outcomes(program.view, program.got), todo=None, got=(), is_gone=False)
         yield turn.does("knows the outcomes", program.got), turn.becomes(after)
         return
     for each in todo:
         yield from _end_txn(turn, each, tuple(other for other in todo if other != each))
 
 
+def _is_gone(turn: Turn, topic_ids: tuple[tuple[str, str], ...]) -> bool:
+    if turn.breaks("only what is still there is committed"):
+        return False
+    return bool(topic_ids) and topic_ids != values.topic_ids(turn.world.topic)
+
+
 def _end_txn(turn: Turn, transaction: int, others: tuple[int, ...]) -> Next:
     program, world, configuration = turn.program, turn.world, turn.configuration
+    is_commit = not program.is_gone
     other_version = turn.breaks("one EndTxn version for each transaction") and turn.number > 0
-    answer, after = worlds.end_txn(world, transaction, True, program.batch, configuration.has_markers, other_version)
+    answer, after = worlds.end_txn(world, transaction, is_commit, program.batch, configuration.has_markers, other_version)
+    if not is_commit and after != world:  # to everybody else it has timed out
+        after = after.with_slot(TRANSACTIONS[transaction].slot, worlds.slot_of(after, transaction)._replace(by_timeout=True))
     if answer is not ErrorCode.CONCURRENT_TRANSACTIONS:
-        outcome = _proved(transaction, answer, worlds.slot_of(after, transaction))
+        outcome = _proved(transaction, answer, worlds.slot_of(after, transaction), is_commit)
         got = tuple(sorted((*program.got, (transaction, outcome))))
         yield (
-            turn.does("EndTxn(commit)", transaction, answer.name, outcome.value),
+            turn.does(f"EndTxn({'commit' if is_commit else 'abort'})", transaction, answer.name, outcome.value),
             turn.becomes(program._replace(todo=others, got=got), after),
         )
     if world.budget.lost:
-        yield turn.does("EndTxn(commit), late", transaction), with_late(turn, transaction, True)
+        yield turn.does("EndTxn, late", transaction, is_commit), with_late(turn, transaction, is_commit)
 
 
 @cache
-def _proved(transaction: int, answer: ErrorCode, slot: coordinator.Slot) -> Outcome:
-    """TransactionClient.commit: by EndTxn's answer, else by DescribeTransactions."""
+def _proved(transaction: int, answer: ErrorCode, slot: coordinator.Slot, is_commit: bool) -> Outcome:
+    """TransactionClient.end_surely: by EndTxn's answer, else by DescribeTransactions."""
     handle = TRANSACTIONS[transaction].handle
-    outcome = outcome_of_end(handle, answer, committed=True)
+    outcome = outcome_of_end(handle, answer, committed=is_commit)
     if outcome is not Outcome.UNKNOWN:
         return outcome
     proof = Proof.UNKNOWN if slot.state == coordinator.DEAD else proof_of(handle, values.description(slot))

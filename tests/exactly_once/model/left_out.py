@@ -78,6 +78,7 @@ LEFT_OUT: Final[dict[str, Configuration]] = {
     "own transactions are aborted after an error only where none can be prepared": Configuration(
         (ALONE,), budget=Budget(errors=1)
     ),
+    "only what is still there is committed": Configuration((ALONE,), budget=Budget(replaced=1)),
     # What EndTxn's answer proves
     "unknown is not aborted": Configuration(
         (ALONE,), budget=Budget(forgotten=1, crashes=1), commit=mutations.takes_unknown_for_aborted

@@ -78,7 +78,9 @@ def _write(turn: Turn, number: int, slot: Slot, rows: Rows, passed: Rows | None 
     version, program = turn.configuration.version, turn.program
     if not (turn.breaks("InitProducerId before a slot is used again") and slot.transaction != NONE):
         slot = coordinator.initialized(slot, version)
-    written = values.transaction(number, slot.epoch, program.batch, program.partition, rows, version, rows, passed)
+    written = values.transaction(
+        number, slot.epoch, program.batch, program.partition, rows, version, rows, passed, turn.world.topic
+    )
     return turn.world.with_slot(number, coordinator.produced(slot, written)), written
 
 
@@ -138,7 +140,8 @@ def _after_its_end(turn: Turn, slot: Slot, rest: Rows, in_same_partition: bool) 
 def _transaction(turn: Turn, rows: Rows, in_partitions_of: Rows) -> int:
     half, program = TRANSACTIONS[turn.program.half], turn.program
     version = turn.configuration.version
-    return values.transaction(half.slot, half.handle.epoch, program.batch, program.partition, rows, version, in_partitions_of)
+    where = program.batch, program.partition
+    return values.transaction(half.slot, half.handle.epoch, *where, rows, version, in_partitions_of, topic=half.topic)
 
 
 def _failed(turn: Turn) -> World:

@@ -23,12 +23,14 @@ T = TypeVar("T")
 
 
 class Transaction(NamedTuple):
-    """slot: the number of its transactional id. rows: their numbers, so far: with more rows it is another value."""
+    """slot: the number of its transactional id. rows: their numbers, so far: with more rows it is another value. topic: how often
+    it had been replaced when the first were written."""
 
     slot: int
     batch: int
     rows: tuple[int, ...]
     prepared: PreparedTransaction
+    topic: int
 
     @property
     def attempt(self) -> tuple[int, int, int, int]:
@@ -68,15 +70,20 @@ def transaction(
     version: int,
     in_partitions_of: tuple[int, ...],
     passed: tuple[int, ...] | None = None,
+    topic: int = 0,
 ) -> int:
     """in_partitions_of: rows, each of which has a topic partition of its own. passed: the task's rows, if some were rejected."""
     where = partition_ranges(("topic", each) for each in in_partitions_of)
     task = passed_to(spark_partition, rows if passed is None else passed)
-    label = (f"batch {batch}, partition {spark_partition}{'' if passed is None else f', of {passed}'}", "0")
+    label = (f"batch {batch}, partition {spark_partition}{'' if passed is None else f', of {passed}'} in {topic}", "0")
     producer_id = PRODUCER_ID + epoch // EPOCHS
-    handle = TransactionHandle(f"slot-{slot}", producer_id, epoch, version, len(rows), (label, *where))
+    handle = TransactionHandle(f"slot-{slot}", producer_id, epoch, version, len(rows), (label, *where), topic_ids(topic))
     prepared = PreparedTransaction(handle, spark_partition, task.checksum)
-    return _number(TRANSACTIONS, handle, lambda _: Transaction(slot, batch, rows, prepared))
+    return _number(TRANSACTIONS, handle, lambda _: Transaction(slot, batch, rows, prepared, topic))
+
+
+def topic_ids(topic: int) -> tuple[tuple[str, str], ...]:
+    return (("topic", str(topic)),)
 
 
 @cache
@@ -105,7 +112,16 @@ def rows_passed(record: CommitRecord) -> set[tuple[int, tuple[int, ...]]]:
 def record(batch: int, write: Write) -> int:
     """Equal ones are one record: to write the same again changes nothing, and no other record can come between (see rules)."""
     new = CommitRecord(
-        "query", batch, write.state, "", write.rows, write.transactions, write.committed, write.aborted, tasks=write.tasks
+        "query",
+        batch,
+        write.state,
+        "",
+        write.rows,
+        write.transactions,
+        write.committed,
+        write.aborted,
+        tasks=write.tasks,
+        topic_ids=write.topic_ids,
     )
     return _number(RECORDS, new, lambda number: replace(new, record_id=str(number)))
 
@@ -121,7 +137,7 @@ def view(new: View) -> int:
     described = None if new.described is None else tuple(sorted((k, v) for k, v in new.described.items()))
     outcomes = None if new.outcomes is None else tuple(sorted(new.outcomes.items()))
     last = None if new.last is None else new.last.record_id
-    key = (new.batch, new.own, new.tasks, new.start, new.read, last, described, new.listed, outcomes, new.reread)
+    key = (new.batch, new.own, new.tasks, new.start, new.read, last, described, new.listed, outcomes, new.reread, new.replaced)
     return _number(VIEWS, key, lambda _: new)
 
 
@@ -151,9 +167,11 @@ def read_before(number: int, last: int) -> int:
 
 
 @cache
-def with_look(number: int, described: tuple[tuple[int, Slot], ...], listed: tuple[int, ...]) -> int:
+def with_look(
+    number: int, described: tuple[tuple[int, Slot], ...], listed: tuple[int, ...], replaced: frozenset[str] = frozenset()
+) -> int:
     said = {TRANSACTIONS[each].handle.transactional_id: description(slot) for each, slot in described}
-    return view(VIEWS[number].with_look(said, handles_of(listed), NOW_MS))
+    return view(VIEWS[number].with_look(said, handles_of(listed), NOW_MS, replaced))
 
 
 @cache

@@ -30,6 +30,7 @@ class Budget(NamedTuple):
     errors: int = 0  # that end an attempt to commit, and with it the commit
     rejected: int = 0  # rows that a broker rejects in one attempt, and on.error=drop leaves out
     forgotten: int = 0  # transactional ids that were idle for a week, and expire
+    replaced: int = 0  # topics that are deleted, and created again
 
 
 class Log(NamedTuple):
@@ -51,7 +52,7 @@ class Log(NamedTuple):
 
 class World(NamedTuple):
     """visible: how often each row is. late: (transaction, whether to commit, the sender's batch) of EndTxns on their way.
-    failed: a batch job was reported as failed. programs: their states."""
+    failed: a batch job was reported as failed. programs: their states. topic: how often it was replaced."""
 
     slots: tuple[Slot, ...]
     log: Log
@@ -61,6 +62,7 @@ class World(NamedTuple):
     failed: bool
     budget: Budget
     programs: tuple[Program, ...]
+    topic: int = 0
 
     def with_slot(self, number: int, slot: Slot) -> World:
         slots = self.slots
@@ -114,6 +116,8 @@ def check_target(meant: int, hit: int, batch: int) -> None:
 
 
 def with_visible(world: World, transaction: int) -> World:
+    if TRANSACTIONS[transaction].topic != world.topic:
+        return world  # its rows went with the topic
     visible = list(world.visible)
     for row in TRANSACTIONS[transaction].rows:
         visible[row] += 1

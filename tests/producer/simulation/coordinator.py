@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from spark_kafka_sink.producer.accumulator.sequences import ProducerIdAndEpoch
 from spark_kafka_sink.producer.transactions.requests import TransactionRequest
@@ -10,6 +11,7 @@ from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from spark_kafka_sink.protocol.transactions import (
     AddOffsetsToTxnResponse,
     AddPartitionsToTxnPartitionResult,
@@ -24,6 +26,7 @@ from spark_kafka_sink.protocol.transactions import (
     TxnOffsetCommitResponseTopic,
 )
 
+TOPIC_ID = UUID(int=1)
 LAST_EPOCH = 3
 """So that epochs are used up soon. Kafka's is 32,766."""
 
@@ -76,6 +79,8 @@ class SimulatedCoordinator:
                 return self._end_txn(body)
             case TxnOffsetCommitRequest():
                 return self._commit_offsets(body)
+            case MetadataRequest():
+                return MetadataResponse(topics=[MetadataResponseTopic(0, each.name, TOPIC_ID) for each in body.topics or ()])
         assert request.api.key is ApiKey.ADD_OFFSETS_TO_TXN
         self.is_open = True
         return AddOffsetsToTxnResponse()
