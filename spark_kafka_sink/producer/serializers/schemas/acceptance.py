@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from spark_kafka_sink.errors import RegistryError, SchemaIncompatibleError
 from spark_kafka_sink.producer.serializers.schemas.formats import schema_format
@@ -10,6 +11,9 @@ from spark_kafka_sink.producer.serializers.schemas.schema_format import NAME_DIF
 from spark_kafka_sink.registry.references import SchemaText
 from spark_kafka_sink.registry.registry_client import RegisteredSchema, RegistryClient
 from spark_kafka_sink.schema_options import SchemaConfig
+
+_NEEDED: Final = ("without a default", ", required")
+"""Ends the line about a new field that records without it do not fit."""
 
 
 def _differences(config: SchemaConfig, latest: RegisteredSchema, given: SchemaText) -> list[str]:
@@ -36,7 +40,9 @@ def refuse_incompatible(config: SchemaConfig, subject: str, given: SchemaText, c
         part = config.part
         lines.append(f"Set {part}.schema.name to the name of the subject's record, or {part}.use.latest.version=true.")
     else:
-        lines.append(f"Change the columns, set {config.part}.schema, or change the subject's compatibility level.")
+        needed = config.text is None and any(one.endswith(_NEEDED) for one in changes if ": new, " in one)
+        what = "Make the new columns nullable" if needed else "Change the columns"
+        lines.append(f"{what}, set {config.part}.schema, or change the subject's compatibility level.")
     raise SchemaIncompatibleError("\n".join(lines), subject=subject, fields=tuple(changes), messages=tuple(messages))
 
 

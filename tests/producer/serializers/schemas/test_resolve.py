@@ -97,6 +97,15 @@ def test_a_derived_schema_whose_name_is_not_the_subjects_says_what_to_set(client
     )
 
 
+def test_a_new_column_that_is_not_nullable_says_to_make_it_so(client: RegistryClient) -> None:
+    kind = pa.struct([pa.field("id", pa.int64(), nullable=False)])
+    resolved(schema_config("value", {}), "events", kind, client)
+    with pytest.raises(SchemaIncompatibleError) as caught:
+        checked(schema_config("value", {}), "events", pa.struct([*kind, pa.field("new", pa.int64(), nullable=False)]), client)
+    assert "new: new, long, without a default" in caught.value.message
+    assert "Make the new columns nullable, set value.schema, or change" in caught.value.message
+
+
 def test_rows_that_name_their_topics_get_one_error_with_all_there_is_to_set(client: RegistryClient) -> None:
     kind = pa.struct([("id", pa.int64())])
     with pytest.raises(OptionError, match=r"option subject\.name\.strategy: topic needs the option topic") as caught:
