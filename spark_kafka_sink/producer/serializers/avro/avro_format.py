@@ -18,7 +18,7 @@ from spark_kafka_sink.producer.serializers.avro.avro_differences import differen
 from spark_kafka_sink.producer.serializers.avro.avro_fit import AvroPlan, fit
 from spark_kafka_sink.producer.serializers.avro.avro_schema import Primitive, full_name, parse
 from spark_kafka_sink.producer.serializers.avro.avro_single import encode_value
-from spark_kafka_sink.producer.serializers.schemas.schema_format import ColumnPlan, LoadedSchema, SchemaFormat
+from spark_kafka_sink.producer.serializers.schemas.schema_format import ColumnPlan, LoadedSchema, SchemaFormat, Versions
 from spark_kafka_sink.records.arrow_arrays import offsets_of, scalar_of_bytes, valid_mask
 
 _INLINE: Final = "confluent:rules"
@@ -34,7 +34,7 @@ class AvroFormat(SchemaFormat):
     def load(self, text: str, named: Mapping[str, str]) -> LoadedAvro:
         return LoadedAvro(text, named)
 
-    def derive(self, kind: pa.DataType, name: str) -> str:
+    def derive(self, kind: pa.DataType, name: str, versions: Versions = ()) -> str:
         try:
             return derive(kind, name)
         except RecursionError:

@@ -16,7 +16,7 @@ from spark_kafka_sink.producer.serializers.json_schema.json_fit import JsonPlan,
 from spark_kafka_sink.producer.serializers.json_schema.json_single import MODULE, USED_BY, SingleValues
 from spark_kafka_sink.producer.serializers.json_schema.json_words import differences
 from spark_kafka_sink.producer.serializers.json_serializer import json_bytes
-from spark_kafka_sink.producer.serializers.schemas.schema_format import LoadedSchema, SchemaFormat
+from spark_kafka_sink.producer.serializers.schemas.schema_format import LoadedSchema, SchemaFormat, Versions
 
 _INLINE: Final = "confluent:rules"
 
@@ -36,7 +36,7 @@ class JsonSchemaFormat(SchemaFormat):
     def load(self, text: str, named: Mapping[str, str]) -> LoadedJsonSchema:
         return LoadedJsonSchema(text, named)
 
-    def derive(self, kind: pa.DataType, name: str) -> str:
+    def derive(self, kind: pa.DataType, name: str, versions: Versions = ()) -> str:
         try:
             return derive(kind, name)
         except RecursionError:

@@ -51,8 +51,26 @@ def message_types(text: str, named: Mapping[str, str], message: str | None) -> P
     return _message_types(text, tuple(sorted(named.items())), None if message is None else message.lstrip("."))
 
 
+def earlier_message(text: str, named: Mapping[str, str], name: str) -> Descriptor:
+    """Returns the message with a name, else the first one of a schema. Raises what `message_types` raises."""
+    first, _ = _chosen(text, tuple(sorted(named.items())), None)
+    try:
+        found: Descriptor = first.file.pool.FindMessageTypeByName(name)
+    except KeyError:
+        return first
+    return found
+
+
 @lru_cache(maxsize=64)
 def _message_types(text: str, named: tuple[tuple[str, str], ...], message: str | None) -> ProtobufSchema:
+    return _collected(*_chosen(text, named, message))
+
+
+@lru_cache(maxsize=64)
+def _chosen(
+    text: str, named: tuple[tuple[str, str], ...], message: str | None
+) -> tuple[Descriptor, Mapping[str, FileDescriptorProto]]:
+    """Returns the descriptor of a message, and the files that it uses."""
     check_libraries()
     main, files = files_by_name(text, dict(named), message)
     pool = _pool(main, files)
@@ -62,7 +80,7 @@ def _message_types(text: str, named: tuple[tuple[str, str], ...], message: str |
             "the Protobuf schema has no message; if another file of a descriptor set has it, name it in schema.message"
         )
     if message is None:
-        chosen = next(iter(found.values()))
+        chosen: Any = next(iter(found.values()))
     else:
         try:
             chosen = pool.FindMessageTypeByName(message)
@@ -71,7 +89,7 @@ def _message_types(text: str, named: tuple[tuple[str, str], ...], message: str |
         if chosen is None or chosen.file.name != main or chosen.GetOptions().map_entry:
             names = ", ".join(one.full_name for one in found.values())
             raise SchemaError(f"the Protobuf schema has no message {message}; it has {names}", name=message)
-    return _collected(chosen, files)
+    return chosen, files
 
 
 def inline_rules(text: str) -> list[str]:

@@ -2,39 +2,50 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from spark_kafka_sink.errors import SchemaError
 from spark_kafka_sink.producer.serializers.arrays import is_binary, is_list, is_text, is_uuid
 
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
 NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _INDENT: Final = "  "
 _OWN_NUMBERS: Final = range(19_000, 20_000)  # Protobuf keeps them for itself
+_LAST_NUMBER: Final = 2**29 - 1
 
 
-def derive(kind: pa.DataType, name: str) -> str:
+def derive(kind: pa.DataType, name: str, versions: Iterable[tuple[str, Descriptor]] = ()) -> str:
     """Derives a message, as proto3 text.
 
-    Fields are numbered in the order of the columns. A nullable field is `optional`. A nested struct is a message inside the one
-    around it, named after its field. The field metadata `comment` becomes a comment.
+    A field has the number that its name has in the newest version, also in nested messages. New names follow in the order of the
+    columns, above all numbers that are used or reserved. A name without a column becomes reserved. If a reserved name returns, it
+    gets back the number that it has in an older version.
+
+    A nullable field is `optional`. A nested struct is a message inside the one around it, named after its field. The field
+    metadata `comment` becomes a comment.
 
     Args:
         kind: type of the column, a struct.
         name: name of the message, with its package if it has one.
+        versions: the versions of the schema before this one, the newest first, each with what it is in words. Those after the
+            first are taken only if a reserved name returns.
 
     Raises:
-        SchemaError: Protobuf has no such name or type. The text names each column.
+        SchemaError: Protobuf has no such name or type, or no number for it. The text names each column.
     """
     parts = name.split(".")
     if not all(NAME.fullmatch(part) for part in parts):
         raise SchemaError(f"{name!r} is not a valid Protobuf name: each part must match {NAME.pattern}", name=name)
     if not pa.types.is_struct(kind):
         raise SchemaError(f"a Protobuf value is a message: use a struct or several columns instead of {kind}", type=str(kind))
-    walk = _Walk(set(parts))
+    walk = _Walk(set(parts), iter(versions))
     body = walk.message(kind, parts[-1], "")
     if walk.problems:
         lines = "".join(f"\n  {path}: {problem}" for path, problem in walk.problems)
@@ -46,10 +57,12 @@ def derive(kind: pa.DataType, name: str) -> str:
 class _Walk:
     """Walks over a type. It keeps the imports, and the columns that Protobuf cannot hold."""
 
-    def __init__(self, around: set[str]) -> None:
+    def __init__(self, around: set[str], versions: Iterator[tuple[str, Descriptor]]) -> None:
         self.problems: list[tuple[str, str]] = []
         self.imports: set[str] = set()
         self._around = around
+        self._older = versions
+        self._versions = list(itertools.islice(versions, 1))
 
     def message(self, kind: pa.DataType, name: str, path: str) -> list[str]:
         """Returns the lines of a message."""
@@ -63,8 +76,9 @@ class _Walk:
         taken = {name, *names, *entries}
         in_json: dict[str, str] = {}
         inside: list[str] = []
-        lines: list[str] = []
-        for index, member in enumerate(members):
+        lines: list[tuple[int, list[str]]] = []
+        numbers, reserved = self._numbers(names, path)
+        for member, number in zip(members, numbers, strict=True):
             step = f"{path}.{member.name}"
             self._check_name(member.name, step, in_json)
             if member.name in entries:
@@ -74,12 +88,52 @@ class _Walk:
             elif pa.types.is_map(member.type) and NAME.fullmatch(member.name) and not NAME.fullmatch(_entry(member.name)):
                 self._problem(step, f"{_entry(member.name)}, the message of its entries, is not a valid Protobuf name: rename it")
             found, repeated = self._field_type(member.type, member.name, step, taken, inside)
-            lines += _comment(member)
-            number = index + 1 if index + 1 < _OWN_NUMBERS.start else index + 1 + len(_OWN_NUMBERS)
             label = "repeated " if repeated else "optional " if member.nullable and not found.startswith("map<") else ""
-            lines.append(f"{label}{found} {member.name} = {number};")
+            lines.append((number, [*_comment(member), f"{label}{found} {member.name} = {number};"]))
         self._around = outer
-        return [f"message {name} {{", *(f"{_INDENT}{line}" for line in (*inside, *lines)), "}"]
+        # In the order of their numbers, so that other orders of the columns are no other schemas.
+        fields = [line for _, field in sorted(lines, key=lambda one: one[0]) for line in field]
+        return [f"message {name} {{", *(f"{_INDENT}{line}" for line in (*reserved, *inside, *fields)), "}"]
+
+    def _numbers(self, names: Sequence[str], path: str) -> tuple[list[int], list[str]]:
+        """Returns the number of each field of a message, and the lines that reserve what goes."""
+        version, root = self._versions[0] if self._versions else ("", None)
+        latest = _message_at(root, path)
+        known = {} if latest is None else {one.name: one.number for one in latest.fields}
+        ranges, reserved = _reserved(latest)
+        used, highest = set(known.values()), max((*known.values(), *(end - 1 for _, end in ranges)), default=0)
+        found = []
+        for name in names:
+            if name in known:
+                number = known[name]
+            elif name in reserved:
+                number = self._earlier_number(name, path)
+                if number == 0 or number in used:
+                    self._problem(f"{path}.{name}", f"{version} reserves this name: rename the column")
+            else:
+                number = highest = highest + 1 if highest + 1 not in _OWN_NUMBERS else _OWN_NUMBERS.stop
+                if number > _LAST_NUMBER:
+                    self._problem(f"{path}.{name}", f"{version} leaves no higher number for it: give a schema that has one")
+            used.add(number)
+            found.append(number)
+        goes = sorted((known[name], name) for name in known.keys() - set(names))
+        ranges = [part for one in ranges for part in _without(one, found)] + [(number, number + 1) for number, _ in goes]
+        quoted = [f'"{name}"' for name in (*(one for one in reserved if one not in names), *(name for _, name in goes))]
+        lines = [", ".join(map(_range_text, ranges)), ", ".join(quoted)]
+        return found, [f"reserved {line};" for line in lines if line]
+
+    def _earlier_number(self, name: str, path: str) -> int:
+        """Returns the number that a field has in the newest version that has it; 0: none of them has it."""
+        for place in itertools.count(1):
+            if place == len(self._versions):
+                older = next(self._older, None)
+                if older is None:
+                    break
+                self._versions.append(older)
+            message = _message_at(self._versions[place][1], path)
+            if message is not None and name in message.fields_by_name:
+                return int(message.fields_by_name[name].number)
+        return 0
 
     def _check_name(self, name: str, path: str, in_json: dict[str, str]) -> None:
         """Notes a name that a field cannot have. `in_json` has the earlier ones by their names in JSON."""
@@ -136,6 +190,44 @@ class _Walk:
 
     def _problem(self, path: str, problem: str) -> None:
         self.problems.append((path.lstrip("."), problem))
+
+
+def _message_at(root: Descriptor | None, path: str) -> Descriptor | None:
+    """Returns the message of a struct inside of another one. For a map it is that of its values."""
+    message = root
+    for step in path.replace("[]", "").split(".")[1:]:
+        field: FieldDescriptor | None = None if message is None else message.fields_by_name.get(step)
+        message = None if field is None else field.message_type
+        if message is not None and message.GetOptions().map_entry:
+            message = message.fields_by_name["value"].message_type
+    return message
+
+
+def _reserved(message: Descriptor | None) -> tuple[list[tuple[int, int]], list[str]]:
+    """Returns the numbers, each with an end that is not reserved, and the names that no new field of a message may have."""
+    if message is None:
+        return [], []
+    from google.protobuf.descriptor_pb2 import DescriptorProto
+
+    own = DescriptorProto()
+    message.CopyToProto(own)
+    return [(one.start, one.end) for one in (*own.reserved_range, *own.extension_range)], [
+        one for one in own.reserved_name if NAME.fullmatch(one)
+    ]
+
+
+def _without(numbers: tuple[int, int], used: Iterable[int]) -> list[tuple[int, int]]:
+    """Returns the parts of a range that are left without some numbers."""
+    parts, (start, end) = [], numbers
+    for number in sorted(each for each in used if start <= each < end):
+        parts.append((start, number))
+        start = number + 1
+    return [part for part in (*parts, (start, end)) if part[0] < part[1]]
+
+
+def _range_text(numbers: tuple[int, int]) -> str:
+    start, last = numbers[0], numbers[1] - 1
+    return str(start) if start == last else f"{start} to {'max' if last == _LAST_NUMBER else last}"
 
 
 def _comment(field: pa.Field) -> list[str]:

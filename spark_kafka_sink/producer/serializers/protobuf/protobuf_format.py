@@ -10,7 +10,7 @@ import pyarrow as pa
 from spark_kafka_sink.producer.serializers.protobuf.message_types import from_json
 from spark_kafka_sink.producer.serializers.protobuf.protobuf_fit import ProtobufPlan, fit
 from spark_kafka_sink.producer.serializers.protobuf.protobuf_single import encode_value
-from spark_kafka_sink.producer.serializers.schemas.schema_format import LoadedSchema, SchemaFile, SchemaFormat
+from spark_kafka_sink.producer.serializers.schemas.schema_format import LoadedSchema, SchemaFile, SchemaFormat, Versions
 
 
 class ProtobufFormat(SchemaFormat):
@@ -30,10 +30,11 @@ class ProtobufFormat(SchemaFormat):
     def load(self, text: str, named: Mapping[str, str]) -> LoadedProtobuf:
         return LoadedProtobuf(text)
 
-    def derive(self, kind: pa.DataType, name: str) -> str:
+    def derive(self, kind: pa.DataType, name: str, versions: Versions = ()) -> str:
+        from spark_kafka_sink.producer.serializers.protobuf.descriptors import earlier_message
         from spark_kafka_sink.producer.serializers.protobuf.protobuf_derive import derive
 
-        return derive(kind, name)
+        return derive(kind, name, ((words, earlier_message(text, named, name)) for words, text, named in versions))
 
     def differences(self, old: str, new: str) -> list[str]:
         from spark_kafka_sink.producer.serializers.protobuf.protobuf_differences import differences

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -83,6 +83,10 @@ class SchemaFile:
     uses: tuple[str, ...] = ()
 
 
+Versions = Iterable[tuple[str, str, Mapping[str, str]]]
+"""The versions of a subject, the newest first: what each is in words, its text, and the texts that it refers to, by name."""
+
+
 class SchemaFormat(ABC):
     """A format of schemas.
 
@@ -122,12 +126,13 @@ class SchemaFormat(ABC):
         """Returns the schema that `prepared` made. Raises SchemaError if it is not valid."""
 
     @abstractmethod
-    def derive(self, kind: pa.DataType, name: str) -> str:
+    def derive(self, kind: pa.DataType, name: str, versions: Versions = ()) -> str:
         """Returns the text of a schema for columns of a type.
 
         Args:
             kind: type of the columns. Its fields say whether they may be null, and have comments in their metadata.
             name: full name of the record.
+            versions: the earlier versions, whose numbers fields must keep. They are asked for when they are taken.
 
         Raises:
             SchemaError: a column's type or name is not possible in this format.

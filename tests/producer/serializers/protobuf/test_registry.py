@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -239,6 +240,45 @@ def test_an_incompatible_change_names_the_fields(stand_in: StandIn) -> None:
         assert "x: was int32 = 1, is string = 1" in caught.value.message
         assert "y: new, int32 = 2" in caught.value.message
         serializer.close()
+
+
+def test_derived_numbers_are_those_of_the_subject(stand_in: StandIn) -> None:
+    def written(*names: str, inner: tuple[str, ...] = ("x",)) -> tuple[int, str]:
+        """Writes columns, and returns the id of their schema, and the newest one without types."""
+        kind = pa.struct(
+            [(name, pa.struct([(one, pa.int32()) for one in inner]) if name == "s" else pa.string()) for name in names]
+        )
+        row = {name: dict.fromkeys(inner, 7) if name == "s" else name for name in names}
+        serializer = ProtobufSerializer({"schema.registry.url": stand_in.url, "schema.name": "M"})
+        (data,) = serializer.serialize_column("orders", pa.array([row], kind)).to_pylist()
+        serializer.close()
+        with SchemaRegistryClient({"url": stand_in.url}) as client:
+            text = client.get_latest_version("orders-value").schema.schema_str
+        return int.from_bytes(data[1:5]), " ".join(re.sub(r"optional \w+ |message \w+ ", "", text.partition("\n\n")[2]).split())
+
+    assert written("first", "s") == (1, "{ { x = 1; } first = 1; s = 2; }")
+    assert written("s", "first")[0] == 1
+    assert written("new", "s", "first", inner=("y", "x")) == (2, "{ { x = 1; y = 2; } first = 1; s = 2; new = 3; }")
+    assert written("z", "s", inner=("y",)) == (
+        3,
+        '{ reserved 1, 3; reserved "first", "new"; { reserved 1; reserved "x"; y = 2; } s = 2; z = 4; }',
+    )
+    assert written("s", "new", "first", inner=("y", "x"))[0] == 4
+    assert written("z", "first", "new", "s", inner=("x", "y")) == (
+        5,
+        "{ { x = 1; y = 2; } first = 1; s = 2; new = 3; z = 4; }",
+    )
+    with RegistryClient(registry_config({"schema.registry.url": stand_in.url})) as client:
+        client.register(
+            "orders-value", SchemaText("PROTOBUF", 'syntax = "proto3"; message N { reserved 9 to max; reserved "z2"; }')
+        )
+    with pytest.raises(SchemaError) as caught:
+        written("z2", "a")
+    assert caught.value.message == (
+        "value: no schema can be derived: Protobuf cannot hold the columns:\n"
+        "  z2: version 6 of subject orders-value reserves this name: rename the column\n"
+        "  a: version 6 of subject orders-value leaves no higher number for it: give a schema that has one"
+    )
 
 
 def test_rules_are_refused(stand_in: StandIn) -> None:
