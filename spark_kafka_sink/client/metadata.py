@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
+from spark_kafka_sink.changes import Changes
 from spark_kafka_sink.client.backoff import ExponentialBackoff
 from spark_kafka_sink.client.cluster import Cluster, Node, TopicIds, TopicMetadata, merge_partitions
 from spark_kafka_sink.config import ProducerConfig
@@ -116,10 +117,10 @@ class MetadataRequestAndVersion:
 class Metadata:
     """The newest Cluster and the state of its updates.
 
-    Any thread may fetch, request updates and wait; everything else belongs to the thread that polls the NetworkClient. `_changed`
-    (a condition with a re-entrant lock) guards every attribute and is notified of each response and of the close. `fetch` and
-    `nodes` read one attribute without it, because that attribute is only ever replaced. Times are monotonic milliseconds. A
-    `node_label` is a readable broker name: `bootstrap server host:port`, or `broker 1 (host:port)`.
+    Any thread may fetch, request updates and wait; everything else belongs to the thread that polls the NetworkClient. `_lock`,
+    which is re-entrant, guards every attribute; `_changes` is notified of each response and of the close. `fetch` and `nodes`
+    read one attribute without it, because that attribute is only ever replaced. Times are monotonic milliseconds. A `node_label`
+    is a readable broker name: `bootstrap server host:port`, or `broker 1 (host:port)`.
 
     Every `request_update` makes a new version. A request carries the newest version, and its response serves that and all older
     ones, so a response that was already in flight when a new update was requested does not count for it.
@@ -130,7 +131,8 @@ class Metadata:
 
     def __init__(self, config: ProducerConfig, rng: random.Random | None = None) -> None:
         """rng: spreads the refreshes of many clients. Tests pass their own."""
-        self._changed = threading.Condition(threading.RLock())
+        self._lock = threading.RLock()
+        self._changes = Changes()
         self._rng = rng or random.Random()
         self._cluster = Cluster()
         self._seen: dict[str, TopicMetadata] = {}  # each topic's last partitions and newest epochs, kept through errors
@@ -174,7 +176,7 @@ class Metadata:
 
     def request_update(self) -> int:
         """Requests all topics again, because metadata seems outdated. Returns the version that the response will serve."""
-        with self._changed:
+        with self._lock:
             self._version += 1
             self._full_version = self._version
             self._due_ms = None
@@ -182,7 +184,7 @@ class Metadata:
 
     def request_update_for_new_topics(self) -> int:
         """Requests unknown topics at once, without backoff. Returns the version, as `request_update` does."""
-        with self._changed:
+        with self._lock:
             self._version += 1
             self._partial_version = self._version
             self._unchanged = 0
@@ -192,7 +194,7 @@ class Metadata:
 
     def made_again_with(self, topic: str) -> int | None:
         """Returns the partition count of a topic that was deleted and recreated while in use; None if that is not certain."""
-        with self._changed:
+        with self._lock:
             ids = self._ids.get(topic)
             if ids is None or not ids.is_made_again(len(self._cluster.nodes)):
                 return None
@@ -205,7 +207,7 @@ class Metadata:
 
         Only newer epochs of known partitions count, and only leaders whose address is known or among the endpoints.
         """
-        with self._changed:
+        with self._lock:
             nodes = {**self._cluster.nodes, **{e.node_id: Node(e.node_id, e.host, e.port, e.rack) for e in endpoints}}
             topics = dict(self._cluster.topics)
             # One copy for each topic: one for each of 16,667 partitions that moved, of 50,000, took 9.3 s instead of 4 ms.
@@ -219,14 +221,14 @@ class Metadata:
                 self._seen[name] = topics[name] = topics[name].with_leaders(leaders_of)
             if moved:
                 self._cluster = replace(self._cluster, nodes=nodes, topics=topics)
-                self._changed.notify_all()
+                self._changes.notify_all()
             return {(name, partition) for name, partitions in moved.items() for partition in partitions}
 
     def close(self) -> None:
         """Wakes the waiting threads; later responses are ignored."""
-        with self._changed:
+        with self._lock:
             self._closed = True
-            self._changed.notify_all()
+            self._changes.notify_all()
 
     # For the thread that polls the NetworkClient. None of it may wait.
 
@@ -238,7 +240,7 @@ class Metadata:
         """Returns 0 if an update is due. Includes backoff after `failed_attempt` and after an unchanged response."""
         due_ms = self._due_ms
         if due_ms is None:
-            with self._changed:
+            with self._lock:
                 due_ms = self._due_ms = self._next_due_ms()
         if due_ms == END_OF_TIME_MS:
             return NEVER_MS
@@ -246,7 +248,7 @@ class Metadata:
 
     def next_request(self, now_ms: int) -> MetadataRequestAndVersion:
         """Returns the request to send now. No other request is made until `update` or `failed_attempt`."""
-        with self._changed:
+        with self._lock:
             due = self._full_version > self._answered_full or now_ms >= self._expires_ms
             names = self._topics_to_ask(partial=not due)
             partial = not due and names is not None
@@ -260,13 +262,13 @@ class Metadata:
 
     def asking(self, node_label: str, state: str) -> None:
         """Records for error texts that a broker is being asked or connected; ends with the next call of this group."""
-        with self._changed:
+        with self._lock:
             self._answers.asking(node_label, state)
 
     def update(self, request: MetadataRequestAndVersion, response: MetadataResponse, node_label: str, now_ms: int) -> bool:
         """Applies the response to `request`. Returns False if it has no brokers or a top-level error, which counts as a failed
         attempt."""
-        with self._changed:
+        with self._lock:
             if self._closed:
                 return True
             if response.error_code or not response.brokers:
@@ -286,12 +288,12 @@ class Metadata:
             self._take(response, request.partial, node_label, now_ms)
             self._unchanged_until_ms = now_ms + (self._backoff.backoff_ms(self._unchanged - 1) if self._unchanged else 0)
             self._due_ms = None
-            self._changed.notify_all()
+            self._changes.notify_all()
             return True
 
     def failed_attempt(self, node_label: str, error: str, now_ms: int) -> None:
         """Records that a broker could not be reached while an update was due, or that a request for metadata failed."""
-        with self._changed:
+        with self._lock:
             self._failures += 1
             self._unchanged = 0
             self._not_before_ms = now_ms + self._backoff.backoff_ms(self._failures - 1)
@@ -301,19 +303,19 @@ class Metadata:
     def rejected(self, node_label: str, error: AuthenticationError, now_ms: int) -> bool:
         """Records that a broker rejected the login, and ends the waits for an update: no broker is asked until the next
         `request_update` or `accepted`. Returns False if no update was due."""
-        with self._changed:
+        with self._lock:
             is_wanted = self._full_version > self._answered_full or self._partial_version > self._answered
             if self._closed or not (is_wanted or now_ms >= self._expires_ms):
                 return False
             self.failed_attempt(node_label, error.message, now_ms)
             self._rejection = (self._version, error)
             self._due_ms = None
-            self._changed.notify_all()
+            self._changes.notify_all()
             return True
 
     def accepted(self) -> None:
         """Records that a broker accepted the login, so that updates are due again, also those for age alone."""
-        with self._changed:
+        with self._lock:
             self._rejection = None
             self._due_ms = None
 
@@ -328,7 +330,7 @@ class Metadata:
 
         Java's Metadata.rebootstrap also forgets the topics; every append would then wait for its topic again.
         """
-        with self._changed:
+        with self._lock:
             self._cluster = replace(self._cluster, nodes={})
             self._forget_past()
             self.request_update()

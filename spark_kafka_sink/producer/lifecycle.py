@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NoReturn
 
+from spark_kafka_sink.changes import Changes
 from spark_kafka_sink.errors import KafkaSinkError, UsageError
 from spark_kafka_sink.network.selector import monotonic_ms
 
@@ -55,30 +57,29 @@ def in_callback() -> bool:
 
 
 def wait_until(
-    changed: threading.Condition,
+    changes: Changes,
     done: Callable[[], bool],
     deadline: float,
     late: Callable[[], KafkaSinkError],
     check_alive: Callable[[], None],
 ) -> None:
-    """Returns once `done()`, which is called with the lock of `changed` held.
+    """Returns once `done()`, which is called without a lock.
 
     Raises `late()` at the deadline (time.monotonic), or what `check_alive` raises if the sender thread has died.
     """
-    with changed:
-        while not done():
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise late()
-            if not changed.wait(min(left, MAX_WAIT_S)) and not done():
-                check_alive()
+    while not done():
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise late()
+        if not changes.wait(done, min(left, MAX_WAIT_S)) and not done():
+            check_alive()
 
 
 class Lifecycle:
     """The lifecycle of one producer: open with a sender thread, closed, failed, or owned by another process.
 
-    Any thread may call. `_lock` guards `closed` and the number of open scopes; only the sender thread sets `failure`, once. In a
-    forked child no lock is taken, because a thread of the parent may have held the copied lock.
+    Any thread may call. `_lock` guards `closed` and the number of open scopes; `failure` is set once. In a forked child no lock
+    is taken, because a thread of the parent may have held the copied lock.
     """
 
     def __init__(
@@ -96,6 +97,8 @@ class Lifecycle:
         self.pid = process.pid
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._has_ended = False  # Thread.is_alive() is wrong after an interrupt of Thread.join() (CPython 3.11)
+        self._end = Changes()
         self._scopes = 0
         self._idle_close_ms = idle_close_ms
         self._idle_since_ms = monotonic_ms()
@@ -106,19 +109,31 @@ class Lifecycle:
 
     def start(self, run: Callable[[], None], name: str) -> None:
         """Starts the sender thread."""
-        self._thread = threading.Thread(target=run, name=name, daemon=True)
+
+        def run_and_tell() -> None:
+            try:
+                run()
+            finally:
+                self._has_ended = True
+                self._end.notify_all()
+
+        self._thread = threading.Thread(target=run_and_tell, name=name, daemon=True)
         self._thread.start()
 
     def join(self, timeout_s: float) -> bool:
         """Waits for the sender thread to end. Returns whether it has ended."""
         if self._thread is not None:
-            self._thread.join(timeout_s)
+            deadline = time.monotonic() + timeout_s
+            while not self._has_ended and (left := deadline - time.monotonic()) > 0:
+                self._end.wait(lambda: self._has_ended, min(left, MAX_WAIT_S))
+            if self._has_ended:
+                self._thread.join()  # it runs nothing of ours any more
         return not self.is_running
 
     @property
     def is_running(self) -> bool:
         """Whether the sender thread is alive."""
-        return self._thread is not None and self._thread.is_alive()
+        return self._thread is not None and not self._has_ended
 
     @property
     def is_sender_thread(self) -> bool:
@@ -187,6 +202,30 @@ class Lifecycle:
     def fail(self, error: KafkaSinkError) -> None:
         """Records that the producer cannot continue. The first error counts."""
         self.failure = self.failure or error
+
+    def broken_by(self, error: BaseException) -> None:
+        """Fails the producer if an exception left a call half done.
+
+        That is the one rule for interrupts, which may come between any two steps: instead of making each step whole again, the
+        sender thread fails all that is not acknowledged, and ends. Our own errors are raised where nothing is half done.
+        """
+        if not isinstance(error, KafkaSinkError):
+            self.fail(
+                KafkaSinkError(
+                    f"the producer has failed, because {type(error).__name__} interrupted one of its calls; records that were not"
+                    " acknowledged may or may not have been sent: create a new producer"
+                )
+            )
+            self.wake_sender()
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """Encloses steps that must not end half done: an interrupt between them fails the producer."""
+        try:
+            yield
+        except BaseException as error:
+            self.broken_by(error)
+            raise
 
     def close(self) -> None:
         """Makes the producer reject further records."""

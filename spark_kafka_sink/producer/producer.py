@@ -105,10 +105,10 @@ class Producer:
         self._client = client = NetworkClient(config, metadata)
         pool.outages = client.outages
         self._lifecycle = lifecycle = Lifecycle(client.wakeup, idle_close_ms=idle_close_ms, outages=client.outages)
-        appender = Appender(config, accumulator, lifecycle.wake_sender)
+        appender = Appender(config, accumulator, lifecycle)
         rate_limit = RateLimit.of(config, metrics.waited_for_rate_limit)
         if rate_limit is not None:
-            appender = RateLimitedAppender(config, accumulator, lifecycle.wake_sender, rate_limit)
+            appender = RateLimitedAppender(config, accumulator, lifecycle, rate_limit)
         self._columns = ColumnAppender(config, lifecycle, self._user_classes, metadata, appender, metrics)
         self._transactions: TransactionCalls | None = None
         if transactional or config.transactional_id is not None:

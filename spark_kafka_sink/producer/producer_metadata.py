@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -14,7 +13,7 @@ from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import AuthenticationError, MetadataTimeoutError, UsageError
 from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.producer.column_checks import check_topic
-from spark_kafka_sink.producer.lifecycle import NO_WAIT
+from spark_kafka_sink.producer.lifecycle import NO_WAIT, wait_until
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.security.acls import rights_of
@@ -51,7 +50,7 @@ class ProducerMetadata(Metadata):
     def add(self, topic: str, now_ms: int) -> None:
         """Marks a topic as used, and requests metadata at once if it is new. Raises RecordError for an invalid topic name."""
         check_topic(topic)
-        with self._changed:
+        with self._lock:
             if topic not in self._expiry_ms:
                 self._new_topics.add(topic)
                 self.request_update_for_new_topics()
@@ -61,17 +60,17 @@ class ProducerMetadata(Metadata):
         """Requests metadata of one topic (with the others, unless it is new). Returns the version that the response will
         serve.
         """
-        with self._changed:
+        with self._lock:
             return self.request_update_for_new_topics() if topic in self._new_topics else self.request_update()
 
     def waiting_topics(self) -> set[str]:
         """Returns the topics that some thread waits for."""
-        with self._changed:
+        with self._lock:
             return set(self._waiting)
 
     def why_no_leader(self, topic: str) -> str:
         """Returns why a topic, or one of its partitions, cannot be written to, and what to do."""
-        with self._changed:
+        with self._lock:
             code = self._cluster.topic_error(topic)
             if self._cluster.partition_count(topic) is not None:
                 return "the partition has no leader"
@@ -110,7 +109,7 @@ class ProducerMetadata(Metadata):
         begun = time.monotonic()
         mark = self._answers.mark()
         while True:
-            with self._changed:
+            with self._lock:
                 self._check_open(topic)
                 self.add(topic, monotonic_ms())
                 if self._cluster.partition_count(topic) is not None:
@@ -126,30 +125,27 @@ class ProducerMetadata(Metadata):
 
     def _ask(self, topic: str, begun: float, mark: int, deadline: float, wakeup: Callable[[], None]) -> None:
         """Requests an update and waits for the response. Raises only if the topic's error is final."""
-        with self._changed:
+        with self._lock:
             version = self.request_update_for_topic(topic)
             self._waiting[topic] += 1
         waiting_ns = time.monotonic_ns()
         try:
             wakeup()
-            with self._changed:
-                if not self._wait_for_version(version, deadline):
-                    raise self._timeout(topic, begun, mark)
+            wait_until(
+                self._changes,
+                lambda: self._answered >= version or self._closed or self.rejection(version) is not None,
+                deadline,
+                lambda: self._timeout(topic, begun, mark),
+                lambda: None,
+            )
+            with self._lock:
                 self._check_open(topic)
                 self._check_login(topic, version)
                 self._check_topic(topic)
         finally:
-            with self._changed:
+            with self._lock:
                 self._waiting -= Counter((topic,))
             self._on_wait(time.monotonic_ns() - waiting_ns)
-
-    def _wait_for_version(self, version: int, deadline: float) -> bool:
-        timeout = min(deadline - time.monotonic(), threading.TIMEOUT_MAX)
-
-        def is_over() -> bool:
-            return self._answered >= version or self._closed or self.rejection(version) is not None
-
-        return self._changed.wait_for(is_over, timeout)
 
     def _check_open(self, topic: str) -> None:
         if self._closed:
@@ -168,14 +164,15 @@ class ProducerMetadata(Metadata):
             raise self._rights().error(text, ApiKey.METADATA, code, topic, topic=topic)
 
     def _timeout(self, topic: str, begun: float, mark: int) -> MetadataTimeoutError:
-        code = self._cluster.topic_error(topic)
         waited_ms = round((time.monotonic() - begun) * 1000)
-        return MetadataTimeoutError(
-            f"topic {topic}: timed out waiting for metadata after {waited_ms} ms; {self._what_was_said(topic, mark)}."
-            f" {self._advice(code)}",
-            topic=topic,
-            error=error_facts(code).name if code else None,
-        )
+        with self._lock:
+            code = self._cluster.topic_error(topic)
+            return MetadataTimeoutError(
+                f"topic {topic}: timed out waiting for metadata after {waited_ms} ms; {self._what_was_said(topic, mark)}."
+                f" {self._advice(code)}",
+                topic=topic,
+                error=error_facts(code).name if code else None,
+            )
 
     def _what_was_said(self, topic: str, mark: int) -> str:
         if said := self._answers.about(topic, mark):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -16,7 +16,7 @@ from spark_kafka_sink.producer.accumulator.produce_result import Thunk
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.accumulator.tally import Tally
 from spark_kafka_sink.producer.bad_rows import RowNumbers
-from spark_kafka_sink.producer.lifecycle import NO_WAIT
+from spark_kafka_sink.producer.lifecycle import NO_WAIT, Lifecycle
 from spark_kafka_sink.producer.rate_limit import RateLimit
 from spark_kafka_sink.records.columns import RecordColumns
 
@@ -28,10 +28,9 @@ class RateLimitedAppender(Appender):
     """
 
     def __init__(
-        self, config: ProducerConfig, accumulator: RecordAccumulator, wakeup: Callable[[], None], rate_limit: RateLimit
+        self, config: ProducerConfig, accumulator: RecordAccumulator, lifecycle: Lifecycle, rate_limit: RateLimit
     ) -> None:
-        """`wakeup` wakes the sender thread to look at what is ready."""
-        super().__init__(config, accumulator, wakeup)
+        super().__init__(config, accumulator, lifecycle)
         self._rate_limit = rate_limit
 
     def append(

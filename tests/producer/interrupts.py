@@ -1,24 +1,32 @@
-"""Signals at the worst moments: Python runs their handlers in the main thread, as functions begin, after calls, in loops."""
+"""Interrupts at the worst moments: Python runs signal handlers in the main thread, as functions begin, after calls, in loops."""
 
 from __future__ import annotations
 
-import linecache
+import dis
 import sys
-from types import CodeType, FrameType, FunctionType, TracebackType
+from functools import cache
+from pathlib import Path
+from types import CodeType, FrameType, TracebackType
 from typing import Any
 
-# Steps between which Python looks for no signal, though it tells a tracer of the line: a lock is let go by one call into C.
-NOT_BEFORE = ("with ", "try:", "buffer.draining.release()")
+import spark_kafka_sink
+
+PACKAGE = str(Path(spark_kafka_sink.__file__).parent)
+# After these instructions the interpreter looks for signals. It does not at the beginning of a `with`, and not as it ends.
+LOOKS_AFTER = {"RESUME", "CALL", "CALL_FUNCTION_EX", "JUMP_BACKWARD"}
 
 
 class Interrupt:
-    """Inside its `with`, KeyboardInterrupt comes before the `line`th line that is run in some functions, and ends the `with`."""
+    """Within its `with`, raises KeyboardInterrupt at the `step`th place where a signal may arrive in this package's code.
 
-    def __init__(self, line: int, *functions: Any) -> None:
+    The `with` swallows it; `struck` tells whether there were so many places.
+    """
+
+    def __init__(self, step: int) -> None:
         self.struck = False
         self.where = ""
-        self._left = line
-        self._codes = {code for function in functions for code in _codes(function)}
+        self._left = step
+        self._last: dict[FrameType, int] = {}
         self._before: Any = None
 
     def __enter__(self) -> Interrupt:
@@ -28,22 +36,31 @@ class Interrupt:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool:
         sys.settrace(self._before)
+        self._last.clear()
         return kind is KeyboardInterrupt
 
     def _trace(self, frame: FrameType, event: str, argument: object) -> Any:
-        if frame.f_code not in self._codes:
+        code = frame.f_code
+        if not code.co_filename.startswith(PACKAGE) or self.struck:
             return None
-        line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
-        if event == "line" and not self.struck and not line.startswith(NOT_BEFORE):
-            self._left -= 1
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            last = self._last.get(frame)
+            self._last[frame] = frame.f_lasti
+            if last is not None and dis.opname[code.co_code[last]] in LOOKS_AFTER:
+                # What a signal's handler raises comes from the last instruction, and is caught where that one's errors are.
+                self._left -= _handler(code, last) == _handler(code, frame.f_lasti)
             if self._left == 0:
                 self.struck = True
-                self.where = f"{frame.f_code.co_qualname}: {line}"
+                self.where = f"{code.co_qualname}, line {frame.f_lineno}"
                 raise KeyboardInterrupt
+        elif event == "return":
+            self._last.pop(frame, None)
         return self._trace
 
 
-def _codes(of: Any) -> set[CodeType]:
-    """A function's, or those of all functions of a class."""
-    functions = [of] if isinstance(of, FunctionType) else [each for each in vars(of).values() if isinstance(each, FunctionType)]
-    return {function.__code__ for function in functions}
+@cache
+def _handler(code: CodeType, offset: int) -> int | None:
+    """Returns where an error of the instruction is caught; None: in the caller."""
+    entries = dis.Bytecode(code).exception_entries  # type: ignore[attr-defined]
+    return next((entry.target for entry in entries if entry.start <= offset < entry.end), None)

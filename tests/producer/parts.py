@@ -121,5 +121,5 @@ def make_parts(chunk_size: int = 256, **settings: object) -> Parts:
     pool = BufferPool(config.buffer_memory, chunk_size, on_wait=metrics.waited_for_memory)
     accumulator = RecordAccumulator(config, pool)
     wakeups = Wakeups()
-    appender = Appender(config, accumulator, wakeups.wakeup)
+    appender = Appender(config, accumulator, Lifecycle(wakeups.wakeup))
     return Parts(config, pool, accumulator, appender, cluster_of({"t": 300, "u": 300}), metrics, wakeups)

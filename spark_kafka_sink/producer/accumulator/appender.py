@@ -24,7 +24,7 @@ from spark_kafka_sink.producer.accumulator.request_size import batch_limit
 from spark_kafka_sink.producer.accumulator.row_origins import AppendedRows, note_rows
 from spark_kafka_sink.producer.accumulator.tally import Tally
 from spark_kafka_sink.producer.bad_rows import RowNumbers
-from spark_kafka_sink.producer.lifecycle import NO_WAIT
+from spark_kafka_sink.producer.lifecycle import NO_WAIT, Lifecycle
 from spark_kafka_sink.records.arrow_arrays import repeated_number
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
 from spark_kafka_sink.records.columns import RecordColumns
@@ -62,8 +62,7 @@ MAX_AGE_MS = 2**33
 class Appender:
     """Encodes rows in the calling thread. It has no state but the settings, so threads do not contend here."""
 
-    def __init__(self, config: ProducerConfig, accumulator: RecordAccumulator, wakeup: Callable[[], None]) -> None:
-        """`wakeup` wakes the sender thread to look at what is ready."""
+    def __init__(self, config: ProducerConfig, accumulator: RecordAccumulator, lifecycle: Lifecycle) -> None:
         pool = accumulator.pool
         # An append never requests more than half of the memory at once, so that two can always make progress.
         self._max_chunks = max(pool.capacity // 2, 1)
@@ -75,7 +74,8 @@ class Appender:
         self._max_block_s = config.max_block_ms / 1000
         self._accumulator = accumulator
         self._pool = pool
-        self._wakeup = wakeup
+        self._lifecycle = lifecycle
+        self._wakeup = lifecycle.wake_sender
 
     def sizes(self, tally: Tally, topic: str, columns: RecordColumns) -> Sizes:
         """Returns an upper bound for the bytes of each row. Raises RecordTooLargeError for the first row that can never be
@@ -146,54 +146,33 @@ class Appender:
         numbered: AppendedRows | None,
     ) -> int:
         """Runs one round: appends as many rows from `start` on as half of the memory holds. Returns the next row."""
-        memory: list[Chunk] = []
         claimed: list[OpenBatch] = []
         batches: list[OpenBatch] = []
-        full: list[bool] = []
-        aborted = False
         try:
-            plan = self._plan_with_memory(start, tally, rows, deadline, memory, claimed)
-            batches, full = self._batches(tally, rows, plan), plan.full
+            plan, memory = self._plan_with_memory(start, tally, rows, deadline, claimed)
+            batches = self._batches(tally, rows, plan)
             self._encode(rows, plan, batches, memory, attach, numbered)
-        except BaseException:
-            for batch in batches:
-                batch.drop_unfinished()
-                if not batch.record_count:  # it will not be published
-                    batch.memory.give_back(self._pool)
-            raise
-        finally:
             with self._accumulator.lock:
-                try:
-                    wake = self._publish(tally, claimed, batches, full)
-                except BaseException:  # an interrupt: a batch that stays claimed would never be sent nor expire
-                    self._publish(tally, claimed, batches, full)
-                    self._wakeup()
-                    raise
+                wake = self._publish(tally, plan, batches)
                 aborted = self._accumulator.aborted
             if wake:
                 self._wakeup()
             self._pool.deallocate(memory)
-            if aborted:
-                error = UsageError(f"topic {rows.topic}: the producer was closed or failed during the append", topic=rows.topic)
-                for batch in batches or claimed:  # the sender thread left them to this one (Delivery.fail_all)
-                    batch.failed(error)
+        except BaseException as error:  # an interrupt may have left half a record, so that none of these batches may be sent
+            self._lifecycle.broken_by(error)
+            _fail(batches or claimed, self._lifecycle.failure)
+            raise
         if aborted:
-            raise error
+            closed = UsageError(f"topic {rows.topic}: the producer was closed or failed during the append", topic=rows.topic)
+            _fail(batches, closed)
+            raise closed
         return plan.stop
 
     def _plan_with_memory(
-        self,
-        start: int,
-        tally: Tally,
-        rows: GroupedRows,
-        deadline: float,
-        memory: list[Chunk],
-        claimed: list[OpenBatch],
-    ) -> Plan:
-        """Assigns rows to batches and claims the open ones for writing.
-
-        Each claim and chunk is added to the two lists as soon as it is acquired, so an interrupt cannot leak it.
-        """
+        self, start: int, tally: Tally, rows: GroupedRows, deadline: float, claimed: list[OpenBatch]
+    ) -> tuple[Plan, list[Chunk]]:
+        """Assigns rows to batches and claims the open ones for writing. Returns the memory for all of them, too."""
+        memory: list[Chunk] = []
         patient, begun = True, time.monotonic()
         while True:
             with self._accumulator.lock:
@@ -210,31 +189,28 @@ class Appender:
                     claimed += [batch for batch in plan.batches if batch is not None]
                     for batch in claimed:
                         batch.writing = True  # the sender must not take it now
-                    return plan
+                    return plan, memory
             # Releases its memory before it waits: two appends that each hold what the other needs would wait forever.
-            held = memory.copy()
-            memory.clear()
-            self._pool.deallocate(held)
+            self._pool.deallocate(memory)
+            memory = []
             until = min(deadline, begun + PATIENCE_S) if patient else deadline
             try:
-                memory += self._wait_for_memory(plan.chunks, until, begun)
+                memory = self._wait_for_memory(plan.chunks, until, begun)
             except BufferExhaustedError:
                 if not patient:
                     raise
                 patient = False
 
     def _wait_for_memory(self, n_chunks: int, until: float, begun: float) -> list[Chunk]:
-        accumulator, waiting = self._accumulator, False
+        accumulator = self._accumulator
+        with accumulator.lock:
+            accumulator.memory_waiters += 1
         try:
-            with accumulator.lock:
-                accumulator.memory_waiters += 1
-                waiting = True
             self._wakeup()
             return self._pool.allocate(n_chunks, until, begun)
         finally:
-            if waiting:
-                with accumulator.lock:
-                    accumulator.memory_waiters -= 1
+            with accumulator.lock:
+                accumulator.memory_waiters -= 1
 
     def _few_chunks(self, free_chunks: int) -> int:
         return min(max(free_chunks, self._kept_from_blocks // 2), self._max_chunks)
@@ -302,24 +278,20 @@ class Appender:
         block.lend(memory[-needed:])
         del memory[-needed:]
 
-    def _publish(self, tally: Tally, claimed: list[OpenBatch], batches: list[OpenBatch], full: list[bool]) -> bool:
-        """Publishes what was written to the sender. Returns whether the sender has something to do.
-
-        Requires the accumulator's lock. Calling it again has no effect. New batches that are empty because encoding failed are
-        not added.
+    def _publish(self, tally: Tally, plan: Plan, batches: list[OpenBatch]) -> bool:
+        """Publishes what was written to the sender. Returns whether the sender has something to do. Requires the accumulator's
+        lock.
         """
         accumulator = self._accumulator
         wake = False
-        for batch in claimed:
-            batch.writing = False
-        for batch, is_full in zip(batches, full, strict=False):
-            if batch.queued:
-                if is_full and batch.queue.open is batch and batch.record_count:
+        for before, batch, is_full in zip(plan.batches, batches, plan.full, strict=True):
+            if before is not None:
+                batch.writing = False
+                if is_full and batch.queue.open is batch:
                     wake = True
                     accumulator.close_open(batch.queue)
-            elif batch.record_count and not accumulator.aborted:
+            elif not accumulator.aborted:
                 wake = accumulator.add(batch, full=is_full) or wake
-                batch.queued = True
         return accumulator.undefer(tally) or wake
 
 
@@ -348,8 +320,13 @@ def _attach(rows: GroupedRows, offset: int, completion_for: CompletionFactory, b
     batch.attach(thunk, batch.record_count - (stop - start))
 
 
+def _fail(batches: list[OpenBatch], error: KafkaSinkError | None) -> None:
+    """Fails batches that the sender thread has left to the append that writes to them (Delivery.fail_all)."""
+    for batch in batches:
+        if error is not None:
+            batch.failed(error)
+
+
 def _copy(pieces: list[memoryview], batches: list[OpenBatch], memory: list[Chunk]) -> None:
-    for chunk in memory:
-        _ = chunk.memory  # allocated before anything is written, so that no batch has half a piece
     for batch, piece in zip(batches, pieces, strict=True):
         batch.memory.copy(piece, memory)

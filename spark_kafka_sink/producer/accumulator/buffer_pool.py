@@ -6,6 +6,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 
 from spark_kafka_sink.errors import BufferExhaustedError, RecordTooLargeError, UsageError
 
@@ -47,14 +49,14 @@ class SharedChunks:
 
 
 class _Waiter:
-    """A waiting allocation. The thread that serves it sets `chunks`, under the pool's lock, and then `done`."""
+    """A waiting allocation. The thread that serves it sets `chunks`, under the pool's lock, and then tells `done`."""
 
     __slots__ = ("chunks", "done", "needed")
 
     def __init__(self, needed: int) -> None:
         self.needed = needed
         self.chunks: list[Chunk] | None = None
-        self.done = threading.Event()
+        self.done = SimpleQueue[None]()  # whose calls are single steps for an interrupt, unlike those of an Event
 
 
 class BufferPool:
@@ -175,7 +177,7 @@ class BufferPool:
             self._made -= len(self._free)
             self._free.clear()
             for waiter in self._waiters:
-                waiter.done.set()
+                waiter.done.put(None)
             self._waiters.clear()
 
     def _available_chunks(self) -> int:
@@ -210,22 +212,20 @@ class BufferPool:
         while self._waiters and self._waiters[0].needed <= self._available_chunks():
             waiter = self._waiters.popleft()
             waiter.chunks = self._take(waiter.needed)
-            waiter.done.set()
+            waiter.done.put(None)
 
     def _wait(self, waiter: _Waiter, begun: float, deadline_s: float) -> list[Chunk]:
         waiting_ns = time.monotonic_ns()
-        try:
-            waiter.done.wait(min(max(deadline_s - time.monotonic(), 0), threading.TIMEOUT_MAX))
-            self._on_wait(time.monotonic_ns() - waiting_ns)
-        except BaseException:  # an interrupt must not keep the place in the queue or the memory
-            with self._lock:
-                self._leave(waiter)
-            raise
+        with suppress(Empty):
+            waiter.done.get(timeout=min(max(deadline_s - time.monotonic(), 0), threading.TIMEOUT_MAX))
+        self._on_wait(time.monotonic_ns() - waiting_ns)
         with self._lock:
             if waiter.chunks is not None:  # also if it was served exactly at the deadline
                 return waiter.chunks
             self._check_open()
-            ahead = self._leave(waiter)
+            ahead = self._waiters.index(waiter)
+            self._waiters.remove(waiter)
+            self._serve()
             free = max(self._available_chunks(), 0) * self.chunk_size
         why = self.outages()
         raise BufferExhaustedError(
@@ -235,18 +235,6 @@ class BufferPool:
             " their quotas, or raise buffer.memory or max.block.ms",
             option="buffer.memory",
         )
-
-    def _leave(self, waiter: _Waiter) -> int:
-        """Removes a waiter, whatever its state. Returns how many were ahead of it."""
-        if waiter.chunks is not None:
-            self._put_back(waiter.chunks)
-            return 0
-        if waiter not in self._waiters:  # closed
-            return 0
-        ahead = self._waiters.index(waiter)
-        self._waiters.remove(waiter)
-        self._serve()
-        return ahead
 
     def _check_fits(self, n_chunks: int) -> None:
         if n_chunks > self.capacity:
@@ -323,17 +311,6 @@ class BatchMemory:
         if not self._room:
             return list(self._pieces)
         return [*self._pieces[:-1], self._pieces[-1][: -self._room]]
-
-    def cut(self, size: int) -> None:
-        """Keeps only the first `size` bytes, because what follows is incomplete. Memory is released only with the rest."""
-        pieces = self.pieces()
-        excess = sum(map(len, pieces)) - size
-        while excess > 0:
-            piece = pieces.pop()
-            excess -= len(piece)
-            if excess < 0:
-                pieces.append(piece[:-excess])
-        self._pieces, self._room = tuple(pieces), 0
 
     def give_back(self, pool: BufferPool) -> None:
         """Releases all memory. Calling it again has no effect."""

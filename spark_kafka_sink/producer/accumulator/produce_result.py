@@ -57,7 +57,7 @@ class ProduceResult:
 
     def attach(self, thunk: Thunk, first: int) -> None:
         """Attaches `thunk`, whose records begin at record `first` of the batch."""
-        self._thunks.append((first, thunk))  # first: an interrupt must not leave an assigned thunk without a result
+        self._thunks.append((first, thunk))
         thunk.assigned(self, first)
 
     def acked(self, base_offset: int, log_append_time: int) -> None:

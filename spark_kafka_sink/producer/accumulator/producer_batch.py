@@ -88,7 +88,6 @@ class OpenBatch:
         "max_timestamp",
         "memory",
         "queue",
-        "queued",
         "record_count",
         "result",
         "rows",
@@ -108,7 +107,6 @@ class OpenBatch:
         self.size = 0
         self.record_count = 0
         self.largest_record = 0  # bytes
-        self.queued = False
         self.writing = False
         self.result: ProduceResult | None = None  # set if a caller wants the results of single records
         self.rows: list[RowRun] | None = None  # set if a caller wants the row numbers of rejected records
@@ -130,12 +128,7 @@ class OpenBatch:
         # Called for each of 1,000 partitions per append: calls of max() took 0.1 us more.
         latest = max_timestamp if max_timestamp > self.max_timestamp else self.max_timestamp
         self.largest_record = largest_record if largest_record > self.largest_record else self.largest_record
-        # Assigned together, without a call in between in which a signal handler could raise.
         self.size, self.record_count, self.max_timestamp = self.size + size, self.record_count + count, latest
-
-    def drop_unfinished(self) -> None:
-        """Drops what a failed append wrote without calling `added`."""
-        self.memory.cut(self.size)
 
 
 class SealedBatch(NumberedBatch):

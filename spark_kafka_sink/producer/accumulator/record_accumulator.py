@@ -121,24 +121,21 @@ class RecordAccumulator:
             self._ready.mark(queue)
 
     def add(self, batch: OpenBatch, *, full: bool) -> bool:
-        """Adds a new batch at the end of its queue. A repeated call, after an interrupt, skips what is already done.
+        """Adds a new batch at the end of its queue.
 
         Returns whether the sender has something to do. An open batch behind another one that lingers changes nothing: the sender
-        looks again when that one's time is over, which is earlier. It must have seen that one, because an interrupt of the append
-        may have lost the wake-up.
+        looks again when that one's time is over, which is earlier.
         """
         queue = batch.queue
         wake = full
-        if queue.open is not None and queue.open is not batch:  # another scope's, added while this one was encoded
+        if queue.open is not None:  # another scope's, added while this one was encoded
             self.close_open(queue)
             wake = True
-        if batch not in self._incomplete:
-            if not self._incomplete:
-                self.expires_ms = batch.created_ms + self._delivery_timeout_ms
-            self._incomplete[batch] = batch
-            batch.tally.batches_added(1)
-        if not queue.batches or queue.batches[-1] is not batch:
-            queue.batches.append(batch)
+        if not self._incomplete:
+            self.expires_ms = batch.created_ms + self._delivery_timeout_ms
+        self._incomplete[batch] = batch
+        batch.tally.batches_added(1)
+        queue.batches.append(batch)
         if full:
             self._ready.mark(queue)
         else:
@@ -149,10 +146,9 @@ class RecordAccumulator:
 
     def undefer(self, tally: Tally) -> bool:
         """Marks queues that the sender skipped during an append as ready. Returns whether there are any."""
-        deferred = self._deferred.get(tally, ())
+        deferred = self._deferred.pop(tally, ())
         for queue in deferred:
             self._ready.mark(queue)
-        self._deferred.pop(tally, None)  # last: after an interrupt this method is called again
         return bool(deferred)
 
     def flush(self, tally: Tally | None) -> None:

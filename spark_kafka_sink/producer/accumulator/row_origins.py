@@ -49,8 +49,7 @@ def note_rows(
 ) -> None:
     """Notes which rows were just added to each batch.
 
-    An append may have 1,000 partitions, so zip makes the runs, which takes 0.1 us for each. A batch that an interrupt keeps from
-    its run has records without numbers, but never with wrong ones.
+    An append may have 1,000 partitions, so zip makes the runs, which takes 0.1 us for each.
 
     Args:
         firsts: the number of records in each batch before.

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from copy import deepcopy
-from threading import TIMEOUT_MAX, Condition, Lock
+from threading import TIMEOUT_MAX, Lock
 from typing import TYPE_CHECKING
 
+from spark_kafka_sink.changes import Changes
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import DeliveryError, FlushTimeoutError, KafkaSinkError
 from spark_kafka_sink.producer.lifecycle import wait_until
@@ -21,7 +22,7 @@ class Tally:
     """Counts and first error of one scope. A batch belongs to one tally, so scopes never mix.
 
     The scope's threads append and wait, and `appending` lets one append run at a time. The sender thread reports outcomes.
-    `_changed` guards the counts and the first error.
+    `_lock` guards the counts and the first error.
     """
 
     def __init__(self, *, keeps_error: bool = True, rejected_limit: int | None = None) -> None:
@@ -36,7 +37,8 @@ class Tally:
         self._rejected_limit = rejected_limit
         self._rejected: list[RejectedRecords] = []
         self._rejected_size = 0
-        self._changed = Condition(Lock())
+        self._lock = Lock()
+        self._changes = Changes()
         self._report = DeliveryReport()
         self._error: KafkaSinkError | None = None
         self._only_rejected = True  # all errors are of rejected records, so that the others continue
@@ -51,30 +53,30 @@ class Tally:
     @property
     def unfinished(self) -> int:
         """Number of batches that are neither acknowledged nor failed."""
-        with self._changed:
+        with self._lock:
             return self._unfinished
 
     @property
     def failed_records(self) -> int:
         """Number of failed records."""
-        with self._changed:
+        with self._lock:
             return self._failed_records
 
     def report(self) -> DeliveryReport:
         """Returns a copy of the current counts."""
-        with self._changed:
+        with self._lock:
             return deepcopy(self._report)
 
     def progress(self) -> tuple[int, int, int]:
         """Returns the acknowledged records, their bytes before compression, and the retries, in less time than a report takes."""
-        with self._changed:
+        with self._lock:
             return self._report.records, self._report.bytes, self._report.retries
 
     def raise_error(self) -> None:
         """Raises DeliveryError if a record of this scope has failed."""
         if self._error is None:  # without the lock: each append asks twice
             return
-        with self._changed:
+        with self._lock:
             raise self._delivery_error(self._error)
 
     @property
@@ -95,7 +97,7 @@ class Tally:
 
     def take_rejected(self) -> list[RejectedRecords]:
         """Returns the records that brokers rejected since the last call, and forgets them."""
-        with self._changed:
+        with self._lock:
             taken, self._rejected, self._rejected_size = self._rejected, [], 0
             return taken
 
@@ -106,7 +108,7 @@ class Tally:
         """
         if not self._rejected:
             return
-        with self._changed:
+        with self._lock:
             count, acked = sum(len(records.errors) for records in self._rejected), self._report.records
             first = self._rejected[0].errors[0]
         error = DeliveryError(
@@ -129,7 +131,8 @@ class Tally:
 
         def late(waited_s: float) -> KafkaSinkError:
             if self._error is not None:
-                return self._delivery_error(self._error)
+                with self._lock:
+                    return self._delivery_error(self._error)
             why = outages()
             batches = counted(self._unfinished, "batch was", "batches were")
             return FlushTimeoutError(f"flush: {batches} not acknowledged within {timeout_s} s{why and f'; {why}'}")
@@ -152,55 +155,55 @@ class Tally:
         """
         begun = time.monotonic()
         deadline = begun + (TIMEOUT_MAX if timeout_s is None else timeout_s)
-        wait_until(self._changed, done, deadline, lambda: late(time.monotonic() - begun), check_alive)
+        wait_until(self._changes, done, deadline, lambda: late(time.monotonic() - begun), check_alive)
 
     def told(self) -> None:
         """Wakes waiting threads, because the outcome of some record is known."""
-        with self._changed:
-            self._changed.notify_all()
+        with self._lock:
+            self._changes.notify_all()
 
     # Called by the accumulator and the sender thread
 
     def batches_added(self, count: int) -> None:
-        with self._changed:
+        with self._lock:
             self._unfinished += count
 
     def request_sent(self) -> None:
-        with self._changed:
+        with self._lock:
             self._report.requests += 1
 
     def throttled(self, ms: int) -> None:
         """Counts a pause that a broker's quota imposed."""
-        with self._changed:
+        with self._lock:
             self._report.throttled_ms += ms
 
     def rate_limited(self, ms: int) -> None:
         """Counts the wait of an append for the rate limit."""
         if ms:
-            with self._changed:
+            with self._lock:
                 self._report.rate_limited_ms += ms
 
     def batch_not_acked(self, error_name: str, *, again: bool) -> None:
-        with self._changed:
+        with self._lock:
             self._report.errors[error_name] = self._report.errors.get(error_name, 0) + 1
             self._report.retries += again
 
     def batches_acked(self, batches: int, count: Callable[[DeliveryReport], None]) -> None:
         """Records that one response acknowledged this many batches; `count` adds them to the report."""
-        with self._changed:
+        with self._lock:
             count(self._report)
             self._unfinished -= batches
-            self._changed.notify_all()
+            self._changes.notify_all()
 
     def batch_failed(self, record_count: int, error: KafkaSinkError, *, rejected: bool = False) -> None:
         """Records that a batch failed. rejected: because of each of its records, so that other batches continue."""
-        with self._changed:
+        with self._lock:
             self._unfinished -= 1
             self._fail(record_count, error, rejected=rejected)
 
     def records_failed(self, count: int, error: KafkaSinkError) -> None:
         """Records that `count` records of a batch were rejected with `error`; its other records continue."""
-        with self._changed:
+        with self._lock:
             self._fail(count, error, rejected=True)
 
     @property
@@ -217,16 +220,16 @@ class Tally:
 
         batches: the number of batches that are finished with them.
         """
-        with self._changed:
+        with self._lock:
             self._rejected.append(records)
             self._rejected_size += records.size
             self._failed_records += len(records.errors)
             self._unfinished -= batches
-            self._changed.notify_all()
+            self._changes.notify_all()
 
     def _fail(self, count: int, error: KafkaSinkError, *, rejected: bool) -> None:
         self._failed_records += count
         self._only_rejected = self._only_rejected and rejected
         if self._error is None and self._keeps_error:
             self._error = error
-        self._changed.notify_all()
+        self._changes.notify_all()

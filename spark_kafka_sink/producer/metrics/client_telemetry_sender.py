@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import logging
-import threading
 import time
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from spark_kafka_sink.changes import Changes
 from spark_kafka_sink.client.network_client import ClientResponse, NetworkClient
 from spark_kafka_sink.errors import ProtocolError, UnsupportedVersionError
 from spark_kafka_sink.producer.metrics.metrics_collector import MetricsCollector, Payload
@@ -63,14 +63,14 @@ class ClientTelemetrySender:
         self._in_flight: Payload | None = None
         self._too_large = 0  # pushes of this subscription that a broker found too large
         self._logged: set[str] = set()
-        self._registered = threading.Event()
+        self._registered = Changes()
         self.due_ms = self._state.due_ms
 
     # Any thread
 
     def client_instance_id(self, timeout_s: float) -> uuid.UUID | None:
         """Returns the id that a broker gave this client; None if it has not within the timeout."""
-        self._registered.wait(timeout_s)
+        self._registered.wait(lambda: self._state.subscription is not None, timeout_s)
         subscription = self._state.subscription
         return None if subscription is None else subscription.client_instance_id
 
@@ -191,7 +191,7 @@ class ClientTelemetrySender:
         ):
             self._too_large = 0
         self._state.subscribed(subscription, now_ms)
-        self._registered.set()
+        self._registered.notify_all()
         text = base64.urlsafe_b64encode(subscription.client_instance_id.bytes).decode().rstrip("=")  # as brokers log it
         self._log_once(logging.INFO, "registered", f"client telemetry registered with client instance id: {text}")
         logger.debug("subscription of client metrics: %s", subscription)

@@ -161,7 +161,8 @@ class SendScope:
             return
         self._lifecycle.check_alive()
         self._lifecycle.check_may_wait()
-        self._accumulator.flush(self.tally)
+        with self._lifecycle.whole():
+            self._accumulator.flush(self.tally)
         self._lifecycle.wake_sender()
         begun_ns = time.monotonic_ns()
         try:
@@ -206,7 +207,8 @@ class SendScope:
         self.tally.discarded = True
         if not self._lifecycle.is_forked:  # a fork may have copied a lock that a thread of the parent held
             error = UsageError("the send scope was discarded before these records were sent")
-            self._accumulator.discard(self.tally, error, partial(self._identity.missed, error))
+            with self._lifecycle.whole():
+                self._accumulator.discard(self.tally, error, partial(self._identity.missed, error))
 
     def close(self) -> None:
         """Flushes and ends the scope. If the flush raises, unsent records are discarded. Further calls do nothing.

@@ -110,8 +110,8 @@ class RecordAppender:
             first, full = buffer.add(value, key, partition, timestamp, pairs, future, size, on_delivery is not None)
             if first or full:
                 self._record_buffer.added(buffer, first=first, full=full)
-        except BaseException:  # an interrupt between the two: the sender thread must learn of the row if it was added
-            self._record_buffer.interrupted(buffer)
+        except BaseException as error:
+            self._lifecycle.broken_by(error)
             raise
         return future
 

@@ -25,9 +25,9 @@ from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccum
 from spark_kafka_sink.producer.accumulator.tally import Tally
 from spark_kafka_sink.producer.column_appender import ColumnAppender
 from spark_kafka_sink.producer.identity.identity import Identity
-from spark_kafka_sink.producer.lifecycle import FOREVER_MS, NO_WAIT, Lifecycle, in_callback
+from spark_kafka_sink.producer.lifecycle import FOREVER_MS, MAX_WAIT_S, NO_WAIT, Lifecycle, in_callback
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
-from spark_kafka_sink.producer.single_records.record_future import RecordThunk, TopicWaiter
+from spark_kafka_sink.producer.single_records.record_future import RecordFuture, RecordThunk, TopicWaiter
 from spark_kafka_sink.producer.single_records.topic_buffer import BufferedRows, BufferLimits, TopicBuffer
 
 # Interval at which the sender thread checks for memory again if no response arrives before.
@@ -99,16 +99,11 @@ class RecordBuffer:
         else:
             self._wakeup()
 
-    def interrupted(self, buffer: TopicBuffer) -> None:
-        """Called if an interrupt leaves unclear whether a record was added."""
-        self._waiting[buffer] = None
-        self._wakeup()
-
     # From rows to batches
 
     def _drain(self, buffer: TopicBuffer, deadline: float) -> None:
         """Appends the buffered rows in the caller's thread. If another thread does so until the deadline, leaves them to it."""
-        if not buffer.draining.acquire(timeout=_left(deadline)):
+        if not self._acquired(buffer, deadline):
             return
         try:
             if buffer.is_full():  # otherwise another thread was faster
@@ -119,6 +114,15 @@ class RecordBuffer:
         finally:
             buffer.draining.release()
             self._wake_for_rest(buffer)
+
+    def _acquired(self, buffer: TopicBuffer, deadline: float) -> bool:
+        """Waits until no other thread drains the buffer. Returns False at the deadline, or if the producer has failed: an
+        interrupted thread never releases it.
+        """
+        while not buffer.draining.acquire(timeout=min(_left(deadline), MAX_WAIT_S)):
+            if not _left(deadline) or self._lifecycle.failure is not None:
+                return False
+        return True
 
     def _wake_for_rest(self, buffer: TopicBuffer) -> None:
         """Wakes the sender thread, which may have found the buffer draining and so waits for the rest."""
@@ -149,11 +153,9 @@ class RecordBuffer:
             return self._append_others(buffer, rows.pending(), deadline, error)
         except KafkaSinkError as error:
             self._fail_for_good(buffer, rows.pending(), error)
-        except BaseException as error:
+        except Exception as error:
             text = f"topic {waiter.topic}: the append failed with {type(error).__name__}: {error}; it may have been sent"
             self._fail_for_good(buffer, rows.pending(), KafkaSinkError(text, topic=waiter.topic))
-            if not isinstance(error, Exception):
-                raise
         return None
 
     def _append_others(self, buffer: TopicBuffer, rows: BufferedRows, deadline: float, error: RecordError) -> Late | None:
@@ -173,16 +175,15 @@ class RecordBuffer:
         """Fails rows that will not be sent. The transaction learns of it while the rows still keep it from ending."""
         if rows:
             self._identity.missed(error)
-        self._fail(buffer, rows, error)
+        self._fail(buffer, rows.futures, error)
 
-    def _fail(self, buffer: TopicBuffer, rows: BufferedRows, error: KafkaSinkError) -> None:
-        if not rows:
+    def _fail(self, buffer: TopicBuffer, futures: list[RecordFuture], error: KafkaSinkError) -> None:
+        if not futures:
             return
-        self._metrics.append_refused(buffer.waiter.topic, len(rows), error)
-        try:
-            rows.fail(error)
-        finally:
-            buffer.waiter.told()
+        self._metrics.append_refused(buffer.waiter.topic, len(futures), error)
+        for future in futures:
+            future.fail(error)
+        buffer.waiter.told()
 
     def _put_back(self, buffer: TopicBuffer, late: BufferedRows, cause: DeadlineError) -> None:
         """Puts rows back for another try, or fails those that have expired."""
@@ -261,11 +262,12 @@ class RecordBuffer:
         """Returns once all records sent before are acknowledged or failed. Raises FlushTimeoutError after `timeout_s`."""
         deadline = time.monotonic() + (TIMEOUT_MAX if timeout_s is None else timeout_s)
         buffers = list(self._buffers.values())
-        for buffer in buffers:
-            if not buffer.is_idle():
-                self._drain_for_flush(buffer, deadline, timeout_s)
-        waiters = {buffer.waiter.tally: buffer.waiter for buffer in buffers}
-        results = self._accumulator.flush_all(waiters.keys())
+        with self._lifecycle.whole():
+            for buffer in buffers:
+                if not buffer.is_idle():
+                    self._drain_for_flush(buffer, deadline, timeout_s)
+            waiters = {buffer.waiter.tally: buffer.waiter for buffer in buffers}
+            results = self._accumulator.flush_all(waiters.keys())
         self._wakeup()
         for tally, unfinished in results.items():
             waiters[tally].wait_until(
@@ -278,7 +280,8 @@ class RecordBuffer:
         """Appends the buffered rows, waiting for memory until the deadline, after which the sender thread takes over."""
         mine: BufferedRows | None = None  # only the rows present now: others may keep adding
         while True:
-            if not buffer.draining.acquire(timeout=_left(deadline)):
+            if not self._acquired(buffer, deadline):
+                self._lifecycle.check_alive()
                 raise _flush_timeout("records are in no batch and another thread is appending them", timeout_s)
             try:
                 taken = buffer.take()
@@ -313,7 +316,7 @@ class RecordBuffer:
         for buffer in list(self._waiting):
             if buffer.draining.acquire(blocking=False):
                 try:
-                    self._fail(buffer, buffer.take(), error)
+                    self._fail(buffer, buffer.take().futures, error)
                     buffer.settled()
                 finally:
                     buffer.draining.release()
@@ -323,12 +326,6 @@ class RecordBuffer:
         self._close(error)
         for buffer in self._buffers.values():
             self._fail(buffer, buffer.end(error), error)
-            if buffer.draining.acquire(blocking=False):  # otherwise the draining thread finds the pool closed
-                try:
-                    self._fail(buffer, buffer.take(), error)
-                    buffer.settled()
-                finally:
-                    buffer.draining.release()
 
     def _close(self, error: KafkaSinkError) -> None:
         with self._lock:

@@ -61,7 +61,7 @@ class TopicBuffer:
         self.lock = Lock()
         self.draining = Lock()
         self.rows = BufferedRows()
-        self.taken: BufferedRows | None = None  # by the holder of `draining`; rows left there by an interrupt are taken again
+        self.taken: BufferedRows | None = None  # by the holder of `draining`
         self.closed_by: KafkaSinkError | None = None  # why no more rows are accepted
         self.ended_by: KafkaSinkError | None = None  # why no more batches are made
         self.known_in: Cluster | None = None  # the metadata in which the topic was last found; any thread may set it
@@ -96,7 +96,7 @@ class TopicBuffer:
                 rows.keys.append(key)
                 rows.timestamps.append(timestamp)
                 futures.append(future)
-            except BaseException:  # an interrupt must not leave half a row, which would shift all later rows
+            except BaseException:  # until the producer has failed, half a row would shift all later rows
                 rows.cut(len(futures))
                 raise
             rows.size = total = rows.size + size
@@ -119,7 +119,7 @@ class TopicBuffer:
     def take(self) -> BufferedRows:
         """Takes all buffered rows. Requires `draining`; `put_back` or `settled` must follow."""
         with self.lock:
-            if self.taken is not None:
+            if self.taken is not None:  # by a thread that was interrupted
                 left = self.taken.pending()
                 left.extend(self.rows)
                 self.rows = left
@@ -143,13 +143,16 @@ class TopicBuffer:
         with self.lock:
             self.closed_by = self.closed_by or error
 
-    def end(self, error: KafkaSinkError) -> BufferedRows:
-        """Ends the creation of batches. Returns the remaining rows."""
+    def end(self, error: KafkaSinkError) -> list[RecordFuture]:
+        """Ends the creation of batches. Returns the futures of the remaining rows, also of those that a thread has taken: it may
+        have been interrupted.
+        """
         with self.lock:
             self.closed_by = self.closed_by or error
             self.ended_by = error
+            taken = [] if self.taken is None else self.taken.futures
             rest, self.rows = self.rows, BufferedRows()
-            return rest
+            return [future for future in (*taken, *rest.futures) if future.pending]
 
 
 class BufferedRows:
@@ -240,16 +243,6 @@ class BufferedRows:
             self.timestamps.append(other.timestamps[row])
             self.futures.append(other.futures[row])
             self.size += len(value or b"") + len(key or b"") + MAX_RECORD_OVERHEAD
-
-    def fail(self, error: KafkaSinkError) -> None:
-        """Fails each row and calls its callback, continuing after an interrupted callback."""
-        left = iter(self.futures)
-        try:
-            for future in left:
-                future.fail(error)
-        finally:
-            for future in left:
-                future.fail(error)
 
 
 def _header_column(headers: Sequence[Headers]) -> pa.Array:

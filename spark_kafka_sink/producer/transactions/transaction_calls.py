@@ -56,7 +56,7 @@ class TransactionCalls:
     def begin(self) -> None:
         self._lifecycle.check_alive()
         manager = self._record_manager()
-        with self._timing("txn-begin"):
+        with self._timing("txn-begin"), self._lifecycle.whole():
             manager.begin()
 
     def send_offsets(self, offsets: Offsets, group: str | ConsumerGroupMetadata) -> None:
@@ -66,7 +66,8 @@ class TransactionCalls:
         if not checked:
             return
         with self._timing("txn-send-offsets"):
-            manager.add_offsets(of, checked, monotonic_ms() + self._config.max_block_ms)
+            with self._lifecycle.whole():
+                manager.add_offsets(of, checked, monotonic_ms() + self._config.max_block_ms)
             self._lifecycle.wake_sender()
             manager.wait_for_offsets(of.group_id, self._max_block_s, self._lifecycle.check_alive)
 
@@ -124,7 +125,8 @@ class TransactionCalls:
         begun = time.monotonic()
         is_late = False
         with self._timing(_TIMED[call]):
-            manager.start(call, monotonic_ms() + int(timeout * 1000))
+            with self._lifecycle.whole():
+                manager.start(call, monotonic_ms() + int(timeout * 1000))
             if flush is not None:
                 try:
                     flush(timeout)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable
-from threading import Condition, Lock
+from threading import Lock
 from typing import Any
 
+from spark_kafka_sink.changes import Changes
 from spark_kafka_sink.client.topics import records_are_gone, replaced
 from spark_kafka_sink.errors import (
     AuthenticationError,
@@ -40,7 +41,7 @@ _SENDING = frozenset({State.IN_TRANSACTION, State.COMMITTING_TRANSACTION})
 class TransactionManager:
     """The state of one transactional id. Java's TransactionManager without the sequence numbers.
 
-    Program threads make calls and wait for them; the sender thread gets the next request and reports responses. `_changed` guards
+    Program threads make calls and wait for them; the sender thread gets the next request and reports responses. `_lock` guards
     the state, the pending calls and the offsets. The transaction's contents belong to the sender thread.
     """
 
@@ -57,7 +58,8 @@ class TransactionManager:
         self._timeout_ms = timeout_ms
         self._finalized_feature = finalized_feature
         self._single = single
-        self._changed = Condition(Lock())
+        self._lock = Lock()
+        self._changes = Changes()
         self._state = State.UNINITIALIZED
         self._error: KafkaSinkError | None = None  # the first error, in an error state
         self._pending: Call | None = None  # whose end no caller has seen yet
@@ -100,7 +102,7 @@ class TransactionManager:
         """Starts init_transactions, commit or abort, or continues it until a later deadline. Raises an error if that is not
         possible.
         """
-        with self._changed:
+        with self._lock:
             self._deadline_ms = deadline_ms
             if self._pending is call:
                 return
@@ -112,7 +114,7 @@ class TransactionManager:
                 self._contents.forget_waiting()
 
     def begin(self) -> None:
-        with self._changed:
+        with self._lock:
             self._check(Call.BEGIN)
             self._move(State.IN_TRANSACTION)
             self._commit_is_asked = False  # that was about the previous transaction
@@ -122,21 +124,21 @@ class TransactionManager:
         self, group: ConsumerGroupMetadata, offsets: dict[TopicPartition, OffsetAndMetadata], deadline_ms: int
     ) -> None:
         """Adds offsets to commit with the transaction."""
-        with self._changed:
+        with self._lock:
             self._check(Call.SEND_OFFSETS)
             self._deadline_ms = deadline_ms
             self._contents.add_offsets(group, offsets)
 
     def prepare(self) -> None:
         """Leaves the transaction open for another process to end. All of it is acknowledged."""
-        with self._changed:
+        with self._lock:
             self._check(Call.PREPARE)
             self._move(State.PREPARED_TRANSACTION)
 
     def check_may_send(self) -> None:
         """Raises an error unless a transaction is open."""
         if self._state is not State.IN_TRANSACTION:
-            with self._changed:
+            with self._lock:
                 self._check(Call.SEND)
 
     def wait(self, call: Call, timeout_s: float, check_alive: Callable[[], None], *, begun: float | None = None) -> None:
@@ -146,7 +148,7 @@ class TransactionManager:
         same call can be repeated.
         """
         self._wait(lambda: self._state not in UNDER_WAY[call], call, timeout_s, check_alive, begun)
-        with self._changed:
+        with self._lock:
             self._pending = None
             if self._error is not None and not self._is_committed:  # otherwise the next call raises it: this one has succeeded
                 self._raise_error()
@@ -156,7 +158,7 @@ class TransactionManager:
         self._wait(
             lambda: self._error is not None or not self._contents.has_offsets(group_id), Call.SEND_OFFSETS, timeout_s, check_alive
         )
-        with self._changed:
+        with self._lock:
             if self._error is not None:
                 self._raise_error()
 
@@ -169,7 +171,7 @@ class TransactionManager:
         begun: float | None = None,
     ) -> None:
         deadline = (time.monotonic() if begun is None else begun) + timeout_s
-        wait_until(self._changed, done, deadline, lambda: self._late(call, timeout_s), check_alive)
+        wait_until(self._changes, done, deadline, lambda: self._late(call, timeout_s), check_alive)
 
     def _late(self, call: Call, timeout_s: float) -> TransactionTimeoutError:
         return TransactionTimeoutError(
@@ -224,7 +226,7 @@ class TransactionManager:
 
     def unsent_error(self) -> KafkaSinkError | None:
         """Returns why unsent records will never be sent; None if they will."""
-        with self._changed:
+        with self._lock:
             if self._state in (State.ABORTABLE_ERROR, State.FATAL_ERROR):
                 return self._error
             if self._state is State.ABORTING_TRANSACTION:
@@ -241,7 +243,7 @@ class TransactionManager:
         held once the transaction accepts no more records. A result from before a commit() would miss records sent just before
         that call.
         """
-        with self._changed:
+        with self._lock:
             adds = self._state in _SENDING and self._contents.is_waiting()  # records wait for that, whatever else waits
             if now_ms >= self._deadline_ms and not adds:
                 return None
@@ -273,7 +275,7 @@ class TransactionManager:
 
     def done(self, request: TransactionRequest, body: Any) -> list[PartitionQueue]:
         """Handles a successful request. Returns the queues that may be sent now."""
-        with self._changed:
+        with self._lock:
             match request.api.key:
                 case ApiKey.INIT_PRODUCER_ID:
                     self._initialized(body)
@@ -282,18 +284,18 @@ class TransactionManager:
                 case ApiKey.METADATA if self._state is State.COMMITTING_TRANSACTION and not self._contents.is_waiting():
                     self._topics_checked(body)
             may_drain = self._contents.done(request, body)
-            self._changed.notify_all()
+            self._changes.notify_all()
             return may_drain
 
     def partly_done(self, request: TransactionRequest, body: Any) -> None:
         """Handles a response that accepted some of the offsets; the others are requested again."""
         if request.api.key is ApiKey.TXN_OFFSET_COMMIT:
-            with self._changed:
+            with self._lock:
                 self._contents.done(request, body)
 
     def refused(self, request: TransactionRequest, reaction: Reaction, error: KafkaSinkError) -> None:
         """Handles a rejection that no retry can cure."""
-        with self._changed:
+        with self._lock:
             if self._is_aborted_by(request, reaction, error):
                 self._complete()
             elif reaction in _REPEATABLE and self._state is State.INITIALIZING:
@@ -304,7 +306,7 @@ class TransactionManager:
                 self._abortable(error)
             else:
                 self._fatal(error)
-            self._changed.notify_all()
+            self._changes.notify_all()
 
     def _is_aborted_by(self, request: TransactionRequest, reaction: Reaction, error: KafkaSinkError) -> bool:
         """Returns whether there is nothing to abort: the id's mapping is gone, or the transaction never reached the
@@ -319,9 +321,9 @@ class TransactionManager:
 
     def failed(self, error: KafkaSinkError) -> None:
         """Called when a batch of the transaction failed or expired: the transaction can only be aborted."""
-        with self._changed:
+        with self._lock:
             self._abortable(error)
-            self._changed.notify_all()
+            self._changes.notify_all()
 
     def missed(self, error: KafkaSinkError) -> None:
         """Called when a record of the open transaction will not be sent: the transaction can only be aborted. From any thread.
@@ -329,10 +331,10 @@ class TransactionManager:
         Has no effect once the coordinator was asked to commit: at that time no record of the transaction waited or was in flight,
         so this record is not one of them.
         """
-        with self._changed:
+        with self._lock:
             if self._state in _SENDING and not self._commit_is_asked:
                 self._abortable(error)
-                self._changed.notify_all()
+                self._changes.notify_all()
 
     def dropped(self) -> None:
         """Called when an abort drops a numbered batch: with version 1 the next transaction cannot continue its numbers."""
@@ -350,9 +352,9 @@ class TransactionManager:
 
     def fatal(self, error: KafkaSinkError) -> None:
         """Called when this manager can do nothing more under its id."""
-        with self._changed:
+        with self._lock:
             self._fatal(error)
-            self._changed.notify_all()
+            self._changes.notify_all()
 
     def rejected(self, error: AuthenticationError) -> None:
         """Called when a coordinator, or the broker that names it, rejected the login.
@@ -360,7 +362,7 @@ class TransactionManager:
         Before a transaction the call can be repeated. An open transaction can only be aborted. One that is being ended cannot be
         ended by this producer. Java's TransactionManager.authenticationFailed ends the producer in each of these cases.
         """
-        with self._changed:
+        with self._lock:
             if self._state is State.INITIALIZING:
                 self._move(State.UNINITIALIZED, error)
                 self.producer = NO_PRODUCER
@@ -368,7 +370,7 @@ class TransactionManager:
                 self._abortable(error)
             elif self._state in _ENDING:
                 self._fatal(self._not_ended(error))
-            self._changed.notify_all()
+            self._changes.notify_all()
 
     def _not_ended(self, error: AuthenticationError) -> AuthenticationError:
         outcome = (
@@ -381,7 +383,7 @@ class TransactionManager:
 
     def close(self, now_ms: int, timeout_ms: int) -> bool:
         """Begins to abort an open transaction, once, because the producer is closing. Returns whether nothing is left to do."""
-        with self._changed:
+        with self._lock:
             if self._state in (State.IN_TRANSACTION, State.ABORTABLE_ERROR):
                 logger.info(
                     "transactional id %s: aborting the open transaction, because its producer is closing", self.transactional_id
@@ -418,7 +420,7 @@ class TransactionManager:
         self._is_committed = self._state is State.COMMITTING_TRANSACTION
         self._contents.clear()
         self._move(State.INITIALIZING if new_epoch and not self._single else State.READY)
-        self._changed.notify_all()
+        self._changes.notify_all()
 
     def _agreed_version(self) -> int:
         return 2 if self._finalized_feature(FEATURE) >= 2 else 1

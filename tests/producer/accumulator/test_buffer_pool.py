@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -212,32 +211,6 @@ def test_a_waiter_that_gives_up_makes_way(pool: BufferPool, appenders: Appenders
     with pytest.raises(BufferExhaustedError):
         giving_up.result(FOREVER)
     assert behind.result(FOREVER) == held[:1]
-
-
-def test_an_interrupted_waiter_loses_neither_its_place_nor_memory(pool: BufferPool, monkeypatch: pytest.MonkeyPatch) -> None:
-    held = take(pool, 2)
-
-    def interrupted(event: threading.Event, timeout: float | None = None) -> bool:
-        raise KeyboardInterrupt
-
-    def served_then_interrupted(event: threading.Event, timeout: float | None = None) -> bool:
-        pool.deallocate(held)
-        raise KeyboardInterrupt
-
-    own_thread, elsewhere = threading.current_thread(), threading.Event.wait
-    for wait in (interrupted, served_then_interrupted):
-        monkeypatch.setattr(
-            threading.Event,
-            "wait",
-            lambda event, timeout=None, wait=wait: (wait if threading.current_thread() is own_thread else elsewhere)(
-                event, timeout
-            ),
-        )
-        with pytest.raises(KeyboardInterrupt):
-            pool.allocate(4, soon())
-        assert pool.queued() == 0
-    assert pool.available == pool.total
-    assert len(take(pool, 4)) == 4
 
 
 def test_close_wakes_who_waits(pool: BufferPool, appenders: Appenders) -> None:

@@ -33,31 +33,24 @@ DEADLINE_S = 60.0  # of what takes microseconds unless something is wrong
 FAR_AWAY_S = float(2**62)
 
 
-class Interrupted(BaseException):
-    """What a signal's handler may raise in a thread that waits."""
-
-
 class Gate:
-    """Stands in for a waiter's event: the thread stays in `wait` until the history lets it go, with or without an interrupt."""
+    """Stands in for a waiter's queue: the thread stays in `get` until the history lets it go."""
 
     def __init__(self, entered: queue.Queue[Gate | None]) -> None:
         self._entered = entered
         self._open = threading.Event()
-        self._interrupt = False
         self.served = False
 
-    def set(self) -> None:
+    def put(self, item: None) -> None:
         self.served = True
 
-    def wait(self, timeout_s: float) -> bool:
+    def get(self, timeout: float) -> None:
         self._entered.put(self)
         assert self._open.wait(DEADLINE_S)
-        if self._interrupt:
-            raise Interrupted
-        return self.served
+        if not self.served:
+            raise queue.Empty
 
-    def let_go(self, *, interrupt: bool = False) -> None:
-        self._interrupt = interrupt
+    def let_go(self) -> None:
         self._open.set()
 
 
@@ -107,7 +100,7 @@ class PoolMachine(RuleBasedStateMachine):
             self.give_everything_back()
         finally:
             for waiting in self.waiting:
-                waiting.gate.let_go(interrupt=True)
+                waiting.gate.let_go()
             self.threads.shutdown()
             self.patches.stop()
 
@@ -117,7 +110,7 @@ class PoolMachine(RuleBasedStateMachine):
             while self.held:
                 self.give_back(len(self.held) - 1)
             if self.waiting:
-                self.come_back(0, interrupt=False)
+                self.come_back(0)
         self.counts_agree()
         assert self.pool.available == self.pool.total
         if not self.closed:
@@ -196,18 +189,14 @@ class PoolMachine(RuleBasedStateMachine):
             held.shared.users = users
 
     @precondition(lambda self: self.waiting)
-    @rule(which=st.integers(0, 20), interrupt=st.booleans())
-    def come_back(self, which: int, interrupt: bool) -> None:
-        """A waiter's thread runs again: it was served, or woken by close, or else its deadline is over. Or it is interrupted."""
+    @rule(which=st.integers(0, 20))
+    def come_back(self, which: int) -> None:
+        """A waiter's thread runs again: it was served, or woken by close, or else its deadline is over."""
         waiting = self.waiting.pop(which % len(self.waiting))
-        waiting.gate.let_go(interrupt=interrupt)
+        waiting.gate.let_go()
         error = waiting.future.exception(DEADLINE_S)
         self.entered.get(timeout=DEADLINE_S)  # the future's own word
-        if interrupt:
-            assert isinstance(error, Interrupted)
-            if waiting.served:
-                self.freed(waiting.needed)
-        elif waiting.served:
+        if waiting.served:
             assert error is None
             self.keep(waiting.future.result())
         else:

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from itertools import count, takewhile
 
 import numpy as np
 import pytest
@@ -21,17 +20,11 @@ from spark_kafka_sink.errors import (
     RecordError,
     UsageError,
 )
-from spark_kafka_sink.producer.accumulator.append_plan import Planner
-from spark_kafka_sink.producer.accumulator.appender import Appender
-from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.partitioners.partitioner import Partitions, Sizes
 from spark_kafka_sink.producer.producer import CHUNK_SIZE, Producer
 from spark_kafka_sink.producer.producer_record import OnDelivery, RecordMetadata
-from spark_kafka_sink.producer.single_records import topic_buffer
-from spark_kafka_sink.producer.single_records.record_appender import RecordAppender
-from spark_kafka_sink.producer.single_records.record_buffer import RecordBuffer
 from spark_kafka_sink.producer.single_records.record_future import RecordFuture
-from spark_kafka_sink.producer.single_records.topic_buffer import MAX_ROWS, BufferedRows, TopicBuffer
+from spark_kafka_sink.producer.single_records.topic_buffer import MAX_ROWS, TopicBuffer
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.faults.producing import failing_scope, figure, numbers, producer_on
@@ -39,7 +32,6 @@ from tests.faults.recording_broker import RecordingBroker
 from tests.kafka.fixtures import NewTopic, ProxiedKafka
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
-from tests.producer.interrupts import Interrupt
 from tests.producer.told import Told
 from tests.tiers import whole_but
 from tests.waiting import wait_until
@@ -638,64 +630,3 @@ def test_a_close_beside_threads_that_send_loses_nothing_of_what_they_were_told_i
         assert all(end is None for end in ends[:-1]) or {type(end) for end in ends if end} == {UsageError}
         acked = [thread * 10_000_000 + n for n, end in enumerate(ends) if end is None]
         assert [value for value in stored if value // 10_000_000 == thread] == acked
-
-
-# Interrupts
-
-
-@pytest.mark.parametrize(
-    ("call", "within"),
-    [
-        ("send", [RecordAppender, TopicBuffer, RecordBuffer, BufferedRows]),
-        ("flush", [RecordAppender, TopicBuffer, RecordBuffer, BufferedRows]),
-        ("send", [Appender, Planner, RecordAccumulator]),
-        ("append", [Appender, Planner, RecordAccumulator]),
-    ],
-)
-def test_an_interrupt_anywhere_leaves_a_producer_that_goes_on(
-    cluster: RecordingBroker, within: list[type], call: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Ctrl-C in a notebook: at each line in turn. The records at hand may fail; none is lost silently, none stored twice, and
-    nothing is stuck."""
-    sent: list[tuple[int, RecordFuture]] = []
-    unknown: set[int] = set()
-    settings = {"linger_ms": 60_000, "delivery_timeout_ms": 120_000, "batch_size": 200_000, "buffer_memory": 1 << 20}
-
-    for limit in ("MAX_ROWS", "MIN_ROWS"):
-        monkeypatch.setattr(topic_buffer, limit, 4)
-    with producer_on(cluster.bootstrap_servers, **settings) as producer:
-        sent.append((0, producer.send("t", b"0")))
-        numbers_ = count(1)
-
-        def send() -> None:
-            number = next(numbers_)
-            unknown.add(number)
-            sent.append((number, producer.send("t", b"%d" % number)))
-            unknown.discard(number)
-
-        def interrupted(line: int) -> bool:
-            producer.flush(20)
-            for _ in range(3):
-                send()
-            with failing_scope(producer) as scope, Interrupt(line, *within) as interrupt:
-                if call == "send":
-                    send()
-                elif call == "flush":
-                    producer.flush(20)
-                else:
-                    scope.append("t", numbers([-1, -1]))
-            return interrupt.struck
-
-        struck = sum(1 for _ in takewhile(interrupted, count(1)))
-        assert struck > 10
-        send()
-        producer.flush(20)
-        assert all(future.done() for _, future in sent)
-        wait_until(lambda: producer.unfinished() == 0, "every batch has ended")
-        assert of_producer(producer, "waiting-threads") == 0
-    stored = [value for value in cluster.values() if value >= 0]
-    assert len(stored) == len(set(stored)), "none twice"
-    assert stored == sorted(stored), "in order"
-    acked = {number for number, future in sent if future.exception() is None}
-    failed = {number for number, future in sent if future.exception() is not None}
-    assert acked <= set(stored) <= acked | failed | unknown

@@ -140,10 +140,10 @@ def test_an_outcome_that_nobody_told_of_is_noticed_long_before_the_timeout() -> 
 
 
 def test_rows_that_an_interrupt_left_without_a_batch_are_not_told_of_it_too() -> None:
-    def interrupted(line: int) -> bool:
+    def interrupted(step: int) -> bool:
         told, result = Told(), ProduceResult("t", 0)
         futures = [future(told.of(record)) for record in range(3)]
-        with Interrupt(line, RecordThunk.assigned) as interrupt:
+        with Interrupt(step) as interrupt:
             result.attach(RecordThunk(futures, callbacks=True), 0)
         for each in futures:
             if each.pending:

@@ -327,7 +327,7 @@ def test_a_forked_child_is_told_instead_of_waiting_for_ever(kafka: Kafka, new_to
         producer.flush()
         waiting = producer.send(topic, b"1")
         told = context.SimpleQueue()
-        with waiting._waiter.tally._changed, lifecycle_of(producer)._lock:  # as some thread of the parent may hold them
+        with waiting._waiter.tally._lock, lifecycle_of(producer)._lock:  # as some thread of the parent may hold them
             child = context.Process(target=_use_in_child, args=(producer, acked, waiting, told))
             child.start()
             said = [told.get() for _ in range(7)]

@@ -107,21 +107,22 @@ def test_a_closed_one_takes_no_rows_and_says_why() -> None:
     assert values(into) == [b"1"]
 
 
-def test_after_the_end_nothing_can_be_put_back() -> None:
+def test_after_the_end_which_has_the_rows_that_were_taken_too_nothing_can_be_put_back() -> None:
     into, error = buffer(), UsageError("ended")
     add(into, b"1")
     taken = into.take()
     add(into, b"2")
-    assert into.end(error).values == [b"2"]
+    newer = into.rows.futures
+    assert into.end(error) == [*taken.futures, *newer]
     assert into.put_back(taken) is error
     assert values(into) == []
 
 
-def test_an_interrupt_at_any_line_leaves_whole_rows() -> None:
-    def interrupted(line: int) -> bool:
+def test_an_interrupt_at_any_step_leaves_whole_rows() -> None:
+    def interrupted(step: int) -> bool:
         into = buffer()
         add(into, b"1")
-        with Interrupt(line, TopicBuffer.add) as interrupt:
+        with Interrupt(step) as interrupt:
             add(into, b"2", partition=3, headers=[("h", b"2")])
         add(into, b"3", partition=4, headers=[("h", b"3")])
         found = into.rows

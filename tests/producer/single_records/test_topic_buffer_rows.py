@@ -11,14 +11,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from spark_kafka_sink.errors import KafkaSinkError, RecordError
+from spark_kafka_sink.errors import RecordError
 from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult
-from spark_kafka_sink.producer.producer_record import Headers, RecordMetadata
+from spark_kafka_sink.producer.producer_record import Headers
 from spark_kafka_sink.producer.single_records.record_future import RecordFuture, RecordThunk
 from spark_kafka_sink.producer.single_records.topic_buffer import BufferedRows
 from spark_kafka_sink.records.columns import NO_PARTITION
 from tests.examples import examples
-from tests.producer.told import Told, future
+from tests.producer.told import future
 
 pytestmark = pytest.mark.slow
 
@@ -158,17 +158,3 @@ def test_a_callback_is_not_forgotten_when_rows_are_put_together() -> None:
     without.extend(with_one)
     assert without.callbacks
     assert with_one.slice(0, 1).callbacks
-
-
-def test_an_interrupt_in_one_rows_callback_fails_those_behind_it_too() -> None:
-    def interrupted(metadata: RecordMetadata, error: KafkaSinkError | None) -> None:
-        raise KeyboardInterrupt
-
-    told = Told()
-    buffered = BufferedRows()
-    for callback in (told.of(0), interrupted, told.of(2), told.of(3)):
-        add(buffered, Row(b"", None, None, 1, (), future(callback)))
-    with pytest.raises(KeyboardInterrupt):
-        buffered.fail(RecordError("no"))
-    assert told.records == [0, 2, 3]
-    assert all(each.done() for each in buffered.futures)

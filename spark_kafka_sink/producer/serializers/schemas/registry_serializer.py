@@ -55,7 +55,7 @@ class RegistrySerializer(Serializer):
         self._lock = threading.Lock()  # for the attributes below; nobody waits for the registry with it
         self._found: dict[_Writer, SchemaSerializer] = {}
         self._new: dict[_Writer, NewSchema] = {}
-        self._turns: dict[_Writer, threading.Lock] = {}
+        self._turns: dict[_Writer, threading.RLock] = {}
         self._client: RegistryClient | None = None
         self._is_closed = False
         self._settings: tuple[RegistryConfig, SchemaConfig] | None = None
@@ -157,12 +157,12 @@ class RegistrySerializer(Serializer):
         with self._lock:
             self._check_open()
             client = self._client = self._client or RegistryClient(registry)
-            turn = self._turns.setdefault(key, threading.Lock())
-        if not turn.acquire(timeout=max(0.0, call_time_left_s(CALL_S))):
-            raise RegistryTimeoutError(
-                f"topic {topic}: another thread asks the registry for its schema, and got no answer in time"
-            )
+            turn = self._turns.setdefault(key, threading.RLock())
         try:
+            if not turn.acquire(timeout=max(0.0, call_time_left_s(CALL_S))):
+                raise RegistryTimeoutError(
+                    f"topic {topic}: another thread asks the registry for its schema, and got no answer in time"
+                )
             found = self._found.get(key)
             if found is not None:
                 return found
@@ -183,7 +183,10 @@ class RegistrySerializer(Serializer):
                 found = self._found[key] = SchemaSerializer(part)
             return found
         finally:
-            turn.release()
+            try:
+                turn.release()
+            except RuntimeError:
+                pass  # it is another thread's
 
     def _check_open(self) -> None:
         if self._is_closed:
