@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 
@@ -14,13 +15,12 @@ class Changes:
     """
 
     def __init__(self) -> None:
-        self._waiting: list[SimpleQueue[None]] = []
+        self._waiting = deque[SimpleQueue[None]]()
 
     def notify_all(self) -> None:
         """Wakes all waiting threads. Call it after the change, under a lock that all who notify share."""
-        waiting, self._waiting = self._waiting, []
-        for wake in waiting:
-            wake.put(None)
+        for _ in range(len(self._waiting)):
+            self._waiting.popleft().put(None)
 
     def wait(self, done: Callable[[], bool], timeout_s: float) -> bool:
         """Returns once `done()` or after the next change. Returns False after `timeout_s`."""

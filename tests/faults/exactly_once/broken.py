@@ -62,7 +62,7 @@ def prepared_is_written_last(original: Method) -> Method:
 
     def write(self: Execution, record: Write) -> None:
         if record.state is State.PREPARED:
-            self._transactions.commit([each.handle for each in record.transactions], self._call.deadline)
+            self._transactions.end_surely([each.handle for each in record.transactions], True, self._call.deadline)
         original(self, record)
 
     return write
