@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from types import FrameType
+from typing import Any, Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
@@ -43,6 +44,8 @@ class ForeachBatch(SameVersion):
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         handled = sys.exception()
         try:
+            if any(not self._shared().isdisjoint(each._shared()) for each in _named_by(sys._getframe(1)) if each is not self):
+                raise UsageError(_TWO_SINKS.format(batch=batch_id))
             self._publish(df, batch_id)
         except Exception as error:
             found = sink_error(error, is_certain=True, handled=handled)
@@ -80,16 +83,30 @@ class ForeachBatch(SameVersion):
 
     def _called(self, query_id: str, run_id: str, batch_id: int) -> _Call:
         """Records this call before any task writes, if it may follow the query's previous call in this process."""
-        assert self._options.exactly_once is not None
         call = _Call(run_id, batch_id, self)
-        cluster, names = self._options.producer.bootstrap_servers, self._options.exactly_once
-        shared = [("log", names.commit_log.topic), ("prefix", names.transactional_id_prefix)]
-        keys = [(cluster, *one, query_id) for one in shared]
+        keys = [(*one, query_id) for one in self._shared()]
         for before in (_last_calls.get(key) for key in keys):
             if before is not None and before.run == run_id:
                 _check_follows(before, call)
         _last_calls.update(dict.fromkeys(keys, call))
         return call
+
+    def _shared(self) -> frozenset[tuple[tuple[str, ...], str, str]]:
+        """Returns what two sinks of one foreachBatch function must not have in common; nothing without exactly-once."""
+        if (names := self._options.exactly_once) is None:
+            return frozenset()
+        cluster = self._options.producer.bootstrap_servers
+        return frozenset({(cluster, "log", names.commit_log.topic), (cluster, "prefix", names.transactional_id_prefix)})
+
+
+def _named_by(frame: FrameType) -> Iterator[ForeachBatch]:
+    """Yields the sinks that the calling function names, so that a second one is found before the first has committed.
+
+    Those that it reaches in another way are found at their own call.
+    """
+    code, known = frame.f_code, {**frame.f_globals, **frame.f_locals}
+    for value in (known.get(name) for name in (*code.co_varnames, *code.co_freevars, *code.co_names)):
+        yield from (each for each in (value if isinstance(value, list | tuple) else (value,)) if isinstance(each, ForeachBatch))
 
 
 @dataclass(slots=True)
@@ -106,6 +123,12 @@ class _Call:
 _last_calls: dict[tuple[tuple[str, ...], str, str, str], _Call] = {}
 
 
+_TWO_SINKS: Final = (
+    "batch {batch}: two sinks of one foreachBatch have the same commit log, or the same prefix; give each a different"
+    " commit.log.topic and a different transactional.id.prefix"
+)
+
+
 def _check_follows(before: _Call, call: _Call) -> None:
     """Raises UsageError for a call that could lose or double rows.
 
@@ -114,10 +137,7 @@ def _check_follows(before: _Call, call: _Call) -> None:
     tasks would begin new transactions under the ids of its prepared ones, and so abort those.
     """
     if before.batch == call.batch and before.sink is not call.sink:
-        raise UsageError(
-            f"batch {call.batch}: two sinks of one foreachBatch have the same commit log, or the same prefix; give each a"
-            " different commit.log.topic and a different transactional.id.prefix"
-        )
+        raise UsageError(_TWO_SINKS.format(batch=call.batch))
     if before.batch == call.batch and before.is_committed:
         raise UsageError(
             f"batch {call.batch}: this sink has committed it already, and would write none of these rows; call it once a batch,"
