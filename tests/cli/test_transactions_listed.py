@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.protocol.api import ApiKey
 from tests.cli.left_over import LeftOver
 from tests.kafka.embedded import EmbeddedKafka
@@ -36,7 +37,8 @@ def test_an_orphan_is_listed_with_its_partitions_and_what_to_do(query: LeftOver)
     (transaction,) = line.pop("transactions")
 
     to_do = f"if it no longer runs: abort --query {query.query_id}; if it runs, its next commit ends them"
-    assert line == {"query_id": query.query_id, "batch": None, "state": None, "rows": None, "written": None, "to_do": to_do}
+    record = dict.fromkeys(["checkpoint", "batch", "state", "rows", "written"])
+    assert line == {"query_id": query.query_id, **record, "to_do": to_do}
     assert 0 <= transaction.pop("age_ms") < 45_000
     assert 0 < transaction.pop("times_out_in_ms") <= 45_000
     assert transaction == {
@@ -70,11 +72,18 @@ def test_a_list_for_people_has_two_tables(query: LeftOver) -> None:
     query.prepared(0, [query.task(0, "a")])
     queries, transactions = query.run("list").stdout.split("\n\n")
 
-    assert queries.splitlines()[0].split() == ["QUERY", "BATCH", "STATE", "ROWS", "WRITTEN", "OPEN", "TO", "DO"]
+    assert queries.splitlines()[0].split() == ["QUERY", "CHECKPOINT", "BATCH", "STATE", "ROWS", "WRITTEN", "OPEN", "TO", "DO"]
     assert f"restart the query, or: recover --query {query.query_id}" in queries
     assert transactions.splitlines()[0].split() == ["TRANSACTION", "STATE", "AGE", "TIMES", "OUT", "IN", "ROWS", "PARTITIONS"]
     assert transactions.splitlines()[1].split()[1] == "prepared"
     assert transactions.splitlines()[1].endswith(f"1     {query.topic} 0")
+
+
+def test_a_query_is_listed_with_its_checkpoint(query: LeftOver) -> None:
+    """People know it by that, and not by its id."""
+    query.committer.commit(MicroBatch(query.query_id, 0, "/checkpoints/orders (topic events)"), ())
+    assert query.listed()["checkpoint"] == "/checkpoints/orders (topic events)"
+    assert f"{query.query_id}  /checkpoints/orders (topic events)  0 " in query.run("list").stdout
 
 
 def test_other_prefixes_are_not_listed(query: LeftOver) -> None:

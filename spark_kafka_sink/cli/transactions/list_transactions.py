@@ -31,6 +31,7 @@ from spark_kafka_sink.exactly_once.proof import Proof, TransactionDescription, p
 from spark_kafka_sink.exactly_once.rules import key
 from spark_kafka_sink.exactly_once.transaction_client import ONGOING, PREPARE_COMMIT, is_unlisted
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds, foreign_prefix
+from spark_kafka_sink.producer.report_facts import printable
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 
 
@@ -100,7 +101,7 @@ def _text(lines: list[QueryLine], options: ConnectionOptions, now_ms: int, *, is
         return f"{options.commit_log_topic} is empty."
     if not lines:
         return f"No transactions are open under the prefix {options.prefix}, and {options.commit_log_topic} is empty."
-    head = ("QUERY", "BATCH", "STATE", "ROWS", "WRITTEN", "OPEN", "TO DO")
+    head = ("QUERY", "CHECKPOINT", "BATCH", "STATE", "ROWS", "WRITTEN", "OPEN", "TO DO")
     parts = [text_table(head, [_query_row(line, now_ms) for line in lines])]
     rows = [
         (
@@ -121,16 +122,18 @@ def _text(lines: list[QueryLine], options: ConnectionOptions, now_ms: int, *, is
 def _query_row(line: QueryLine, now_ms: int) -> tuple[str, ...]:
     count = str(sum(each.age_ms is not None for each in line.transactions))
     if line.record is None or line.written_ms is None:
-        return line.query_id, "-", "no record", "-", "-", count, line.to_do
+        return line.query_id, "-", "-", "no record", "-", "-", count, line.to_do
     record = line.record
     written = f"{_iso(line.written_ms)} ({age(now_ms - line.written_ms)} ago)"
-    return line.query_id, str(record.batch), record.state, f"{record.rows:,}", written, count, line.to_do or "-"
+    checkpoint = printable(record.checkpoint) or "-"
+    return line.query_id, checkpoint, str(record.batch), record.state, f"{record.rows:,}", written, count, line.to_do or "-"
 
 
 def _json(line: QueryLine) -> Mapping[str, object]:
     record = line.record
     return {
         "query_id": line.query_id,
+        "checkpoint": None if record is None else record.checkpoint or None,
         "batch": None if record is None else record.batch,
         "state": None if record is None else record.state,
         "rows": None if record is None else record.rows,
