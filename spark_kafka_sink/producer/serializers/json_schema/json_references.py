@@ -1,7 +1,8 @@
 """Validates values with the library jsonschema, each part of a value once by each schema that a `$ref` leads to.
 
 The library follows every reference. If a schema refers twice to the next one, and that again to the next, it takes exponential
-time: 2 s for 16 such schemas, and twice that for each more.
+time: 2 s for 16 such schemas, and twice that for each more. It also matches patterns by Python's engine, which may take
+exponential time, and whose classes of characters are others than those of columns, and compares all elements of an array.
 """
 
 from __future__ import annotations
@@ -11,7 +12,12 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from spark_kafka_sink.producer.serializers.json_schema.json_document import official
+from spark_kafka_sink.producer.serializers.json_schema.json_patterns import PatternError, translated
+from spark_kafka_sink.producer.serializers.json_schema.json_words import shown
 
 if TYPE_CHECKING:
     from jsonschema import FormatChecker
@@ -25,6 +31,8 @@ _SCHEMAS: Final = (
     *("additionalItems", "additionalProperties", "allOf", "anyOf", "contains", "else", "if", "items", "not", "oneOf"),
     *("prefixItems", "propertyNames", "then", "unevaluatedItems", "unevaluatedProperties"),
 )
+_PATTERN, _PATTERNS, _ADDITIONAL = "pattern", "patternProperties", "additionalProperties"
+_UNEVALUATED, _UNIQUE = "unevaluatedProperties", "uniqueItems"
 _NAMED_SCHEMAS: Final = ("dependencies", "dependentSchemas", "patternProperties", "properties")
 
 
@@ -43,6 +51,10 @@ class Validator:
         schema: the schema, parsed.
         named: those that it refers to, by the URI that `$ref` has.
         format_checker: what checks formats; None: nothing.
+
+    Attributes:
+        used: the schemas that values may be validated by.
+        unsupported: a line for each pattern that is not supported, and that every text matches here.
     """
 
     def __init__(self, schema: Any, named: Iterable[tuple[str, Any]], format_checker: FormatChecker | None = None) -> None:
@@ -59,6 +71,12 @@ class Validator:
         self._targets = {id(one.schema): one.target for one in self.used if one.target is not None}
         self._refer = made.VALIDATORS[_REF]
         self._results = threading.local()
+        self.unsupported: list[str] = []
+        self._expressions = dict(self._patterns())
+        self._additional = made.VALIDATORS[_ADDITIONAL]
+        ours = {_PATTERN: self._pattern, _PATTERNS: self._pattern_properties, _ADDITIONAL: self._additional_properties}
+        ours[_UNIQUE] = _unique_items
+        made = extend(made, {**ours, _UNEVALUATED: _nothing} if any(_PATTERNS in one.schema for one in self.used) else ours)
         # What a dynamic reference leads to depends on the references before it.
         if not any(keyword in one.schema for one in self.used for keyword in _DYNAMIC):
             made = extend(made, {_REF: self._referred})
@@ -76,6 +94,53 @@ class Validator:
         finally:
             self._results.known = {}
 
+    def _patterns(self) -> Iterator[tuple[str, str | None]]:
+        """Yields the patterns, each with its expression for Arrow; None: it is not supported."""
+        has_patterns = any(_PATTERNS in one.schema for one in self.used)
+        for place, schema, _ in self.used:
+            if has_patterns and _UNEVALUATED in schema:
+                self.unsupported.append(f"{_UNEVALUATED} beside {_PATTERNS} at {place}")
+            found = schema.get(_PATTERNS)
+            for pattern in (*(found if isinstance(found, dict) else ()), schema.get(_PATTERN)):
+                if isinstance(pattern, str):
+                    try:
+                        yield pattern, translated(pattern)
+                    except PatternError as error:
+                        self.unsupported.append(f"the pattern {shown(pattern)} at {place}: {error}")
+                        yield pattern, None
+
+    def _matches(self, pattern: str, text: str) -> bool:
+        expression = self._expressions.get(pattern)
+        return expression is None or bool(pc.match_substring_regex(pa.scalar(text), expression).as_py())
+
+    def _pattern(self, validator: Any, pattern: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+        """Is the library's keyword `pattern`."""
+        from jsonschema.exceptions import ValidationError
+
+        if isinstance(instance, str) and not self._matches(pattern, instance):
+            yield ValidationError(f"{instance!r} does not match {pattern!r}")
+
+    def _pattern_properties(self, validator: Any, patterns: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+        """Is the library's keyword `patternProperties`."""
+        if isinstance(instance, dict):
+            for pattern, inner in patterns.items():
+                for name, value in instance.items():
+                    if self._matches(pattern, name):
+                        yield from validator.descend(value, inner, path=name, schema_path=pattern)
+
+    def _additional_properties(self, validator: Any, inner: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+        """Is the library's keyword `additionalProperties`. It gets no properties that a pattern matches, and no patterns."""
+        if patterns := schema.get(_PATTERNS):
+            if isinstance(instance, dict):
+                known = schema.get("properties", {})
+                instance = {
+                    name: value
+                    for name, value in instance.items()
+                    if name in known or not any(self._matches(one, name) for one in patterns)
+                }
+            schema = {name: value for name, value in schema.items() if name != _PATTERNS}
+        yield from self._additional(validator, inner, instance, schema)
+
     def _referred(self, validator: Any, reference: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
         """Is the library's keyword `$ref`."""
         target = self._targets.get(id(schema))
@@ -89,6 +154,28 @@ class Validator:
             # The instance must live as long as its id is used. The library changes the errors that it gets.
             self._results.known[key] = instance, [_copied(one) for one in found[:1]]
         yield from found
+
+
+def _unique_items(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    """Is the library's keyword `uniqueItems`, which compares each object with each other one."""
+    from jsonschema.exceptions import ValidationError
+
+    if wanted and isinstance(instance, list) and len({_key(one) for one in instance}) < len(instance):
+        yield ValidationError(f"{instance!r} has non-unique elements")
+
+
+def _key(value: Any) -> Any:
+    """Returns what is equal for values that are equal in JSON: 1 and 1.0 are, 1 and true are not."""
+    if isinstance(value, list):
+        return tuple(map(_key, value))
+    if isinstance(value, dict):
+        return frozenset((name, _key(one)) for name, one in value.items())
+    return (bool, value) if isinstance(value, bool) else value
+
+
+def _nothing(validator: Any, inner: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    """Is a keyword that says nothing."""
+    yield from ()
 
 
 def _copied(error: ValidationError) -> ValidationError:

@@ -53,7 +53,7 @@ class SingleValues:
         named: texts of those that it refers to, by the URI that `$ref` has.
 
     Raises:
-        SchemaError: the schema has a format that cannot be checked. Columns refuse it as well.
+        SchemaError: the schema has a format or a pattern that cannot be checked. Columns refuse it as well.
         InstallationError: jsonschema is missing.
     """
 
@@ -68,6 +68,10 @@ class SingleValues:
                 f" Remove them; the formats {', '.join(supported())} and unknown ones are supported",
                 formats=tuple(refused),
             )
+
+        if self._validator.unsupported:
+            lines = "; ".join(self._validator.unsupported)
+            raise SchemaError(f"the JSON Schema is not supported: {lines}", patterns=tuple(self._validator.unsupported))
 
     def check(self, value: Any) -> None:
         """Raises SerializationError for a value that is not valid, and SchemaError for a `$ref` that leads to nothing."""

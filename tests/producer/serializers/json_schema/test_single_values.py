@@ -257,6 +257,45 @@ def test_a_format_that_cannot_be_checked_is_refused_with_the_first_value(schema:
     assert place in caught.value.message
 
 
+@every(
+    "schema, problem",
+    [
+        ({"properties": {"a": {"pattern": "(?=x)"}}}, "the pattern (?=x) at #/properties/a: groups that begin with (?"),
+        ({"patternProperties": {r"^\p{L}": {}}}, r"the pattern ^\p{L} at #: \p is not supported"),
+        (
+            {"patternProperties": {"^a": {}}, "unevaluatedProperties": False},
+            "unevaluatedProperties beside patternProperties",
+        ),
+    ],
+)
+@every("dialect", ["http://json-schema.org/draft-04/schema#", "https://json-schema.org/draft/2020-12/schema"])
+def test_a_pattern_that_columns_do_not_support_is_refused(schema: Any, problem: str, dialect: str) -> None:
+    loaded = JSON_SCHEMA.load(json.dumps({"$schema": dialect, **schema}), {})
+    with pytest.raises(SchemaError) as caught:
+        loaded.encode_value({})
+    assert problem in caught.value.message
+
+
+@every("text, is_valid", [("12345", True), ("1234x", False), ("\u0661\u0662\u0663\u0664\u0665", False), ("12345\n", False)])
+def test_a_pattern_means_the_same_for_single_values_and_columns(text: str, is_valid: bool) -> None:
+    pattern = r"^\d{5}$"
+    named = {"type": "object", "patternProperties": {pattern: {}}, "additionalProperties": False}
+    for schema, value in (({"properties": {"a": {"type": "string", "pattern": pattern}}}, {"a": text}), (named, {text: 1})):
+        loaded = JSON_SCHEMA.load(json.dumps(schema), {})
+        if is_valid:
+            assert loaded.encode_value(value) is not None
+        else:
+            with pytest.raises(SerializationError):
+                loaded.encode_value(value)
+    column = pa.array([{"a": text}], pa.struct([("a", pa.string())]))
+    plan = JSON_SCHEMA.load(json.dumps({"properties": {"a": {"type": "string", "pattern": pattern}}}), {}).fit(column.type)
+    if is_valid:
+        plan.encode(column)
+    else:
+        with pytest.raises(SerializationError):
+            plan.encode(column)
+
+
 @settings(max_examples=examples(100))
 @given(
     st.sampled_from(["date", "date-time", "time", "email", "ipv4", "uuid"]),
