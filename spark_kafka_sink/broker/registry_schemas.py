@@ -27,7 +27,7 @@ def check_schema(schema: SchemaText, find: Find) -> None:
             from spark_kafka_sink.producer.serializers.avro.avro_defaults import check_defaults
             from spark_kafka_sink.producer.serializers.avro.avro_schema import parse
 
-            check_defaults(parse(schema.text, named))
+            check_defaults(parse(schema.text, named), len(schema.text) + sum(map(len, named.values())))
         else:
             from spark_kafka_sink.producer.serializers.json_schema.json_schema_format import JsonSchemaFormat
 

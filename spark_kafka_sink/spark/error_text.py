@@ -10,17 +10,26 @@ from spark_kafka_sink.producer.report_facts import printable
 from spark_kafka_sink.secret import HIDDEN
 
 _MOST: Final = 300
-# A password may have a slash, a question mark or an at sign itself, so a login reaches to the last one before a space.
-_LOGIN: Final = re.compile(r"//\S*@")
+_READ: Final = 10 * _MOST  # the text may be of any length
 _QUERY: Final = re.compile(r"\?\S+")
 
 
 def error_text(error: BaseException) -> str:
     """Returns the text without logins and query strings of URLs, and with escapes for what could move a terminal's cursor."""
     text = str(error)
+    words = text[:_READ].split()
+    if len(text) > _READ and words:
+        words[-1] = words[-1].partition("//")[0]  # a login that is cut has no end
     # A parser that stops inside a password quotes only its beginning.
-    pieces = {piece for login in _LOGIN.findall(text) for piece in re.split(r"[/:?#@]+", login) if piece}
-    text = _QUERY.sub("?...", _LOGIN.sub("//", text))
-    for piece in sorted(pieces, key=len, reverse=True):
+    pieces = set[str]()
+    for place, word in enumerate(words):
+        # A password may have a slash, a question mark or an at sign itself, so a login reaches to the last one of the word.
+        before, slashes, rest = word.partition("//")
+        login, at, after = rest.rpartition("@")
+        if slashes and at:
+            pieces.update(re.split(r"[/:?#@]+", login))
+        words[place] = _QUERY.sub("?...", f"{before}//{after}" if slashes and at else word)
+    text = " ".join(words)
+    for piece in sorted(pieces - {""}, key=len, reverse=True):
         text = re.sub(rf"(?<!\w){re.escape(piece)}(?!\w)" if len(piece) <= SHORT_SECRET else re.escape(piece), HIDDEN, text)
-    return printable(" ".join(text.split()), _MOST)
+    return printable(text, _MOST)

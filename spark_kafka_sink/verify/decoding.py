@@ -9,8 +9,18 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from spark_kafka_sink.errors import InstallationError
+from spark_kafka_sink.errors import InstallationError, SchemaError
 from spark_kafka_sink.installation import not_installed
+from spark_kafka_sink.producer.serializers.avro.avro_schema import (
+    Array,
+    AvroType,
+    Fixed,
+    Map,
+    Primitive,
+    Record,
+    Union,
+    parse,
+)
 from spark_kafka_sink.registry.registry_client import SchemaText
 from spark_kafka_sink.verify.avro_times import with_wide_times
 from spark_kafka_sink.verify.conversion import AVRO, JSON, PROTOBUF
@@ -34,6 +44,8 @@ from spark_kafka_sink.verify.schema_ids import (
 Find = Callable[[SchemaKey], TopicSchema]
 Decode = Callable[[bytes, Headers], Any]
 Deserialize = Callable[[bytes, Any], Any]
+
+_MOST_WITHOUT_BYTES: Final = 1_000
 
 
 class SchemaDecoder:
@@ -196,6 +208,7 @@ def _deserializer(found: TopicSchema, path: tuple[int, ...]) -> Deserialize:
     if found.schema.kind == AVRO:
         from confluent_kafka.schema_registry.avro import AvroDeserializer
 
+        _check_sizes(found)
         avro: Deserialize = AvroDeserializer(registry, conf=conf)
         return avro
     if found.schema.kind == JSON:
@@ -208,6 +221,52 @@ def _deserializer(found: TopicSchema, path: tuple[int, ...]) -> Deserialize:
         )
         return of_json
     raise UndecodableError(f"it is {found.schema.kind}, which is not supported")
+
+
+# Avro
+
+
+def _check_sizes(found: TopicSchema) -> None:
+    """Raises UndecodableError for a schema of which a few bytes may be any number of values."""
+    assert found.schema is not None
+    try:
+        waiting = [parse(found.schema.text, {name: one.text for name, one in found.named})]
+    except SchemaError as error:
+        raise UndecodableError(error.message) from None
+    without_bytes: dict[int, int] = {}
+    seen: set[int] = set()
+    while waiting:
+        kind = waiting.pop()
+        if id(kind) in seen:
+            continue
+        seen.add(id(kind))
+        if _values_without_bytes(kind, without_bytes) > _MOST_WITHOUT_BYTES:
+            raise UndecodableError(f"{kind} has more than {_MOST_WITHOUT_BYTES:,} values without a byte")
+        match kind:
+            case Array(items=items):
+                if _values_without_bytes(items, without_bytes):
+                    raise UndecodableError(f"{kind}: its elements have no bytes, so that 12 bytes may be 10^12 of them")
+                waiting.append(items)
+            case Map(values=values):
+                waiting.append(values)
+            case Union(branches=branches):
+                waiting += branches
+            case Record(fields=fields):
+                waiting += [field.type for field in fields]
+
+
+def _values_without_bytes(kind: AvroType, known: dict[int, int]) -> int:
+    """Returns how many values each value of a type is if it has no bytes; else 0."""
+    match kind:
+        case Primitive(kind="null") | Fixed(size=0):
+            return 1
+        case Record(fields=fields):
+            if id(kind) not in known:
+                known[id(kind)] = 0  # while it is found out: a record that contains itself has no value
+                inside = [_values_without_bytes(field.type, known) for field in fields]
+                known[id(kind)] = 1 + sum(inside) if all(inside) else 0
+            return known[id(kind)]
+    return 0
 
 
 # Protobuf

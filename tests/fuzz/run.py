@@ -11,8 +11,8 @@ from typing import Final
 
 import atheris
 
-_PACKAGES: Final = ["spark_kafka_sink.protocol", "spark_kafka_sink.records", "spark_kafka_sink.client", "spark_kafka_sink.broker"]
-_PACKAGES.append("spark_kafka_sink.exactly_once")
+_FOLDERS: Final = ("protocol", "records", "client", "broker", "exactly_once", "producer.serializers", "verify")
+_PACKAGES: Final = [f"spark_kafka_sink.{name}" for name in _FOLDERS]
 _SECONDS: Final = 1.0
 
 

@@ -6,7 +6,7 @@ A target raises AssertionError for a wrong result; whatever else it raises is an
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final
@@ -20,10 +20,15 @@ from spark_kafka_sink.broker.log.log_types import AppendOrigin
 from spark_kafka_sink.broker.log.log_validator import validate
 from spark_kafka_sink.client.api_versions import fallback_version, node_api_versions
 from spark_kafka_sink.client.cluster import Cluster, Node, merge_partitions
-from spark_kafka_sink.errors import ProtocolError, UnsupportedVersionError
+from spark_kafka_sink.errors import ProtocolError, SchemaError, SerializationError, UnsupportedVersionError
 from spark_kafka_sink.exactly_once import commit_record
 from spark_kafka_sink.exactly_once.commit_record import State
 from spark_kafka_sink.exactly_once.log_reader import committed_records
+from spark_kafka_sink.producer.serializers.avro.avro_format import AvroFormat
+from spark_kafka_sink.producer.serializers.json_schema.json_document import Documents
+from spark_kafka_sink.producer.serializers.protobuf.descriptors import inline_rules
+from spark_kafka_sink.producer.serializers.protobuf.proto_files import _with_marks as with_marks
+from spark_kafka_sink.producer.serializers.protobuf.proto_files import decoded
 from spark_kafka_sink.protocol.all_apis import ALL_APIS
 from spark_kafka_sink.protocol.api import AnyApi
 from spark_kafka_sink.protocol.api_versions import ApiVersionsResponse
@@ -37,6 +42,9 @@ from spark_kafka_sink.records.compression import Codec, compress, decompress
 from spark_kafka_sink.records.decoder import FetchedBatch, decode_batches
 from spark_kafka_sink.records.record_iter import iter_records
 from spark_kafka_sink.records.record_reader import Record
+from spark_kafka_sink.spark.error_text import error_text
+from spark_kafka_sink.verify.json_values import json_value, validated_json
+from spark_kafka_sink.verify.record_errors import UndecodableError
 from tests.exactly_once.examples import BEFORE, record
 from tests.protocol.golden_messages import golden_messages
 from tests.records.golden_batches import golden_cases
@@ -263,6 +271,38 @@ def _commit_log_seeds() -> Iterable[bytes]:
             yield b"\0".join([commit_record.encode_key("query", 0), *commit_record.encode(with_partitions, size)])
 
 
+# Texts and values of a registry or a topic: a byte for the reader, then the text. SCHEMA stands before the record of a topic.
+
+TEXTS: Final[Sequence[Callable[[str], object]]] = (
+    inline_rules,
+    decoded,
+    lambda text: with_marks(text, 1),
+    lambda text: AvroFormat().load(text, {}).encode_value({}),
+    lambda text: Documents(text, {}),
+    lambda text: json_value(text.encode()),
+    lambda text: validated_json(SCHEMA, {})(text.encode()),
+    lambda text: error_text(ValueError(text)),
+)
+SCHEMA: Final = """{"uniqueItems": true, "pattern": "^(a+)+$", "patternProperties": {"^(\\\\w*\\\\.)*$": {"type": "string"}},
+    "additionalProperties": {"$ref": "#"}, "items": {"$ref": "#"}}"""
+
+
+def texts(data: bytes) -> None:
+    """A text that a stranger wrote: a schema, a record, an error."""
+    if data:
+        with suppress(SchemaError, SerializationError, UndecodableError):
+            TEXTS[data[0] % len(TEXTS)](data[1:].decode(errors="replace"))
+
+
+def _text_seeds() -> Iterable[bytes]:
+    proto = 'syntax = "proto3"; /* a */ message M { string a = 1 [(confluent.field_meta) = { rules: [] }]; map<int32, M> m = 2; }'
+    avro = """{"type": "record", "name": "R", "fields": [{"name": "a", "type": {"type": "record", "name": "S", "fields": [
+        {"name": "b", "type": ["null", "S"], "default": null}]}, "default": {}}]}"""
+    for number in range(len(TEXTS)):
+        for text in (proto, avro, SCHEMA, '[{"a.b.": "aaa!"}, {"a.b.": "aaa!"}]', "at http://a:b@c?d e", "QUJD  "):
+            yield bytes((number,)) + text.encode()
+
+
 TARGETS: Final[Mapping[str, tuple[Callable[[bytes], None], Callable[[], Iterable[bytes]]]]] = {
     "responses": (response, _response_seeds),
     "requests": (request, _request_seeds),
@@ -270,5 +310,6 @@ TARGETS: Final[Mapping[str, tuple[Callable[[bytes], None], Callable[[], Iterable
     "produced": (produced, _batch_seeds),
     "compressed": (compressed, _compressed_seeds),
     "commit_log": (commit_log, _commit_log_seeds),
+    "texts": (texts, _text_seeds),
 }
 """By name: the target, and what makes the bytes that a run begins with."""

@@ -27,3 +27,6 @@ def test_a_text_loses_logins_queries_and_control_characters(text: str, expected:
 
 def test_a_long_text_is_cut() -> None:
     assert len(error_text(ValueError("x" * 10_000))) == 300
+    assert error_text(ValueError("/" * 10_000_000)) == ""
+    cut = f"at http://user:{MARK}{'y' * 10_000}@host"
+    assert error_text(ValueError(cut)) == "at http:"

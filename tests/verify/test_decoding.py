@@ -467,6 +467,22 @@ def test_avro_records_with_two_fields_of_the_next_record_take_no_exponential_tim
     assert limits([avro], column({"b": {"b": {"b": ""}}})) == {}
 
 
+def test_values_of_avro_without_bytes_take_no_memory() -> None:
+    kind: Any = "null"
+    for number in range(30):
+        fields = [{"name": "a", "type": kind}, {"name": "b", "type": f"R{number - 1}" if number else "null"}]
+        kind = {"type": "record", "name": f"R{number}", "fields": fields}
+    count = bytes.fromhex("80c0caf384a3")  # of an array with 10^12 elements, as a varint
+    for items in ("null", {"type": "fixed", "name": "F", "size": 0}, {"type": "record", "name": "E", "fields": []}):
+        schema = SchemaText("AVRO", json.dumps({"type": "array", "items": items}))
+        known: dict[SchemaKey, TopicSchema] = {1: TopicSchema(1, schema)}
+        with pytest.raises(UndecodableError, match=r"schema 1: array of .*: its elements have no bytes"):
+            SchemaDecoder("t", "value", known.__getitem__)(b"\0\0\0\0\1" + count + b"\2")
+    doubled = TopicSchema(1, SchemaText("AVRO", json.dumps(kind)))
+    with pytest.raises(UndecodableError, match=r"schema 1: record R.* has more than 1,000 values without a byte"):
+        SchemaDecoder("t", "value", lambda _: doubled)(b"\0\0\0\0\1")
+
+
 @pytest.mark.parametrize("levels", [250, 400, 3000])
 def test_schemas_that_are_nested_deeply_are_no_error(levels: int) -> None:
     """Python's parser of JSON reads at most about 1,000 levels, and an Avro record has three of them."""

@@ -161,7 +161,7 @@ class _Walk:
             self._misfit(path, "missing", field.type, "the schema has no default: add the column")
         else:
             try:
-                return default_bytes(field.type, field.default)
+                return default_bytes(field)
             except MisfitError as error:
                 self._misfit(path, "missing", field.type, str(error))
         return b""

@@ -19,7 +19,7 @@ from spark_kafka_sink.producer.serializers.avro.avro_decimals import decimal_ker
 from spark_kafka_sink.producer.serializers.avro.avro_schema import Enum, Fixed, Logical, Primitive
 from spark_kafka_sink.producer.serializers.avro.avro_uuids import uuid_kernel
 from spark_kafka_sink.producer.serializers.bad_row import BadRowError
-from spark_kafka_sink.producer.serializers.schemas.kernel import Kernel, MisfitError, filled
+from spark_kafka_sink.producer.serializers.schemas.kernel import Kernel, MisfitError, filled, listed
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, byte_lengths, numbers, valid_mask
 from spark_kafka_sink.records.concat import column_views
 from spark_kafka_sink.records.parts import Part, Present
@@ -192,7 +192,7 @@ def _enum(schema: Enum, kind: pa.DataType) -> Kernel:
         if known is not None:
             bad = first_row(~known if present is None else present.rows & ~known)
             if bad is not None:
-                raise BadRowError(bad, f"the text is not a symbol of {schema}")
+                raise BadRowError(bad, f"the text is not a symbol of {schema}: {listed(schema.symbols)}")
         return varints(filled(numbers(found, np.int32), present).astype(np.int64))
 
     return kernel

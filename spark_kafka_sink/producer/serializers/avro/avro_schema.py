@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -76,7 +77,7 @@ class Fixed:
 @dataclass(frozen=True, slots=True, eq=False)
 class Enum:
     name: str
-    symbols: tuple[str, ...]
+    symbols: Mapping[str, int]  # each with its place
 
     def __str__(self) -> str:
         return f"enum {self.name}"
@@ -180,10 +181,10 @@ class _Parser:
     """Parses one schema. It keeps the types that have a name."""
 
     def __init__(self, named: Mapping[str, str]) -> None:
-        self._unparsed: dict[str, str] = {}
+        first: dict[str, str] = {}
         for name, text in named.items():
-            if text not in self._unparsed.values():  # two references may be to one schema
-                self._unparsed[name] = text
+            first.setdefault(text, name)  # two references may be to one schema
+        self._unparsed = {name: text for text, name in first.items()}
         self._known: dict[str, AvroType] = {}
 
     def define_named(self) -> None:
@@ -243,7 +244,7 @@ class _Parser:
         if any(isinstance(branch, Union) for branch in found):
             raise _invalid(path, "a union is directly inside a union")
         kinds = [_union_key(branch) for branch in found]
-        double = next((kind for kind in kinds if kinds.count(kind) > 1), None)
+        double = next((kind for kind, times in Counter(kinds).items() if times > 1), None)
         if double is not None:
             raise _invalid(path, f"a union has the type {double} twice")
         return Union(found)
@@ -255,6 +256,7 @@ class _Parser:
         if not isinstance(fields, list):
             raise _invalid(path, f"the fields of record {record.name} are not a list")
         own = record.name.rpartition(".")[0]
+        names = set[str]()
         for number, one in enumerate(fields):
             if not isinstance(one, dict) or not isinstance(one.get("name"), str):
                 raise _invalid(path, f"field {number} of record {record.name} has no name")
@@ -262,8 +264,9 @@ class _Parser:
             inside = f"{path}.{name}"
             if not NAME.fullmatch(name):
                 raise _invalid(inside, f"{_shown(name)} is not a valid name: it must match {NAME.pattern}")
-            if any(name == other.name for other in record.fields):
+            if name in names:
                 raise _invalid(inside, f"record {record.name} has two fields of this name")
+            names.add(name)
             record.fields.append(
                 Field(name, self.parsed(_required(one, "type", inside), own, inside), one.get("default", MISSING))
             )
@@ -275,7 +278,9 @@ class _Parser:
             raise _invalid(path, "the symbols of an enum must be a list of names")
         if len(set(symbols)) < len(symbols):
             raise _invalid(path, "an enum has a symbol twice")
-        found = Enum(self._name(node, namespace, path), tuple(symbols))
+        if node.get("default") is not None and node["default"] not in symbols:
+            raise _invalid(path, f"the default of an enum is {_shown(node['default'])}, must be one of its symbols")
+        found = Enum(self._name(node, namespace, path), {symbol: place for place, symbol in enumerate(symbols)})
         self._define(found, path)
         return found
 

@@ -30,7 +30,7 @@ from spark_kafka_sink.producer.serializers.avro.avro_schema import (
     Record,
     Union,
 )
-from spark_kafka_sink.producer.serializers.schemas.kernel import MisfitError
+from spark_kafka_sink.producer.serializers.schemas.kernel import MisfitError, listed
 from spark_kafka_sink.records.varints import varint
 
 _INT64_MAX: Final = 2**63 - 1
@@ -91,7 +91,7 @@ def _record(out: bytearray, schema: Record, value: Any) -> None:
             raise _BadValueError("is missing, and the schema has no default", f".{field.name}")
         else:
             try:
-                out += default_bytes(field.type, field.default)
+                out += default_bytes(field)
             except MisfitError as error:
                 raise _BadValueError(str(error), f".{field.name}") from None
     if used < len(value):
@@ -136,13 +136,19 @@ def _union(out: bytearray, schema: Union, value: Any) -> None:
         return
     start = len(out)
     branches.sort(key=lambda pair: _distance(pair[1], value))
+    nearest: tuple[int, _BadValueError | None] = 0, None
     for index, branch in branches:
         out += varint(index)
         try:
             _write(out, branch, value)
             return
-        except _BadValueError:
+        except _BadValueError as bad:
             del out[start:]
+            if isinstance(branch, Record) and isinstance(value, Mapping):
+                shared = sum(field.name in value for field in branch.fields)
+                nearest = max(nearest, (shared, bad), key=lambda one: one[0])
+    if nearest[1] is not None:
+        raise _BadValueError(f"{nearest[1].problem}; no type of {schema} can hold the value", nearest[1].path)
     raise _refused(value, f"a value of {schema}")
 
 
@@ -170,8 +176,8 @@ def _enum(out: bytearray, schema: Enum, value: Any) -> None:
     if not isinstance(value, str):
         raise _refused(value, "str")
     if value not in schema.symbols:
-        raise _BadValueError(f"the text is not a symbol of {schema}")
-    out += varint(schema.symbols.index(value))
+        raise _BadValueError(f"the text is not a symbol of {schema}: {listed(schema.symbols)}")
+    out += varint(schema.symbols[value])
 
 
 def _fixed(out: bytearray, schema: Fixed, value: Any) -> None:

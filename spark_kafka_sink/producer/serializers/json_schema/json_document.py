@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -167,8 +168,8 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Returns an object. Raises ValueError for a key that it has twice: readers may take the first or the last one."""
     found = dict(pairs)
     if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"an object has the key {next(key for key in keys if keys.count(key) > 1)!r} twice")
+        twice = next(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
+        raise ValueError(f"an object has the key {twice!r} twice")
     return found
 
 

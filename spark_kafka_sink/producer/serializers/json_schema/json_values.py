@@ -16,8 +16,8 @@ from spark_kafka_sink.producer.serializers.json_schema import json_kernels as ke
 from spark_kafka_sink.producer.serializers.json_schema.json_formats import has_format, is_known, is_supported
 from spark_kafka_sink.producer.serializers.json_schema.json_kernels import Check
 from spark_kafka_sink.producer.serializers.json_schema.json_patterns import PatternError, translated
-from spark_kafka_sink.producer.serializers.json_schema.json_words import with_article
-from spark_kafka_sink.producer.serializers.schemas.kernel import MisfitError
+from spark_kafka_sink.producer.serializers.json_schema.json_words import shown, with_article
+from spark_kafka_sink.producer.serializers.schemas.kernel import MisfitError, listed
 
 _BOUNDS: Final = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 _MULTIPLES: Final = ("multipleOf", "divisibleBy")
@@ -76,7 +76,8 @@ def _one_of(values: Any, kind: pa.DataType, written: str) -> Check | None:
     known = _values_of((values if isinstance(values, list) else []), kind, written)
     if not known:
         raise MisfitError(f"none of the values is {with_article(written)} that the column can hold")
-    return kernels.check(kernels.is_one_of(known, kind), "it is not one of the values that the schema allows")
+    problem = f"it is not one of the values that the schema allows: {listed(list(map(shown, known)))}"
+    return kernels.check(kernels.is_one_of(known, kind), problem)
 
 
 def _values_of(values: Sequence[Any], kind: pa.DataType, written: str) -> list[Any]:

@@ -30,9 +30,11 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
     from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
 
-_RULES: Final = re.compile(r"(?:(\w+)\s*=\s*\d+\s*\[[^;]*?)?\(\s*\.?confluent\.\w+_meta\s*\)[^;]*?\brules\b")
+_OPTION: Final = re.compile(r"\(\s*+\.?confluent\.\w+_meta\s*+\)")
+_FIELD: Final = re.compile(r"\b(\w++)\s*+=\s*+\d++\s*+\[")
 # What may be rules, in whatever way it is written: better refuse a schema without them than write in clear what has them.
 _META: Final = re.compile(r"_meta\b")
+_RULES: Final = re.compile(r"\brules\b")
 _SURELY_NO_FIELD: Final = re.compile(r"\brules\s*[:\[{<]|\)\s*\.\s*rules\b")
 
 
@@ -99,7 +101,12 @@ def inline_rules(text: str) -> list[str]:
         check_libraries()
         return ["confluent.Meta (rules)"] if _has_rules(data) else []
     bare = LITERALS.sub(lambda found: " " if found[0][0] == "/" else '""', text)
-    found = [f"{rule[1] or 'the message'} (confluent.Meta, rules)" for rule in _RULES.finditer(bare)]
+    found = []
+    for statement in bare.split(";"):
+        option = _OPTION.search(statement)
+        if option is not None and _RULES.search(statement, option.end()):
+            field = _FIELD.search(statement, 0, option.start())
+            found.append(f"{'the message' if field is None else field[1]} (confluent.Meta, rules)")
     if not found and _META.search(bare) and _SURELY_NO_FIELD.search(bare):
         return ["a field or a message (confluent.Meta, rules)"]
     return found

@@ -8,6 +8,7 @@ from dataclasses import astuple, dataclass, field, fields
 from typing import Any, Final
 
 from spark_kafka_sink.errors import SchemaError
+from spark_kafka_sink.producer.serializers.schemas.kernel import listed
 from spark_kafka_sink.records.varints import unsigned_varint, varint
 
 MESSAGE: Final = "message"
@@ -82,6 +83,10 @@ class Enum:
 
     def __str__(self) -> str:
         return f"enum {self.name}"
+
+    def listed(self) -> str:
+        """Returns the first names and numbers for an error."""
+        return listed([f"{name} = {number}" for name, number in self.values])
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,8 @@ DEADLINE_S: Final = 60.0
 _USED_BY: Final = "the format protobuf"
 _MAIN: Final = "schema.proto"
 _NOT_FOUND: Final = re.compile(r'^(?:[^:\n]+:\d+:\d+: )?"?([^\s":]+)"?: File not found\.', re.MULTILINE)
-_LITERAL: Final = r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'"""
+# What never ends is a literal, too: if it were none, each character of it might begin another one.
+_LITERAL: Final = r"""//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\\n])*+"?|'(?:\\.|[^'\\\n])*+'?"""
 LITERALS: Final = re.compile(_LITERAL, re.DOTALL)
 # Confluent's registry turns descriptors into text with this option, which the compiler refuses.
 _MAP_ENTRY: Final = re.compile(rf"{_LITERAL}|\boption\s+(map_entry)\s*=\s*true\s*;", re.DOTALL)
@@ -127,7 +128,7 @@ def _unused(name: str, named: Mapping[str, str]) -> str:
 
 def decoded(text: str) -> bytes | None:
     """Returns the bytes of base64; None for other text. A .proto text has braces or quotes."""
-    if not re.fullmatch(r"[A-Za-z0-9+/\s]+=*\s*", text):
+    if not re.fullmatch(r"[A-Za-z0-9+/\s]++=*+\s*+", text):
         return None
     try:
         return base64.b64decode("".join(text.split()), validate=True)

@@ -106,7 +106,7 @@ def enum_kernel(schema: Enum, kind: pa.DataType) -> ScalarKernel:
         if not is_run or low < known[0] or high > known[-1]:
             bad = first_row(~np.isin(values, known))
             if bad is not None:
-                raise BadRowError(bad, f"{values[bad]} is not a number of {schema}")
+                raise BadRowError(bad, f"{values[bad]} is not a number of {schema}: {schema.listed()}")
         return _varints_of(values.astype(np.int64, copy=False), (low, high), ask)
 
     return ScalarKernel(VARINT, encode)
@@ -123,7 +123,7 @@ def _names(schema: Enum, kind: pa.DataType) -> Callable[[pa.Array, Present | Non
         if known is not None:
             bad = first_row(~known if present is None else present.rows & ~known)
             if bad is not None:
-                raise BadRowError(bad, f"the text is not a name of {schema}")
+                raise BadRowError(bad, f"the text is not a name of {schema}: {schema.listed()}")
         return _varints_of(by_place[filled(numbers(found, np.int32), present)], None, ask)
 
     return encode

@@ -227,12 +227,12 @@ def _enum(schema: Enum, value: Any) -> bytes:
     if isinstance(value, str):
         found = next((number for name, number in schema.values if name == value), None)
         if found is None:
-            raise _BadValueError(f"the text is not a name of {schema}")
+            raise _BadValueError(f"the text is not a name of {schema}: {schema.listed()}")
         return _code(found)
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise _refused(value, "str or int")
     if int(value) not in {number for _, number in schema.values}:
-        raise _BadValueError(f"{int(value)} is not a number of {schema}")
+        raise _BadValueError(f"{int(value)} is not a number of {schema}: {schema.listed()}")
     return _code(int(value))
 
 

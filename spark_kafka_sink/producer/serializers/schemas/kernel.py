@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import islice
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from spark_kafka_sink.peer_text import quoted
 from spark_kafka_sink.records.parts import Part, Present
 
 Kernel = Callable[[pa.Array, Present | None], Sequence[Part]]
@@ -30,6 +32,15 @@ class Misfit:
 
     def __str__(self) -> str:
         return f"{self.path or 'the value'}: column {self.column}, schema {self.schema}: {self.reason}"
+
+
+_MOST_NAMES: Final = 10
+
+
+def listed(names: Collection[str]) -> str:
+    """Returns names of a schema for an error, at most ten."""
+    more = len(names) - _MOST_NAMES
+    return quoted(", ".join(islice(names, _MOST_NAMES))) + (f" and {more:,} more" if more > 0 else "")
 
 
 def filled(values: NDArray[Any], present: Present | None) -> NDArray[Any]:

@@ -57,7 +57,7 @@ ENUM = {"type": "enum", "name": "E", "symbols": ["A"]}
         (DECIMAL_5_2, pa.decimal128(10, 3), Decimal("1.25"), Decimal("1.255"), "1.255 does not fit decimal(5, 2)"),
         (DECIMAL_5_2, pa.int64(), 100, 1000, "1000 does not fit decimal(5, 2)"),
         (DECIMAL_IN_FIXED, pa.decimal256(60, 2), Decimal(1), Decimal(10) ** 40, "does not fit decimal(5, 2)"),
-        ({"type": "enum", "name": "E", "symbols": ["A", "B"]}, pa.string(), "B", "C", "the text is not a symbol of enum E"),
+        ({"type": "enum", "name": "E", "symbols": ["A", "B"]}, pa.string(), "B", "C", "the text is not a symbol of enum E: A, B"),
         (ENUM, pa.dictionary(pa.int8(), pa.string()), "A", "", "the text is not a symbol of enum E"),
         ({"type": "fixed", "name": "F", "size": 2}, pa.binary(), b"ab", b"abc", "has 3 bytes, must have 2"),
         ({"type": "fixed", "name": "F", "size": 2}, pa.binary(), b"ab", b"", "has 0 bytes, must have 2"),

@@ -71,6 +71,23 @@ def test_a_default_that_contains_itself_is_refused() -> None:
         loaded.encode_value({"a": 1})
 
 
+@pytest.mark.parametrize(
+    ("default", "problem"),
+    [("0123456789", "with those of the fields inside, has more than 100,000 bytes"), (5, "is not a value")],
+)
+def test_defaults_that_double_take_no_exponential_time_or_memory(default: Any, problem: str) -> None:
+    """A record doubles 99 times. If the default is not valid, all types of all unions are tried."""
+    kind: dict[str, Any] = {"type": "record", "name": "R0", "fields": [{"name": "v", "type": "string", "default": default}]}
+    for number in range(1, 100):
+        again: Any = ["int", f"R{number - 1}"]
+        fields = [{"name": "a", "type": ["int", kind], "default": {}}, {"name": "b", "type": again, "default": {}}]
+        kind = {"type": "record", "name": f"R{number}", "fields": fields}
+    fields = [{"name": "k", "type": "int"}, {"name": "d", "type": kind, "default": {}}]
+    loaded = AVRO.load(json.dumps({"type": "record", "name": "T", "fields": fields}), {})
+    with pytest.raises(SerializationError, match=f"d: its default,? {problem}"):
+        loaded.encode_value({"k": 1})
+
+
 def test_a_default_that_is_nested_too_deeply_is_refused() -> None:
     depth = 480
     kind, default = nested("array", depth), "[" * depth + "]" * depth

@@ -58,12 +58,22 @@ def record(*fields: Any, name: str = "R", **more: Any) -> dict[str, Any]:
         (record({"type": "array", "items": "X"}), 'field f0[]: type "X" is not defined'),
         ({"type": "enum", "name": "E", "symbols": ["a-b"]}, "must be a list of names"),
         ({"type": "enum", "name": "E", "symbols": ["a", "a"]}, "an enum has a symbol twice"),
+        ({"type": "enum", "name": "E", "symbols": ["A"], "default": "B"}, 'the default of an enum is "B", must be one'),
         ({"type": "fixed", "name": "F", "size": -1}, "the size of a fixed is -1"),
         ("[" * 100_000, "nested too deeply"),
     ],
 )  # fmt: skip
 def test_a_schema_that_is_not_valid_is_refused_with_the_place(schema: Any, text: str) -> None:
     assert text in problem(schema)
+
+
+def test_many_fields_and_types_take_linear_time() -> None:
+    """With quadratic time each would take many minutes."""
+    many = 50_000
+    found = parse(json.dumps(record(*["int"] * many)))
+    assert isinstance(found, Record)
+    assert len(found.fields) == many
+    parse(json.dumps([{"type": "fixed", "name": f"F{number}", "size": 1} for number in range(many)]))
 
 
 def test_names_take_the_namespace_around_them() -> None:

@@ -125,6 +125,11 @@ def test_a_record_is_a_dict_or_a_tuple_with_names_and_takes_defaults() -> None:
     assert one(schema, {"a": 1}) == one(schema, Swapped(b=7, a=1)) == b"\2\x0e"
 
 
+A = {"name": "a", "type": "int"}
+SMALL = {"type": "record", "name": "Small", "fields": [A]}
+WIDE = {"type": "record", "name": "Wide", "fields": [A, {"name": "b", "type": "int"}]}
+
+
 @every(
     "schema, value, text",
     [
@@ -134,7 +139,8 @@ def test_a_record_is_a_dict_or_a_tuple_with_names_and_takes_defaults() -> None:
         ("float", 1e300, "the number is out of range for float"),
         ("string", "\ud800", "text with a lone surrogate at 0"),
         ("string", b"a", "must be str"),
-        ({"type": "enum", "name": "E", "symbols": ["A"]}, "B", "the text is not a symbol of enum E"),
+        ({"type": "enum", "name": "E", "symbols": ["A", "C"]}, "B", "the text is not a symbol of enum E: A, C"),
+        ({"type": "enum", "name": "E", "symbols": list("ABCDEFGHIJKL")}, "Z", "enum E: A, B, C, D, E, F, G, H, I, J and 2 more"),
         ({"type": "fixed", "name": "F", "size": 2}, b"abc", "has 3 bytes, must have 2"),
         (
             {"type": "bytes", "logicalType": "decimal", "precision": 3, "scale": 1},
@@ -158,6 +164,8 @@ def test_a_record_is_a_dict_or_a_tuple_with_names_and_takes_defaults() -> None:
         ({"type": "map", "values": "int"}, {1: 1}, "[0]: a key of type int is not supported, must be str"),
         (["null", "int"], "x", "a value of type str is not supported, must be int"),
         (["null", "int", "string"], b"x", "a value of type bytes is not supported, must be a value of [null, int, string]"),
+        (["null", SMALL, WIDE], {"a": 1, "b": 2, "extra": 3}, "extra: record Wide has no such field; no type of"),
+        (["null", SMALL, WIDE], {"a": 1, "b": "x"}, "b: a value of type str is not supported, must be int; no type of"),
         (TREE, {"value": 1}, "below: is missing, and the schema has no default"),
         (TREE, {"value": 1, "below": [], "More": 1}, "More: record Tree has no such field"),
         (TREE, {"value": 1, "below": [{"value": None, "below": []}]}, "below[0].value: is None"),

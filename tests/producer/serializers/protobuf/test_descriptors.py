@@ -191,6 +191,17 @@ def test_rules_of_a_field_are_found() -> None:
 
 
 @pytest.mark.parametrize(
+    "piece", ["a", '\\"', "/*", "{(confluent.", "{(confluent.a_meta) ", "a = 1 [ ", "option ", " "], ids=["name", *"1234567"]
+)
+@pytest.mark.parametrize("before", ["", '"', "message M { string "])
+def test_a_long_text_takes_linear_time(before: str, piece: str) -> None:
+    """With quadratic time each would take an hour."""
+    text = before + piece * 300_000 + "!"
+    inline_rules(text)
+    proto_files._with_marks(text, 5)
+
+
+@pytest.mark.parametrize(
     ("text", "problem"),
     [
         ("message {", "the text is not a valid Protobuf schema: line 1:9: Expected message name."),
