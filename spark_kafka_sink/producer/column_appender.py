@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaSinkError, UsageError
+from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.producer.accumulator.append_plan import Sizes
 from spark_kafka_sink.producer.accumulator.appender import MAX_BYTES, ROWS_PER_PARTITION, Appender, CompletionFactory
 from spark_kafka_sink.producer.accumulator.tally import Tally
@@ -253,6 +254,11 @@ class ColumnAppender:
             completion_for=completion_for,
             row_numbers=row_numbers,
         )
+
+    def request_topics(self, topics: Iterable[str]) -> None:
+        """Requests metadata of topics together, without waiting for it; see SendScope.request_topics."""
+        if True in {self._metadata.add(topic, monotonic_ms()) for topic in topics}:
+            self._lifecycle.wake_sender()
 
     def rows_per_append(self, topic: str) -> int:
         """Returns the number of rows above which the per-row cost of an append is low: 40 per partition; 0 for an unknown

@@ -47,14 +47,18 @@ class ProducerMetadata(Metadata):
         self._new_topics: set[str] = set()  # added, but not in any response yet
         self._waiting: Counter[str] = Counter()  # number of threads that wait for each topic
 
-    def add(self, topic: str, now_ms: int) -> None:
-        """Marks a topic as used, and requests metadata at once if it is new. Raises RecordError for an invalid topic name."""
+    def add(self, topic: str, now_ms: int) -> bool:
+        """Marks a topic as used, and requests metadata at once if it is new. Returns whether it is. Raises RecordError for an
+        invalid topic name.
+        """
         check_topic(topic)
         with self._lock:
-            if topic not in self._expiry_ms:
+            is_new = topic not in self._expiry_ms
+            if is_new:
                 self._new_topics.add(topic)
                 self.request_update_for_new_topics()
             self._expiry_ms[topic] = now_ms + self._max_idle_ms
+            return is_new
 
     def request_update_for_topic(self, topic: str) -> int:
         """Requests metadata of one topic (with the others, unless it is new). Returns the version that the response will

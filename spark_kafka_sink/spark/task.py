@@ -150,7 +150,8 @@ def _deliver(
     with cache.scope(options.producer, keeps_rejected=options.errors.tolerates) as scope, _watched(scope, feed):
         bad_rows = _bad_rows(scope, options, serialized_before)
         try:
-            _append_all(scope, _records(batches, options, None if bad_rows is None else bad_rows.refuse), options, bad_rows)
+            records = _records(scope, batches, options, None if bad_rows is None else bad_rows.refuse)
+            _append_all(scope, records, options, bad_rows)
             _flush(scope, bad_rows)
         except Exception as error:
             report, context = scope.report(), TaskContext.get()
@@ -183,7 +184,7 @@ def _deliver_in_transaction(
             bad_rows.refuse(refused)
 
         def checksummed() -> Iterator[TopicRecords]:
-            for records in _records(_stepping(batches, batch), options, None if bad_rows is None else refuse):
+            for records in _records(scope, _stepping(batches, batch), options, None if bad_rows is None else refuse):
                 checksum.add(records.topic, records.columns)
                 yield records
 
@@ -279,24 +280,27 @@ def _report(scope: SendScope, bad_rows: BadRowHandler | None) -> DeliveryReport:
     return bad_rows.report(report)
 
 
-def _records(batches: Iterable[SchemaAndBatch], options: SinkOptions, refuse: Refuse | None = None) -> Iterator[TopicRecords]:
-    """Yields the rows of all batches, topic by topic within each batch.
+def _records(
+    scope: SendScope, batches: Iterable[SchemaAndBatch], options: SinkOptions, refuse: Refuse | None = None
+) -> Iterator[TopicRecords]:
+    """Yields the rows of all batches, topic by topic within each batch, whose topics are asked for together.
 
     refuse: is called with bad rows, which are then left out; None: they raise.
     """
     first_row = 0
     for schema, batch in batches:
         if isinstance(batch, pa.RecordBatch):
-            yield from _records_of(schema, batch, options, first_row, refuse)
+            yield from _records_of(scope, schema, batch, options, first_row, refuse)
             first_row += batch.num_rows
             continue
         assert refuse is not None
         refuse(batch.refused.in_task(first_row))
-        yield from _records_of(schema, batch.batch, options, first_row, refuse, batch.rows)
+        yield from _records_of(scope, schema, batch.batch, options, first_row, refuse, batch.rows)
         first_row += batch.batch.num_rows + batch.refused.columns.num_records
 
 
 def _records_of(
+    scope: SendScope,
     schema: SinkSchema,
     batch: pa.RecordBatch,
     options: SinkOptions,
@@ -306,16 +310,19 @@ def _records_of(
 ) -> Iterator[TopicRecords]:
     fixed = options.record.headers
     try:
-        yield from records_by_topic(batch, schema, options.topic, first_row=first_row, fixed_headers=fixed, rows=rows)
-        return
-    except (RecordError, SerializationError):  # raised before anything was yielded
+        # Several topics are slices of one copy, so that a list takes no memory.
+        found = list(records_by_topic(batch, schema, options.topic, first_row=first_row, fixed_headers=fixed, rows=rows))
+    except (RecordError, SerializationError):
         if refuse is None:
             raise
-    from spark_kafka_sink.spark.row_splitting import split_batch
+        from spark_kafka_sink.spark.row_splitting import split_batch
 
-    split = split_batch(batch, schema, options.topic, first_row=first_row, fixed_headers=fixed, rows=rows)
-    refuse(split.refused)
-    yield from records_by_topic(split.batch, schema, options.topic, first_row=first_row, fixed_headers=fixed, rows=split.rows)
+        split = split_batch(batch, schema, options.topic, first_row=first_row, fixed_headers=fixed, rows=rows)
+        refuse(split.refused)
+        good = records_by_topic(split.batch, schema, options.topic, first_row=first_row, fixed_headers=fixed, rows=split.rows)
+        found = list(good)
+    scope.request_topics(each.topic for each in found)
+    yield from found
 
 
 def _in_time(batches: Iterable[SchemaAndBatch], options: SinkOptions, batch: MicroBatch) -> Iterator[SchemaAndBatch]:

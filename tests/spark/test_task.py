@@ -24,6 +24,7 @@ from spark_kafka_sink.spark.metrics import Feed
 from spark_kafka_sink.spark.options import SinkOptions, sink_options
 from spark_kafka_sink.spark.partition_writer import batches_of_rows
 from spark_kafka_sink.spark.producer_cache import cache
+from spark_kafka_sink.spark.schema import SinkSchema
 from spark_kafka_sink.spark.task import SchemaAndBatch, run_task, spark_partition
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
@@ -195,3 +196,14 @@ def test_the_tasks_of_a_worker_share_its_rate_limit(kafka: Kafka, new_topic: New
     assert time.monotonic() - begun > 120 / 50 - 1 - 0.01
     assert all(report.rate_limited_ms > 0 for report in reports[1:])
     assert read_values(kafka, topic) == list(range(120))
+
+
+def test_all_topics_of_an_arrow_batch_are_asked_for_together() -> None:
+    """One after another each topic that the broker creates took a request, and a wait for the next one."""
+    topics = [f"new-{number}" for number in range(200)]
+    batch = pa.record_batch({"value": [b"x"] * 200, "topic": topics})
+    with EmbeddedBroker() as broker:
+        asked = broker.faults.seen(ApiKey.METADATA)
+        settings = sink_options({"kafka.bootstrap.servers": broker.bootstrap_servers})
+        assert delivered([(SinkSchema(value=0, topic=1), batch)], settings).records == 200
+        assert broker.faults.seen(ApiKey.METADATA) - asked < 10

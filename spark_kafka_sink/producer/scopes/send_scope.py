@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -140,6 +141,19 @@ class SendScope:
         if self.discarded:
             raise UsageError("the send scope was discarded during an append")
         self._lifecycle.check_usable()
+
+    def request_topics(self, topics: Iterable[str]) -> None:
+        """Requests metadata of topics that `append` will get, all together, and returns at once.
+
+        Without it each append asks for its own topic and waits. For a topic that the brokers create this takes 130 ms.
+
+        Args:
+            topics: names of the topics.
+
+        Raises:
+            RecordError: A name is not valid.
+        """
+        self._columns.request_topics(topics)
 
     def rows_per_append(self, topic: str) -> int:
         """Returns the number of rows per append above which the per-row cost is low: 40 per partition; 0 for an unknown topic."""
