@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,11 +25,15 @@ _PREFIX: Final = "spark-kafka-sink"
 
 
 class _Commands(click.Group):
-    """Group of commands that reports a library that is missing, broken or too old in one line."""
+    """Group of commands that reports a library that is missing, broken or too old in one line, and how to name brokers."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except click.UsageError as error:
+            if found := re.search(r"unexpected extra arguments? \((\S+:\d+)", error.message):
+                raise click.UsageError(f"{error.message}. Write --bootstrap-servers {found[1]}", error.ctx) from None
+            raise
         except InstallationError as error:
             raise click.ClickException(str(error)) from None
 

@@ -62,7 +62,7 @@ class BrokerResponses:
         return self._count
 
     def asking(self, node_label: str, state: str) -> None:
-        """Records the one broker that is being asked; `state` is "no response yet" or "being connected to"."""
+        """Records the one broker that is being asked, and the state of that, such as "no response yet"."""
         self._asking = node_label, state
 
     def failed(self, node_label: str, error: str) -> None:

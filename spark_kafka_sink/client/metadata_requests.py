@@ -105,7 +105,10 @@ class MetadataRequests:
             if lost is not None:
                 self.lost(lost, now_ms)
                 return self._retry_ms
-        self._metadata.asking(self._connections.label(node_id), "being connected to")
+        state = self._connections.states.state(node_id)
+        is_silent = state in (ConnectionState.CHECKING_API_VERSIONS, ConnectionState.AUTHENTICATING)
+        text = "connected, but it has not answered as a Kafka broker" if is_silent else "being connected to"
+        self._metadata.asking(self._connections.label(node_id), text)
         return FOREVER_MS  # one attempt at a time
 
     def _ask(self, node_id: int, now_ms: int) -> int:

@@ -34,6 +34,12 @@ _HINTS: Final = (
         "Add .mode('append'), which is the only mode: a topic cannot be overwritten.",
         "migrating.html",
     ),
+    (
+        r"kafka_sink does not support Update mode",
+        "Spark does not allow update mode for Python data sources. Write"
+        " df.writeStream.outputMode('update').foreachBatch(foreach_batch(options)).",
+        "migrating.html",
+    ),
 )
 _NO_ERROR: Final = "there is no error"
 

@@ -218,6 +218,7 @@ HARMLESS: Mapping[str, str] = {
         ("group.id", "heartbeat.interval.ms", "max.poll.interval.ms", "session.timeout.ms"),
         "only consumers have it",
     ),
+    "statistics.interval.ms": "register(spark) returns the metrics",
     "ssl.ca.certificate.stores": "it applies to Windows only",
     "ssl.keymanager.algorithm": "there is no JVM here; keys are read by OpenSSL",
     "ssl.secure.random.implementation": "there is no JVM here; OpenSSL makes random numbers",
@@ -398,11 +399,20 @@ def _producer_config(kafka: Mapping[str, object], guarantee: Guarantee, limits: 
             known[name] = value
         else:
             _refuse_or_warn(name)
+    names_idempotence = "enable.idempotence" in known
     try:
         config = producer_config(with_guarantee(known, guarantee))
         _check_plugins(config)
     except OptionError as error:
+        if guarantee is Guarantee.EXACTLY_ONCE and not names_idempotence:  # which is then what the user has set
+            error = OptionError(error.message.replace("enable.idempotence=true", f"{GUARANTEE}={guarantee}"), **error.facts)
         raise with_prefix(error) from None
+    if guarantee is Guarantee.AT_LEAST_ONCE and not config.enable_idempotence and not names_idempotence:
+        in_flight = f"max.in.flight.requests.per.connection={config.max_in_flight}"
+        culprit, so = (
+            ("retries=0", "any passing error fails the task") if not config.retries else (in_flight, "rows may be reordered")
+        )
+        warn_once(f"option {KAFKA_PREFIX}{culprit}: it turns idempotence off, and {so}; remove the option")
     if "linger.ms" in known:
         return config
     return replace(config, linger_ms=min(TASK_LINGER_MS, config.delivery_timeout_ms - config.request_timeout_ms))

@@ -158,6 +158,7 @@ def publish(
     options: Mapping[str, object] | None = None,
     metrics: DeliveryMetrics | None = None,
     progress: bool | None = None,
+    **unknown: object,
 ) -> PublishReport:
     """Writes all rows of a batch DataFrame to Kafka and returns when Kafka has acknowledged all of them.
 
@@ -172,6 +173,7 @@ def publish(
         options: More options, as for `format("kafka_sink")`.
         metrics: A handle of `register` that also counts the rows.
         progress: Whether to draw a progress bar. None draws it in notebooks and terminals only.
+        unknown: Nothing. Options belong into `options`, and an error says so.
 
     Returns:
         A report of what was delivered: per task, per partition, and in total.
@@ -180,6 +182,11 @@ def publish(
         KafkaSinkError: Options or columns are wrong, no broker can be reached, or a task failed. The error is raised without
             Spark's stack traces, which stay in the log. `__context__` is Spark's exception.
     """
+    for name in unknown:
+        option = f"{KAFKA_PREFIX}{name.replace('_', '.')}"
+        raise UsageError(
+            f"publish() has no argument {name}; write options={{'{option}': ...}} if it is an option of the producer"
+        )
     handled = sys.exception()
     try:
         return _publish(df, topic, bootstrap_servers, options or {}, metrics, progress)
@@ -198,6 +205,9 @@ def _publish(
     metrics: DeliveryMetrics | None,
     progress: bool | None,
 ) -> PublishReport:
+    if not hasattr(df, "sparkSession"):
+        kind = f"{type(df).__module__.partition('.')[0]}.{type(df).__name__}"
+        raise UsageError(f"publish() needs a DataFrame of Spark, not a {kind}; write publish(spark.createDataFrame(df), ...)")
     named = {TOPIC: topic, KAFKA_PREFIX + "bootstrap.servers": bootstrap_servers}
     given = {name: value for name, value in named.items() if value is not None}
     for name in options:

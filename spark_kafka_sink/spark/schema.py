@@ -204,7 +204,8 @@ def columns_of_record(
     if takes_rest and "value" not in found and "value" not in listed:
         listed["value"] = _rest(names, {*used, *found.values()})
     if "value" not in found and "value" not in listed:
-        raise SchemaError(f"column value is required{value_hint}", column="value")
+        text = f"column value is required{value_hint}; rename one, or list columns in the option {VALUE_COLUMNS} to write JSON"
+        raise SchemaError(text, column="value")
     if "topic" not in found and topic_option is None:
         raise SchemaError("column topic is required when the option topic is not set", column="topic")
     if tombstone is not None and "key" not in found and "key" not in listed:

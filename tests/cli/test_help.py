@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from spark_kafka_sink.cli.main import main
 from spark_kafka_sink.errors import DOCS_URL
@@ -43,3 +44,10 @@ def test_brokers_are_named_alike_by_every_command(command: str) -> None:
     assert "--bootstrap-servers HOST:PORT,... Brokers to connect to first. [default: localhost:9092]" in " ".join(
         HELP[command].split()
     )
+
+
+@pytest.mark.parametrize("command", ["check", "topics list", "transactions list"])
+def test_an_address_without_its_option_is_answered_with_it(command: str) -> None:
+    done = CliRunner().invoke(main, [*command.split(), "localhost:9092"])
+    assert done.exit_code == 2
+    assert "(localhost:9092). Write --bootstrap-servers localhost:9092" in " ".join(done.stderr.split())

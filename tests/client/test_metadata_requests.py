@@ -14,7 +14,7 @@ from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.network.channel import Address
 from spark_kafka_sink.protocol.api import ApiKey
 from tests.client.rig import Rig, naming, speaking
-from tests.waiting import HOUR_MS
+from tests.waiting import HOUR_MS, until
 
 ONE = (1,)
 
@@ -81,6 +81,19 @@ def test_who_is_asked_is_told_from_the_first_attempt_to_connect_on(broker: Embed
         assert rig.metadata.asked == (label, "being connected to")
         rig.asked()
         assert rig.metadata.asked == (label, "no response yet")
+
+
+def test_a_port_that_connects_and_says_nothing_is_told_apart(broker: EmbeddedBroker) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        servers = {"bootstrap.servers": f"127.0.0.1:{silent.getsockname()[1]}"}
+        with Rig(broker, bootstrap=ONE, known=(), settings=servers) as rig:
+            rig.metadata.due_in_ms = 0
+
+            def asked() -> str:
+                rig.poll()
+                return "" if rig.metadata.asked is None else rig.metadata.asked[1]
+
+            until(asked, lambda text: text == "connected, but it has not answered as a Kafka broker", "it connects")
 
 
 def test_a_connection_that_others_began_is_told_of_when_it_is_waited_for(broker: EmbeddedBroker) -> None:

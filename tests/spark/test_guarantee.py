@@ -99,8 +99,8 @@ def test_a_setting_of_exactly_once_alone_is_given_for_nothing(guarantee: str) ->
     [
         ("kafka.acks", "1", "transactions need kafka.acks=all"),
         ("kafka.enable.idempotence", "false", "transactions need kafka.enable.idempotence=true"),
-        ("kafka.retries", "0", "must be more than 0 with enable.idempotence=true"),
-        ("kafka.max.in.flight.requests.per.connection", "6", "must be at most 5 with enable.idempotence=true"),
+        ("kafka.retries", "0", "must be more than 0 with delivery.guarantee=exactly-once"),
+        ("kafka.max.in.flight.requests.per.connection", "6", "must be at most 5 with delivery.guarantee=exactly-once"),
     ],
 )
 def test_what_transactions_need_is_not_given_up(name: str, value: str, text: str) -> None:

@@ -10,6 +10,7 @@ import pytest
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.producer.interceptors import ProducerInterceptor
 from spark_kafka_sink.spark.options import HARMLESS, REFUSED, sink_options, warn_once
+from tests.every import every
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 
@@ -227,6 +228,19 @@ def test_options_of_security_are_the_producers() -> None:
     assert security.ssl_ca_location == "${env:NOT_THERE_YET}"
     assert "hunter2" not in repr(options)
     assert pickle.loads(pickle.dumps(options)) == options
+
+
+@every("name, value, text", [("retries", 0, "any passing error"), ("max.in.flight.requests.per.connection", 6, "reordered")])
+def test_what_turns_idempotence_off_is_said(name: str, value: int, text: str, caplog: pytest.LogCaptureFixture) -> None:
+    warn_once.cache_clear()
+    caplog.clear()
+    given = {"kafka.bootstrap.servers": "localhost:9092", f"kafka.{name}": value}
+    sink_options({**given, "delivery.guarantee": "none"})
+    sink_options({**given, "kafka.enable.idempotence": "false"})
+    assert not caplog.records
+    sink_options(given)
+    assert f"option kafka.{name}={value}: it turns idempotence off, and" in caplog.text
+    assert text in caplog.text
 
 
 def test_what_clouds_tell_people_to_paste_is_taken(caplog: pytest.LogCaptureFixture) -> None:

@@ -58,8 +58,8 @@ def test_headers_are_compared_without_nullability() -> None:
 def test_a_missing_value_names_the_column_that_was_meant() -> None:
     with pytest.raises(SchemaError, match="column value is required; did you mean Value"):
         sink_schema(struct(key=t.StringType(), Value=t.StringType()), "events", case_sensitive=True)
-    assert refused(struct(values=t.StringType())) == "[SCHEMA] column value is required; did you mean values?"
-    assert refused(struct(id=t.LongType())) == "[SCHEMA] column value is required"
+    assert refused(struct(values=t.StringType())).startswith("[SCHEMA] column value is required; did you mean values?")
+    assert "list columns in the option value.columns" in refused(struct(id=t.LongType()))
 
 
 def test_a_missing_topic_names_column_and_option() -> None:
