@@ -16,8 +16,9 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
+from zipimport import zipimporter
 
-from spark_kafka_sink.errors import InstallationError
+from spark_kafka_sink.errors import DOCS_URL, InstallationError
 from spark_kafka_sink.version import __version__
 
 PROJECT: Final = "spark-kafka-sink"
@@ -64,11 +65,32 @@ def _check(name: str, oldest: str, upgrade: str, repair: str) -> None:
         # An old pyarrow cannot be imported with a new numpy.
         if _is_older(_distributed_version(library), oldest):
             raise _too_old(library, _distributed_version(library), oldest, upgrade) from None
+        cure = _cure_in_spark(library) or repair
         raise InstallationError(
-            f"{library} cannot be imported by {sys.executable} ({_root(error)}): {repair}", library=library
+            f"{library} cannot be imported by {sys.executable} ({_root(error)}): {cure}", library=library
         ) from None
     if _is_older(found, oldest):
         raise _too_old(library, found, oldest, upgrade)
+
+
+def is_sparks_process() -> bool:
+    """Returns whether Spark has started this process: its program is PySpark's daemon, which forks workers, or one of them."""
+    spec: Any = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return spec is not None and str(spec.name).startswith("pyspark.")
+
+
+def _cure_in_spark(library: str) -> str | None:
+    """Returns what to do about a library that a Python process of Spark's cannot import; None elsewhere."""
+    if not is_sparks_process():
+        return None
+    spec = find_spec(library)
+    loader: Any = None if spec is None else spec.loader
+    if isinstance(loader, zipimporter):
+        return f"--py-files cannot carry compiled packages: use --archives. See {DOCS_URL}/deploying.html"
+    if spec is not None:
+        return None
+    page = "troubleshooting.html#modulenotfounderror-in-a-python-worker"
+    return f"set PYSPARK_PYTHON to a Python that has it before Spark starts. See {DOCS_URL}/{page}"
 
 
 _MANY_FILES: Final = ("numpy", "pyarrow")  # reading them all would take each process 10 to 25 ms

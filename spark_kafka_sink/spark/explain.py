@@ -24,9 +24,10 @@ _HINTS: Final = (
         "troubleshooting.html#modulenotfounderror-in-a-python-worker",
     ),
     (
-        r"DATA_SOURCE_NOT_FOUND\].*kafka_sink",
-        "Call spark_kafka_sink.register(spark). Without it, Spark looks for the format with the Python of PYSPARK_PYTHON, or else"
-        " with the first python3 of PATH, which must have the package.",
+        r"DATA_SOURCE_NOT_FOUND\].*kafka_sink|ClassNotFoundException: kafka_sink\.",
+        "Call spark_kafka_sink.register(spark) in this thread: another Python thread does not find what was registered elsewhere."
+        " Without it, Spark looks for the format with the Python of PYSPARK_PYTHON, or else with the first python3 of PATH, which"
+        " must have the package.",
         "troubleshooting.html#data-source-not-found",
     ),
     (

@@ -19,7 +19,7 @@ from spark_kafka_sink.spark.explain import linked, plug_in_error, sink_error
 from spark_kafka_sink.spark.metrics import DeliveryMetrics
 from spark_kafka_sink.spark.options import SinkOptions, sink_options
 from spark_kafka_sink.spark.publish import TaskReport, publish_dataframe
-from spark_kafka_sink.spark.python_workers import active_context, warn_of_other_python
+from spark_kafka_sink.spark.python_workers import active_context, check_workers_python
 from spark_kafka_sink.spark.schema import SinkSchema
 from spark_kafka_sink.spark.task import QUERY_ID
 
@@ -199,7 +199,7 @@ def foreach_batch(options: Mapping[str, object], metrics: DeliveryMetrics | None
     Raises:
         OptionError: An option is wrong. Wrong columns raise with the first micro-batch.
     """
-    warn_of_other_python(active_context())
+    check_workers_python(active_context())
     checked = sink_options(options)
     if checked.schemas is not None:
         checked = replace(checked, schemas=checked.schemas.loaded())

@@ -27,7 +27,7 @@ from spark_kafka_sink.spark.first_contact import check_dead_letters, create_miss
 from spark_kafka_sink.spark.letter_text import part_of_value
 from spark_kafka_sink.spark.metrics import DeliveryMetrics, Feed
 from spark_kafka_sink.spark.options import SinkOptions, serializers_by_column, sink_options
-from spark_kafka_sink.spark.python_workers import active_context, warn_of_other_python
+from spark_kafka_sink.spark.python_workers import active_context, check_workers_python
 from spark_kafka_sink.spark.record_options import NAMED_COLUMNS, TOMBSTONE_COLUMN, RecordOptions
 from spark_kafka_sink.spark.refused_rows import RefusedRows
 from spark_kafka_sink.spark.row_splitting import SplitBatch
@@ -107,7 +107,7 @@ def partition_writer(options: Mapping[str, object], metrics: DeliveryMetrics | N
             " use publish(df, ...), foreach_batch or format('kafka_sink'), or put the header into the column headers",
             option=TRACE_HEADER,
         )
-    warn_of_other_python(active_context())
+    check_workers_python(active_context())
     create_missing_topic(checked)
     check_dead_letters(checked)
     return PartitionWriter(checked, metrics.feed if metrics else Feed())

@@ -43,7 +43,7 @@ from spark_kafka_sink.spark.messages import (
 from spark_kafka_sink.spark.metrics import DeliveryMetrics, Feed
 from spark_kafka_sink.spark.options import KAFKA_PREFIX, TOPIC, SinkOptions, sink_options
 from spark_kafka_sink.spark.progress_bar import CallProgress, progress_of
-from spark_kafka_sink.spark.python_workers import warn_of_other_python
+from spark_kafka_sink.spark.python_workers import check_workers_python
 from spark_kafka_sink.spark.register import make_active
 from spark_kafka_sink.spark.schema import SinkSchema, schema_of
 from spark_kafka_sink.spark.task import run_task, spark_partition
@@ -214,7 +214,7 @@ def _publish(
         if name.lower() in given:
             raise OptionError(f"option {name}: given as an argument too", option=name)
     checked = sink_options({**options, **given})
-    warn_of_other_python(getattr(df.sparkSession, "_sc", None))
+    check_workers_python(getattr(df.sparkSession, "_sc", None))
     start = time.monotonic()
     job = JobState()
     shows = progress_of(df.sparkSession, metrics, progress)

@@ -1,4 +1,4 @@
-"""Python processes that Spark starts: formats the sink's log there, and warns if they cannot run the sink."""
+"""Python processes that Spark starts: formats the sink's log there, and checks whether they can run the sink."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyspark
 
-from spark_kafka_sink.errors import DOCS_URL
+from spark_kafka_sink.errors import DOCS_URL, InstallationError
+from spark_kafka_sink.installation import is_sparks_process
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -35,10 +36,7 @@ def log_in_sparks_process() -> None:
     a program that Spark did not start.
     """
     package = logging.getLogger(PACKAGE)
-    # The program of such a process is a module of pyspark's: its daemon, which forks workers, or one of its workers.
-    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
-    is_sparks = spec is not None and spec.name.startswith("pyspark.")
-    if package.handlers or logging.getLogger().handlers or not is_sparks:
+    if package.handlers or logging.getLogger().handlers or not is_sparks_process():
         return
     package.addHandler(stderr_handler())
 
@@ -51,8 +49,8 @@ def stderr_handler() -> logging.Handler:
     return handler
 
 
-def warn_of_other_python(context: SparkContext | None, *, is_planned: bool = False) -> None:
-    """Warns if Spark's Python workers will fail because they run another Python than this program.
+def check_workers_python(context: SparkContext | None, *, is_planned: bool = False) -> None:
+    """Raises InstallationError if Spark's Python workers will fail because they run another Python than this program.
 
     It reports certain failures only. In local mode all workers run on this machine. On a cluster tasks run on other machines,
     where another path is normal: an archive that comes with the job, or the platform's own Python. Writes of
@@ -60,12 +58,15 @@ def warn_of_other_python(context: SparkContext | None, *, is_planned: bool = Fal
 
     Args:
         context: The program's SparkContext, or None if there is none, as on Spark Connect.
-        is_planned: Whether Spark will also plan writes, in a Python process on this machine.
+        is_planned: Whether Spark will also plan writes, in a Python process on this machine. A failure is a warning then, because
+            the program may do without such writes.
     """
     python_exec = getattr(context, "pythonExec", None)
     if python_exec is None or not (is_planned or is_local(context)):
         return
     problem = other_python(python_exec, sys.executable, os.environ)
+    if problem is not None and not is_planned:
+        raise InstallationError(problem)
     if problem is not None:
         _warn_once(problem)
 

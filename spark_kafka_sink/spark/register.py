@@ -12,7 +12,7 @@ from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.spark.active_queries import java_queries
 from spark_kafka_sink.spark.data_source import NAME, NOT_WRITTEN, reporting_to
 from spark_kafka_sink.spark.metrics import DeliveryMetrics
-from spark_kafka_sink.spark.python_workers import warn_of_other_python
+from spark_kafka_sink.spark.python_workers import check_workers_python
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -54,7 +54,7 @@ def register(spark: SparkSession, *, options: Mapping[str, object] | None = None
         # First: Spark 4.0 looks into the active session, not into `spark`, for what is registered already.
         problems += make_active(spark)
         _hide_override(spark)
-        warn_of_other_python(spark.sparkContext, is_planned=True)
+        check_workers_python(spark.sparkContext, is_planned=True)
     spark.dataSource.register(reporting_to(metrics.feed, options or {}))
     problems += _hide_secret_options(spark)
     if problems:

@@ -9,6 +9,7 @@ import sys
 import tomllib
 from importlib.util import find_spec
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 from packaging.requirements import Requirement
@@ -97,6 +98,25 @@ def test_an_unusable_library_is_one_line_with_cause_and_fix(tmp_path: Path, case
     modules, program, text = CASES[case]
     line = last_line(program, path=path_with(tmp_path, modules))
     assert re.fullmatch(rf"spark_kafka_sink\.errors\.InstallationError: \[INSTALLATION\] {text}", line)
+
+
+IN_SPARK = """
+import sys
+from importlib.machinery import ModuleSpec
+sys.modules["__main__"].__spec__ = ModuleSpec("pyspark.daemon", None)
+"""
+
+
+def test_in_a_process_of_sparks_a_library_that_py_files_cannot_carry_is_told_with_what_can(tmp_path: Path) -> None:
+    with ZipFile(tmp_path / "job.zip", "w") as packed:
+        packed.writestr("cramjam/__init__.py", BROKEN)
+    line = last_line(f"{IN_SPARK}sys.path.insert(0, {str(tmp_path / 'job.zip')!r})\n{PRODUCER}", path=path_with(tmp_path, {}))
+    assert re.search(r"\): --py-files cannot carry compiled packages: use --archives. See https://\S+/deploying.html$", line)
+
+
+def test_in_a_process_of_sparks_a_missing_library_is_told_with_pyspark_python(tmp_path: Path) -> None:
+    line = last_line(f"{IN_SPARK}sys.modules['cramjam'] = None\n{PRODUCER}", path=path_with(tmp_path, {}))
+    assert "): set PYSPARK_PYTHON to a Python that has it before Spark starts. See https://" in line
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="shared objects of Linux")

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_kafka_sink.spark.python_workers import other_python, warn_of_other_python
+from spark_kafka_sink.errors import InstallationError
+from spark_kafka_sink.spark.python_workers import check_workers_python, other_python
 
 LINE = re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d WARNING spark_kafka_sink\.some: careful\n")
 
@@ -180,12 +181,18 @@ class Context:
         self.pythonExec = str(python)
 
 
-@pytest.mark.parametrize(("master", "is_planned", "is_told"), [("local[2]", False, 1), ("yarn", True, 1), ("yarn", False, 0)])
+@pytest.mark.parametrize(("master", "is_planned", "is_told"), [("local[2]", True, 1), ("yarn", True, 1), ("yarn", False, 0)])
 def test_it_is_told_once_where_spark_starts_pythons_on_this_machine(
     tmp_path: Path, base: Path, caplog: pytest.LogCaptureFixture, master: str, is_planned: bool, is_told: int
 ) -> None:
     context: Any = Context(master, virtual_environment(tmp_path / "other", base) / "python")
-    warn_of_other_python(context, is_planned=is_planned)
-    warn_of_other_python(context, is_planned=is_planned)
+    check_workers_python(context, is_planned=is_planned)
+    check_workers_python(context, is_planned=is_planned)
     assert len(caplog.messages) == is_told
     assert all(LINK in message for message in caplog.messages)
+
+
+def test_a_job_whose_workers_on_this_machine_must_fail_does_not_start(tmp_path: Path, base: Path) -> None:
+    context: Any = Context("local[2]", virtual_environment(tmp_path / "other", base) / "python")
+    with pytest.raises(InstallationError, match="export PYSPARK_PYTHON="):
+        check_workers_python(context)
