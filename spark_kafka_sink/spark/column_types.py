@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -60,7 +61,8 @@ RECORD_COLUMNS: Mapping[str, RecordColumn] = {
 }
 
 _NESTED = (t.StructType, t.ArrayType, t.MapType, t.VariantType)
-_WHOLE_NUMBERS = (t.ByteType, t.ShortType, t.IntegerType)
+_TIMES = (t.StringType, t.DateType, t.TimestampNTZType, t.VariantType)
+_NUMBERS = (t.StringType, t.NumericType, t.BooleanType, t.VariantType)
 
 
 def check_column(found: t.DataType, name: str, serializer: Serializer | None) -> None:
@@ -70,9 +72,9 @@ def check_column(found: t.DataType, name: str, serializer: Serializer | None) ->
         return
     column = RECORD_COLUMNS[name]
     if not (isinstance(found, column.types) or (name == "headers" and _is_headers(found))):
-        raise SchemaError(
-            f"column {name}: is {found.simpleString()}, must be {column.expected}; use {_cast_to_use(name, found)}", column=name
-        )
+        cast = _cast_to_use(name, found)
+        hint = "" if cast is None else f"; use {cast}"
+        raise SchemaError(f"column {name}: is {found.simpleString()}, must be {column.expected}{hint}", column=name)
 
 
 def _is_headers(found: t.DataType) -> bool:
@@ -82,24 +84,53 @@ def _is_headers(found: t.DataType) -> bool:
     return fields == [("key", t.StringType), ("value", t.BinaryType)]
 
 
-def _cast_to_use(name: str, found: t.DataType) -> str:
-    """Returns the SQL that turns a column of type `found` into a valid column `name`."""
-    if name in ("key", "value"):
-        return as_text(name, found)
-    if name == "timestamp" and isinstance(found, _WHOLE_NUMBERS):
-        return "cast(timestamp as bigint)"
-    if name == "headers" and isinstance(found, t.MapType):
-        return "transform(map_entries(headers), h -> named_struct('key', string(h.key), 'value', binary(h.value)))"
-    if name == "headers" and not isinstance(found, t.ArrayType):
-        return "array(named_struct('key', 'name', 'value', binary(headers)))"
-    if name == "headers" and isinstance(found, t.ArrayType) and not _can_be_headers(found.elementType):
-        return "transform(headers, h -> named_struct('key', 'name', 'value', binary(string(h))))"
+def _cast_to_use(name: str, found: t.DataType) -> str | None:
+    """Returns the SQL that turns a column of type `found` into a valid column `name`; None if only the user can know it."""
+    match name:
+        case "key" | "value":
+            return as_text(name, found)
+        case "headers":
+            return _headers_to_use(found)
+        case "timestamp" if isinstance(found, t.IntegralType):  # milliseconds of today take more than 32 bits
+            return "timestamp_seconds(timestamp)"
+        case "timestamp" if isinstance(found, t.FractionalType):
+            return "timestamp_seconds(timestamp) for seconds, or cast(timestamp as bigint) for milliseconds"
+        case "timestamp" if not isinstance(found, _TIMES):
+            return None
+        case "partition" if not isinstance(found, _NUMBERS):
+            return None
     return f"cast({name} as {RECORD_COLUMNS[name].sql_type})"
 
 
-def _can_be_headers(element: t.DataType) -> bool:
-    """Returns whether Spark casts an array of such elements to headers: a cast renames the fields of a struct by position."""
-    return isinstance(element, t.NullType) or (isinstance(element, t.StructType) and len(element.fields) == 2)
+def _headers_to_use(found: t.DataType) -> str:
+    if isinstance(found, t.MapType):
+        return f"transform(map_entries(headers), h -> {_header('string(h.key)', 'h.value', found.valueType)})"
+    if not isinstance(found, t.ArrayType):
+        return f"array({_header(_NAME, 'headers', found)})"
+    element = found.elementType
+    if isinstance(element, t.NullType):
+        return f"cast(headers as {HEADERS_DDL})"
+    if not (isinstance(element, t.StructType) and len(element.fields) == 2):
+        return f"transform(headers, h -> {_header(_NAME, 'h', element)})"
+    # By name, because a cast of structs goes by position. Otherwise a binary field is the value, or else the second one.
+    key, value = element.fields
+    if key.name.lower() == "value" or (value.name.lower() != "value" and isinstance(key.dataType, t.BinaryType)):
+        key, value = value, key
+    return f"transform(headers, h -> {_header(f'string(h.{quoted(key.name)})', f'h.{quoted(value.name)}', value.dataType)})"
+
+
+_NAME = "'name'"
+
+
+def _header(key: str, value: str, kind: t.DataType) -> str:
+    """Returns the SQL of a header. kind: the type of the SQL `value`."""
+    text = f"to_json({value})" if isinstance(kind, _NESTED) else value if isinstance(kind, t.StringType) else f"string({value})"
+    return f"named_struct('key', {key}, 'value', {value if isinstance(kind, t.BinaryType) else f'binary({text})'})"
+
+
+def quoted(name: str) -> str:
+    """Returns a column's name for use in SQL."""
+    return name if re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) else f"`{name.replace('`', '``')}`"
 
 
 def as_text(name: str, found: t.DataType) -> str:
@@ -122,7 +153,7 @@ _SQL_TYPES: Mapping[type[Serializer], str] = {
     UUIDSerializer: "string",
 }
 
-_TO_NUMBERS = (t.NumericType, t.StringType, t.BooleanType, t.TimestampType)
+_TO_NUMBERS = (t.NumericType, t.StringType, t.BooleanType)
 
 
 def check_serialized(name: str, found: t.DataType, serializer: Serializer, part: str) -> None:
@@ -162,6 +193,8 @@ def _scalar_to_use(name: str, found: t.DataType, sql_type: str) -> str | None:
         return as_text(name, found)
     if sql_type == "binary":
         return f"cast({name if isinstance(found, t.StringType) else as_text(name, found)} as binary)"
+    if sql_type == "bigint" and isinstance(found, t.TimestampType):
+        return f"unix_millis({name}) or unix_seconds({name})"
     return f"cast({name} as {sql_type})" if isinstance(found, _TO_NUMBERS) else None
 
 

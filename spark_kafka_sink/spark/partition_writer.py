@@ -233,10 +233,8 @@ def _array(name: str, context: _Context) -> pa.Array:
         cause = str(error)
     kinds = sorted({type(value).__name__ for value in values if value is not None})
     column = RECORD_COLUMNS[name]
-    raise SchemaError(
-        f"column {name}: holds {', '.join(kinds)}, must be {column.of_rows} ({cause}); use cast({name} as {column.sql_type})",
-        column=name,
-    ) from None
+    cast = "" if name == "headers" else f"; use cast({name} as {column.sql_type})"  # no cast makes headers of other values
+    raise SchemaError(f"column {name}: holds {', '.join(kinds)}, must be {column.of_rows} ({cause}){cast}", column=name) from None
 
 
 def _bad_value(name: str, problem: str, **facts: int) -> KafkaSinkError:

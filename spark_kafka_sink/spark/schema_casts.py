@@ -11,7 +11,7 @@ from typing import Final
 
 from pyspark.sql import types as t
 
-from spark_kafka_sink.spark.column_types import as_text
+from spark_kafka_sink.spark.column_types import as_text, quoted
 
 # The SQL type to cast a column to, by the words for a field's type.
 _SQL_TYPES: Final[Mapping[str, str]] = {
@@ -70,7 +70,7 @@ def misfit_remedy(path: str, found: t.DataType, words: str, column: str | None) 
     wanted = _sql_type(words)
     if wanted is None or wanted == found.simpleString() or (words == "string (uuid)" and isinstance(found, t.BinaryType)):
         return None
-    sql = _sql(_quoted(column or path), found, wanted)
+    sql = _sql(quoted(column or path), found, wanted)
     if sql is None or not (column or path):
         return None
     # SQL has no short way to change a field inside of a struct or of an array's elements.
@@ -134,7 +134,3 @@ def _has_fraction(found: t.DataType) -> bool:
 def _ways(function: str, name: str) -> str:
     first, second, third = (f"{function.format(unit)}({name})" for unit in _UNITS)
     return f"{first}, {second} or {third}"
-
-
-def _quoted(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) else f"`{name.replace('`', '``')}`"

@@ -89,7 +89,7 @@ def test_a_column_that_is_there_twice_is_refused() -> None:
         ("timestamp", t.DateType(), "cast(timestamp as timestamp)"),
         ("timestamp", t.VariantType(), "cast(timestamp as timestamp)"),
         ("timestamp", t.StringType(), "cast(timestamp as timestamp)"),
-        ("timestamp", t.IntegerType(), "cast(timestamp as bigint)"),
+        ("timestamp", t.IntegerType(), "timestamp_seconds(timestamp)"),
         ("headers", t.MapType(t.StringType(), t.BinaryType()), "transform(map_entries(headers), h -> "),
         ("headers", t.StringType(), "named_struct('key', "),
         ("headers", t.ArrayType(t.NullType()), "cast(headers as array<struct<key:string,value:binary>>)"),

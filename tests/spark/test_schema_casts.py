@@ -1,48 +1,149 @@
+"""Every cast and expression that an error suggests is executed, and gives the rows that its text promises."""
+
 from __future__ import annotations
+
+import datetime
+import re
+from decimal import Decimal
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from spark_kafka_sink.errors import SchemaError
+from spark_kafka_sink.spark.options import serializers_by_column, sink_options
 from spark_kafka_sink.spark.schema import sink_schema
+from spark_kafka_sink.spark.schema_casts import misfit_remedy
 
 pytestmark = pytest.mark.spark
 
+DAY = datetime.datetime(2026, 1, 1)
+NOON = "timestamp_ntz '2026-01-01 12:00:00'"
+SECONDS = 1_767_225_600  # of DAY in UTC
+STAMP = f"timestamp_seconds({SECONDS})"
+HEADER = [("k", b"v")]
+NAMED = [("name", b"v")]
+JSON_MAP = [("name", b'{"a":"b"}')]
 
-@pytest.mark.parametrize(
-    ("column", "expression"),
-    [
-        ("value", "5"),
-        ("value", "current_date()"),
-        ("value", "timestamp_ntz '2026-01-01 00:00:00'"),
-        ("value", "named_struct('a', 1)"),
-        ("key", "map('a', 1)"),
-        ("key", "parse_json('{}')"),
-        ("topic", "binary('t')"),
-        ("partition", "bigint(1)"),
-        ("partition", "'1'"),
-        ("timestamp", "current_date()"),
-        ("timestamp", "timestamp_ntz '2026-01-01 00:00:00'"),
-        ("timestamp", "parse_json('\"2026-01-01 00:00:00\"')"),
-        ("timestamp", "'2026-01-01'"),
-        ("timestamp", "smallint(1)"),
-        ("headers", "map('a', 'b')"),
-        ("headers", "map('a', binary('b'))"),
-        ("headers", "'b'"),
-        ("headers", "array()"),
-        ("headers", "array(named_struct('k', 'a', 'v', 'b'))"),
-        ("headers", "array('b')"),
-        ("headers", "array(map('a', 'b'))"),
-        ("headers", "array(named_struct('key', 'a'))"),
-    ],
-)
-def test_the_cast_that_an_error_names_mends_the_column(spark: SparkSession, column: str, expression: str) -> None:
+
+def record(column: str, expression: str, **options: str) -> str:
+    """Returns what the error about a column of the record suggests."""
+    spark = SparkSession.active()
     others = [f"'' AS {name}" for name in ("value", "topic") if name != column]
     df = spark.range(1).selectExpr(f"{expression} AS {column}", *others)
+    given = {"kafka.bootstrap.servers": "localhost:9092", **{f"kafka.{name}": value for name, value in options.items()}}
     with pytest.raises(SchemaError) as caught:
-        sink_schema(df.schema, None)
-    _, cast = caught.value.message.split("; use ")
-    mended = df.withColumn(column, F.expr(cast))
-    sink_schema(mended.schema, None)
-    mended.collect()
+        sink_schema(df.schema, None, serializers_by_column(sink_options(given).producer))
+    return caught.value.message.partition("; use ")[2]
+
+
+# The column, and its expression; then the values that come of each way that is suggested.
+RECORDS: list[tuple[str, str, list[Any]]] = [
+    ("value", "5", ["5"]),
+    ("value", "date '2026-01-01'", ["2026-01-01"]),
+    ("value", NOON, ["2026-01-01 12:00:00"]),
+    ("value", "named_struct('a', 1)", ['{"a":1}']),
+    ("key", "map('a', 1)", ['{"a":1}']),
+    ("key", "array('a')", ['["a"]']),
+    ("key", "parse_json('{}')", ["{}"]),
+    ("topic", "binary('t')", ["t"]),
+    ("topic", "5", ["5"]),
+    ("partition", "bigint(1)", [1]),
+    ("partition", "'1'", [1]),
+    ("partition", "date '2026-01-01'", []),
+    ("timestamp", "date '2026-01-01'", [SECONDS]),
+    ("timestamp", "timestamp_ntz '2026-01-01 00:00:00'", [SECONDS]),
+    ("timestamp", "parse_json('\"2026-01-01 00:00:00\"')", [SECONDS]),
+    ("timestamp", "'2026-01-01'", [SECONDS]),
+    ("timestamp", str(SECONDS), [SECONDS]),  # 32 bits have no milliseconds of today
+    ("timestamp", f"double({SECONDS})", [SECONDS, SECONDS]),
+    ("timestamp", f"decimal({SECONDS})", [SECONDS, SECONDS]),
+    ("timestamp", "true", []),
+    ("timestamp", "map('a', 1)", []),
+    ("headers", "map('k', 'v')", [HEADER]),
+    ("headers", "map('k', binary('v'))", [HEADER]),
+    ("headers", "map('k', 5)", [[("k", b"5")]]),
+    ("headers", "map(5, map('a', 'b'))", [[("5", b'{"a":"b"}')]]),
+    ("headers", "'v'", [NAMED]),
+    ("headers", "binary('v')", [NAMED]),
+    ("headers", "5", [[("name", b"5")]]),
+    ("headers", "named_struct('a', 'b')", [JSON_MAP]),
+    ("headers", "array()", [[]]),
+    ("headers", "array('v')", [NAMED]),
+    ("headers", "array(binary('v'))", [NAMED]),
+    ("headers", "array(map('a', 'b'))", [JSON_MAP]),
+    ("headers", "array(named_struct('a', 'b'))", [JSON_MAP]),
+    ("headers", "array(named_struct('key', 'k', 'value', 'v'))", [HEADER]),
+    ("headers", "array(named_struct('value', binary('v'), 'key', 'k'))", [HEADER]),
+    ("headers", "array(named_struct('value', 'v', 'key', 'k'))", [HEADER]),
+    ("headers", "array(named_struct('VALUE', 'v', 'name', 'k'))", [HEADER]),
+    ("headers", "array(named_struct('content', binary('v'), 'a name', 'k'))", [HEADER]),
+    ("headers", "array(named_struct('k', 'k', 'v', 'v'))", [HEADER]),
+    ("headers", "array(named_struct('key', binary('k'), 'value', 5))", [[("k", b"5")]]),
+]
+SERIALIZED: list[tuple[str, str, list[Any]]] = [
+    ("long", "'5'", [5]),
+    ("long", STAMP, [SECONDS * 1000, SECONDS]),
+    ("int", STAMP, []),
+    ("boolean", "'true'", [True]),
+    ("string", "named_struct('a', 1)", ['{"a":1}']),
+    ("bytes", "5", [b"5"]),
+    ("bytebuffer", "array(1)", [b"[1]"]),
+    ("list", "array('5', '6')", [[5, 6]]),
+    ("list", "5", [[5]]),
+    ("json", "interval '5' day", ["INTERVAL '5' DAY"]),
+]
+INNER = {"default.list.value.serde.inner": "long"}
+# A field's type in the words of its schema, the column, and the values of each way.
+FIELDS: list[tuple[str, str, list[Any]]] = [
+    ("int", "5.7D", [5]),
+    ("long", "'5'", [5]),
+    ("int", "date '1970-01-06'", [5]),
+    ("long", STAMP, [SECONDS, SECONDS * 1000, SECONDS * 1_000_000]),
+    ("int (date)", "5L", [datetime.date(1970, 1, 6)]),
+    ("int (date)", NOON, [datetime.date(2026, 1, 1)]),
+    ("long (timestamp-millis)", "5", [5.0, 0.005, 0.000005]),
+    ("long (timestamp-millis)", "'2026-01-01'", [SECONDS]),
+    ("long (local-timestamp-millis)", "'2026-01-01'", [DAY]),
+    ("bytes (decimal(10, 2))", "5.555D", [Decimal("5.56")]),
+    ("fixed(1)", "'5'", [b"5"]),
+    ("string", "map('a', 1)", ['{"a":1}']),
+    ("number", "'5.5'", [5.5]),
+    ("string, format date-time", "date '2026-01-01'", [SECONDS]),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "of", "expression", "rows"),
+    [
+        *(("record", *each) for each in RECORDS),
+        *(("serializer", *each) for each in SERIALIZED),
+        *(("field", *each) for each in FIELDS),
+    ],
+)
+def test_what_an_error_suggests_gives_the_rows_that_it_promises(
+    spark: SparkSession, kind: str, of: str, expression: str, rows: list[Any]
+) -> None:
+    column = of if kind == "record" else "value"
+    df = spark.range(1).selectExpr(f"{expression} AS {column}")
+    if kind == "record":
+        told = record(of, expression)
+    elif kind == "serializer":
+        told = record(column, expression, **{"value.serializer": of}, **INNER)
+    else:
+        told = (misfit_remedy(column, df.schema[0].dataType, of, column) or "").removeprefix("use ")
+    ways = re.split(r" for \w+, or |(?<=\)), (?=\w+\()| or (?=\w+\()", re.sub(", which .*| for milliseconds$", "", told))
+    found = [_value(df, way) for way in ways if way]
+    assert found == rows
+
+
+def _value(df: Any, way: str) -> Any:
+    """Returns the value; of a timestamp, seconds since the epoch."""
+    made = df.select(F.expr(way).alias("it"))
+    if made.schema["it"].dataType.typeName() == "timestamp":
+        made = made.select(F.col("it").cast("double"))
+    found = made.collect()[0][0]
+    if isinstance(found, list):
+        return [(each.key, bytes(each.value)) if hasattr(each, "key") else each for each in found]
+    return bytes(found) if isinstance(found, bytearray) else found
