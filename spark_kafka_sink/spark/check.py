@@ -145,7 +145,7 @@ class _Run:
             self._lines[DEAD_LETTERS] = []
         if options.schemas is None:
             self._lines[REGISTRY] = []  # it is not used, so there is nothing to say about it
-        elif self._df is not None:
+        elif self._df is not None and schemas:
             context.dataframe = self._df.schema
         for name, look in _STEPS.items():
             if time.monotonic() < context.deadline:

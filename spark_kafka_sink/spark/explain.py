@@ -31,6 +31,12 @@ _HINTS: Final = (
         "troubleshooting.html#data-source-not-found",
     ),
     (
+        r"CANNOT_PARSE_DATATYPE",
+        "A column has a type that this version of PySpark cannot read. Drop it or cast it before the write, even if it is not"
+        " written: publish(df, ...) and check(options, df) name the column and the cast.",
+        "troubleshooting.html#cannot_parse_datatype",
+    ),
+    (
         r"kafka_sink.* cannot be written in .* mode",
         "Add .mode('append'), which is the only mode: a topic cannot be overwritten.",
         "migrating.html",

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyspark
+from pyspark.errors import PySparkException
 from pyspark.sql import types as t
 
 from spark_kafka_sink.errors import SchemaError, SerializationError
@@ -21,6 +25,7 @@ from spark_kafka_sink.spark.column_types import (
     check_column,
     check_has_arrow_type,
     check_serialized,
+    quoted,
 )
 from spark_kafka_sink.spark.record_options import KEY_COLUMNS, NAMED_COLUMNS, TOMBSTONE_COLUMN, VALUE_COLUMNS, RecordOptions
 from spark_kafka_sink.spark.trace_header import TRACE_HEADER, TRACEPARENT, TraceHeader
@@ -124,15 +129,41 @@ def schema_of(df: DataFrame, options: SinkOptions) -> SinkSchema:
     from spark_kafka_sink.spark.options import looked_at  # tasks import this module, and need no options
 
     case_sensitive = str(df.sparkSession.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
+    schema = _readable_schema(df)
     with looked_at(options.producer) as serializers:
         return sink_schema(
-            df.schema,
+            schema,
             options.topic,
             serializers,
             record=options.record,
             formats=options.formats,
             case_sensitive=case_sensitive,
         )
+
+
+def _readable_schema(df: DataFrame) -> t.StructType:
+    """Returns the DataFrame's schema. Raises `SchemaError` for a type of the JVM's that PySpark lacks, used or not.
+
+    PySpark's own error does not name the column. Spark 4.3 has such types: timestamps in nanoseconds.
+    """
+    try:
+        return df.schema
+    except PySparkException:
+        java: Any = getattr(df, "_jdf", None)
+        for field in json.loads(java.schema().json())["fields"] if java is not None else ():
+            try:
+                t.StructType.fromJson({"type": "struct", "fields": [field]})
+            except Exception:  # a ValueError, or PySpark's own
+                name, kind = field["name"], field["type"]
+                found = kind if isinstance(kind, str) else kind["type"]
+                stamp = re.fullmatch(r"(timestamp\w*)\(\d+\)", found)
+                cast = f"cast({quoted(name)} as {stamp[1] if stamp else 'string'})"
+                loss = ", which cuts off nanoseconds" if stamp else ""
+                raise SchemaError(
+                    f"column {name}: is {found}, which PySpark {pyspark.__version__} cannot read; drop it, or use {cast}{loss}",
+                    column=name,
+                ) from None
+        raise
 
 
 @dataclass(frozen=True, slots=True)

@@ -260,6 +260,7 @@ def test_each_code_makes_the_error_that_has_it() -> None:
         ("ModuleNotFoundError: No module named 'pyarrow'", "set PYSPARK_PYTHON"),
         ("AnalysisException: [DATA_SOURCE_NOT_FOUND] Failed to find the data source: kafka_sink. Make sure", "register(spark)"),
         ("Caused by: java.lang.ClassNotFoundException: kafka_sink.DefaultSource", "register(spark) in this thread"),
+        ("PySparkValueError: [CANNOT_PARSE_DATATYPE] Unable to parse datatype. timestamp_ntz(9).", "Drop it or cast it"),
         (
             'AnalysisException: [UNSUPPORTED_DATA_SOURCE_SAVE_MODE] The data source "kafka_sink" cannot be written in the'
             ' ErrorIfExists mode. Please use either the "Append" or "Overwrite" mode instead.',

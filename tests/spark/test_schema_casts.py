@@ -7,10 +7,13 @@ import re
 from decimal import Decimal
 from typing import Any
 
+import pyspark
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+import spark_kafka_sink as sks
 from spark_kafka_sink.errors import SchemaError
 from spark_kafka_sink.spark.options import serializers_by_column, sink_options
 from spark_kafka_sink.spark.schema import sink_schema
@@ -112,6 +115,28 @@ FIELDS: list[tuple[str, str, list[Any]]] = [
     ("number", "'5.5'", [5.5]),
     ("string, format date-time", "date '2026-01-01'", [SECONDS]),
 ]
+
+
+@pytest.mark.skipif(tuple(map(int, pyspark.__version__.split(".")[:2])) < (4, 3), reason="Spark has no nanoseconds yet")
+def test_a_type_that_pyspark_lacks_is_named_with_its_column_and_cast(spark: SparkSession) -> None:
+    spark.conf.set("spark.sql.timestampNanosTypes.enabled", "true")
+    try:
+        df = spark.sql("SELECT '1' AS value, cast(timestamp_ntz '2026-01-01 00:00:00.123456789' AS timestamp_ntz(9)) AS `a t`")
+        told = (
+            r"column a t: is timestamp_ntz\(9\), which PySpark .* cannot read; drop it, or use (.*), which cuts off nanoseconds"
+        )
+        options = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t", "kafka.max.block.ms": "1"}
+        for write in (lambda: sks.publish(df, options=options), lambda: sks.foreach_batch(options)(df, 0)):
+            with pytest.raises(SchemaError, match=told) as caught:
+                write()
+        assert re.search(told, " ".join(str(sks.check(options, df)).split()))
+        (cast,) = re.findall(told, caught.value.message)
+        assert _value(df, cast) == datetime.datetime(2026, 1, 1, microsecond=123456)
+        with pytest.raises(PySparkException) as raw:
+            df.write.format("kafka_sink").options(**options).mode("append").save()
+        assert "Drop it or cast it" in str(sks.explain(raw.value))
+    finally:
+        spark.conf.unset("spark.sql.timestampNanosTypes.enabled")
 
 
 @pytest.mark.parametrize(
