@@ -7,7 +7,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, NoReturn
 
@@ -23,7 +23,7 @@ from spark_kafka_sink.exactly_once.log_writer import ClaimLostError
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.proof import Proof
 from spark_kafka_sink.exactly_once.resolving import Refusal, Refused
-from spark_kafka_sink.exactly_once.rules import Done, GiveUp, Step, Stop, View, asked_for, decide, key, prepares_first
+from spark_kafka_sink.exactly_once.rules import Done, GiveUp, Read, Step, Stop, View, asked_for, decide, key, prepares_first
 from spark_kafka_sink.exactly_once.transaction_client import PREPARE_COMMIT, TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import NO_QUERY, TransactionalIds
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
@@ -40,6 +40,8 @@ _Run = tuple[str, int, tuple[str, int, int] | None]
 _SWEEPING: Final = "0"
 _FORGOTTEN_AT_ONCE: Final = 100
 _REMEMBERED: Final = 1000
+_STOP_S: Final = 10.0
+"""For ending a stopped run's transactions: `query.stop()` waits for it, also if Kafka does not answer."""
 
 
 # A broker that does not list open transactions must not delay rows.
@@ -299,8 +301,8 @@ class Committer:
         deadline = time.monotonic() + self._timeout_s
         return CommitCall(deadline, batch.checkpoint, self._best_effort, topic_id=topic_id, writes_rows=True)
 
-    def _execution(self, batch: MicroBatch, view: View, call: CommitCall) -> Execution:
-        return Execution(self._log, self._transactions, TransactionalIds(self._prefix, batch.query_id), view, call)
+    def _execution(self, batch: MicroBatch, view: View, call: CommitCall, driver: str = "") -> Execution:
+        return Execution(self._log, self._transactions, TransactionalIds(self._prefix, batch.query_id, driver), view, call)
 
     def abort_job(self, job: MicroBatch, own: OwnTransactions) -> Refused | bool:
         """Aborts the transactions of a batch job that failed, and those of its lost tasks.
@@ -317,6 +319,29 @@ class Committer:
         """
         call = self._call(job)
         return retry_on_claim_lost(partial(self._abort, job, own, call), call.deadline)
+
+    def end_stopped(self, batch: MicroBatch, driver: str) -> Refused | bool:
+        """Ends the transactions of a run that was stopped in a micro-batch: commits them if they are prepared, else aborts them.
+
+        driver: whose transactions these are, as in `TransactionalIds`, because another driver may have taken over the query.
+
+        Returns and raises as `abort_job` does. Refused also if the log is at a later batch, whose driver aborts these.
+        """
+        call = CommitCall(time.monotonic() + _STOP_S, batch.checkpoint)
+        return retry_on_claim_lost(partial(self._end_stopped, batch, driver, call), call.deadline)
+
+    def _end_stopped(self, batch: MicroBatch, driver: str, call: CommitCall) -> Refused | bool:
+        execution = self._execution(batch, View(batch.number, ()), call, driver)
+        execution.run(lambda view: None if view.read else Read())
+        last = execution.view.last
+        if last is not None and last.batch > batch.number:
+            return Refused(Refusal.MOVED_ON)
+        execution.view = replace(execution.view, batch=resolving.batch_to_abort(last))
+        end = execution.run(resolving.end_stopped)
+        if isinstance(end, Refused):
+            return end
+        assert isinstance(end, Done)
+        return Proof.OPEN not in execution.abort(end.leftovers) and execution.is_listed
 
     def _abort(self, job: MicroBatch, own: OwnTransactions, call: CommitCall) -> Refused | bool:
         execution = self._execution(job, View(job.number, own), call)

@@ -158,4 +158,21 @@ def abort(view: View) -> Read | Look | Write | Done | Refused:
     ids = tuple(each.handle.transactional_id for each in new)
     if last is None:
         return Write(State.CLOSED, new, 0, aborted=ids)
-    return replace(rewritten(last, last.state, last.committed, (*last.aborted, *ids)), transactions=(*last.transactions, *new))
+    # What an earlier abort has added and ended goes, or the record of a query that fails again and again would grow.
+    left, open_keys = [], {key(each.handle) for each in found}
+    for each in last.transactions:
+        is_added = each.spark_partition < 0 and each.handle.transactional_id in last.aborted
+        if not is_added or key(each.handle) in open_keys:
+            left.append(each)
+    aborted = tuple(each for each in last.aborted if each in {one.handle.transactional_id for one in left})
+    return replace(rewritten(last, last.state, last.committed, (*aborted, *ids)), transactions=(*left, *new))
+
+
+def end_stopped(view: View) -> Read | Look | Commit | Write | Done | Refused:
+    """Returns the next step towards ending what a stopped run of a query has open: `recover` if it is prepared, then `abort`.
+
+    The next run of the query would do the same, but readers would wait for it. The view is of `batch_to_abort`.
+    """
+    if view.last is not None and view.last.state is State.PREPARED:
+        return resolve(view, Resolution.RECOVER)
+    return abort(view)

@@ -43,7 +43,7 @@ class Reason(Enum):
     UNFINISHED = "the previous batch is not complete in the commit log"
     GAP = "batches are missing in the commit log"
     NO_RECORD = "the commit log has no record of this query, which has committed batches before"
-    CLOSED = "the run and its transactions were aborted by an operator"
+    CLOSED = "the run was stopped, or its transactions were aborted by an operator"
     UNRESOLVED = "some transactions of the batch are not proved to be committed, and not all are proved to be aborted"
     NOT_REPLAYED = "the replayed rows are not proved to be the lost ones"
 

@@ -25,10 +25,12 @@ class TransactionalIds:
     Attributes:
         prefix: transactional.id.prefix, on which ACLs are granted.
         query_id: Spark's id of the query, or the id of a job. It contains no dot.
+        driver: Hexadecimal digits with which the tokens of one driver program's workers begin; "" means those of all.
     """
 
     prefix: str
     query_id: str
+    driver: str = ""
 
     @property
     def start(self) -> str:
@@ -42,13 +44,14 @@ class TransactionalIds:
 
     def for_slot(self, token: str, slot: int) -> str:
         """Returns an id for a task of the Python worker with this hexadecimal token. slot: 0 for the first task of a batch."""
-        return f"{self.start}{token}.{slot}"
+        return f"{self.start}{self.driver}{token}.{slot}"
 
     def owns(self, transactional_id: str) -> bool:
-        """Returns whether the id belongs to a task of this query, and is not the one of the commit log."""
+        """Returns whether the id belongs to a task of this query and driver, and is not the one of the commit log."""
         rest = transactional_id.removeprefix(self.start)
         token, dot, slot = rest.partition(".")
-        return rest != transactional_id and bool(dot) and _is_hexadecimal(token) and slot.isascii() and slot.isdecimal()
+        is_task = rest != transactional_id and bool(dot) and _is_hexadecimal(token) and slot.isascii() and slot.isdecimal()
+        return is_task and token.startswith(self.driver)
 
 
 def _is_hexadecimal(text: str) -> bool:

@@ -356,6 +356,50 @@ def abort_job(
     return JobEnd(text in (_ABORTED, _COMPLETE), told)
 
 
+_MICRO_BATCH_ENDED = "{batch} was stopped, and none of its transactions are open. The query goes on with it when it starts again"
+_MICRO_BATCH_OPEN = (
+    "{batch} was stopped, and some of its transactions may be open until {until}, when brokers abort them. Until then consumers"
+    " that read committed wait for them, unless the query starts again or you run `spark-kafka-sink transactions {command}`{why}"
+)
+
+
+def abort_micro_batch(options: SinkOptions, batch: MicroBatch, driver: str, *, is_commit_begun: bool) -> bool:
+    """Ends the transactions of a micro-batch that failed or was stopped, so that readers need not wait for the query's next run.
+
+    Args:
+        options: of the query.
+        batch: The micro-batch. query_id: "" if it is not known.
+        driver: As of `Feed`. Without it, or without the query, nothing is touched, because others' transactions may be found.
+        is_commit_begun: Whether all tasks had ended.
+
+    Returns:
+        Whether none of them is open any more. The outcome is logged. Nothing is raised, because the query has ended already.
+    """
+    assert options.exactly_once is not None
+    until = time.time() + options.producer.transaction_timeout_ms / 1000
+    why, is_over = "", False
+    if batch.query_id and driver:
+        try:
+            with committers.of(options, batch) as committer:
+                end = committer.end_stopped(batch, driver)
+                if not is_commit_begun and not isinstance(end, Refused):
+                    time.sleep(KILL_TIMEOUT_S)
+                    end = committer.end_stopped(batch, driver)
+            is_over = end is True
+            why = f" ({end.refusal.value})" if isinstance(end, Refused) else ""
+        except KafkaSinkError as error:
+            why = f" ({error})"
+    found = f"abort --query {batch.query_id}" if batch.query_id else "list"
+    told = (_MICRO_BATCH_ENDED if is_over else _MICRO_BATCH_OPEN).format(
+        batch=batch if batch.query_id else f"micro-batch {batch.number}",
+        until=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(until)),
+        command=f"{found} {_options(options.producer, options.exactly_once)}",
+        why=why,
+    )
+    logger.warning("%s", told)
+    return is_over
+
+
 def _aborted(
     options: SinkOptions, job: MicroBatch, own: OwnTransactions, *, is_commit_begun: bool
 ) -> tuple[str, KafkaSinkError | None]:

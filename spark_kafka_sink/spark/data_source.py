@@ -306,16 +306,17 @@ class KafkaSinkStreamWriter(KafkaSinkWriter, DataSourceStreamWriter):
         log_in_sparks_process()
         where = self._written(messages)
         query_id = _query_id(messages) or query_of(self._checkpoint) or ""
-        self._feed.tell(WriteFailed(query_id, batchId, time.time(), _ABORTED, destination=where))
-        if self._options.exactly_once is None:
-            self._abort(messages)
-        else:
-            # An interrupted commit may still run in another process, and what it has begun must be finished.
-            logger.warning(
-                "micro-batch %s was aborted; its transactions are not touched: if they are in the commit log, they will be"
-                " committed when the query starts again, else it writes the batch again and ends what is left open",
-                batchId,
-            )
+        try:
+            if self._options.exactly_once is None:
+                self._abort(messages)
+                return
+            from spark_kafka_sink.spark.commits import abort_micro_batch
+
+            batch = MicroBatch(query_id, batchId)
+            if abort_micro_batch(self._options, batch, self._feed.driver, is_commit_begun=None not in messages):
+                self._feed.aborted(batch)
+        finally:  # consumers wait for the transactions, and nobody for this
+            self._feed.tell(WriteFailed(query_id, batchId, time.time(), _ABORTED, destination=where))
 
 
 def _query_id(messages: Messages) -> str:

@@ -7,12 +7,13 @@ Spark's commit process sends their reports to a listener of the driver program. 
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark.accumulators import Accumulator, AccumulatorParam
 
@@ -83,6 +84,10 @@ class OldestParam(AccumulatorParam[Oldest]):
         return merged(value1, value2)
 
 
+DRIVER: Final = os.urandom(4).hex()
+"""Tells apart the transactions of driver programs: see `TransactionalIds`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Feed:
     """Travels with a task and its commit and brings their reports back. Fields are None if that is not possible.
@@ -93,6 +98,7 @@ class Feed:
         call: Names a call of the sink whose bar shows running tasks. Empty: the query or job names it.
         finished: Adds up the counts of finished tasks of that call.
         transactions: Merges the transactions that finished tasks have left open.
+        driver: Tells apart the transactions of driver programs, as in `TransactionalIds`; "" if the format is not registered.
     """
 
     accumulator: Accumulator[DeliveryReport | None] | None = None
@@ -100,6 +106,7 @@ class Feed:
     call: str = ""
     finished: Accumulator[Counts] | None = None
     transactions: Accumulator[Oldest] | None = None
+    driver: str = ""
 
     def left_open(self, transaction: OpenTransaction) -> None:
         """Reports a transaction that a task leaves open when it ends. Spark takes it to the driver as in `task_done`."""
@@ -123,8 +130,9 @@ class Feed:
             self._send(WRITE, lambda: event_to_bytes(details()), "a commit's details did not reach the driver program")
 
     def aborted(self, batch: MicroBatch) -> None:
-        """Reports from Spark's commit process that all transactions of a batch job are aborted. It never raises."""
-        self._send(_ABORTED, batch.query_id.encode, "could not report an aborted job to the driver program", logging.INFO)
+        """Reports from Spark's commit process that none of a batch's transactions is open any more. It never raises."""
+        content = f"{batch.query_id} {batch.number}".encode
+        self._send(_ABORTED, content, "could not report an aborted batch to the driver program", logging.INFO)
 
     def tell(self, event: WriteEvent) -> None:
         """Tells exporters in the driver program about a write, from a process of Spark's. It never raises."""
@@ -195,7 +203,8 @@ class DeliveryMetrics:
             on_refusal()
 
         def aborted(content: bytes) -> None:
-            self.batch_aborted(content.decode(), 0)
+            query_id, number = content.decode().split()
+            self.batch_aborted(query_id, int(number))
 
         return listener_of(
             context,
@@ -320,7 +329,7 @@ class DeliveryMetrics:
     def feed(self) -> Feed:
         """The part that travels with a task, so that it can report to this object."""
         address = self._listener.address if self._listener else None
-        return Feed(self._accumulator, address, transactions=self._transactions)
+        return Feed(self._accumulator, address, transactions=self._transactions, driver=DRIVER)
 
     def batch_committed(self, batch: BatchReport) -> None:
         """Adds a commit to `committed` and to the history, and has the batch listeners called."""

@@ -25,7 +25,7 @@ from spark_kafka_sink.installation import SameVersion, check_extra
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers
 from spark_kafka_sink.spark.bad_row_limits import check_limits
-from spark_kafka_sink.spark.commits import abort_job, check_batch, check_job, commit_shares
+from spark_kafka_sink.spark.commits import abort_job, abort_micro_batch, check_batch, check_job, commit_shares
 from spark_kafka_sink.spark.destination import Destination, destination
 from spark_kafka_sink.spark.explain import linked, plug_in_error, sink_error
 from spark_kafka_sink.spark.exported_error import exported
@@ -40,7 +40,7 @@ from spark_kafka_sink.spark.messages import (
     share_to_json,
     total,
 )
-from spark_kafka_sink.spark.metrics import DeliveryMetrics, Feed
+from spark_kafka_sink.spark.metrics import DRIVER, DeliveryMetrics, Feed
 from spark_kafka_sink.spark.options import KAFKA_PREFIX, TOPIC, SinkOptions, sink_options
 from spark_kafka_sink.spark.progress_bar import CallProgress, progress_of
 from spark_kafka_sink.spark.python_workers import check_workers_python
@@ -351,10 +351,17 @@ def publish_dataframe(
             check_batch(options, written)
     planned = _planned(df, columns, options, _feed(metrics), written, resolve)
     _tell(metrics, lambda: WriteBegan(batch.query_id, batch.number, time.time(), planned.where))
+    shares: list[TaskTransaction] = []
     try:
-        return _run(planned, metrics, batch, [])
+        return _run(planned, metrics, batch, shares)
     except BaseException as error:
-        _tell(metrics, partial(_failed, batch, error, planned.where), is_counted=True)
+        try:
+            _tell(metrics, partial(_failed, batch, error, planned.where), is_counted=True)
+        finally:
+            if written is not None:
+                is_over = abort_micro_batch(options, batch, DRIVER, is_commit_begun=bool(shares))
+                if is_over and metrics is not None:
+                    metrics.batch_aborted(batch.query_id, batch.number)
         raise
 
 
@@ -373,7 +380,7 @@ def _failed(batch: MicroBatch, error: BaseException, where: Destination) -> Writ
 
 
 def _feed(metrics: DeliveryMetrics | None) -> Feed:
-    return Feed() if metrics is None else metrics.feed
+    return Feed(driver=DRIVER) if metrics is None else metrics.feed
 
 
 def _columns(df: DataFrame, options: SinkOptions) -> SinkSchema:

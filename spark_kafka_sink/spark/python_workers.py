@@ -5,9 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +42,24 @@ def log_in_sparks_process() -> None:
     if package.handlers or logging.getLogger().handlers or not is_sparks_process():
         return
     package.addHandler(stderr_handler())
+
+
+@contextmanager
+def ending_at_hangup() -> Iterator[None]:
+    """Has SIGHUP raise SystemExit in a task, so that the task ends its transaction.
+
+    PySpark's daemon sends it to its workers as it ends with its JVM: after spark.stop(), or because the driver has died. It would
+    end the worker at once. Nothing changes outside of the main thread, where PySpark runs no tasks.
+    """
+    hangup = getattr(signal, "SIGHUP", None)  # Windows has none
+    if hangup is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(hangup, lambda *_: sys.exit(1))
+    try:
+        yield
+    finally:
+        signal.signal(hangup, before)
 
 
 def stderr_handler() -> logging.Handler:

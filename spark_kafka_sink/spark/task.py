@@ -32,7 +32,7 @@ from spark_kafka_sink.spark.metrics import Feed
 from spark_kafka_sink.spark.open_transactions import OpenTransaction, open_transaction
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.producer_cache import cache
-from spark_kafka_sink.spark.python_workers import log_in_sparks_process
+from spark_kafka_sink.spark.python_workers import ending_at_hangup, log_in_sparks_process
 from spark_kafka_sink.spark.schema import SinkSchema
 
 if TYPE_CHECKING:
@@ -170,11 +170,11 @@ def _deliver_in_transaction(
     batches: Iterable[SchemaAndBatch], options: SinkOptions, feed: Feed, batch: MicroBatch
 ) -> tuple[DeliveryReport, PreparedTransaction | None, TaskRows | None]:
     assert options.exactly_once is not None
-    ids = TransactionalIds(options.exactly_once.transactional_id_prefix, batch.query_id)
+    ids = TransactionalIds(options.exactly_once.transactional_id_prefix, batch.query_id, feed.driver)
     checksum = RowChecksum()
     transactional_id = slots.take(ids, batch.number)
     opened = cache.transaction(options.producer, transactional_id, keeps_rejected=options.errors.tolerates)
-    with opened as scope, _watched(scope, feed, lambda: _opened(scope, batch, options)):
+    with ending_at_hangup(), opened as scope, _watched(scope, feed, lambda: _opened(scope, batch, options)):
         # An earlier attempt may have committed a part of a micro-batch, which the commit must complete whatever this one finds.
         bad_rows = _bad_rows(scope, options, fails_at_limit=batch.is_job)
 

@@ -34,6 +34,7 @@ class Query:
     topic: str
     log_topic: str
     id: str = field(default_factory=lambda: MicroBatch.of_new_job().query_id.replace("job", "query"))
+    driver: str = ""
 
     def committer(self) -> Committer:
         """As another process has it."""
@@ -46,7 +47,7 @@ class Query:
         self, *values: str, batch: int = 0, timeout_ms: int = 60_000, topic: str | None = None
     ) -> tuple[PreparedTransaction, ...]:
         """A transaction of one row for each value, all left open: what the tasks of an attempt do."""
-        slots, ids = Slots(), TransactionalIds(PREFIX, self.id)
+        slots, ids = Slots(), TransactionalIds(PREFIX, self.id, self.driver)
         return tuple(
             PreparedTransaction(
                 opened(self.client, topic or self.topic, value, slots.take(ids, batch), timeout_ms),

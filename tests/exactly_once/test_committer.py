@@ -438,6 +438,45 @@ def test_a_job_that_failed_while_it_was_committed_is_not_touched(query: Query, c
     assert query.committer().abort_job(MicroBatch(query.id, 0), own) == Refused(Refusal.COMPLETE)
 
 
+@pytest.mark.parametrize("at", [None, *CUTS])
+def test_a_run_that_is_stopped_leaves_nothing_open_wherever_its_commit_was(query: Query, cut: Cut, at: str | None) -> None:
+    query.run(0, "a")
+    run, other = replace(query, driver="c0"), replace(query, driver="d0")
+    own = run.write("b", "c", batch=1)
+    if at is not None:
+        cut(at)
+        with pytest.raises(CutError):
+            run.commit(1, own)
+        cut(None)
+    run.write("b", batch=1)  # of a task that was killed
+    (of_other,) = other.write("b", batch=1)
+    assert run.committer().end_stopped(MicroBatch(query.id, 1), "c0") is True
+    assert query.open_ids() == [of_other.handle.transactional_id]
+    query.run(1, "b", "c")
+    query.expect("a", "b", "c")
+
+
+def test_a_stopped_run_leaves_a_query_alone_that_another_driver_has_taken_over(query: Query) -> None:
+    query.run(0, "a")
+    replace(query, driver="c0").write("a")
+    other = replace(query, driver="d0")
+    other.run(1, "b")
+    open_ids = [each.handle.transactional_id for each in (*other.write("c"), *replace(query, driver="c0").write("a"))]
+    assert query.committer().end_stopped(MicroBatch(query.id, 0), "c0") == Refused(Refusal.MOVED_ON)
+    assert sorted(query.open_ids()) == sorted(open_ids)
+
+
+def test_the_record_of_a_query_that_is_stopped_again_and_again_stays_small(query: Query) -> None:
+    query.run(0, "a")
+    for _ in range(3):
+        query.write("b", "c", batch=1)
+        assert query.committer().end_stopped(MicroBatch(query.id, 1), "") is True
+    record = query.log().last_records(soon()).records[query.id].record
+    assert (record.batch, record.state, len(record.transactions)) == (0, State.COMPLETE, 3)
+    query.run(1, "b", "c")
+    query.expect("a", "b", "c")
+
+
 @pytest.mark.parametrize("is_told", [True, False])
 def test_a_job_whose_commit_could_not_say_any_more_that_it_is_complete_is_not_taken_for_one_that_failed(
     query: Query, cut: Cut, *, is_told: bool

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,9 +20,10 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 import pyspark_kafka_sink
-from spark_kafka_sink.errors import OptionError, UsageError
+from spark_kafka_sink.errors import DeadlineError, KafkaSinkError, OptionError, UsageError
 from spark_kafka_sink.exactly_once.commit_log_topic import made_again
 from spark_kafka_sink.exactly_once.committer import Committer
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.spark import commits
 from spark_kafka_sink.spark.data_source import KafkaSinkDataSource, KafkaSinkStreamWriter, KafkaSinkWriter, reporting_to
@@ -134,6 +136,47 @@ def test_transactions_are_aborted_before_the_driver_program_is_told(monkeypatch:
     finally:
         listener.stop()
     assert list(dict.fromkeys(done)) == ["abort", "aborted", "event"]
+
+
+@pytest.mark.parametrize(
+    ("location", "end", "said"),
+    [
+        ("local", True, "batch 3 of 5e0fb6f6-0c2c-4a4b-9f0e-7d7c4e1f8a11 was stopped, and none of its transactions are open"),
+        (
+            "local",
+            False,
+            "`spark-kafka-sink transactions abort --query 5e0fb6f6-0c2c-4a4b-9f0e-7d7c4e1f8a11 --bootstrap",
+        ),
+        ("local", DeadlineError("no broker"), "([DEADLINE] no broker)"),
+        ("hdfs://host/path", True, "run `spark-kafka-sink transactions list --bootstrap-servers localhost:1`"),
+    ],
+)
+def test_what_a_stopped_micro_batch_has_open_is_ended_or_told_with_the_command_and_the_time(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    location: str,
+    end: bool | KafkaSinkError,
+    said: str,
+) -> None:
+    (tmp_path / "metadata").write_text(json.dumps({"id": "5e0fb6f6-0c2c-4a4b-9f0e-7d7c4e1f8a11"}))
+    drivers: list[str] = []
+
+    def end_stopped(_: object, batch: MicroBatch, driver: str) -> bool:
+        drivers.append(driver)
+        if isinstance(end, KafkaSinkError):
+            raise end
+        return end
+
+    monkeypatch.setattr(commits, "KILL_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(Committer, "end_stopped", end_stopped)
+    checkpoint = str(tmp_path) if location == "local" else location
+    exactly_once = CaseInsensitiveDict({**OPTIONS, "delivery.guarantee": "exactly-once", "checkpointlocation": checkpoint})
+    through_spark(reporting_to(Feed(driver="c0"))(options=exactly_once).streamWriter(SCHEMA, False)).abort([None], 3)
+    assert said in caplog.text
+    assert set(drivers) == ({"c0"} if location == "local" else set())
+    if "none of its transactions" not in said:
+        assert re.search(r"may be open until \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ, when brokers abort them", caplog.text)
 
 
 @pytest.mark.parametrize("scheme", ["", "file://"])

@@ -21,7 +21,7 @@ from spark_kafka_sink.spark import driver_reports
 from spark_kafka_sink.spark.history import BatchReport
 from spark_kafka_sink.spark.listener import ListenerAddress, MetricsListener, send
 from spark_kafka_sink.spark.messages import total
-from spark_kafka_sink.spark.metrics import MOST_TOTALS, DeliveryMetrics, DeliveryReportParam, Feed
+from spark_kafka_sink.spark.metrics import DRIVER, MOST_TOTALS, DeliveryMetrics, DeliveryReportParam, Feed
 from spark_kafka_sink.spark.query_totals import QueryTotals
 from spark_kafka_sink.spark.write_events import WriteCommitted, WriteFailed
 from tests.spark.counting import counting
@@ -65,7 +65,7 @@ def test_without_accumulators_a_count_is_an_error_and_never_0() -> None:
     shown = "DeliveryMetrics(not available: Spark Connect has no accumulators)"
     assert repr(metrics) == str(metrics) == shown
     assert metrics._repr_html_() == f"<p>{shown}</p>"
-    assert metrics.feed == Feed()
+    assert metrics.feed == Feed(driver=DRIVER)
     metrics.close()
 
 

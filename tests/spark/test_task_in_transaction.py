@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -31,6 +32,7 @@ from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
 from tests.spark.frames import options
+from tests.waiting import until
 
 
 @pytest.fixture(autouse=True)
@@ -95,6 +97,24 @@ def test_a_tasks_rows_are_acked_and_invisible_until_somebody_else_commits_them(s
     assert committed(settings) == []
     end(settings, share_from_json(share_to_json(share), batch), True)
     assert open_ids(settings, batch) == []
+
+
+def test_a_task_whose_worker_ends_with_its_jvm_aborts_its_transaction(settings: SinkOptions) -> None:
+    """PySpark's daemon sends SIGHUP to its workers."""
+    batch = MicroBatch.of_new_job()
+
+    def batches() -> Iterator[SchemaAndBatch]:
+        for number, each in enumerate(batches_of_rows(numbered(0, 10_000), settings.topic)):
+            if number == 900:
+                until(lambda: open_ids(settings, batch), len, "an open transaction")
+                signal.raise_signal(signal.SIGHUP)
+            yield each
+
+    settings = replace(settings, producer=replace(settings.producer, linger_ms=0, batch_size=1000))
+    with pytest.raises(SystemExit):
+        run_task(batches(), settings, Feed(), batch)
+    assert open_ids(settings, batch) == []
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
 
 
 def test_a_task_without_rows_has_no_transaction_but_says_so(settings: SinkOptions) -> None:

@@ -25,7 +25,7 @@ def commits(turn: Turn) -> Next:
     yield from CARRY_OUT[type(step)](turn, step)
     if turn.world.budget.errors and isinstance(turn.configuration.programs[turn.number], Driver) and not turn.program.is_aborting:
         yield from _error(turn, step)
-    if turn.breaks("abort() touches nothing") and turn.world.budget.crashes:
+    if turn.breaks("abort() asks the log first") and turn.world.budget.crashes:
         world = turn.world.spend("crashes")
         for each in turn.program.own:
             world = worlds.end_txn(world, each, False, turn.program.batch, has_markers=False)[1]

@@ -94,7 +94,7 @@ LEFT_OUT: Final[dict[str, Configuration]] = {
     "end orphans when every EndTxn is answered": Configuration(DRIVERS, budget=Budget(timeouts=1)),
     "orphans are ended by their own epoch": Configuration(LONG_DRIVERS),
     "no sweep at the start of a run": Configuration(DRIVERS),
-    "abort() touches nothing": Configuration((ALONE,), budget=Budget(crashes=1)),
+    "abort() asks the log first": Configuration((ALONE,), budget=Budget(crashes=1)),
     # Batch jobs, and what people abort
     "a closed run stops": Configuration((JOB, ABORT), commit=mutations.ignores_closed),
     "closed before any is aborted": Configuration((JOB, Person(mutations.aborts_before_closed, is_abort=True))),
