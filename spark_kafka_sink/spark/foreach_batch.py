@@ -124,8 +124,7 @@ _last_calls: dict[tuple[tuple[str, ...], str, str, str], _Call] = {}
 
 
 _TWO_SINKS: Final = (
-    "batch {batch}: two sinks of one foreachBatch have the same commit log, or the same prefix; give each a different"
-    " commit.log.topic and a different transactional.id.prefix"
+    "batch {batch}: two sinks of one foreachBatch have the same commit log, or the same prefix; give each a different sink.name"
 )
 
 
@@ -185,7 +184,7 @@ def foreach_batch(options: Mapping[str, object], metrics: DeliveryMetrics | None
 
     A micro-batch that Spark replays is written again, unless delivery.guarantee=exactly-once. With exactly-once, one call writes
     the whole batch, and its error must end the query. If one foreachBatch function calls several sinks, each of them needs its
-    own commit.log.topic and transactional.id.prefix.
+    own sink.name.
 
     The returned function raises a KafkaSinkError, which ends the query. `explain(query)` finds this error in Spark's exception.
 

@@ -19,6 +19,7 @@ from spark_kafka_sink.producer.column_checks import topic_problem
 
 GUARANTEE = "delivery.guarantee"
 TRANSACTIONAL_ID_PREFIX = "transactional.id.prefix"
+SINK_NAME = "sink.name"
 COMMIT_LOG_TOPIC = "commit.log.topic"
 COMMIT_LOG_PARTITIONS = "commit.log.partitions"
 COMMIT_LOG_REPLICATION = "commit.log.replication.factor"
@@ -69,9 +70,9 @@ class ExactlyOnce:
         return f"{self.commit_log.topic}/{self.transactional_id_prefix}"
 
 
-def _prefix(value: object) -> str:
+def _name(value: object, longest: int) -> str:
     text = str(value)
-    if not text or len(text) > 200 or any(not (each.isascii() and (each.isalnum() or each in "._-")) for each in text):
+    if not text or len(text) > longest or any(not (each.isascii() and (each.isalnum() or each in "._-")) for each in text):
         raise ValueError
     return text
 
@@ -86,7 +87,8 @@ def topic_name(option: str, value: object) -> str:
 _GUARANTEES = one_of(**{each.value: each for each in Guarantee})
 
 _KINDS: Mapping[str, Kind] = {
-    TRANSACTIONAL_ID_PREFIX: Kind("1 to 200 letters, digits, '.', '_' and '-'", _prefix),
+    TRANSACTIONAL_ID_PREFIX: Kind("1 to 200 letters, digits, '.', '_' and '-'", partial(_name, longest=200)),
+    SINK_NAME: Kind("1 to 40 letters, digits, '.', '_' and '-'", partial(_name, longest=40)),
     COMMIT_LOG_TOPIC: Kind("a valid topic name", partial(topic_name, COMMIT_LOG_TOPIC)),
     COMMIT_LOG_PARTITIONS: integer(1),
     COMMIT_LOG_REPLICATION: integer(1, 32767),
@@ -112,12 +114,13 @@ def exactly_once_options(options: Mapping[str, object], guarantee: Guarantee) ->
             raise OptionError(f"option {name}: requires {GUARANTEE}={Guarantee.EXACTLY_ONCE}", option=name)
         return None
     default = ExactlyOnce()
+    end = f"-{given[SINK_NAME]}" if SINK_NAME in given else ""
     log = CommitLogSettings(
-        topic=given.get(COMMIT_LOG_TOPIC, default.commit_log.topic),
+        topic=topic_name(COMMIT_LOG_TOPIC, given.get(COMMIT_LOG_TOPIC, default.commit_log.topic) + end),
         partitions=given.get(COMMIT_LOG_PARTITIONS, default.commit_log.partitions),
         replication_factor=given.get(COMMIT_LOG_REPLICATION),
     )
-    prefix = given.get(TRANSACTIONAL_ID_PREFIX, default.transactional_id_prefix)
+    prefix = given.get(TRANSACTIONAL_ID_PREFIX, default.transactional_id_prefix) + end
     return ExactlyOnce(prefix, log, given.get(COMMIT_LOG_START), checkpoint_of(options))
 
 

@@ -28,6 +28,7 @@ from spark_kafka_sink.spark.guarantee import (
     COMMIT_LOG_START,
     COMMIT_LOG_TOPIC,
     GUARANTEE,
+    SINK_NAME,
     TRANSACTIONAL_ID_PREFIX,
     ExactlyOnce,
     Guarantee,
@@ -106,6 +107,13 @@ SINK_OPTIONS: Mapping[str, SinkOption] = {
             f"`{Guarantee.AT_LEAST_ONCE}`",
             _GUARANTEES,
             "Spark's sink has no such option. It is at-least-once, with acks and idempotence as set.",
+        ),
+        SinkOption(
+            SINK_NAME,
+            "1 to 40 letters, digits, `.`, `_`, `-`",
+            "",
+            "exactly-once: tells apart the sinks of one `foreachBatch` function. A `-` and the name are added to"
+            f" `{TRANSACTIONAL_ID_PREFIX}` and to `{COMMIT_LOG_TOPIC}`. Do not change it for a query that has committed.",
         ),
         SinkOption(
             TRANSACTIONAL_ID_PREFIX,

@@ -189,7 +189,7 @@ def test_two_sinks_in_one_foreach_batch_must_be_told_apart(
     other = new_topic()
     df = stream(spark, tmp_path, range(5))
 
-    second = {"topic": other, "transactional.id.prefix": f"{target.topic}-2", "commit.log.topic": f"{target.topic}-2"}
+    second = {"topic": other, "sink.name": "2"}
 
     def both(**more: str) -> DataStreamWriter:
         writes = [sks.foreach_batch(target.options), sks.foreach_batch({**target.options, **more})]

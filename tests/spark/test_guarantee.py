@@ -71,9 +71,17 @@ def test_the_names_and_the_commit_log_may_be_chosen() -> None:
     assert options.exactly_once == ExactlyOnce("team.a", CommitLogSettings("team.a-commits", 3, 2), 17)
 
 
+def test_one_name_tells_apart_the_sinks_of_a_query() -> None:
+    named = guaranteed("exactly-once", sink__name="orders").exactly_once
+    assert named == ExactlyOnce("spark-kafka-sink-orders", CommitLogSettings("__spark_kafka_sink_commits-orders"))
+    both = guaranteed("exactly-once", sink__name="b", transactional__id__prefix="team.a", commit__log__topic="log").exactly_once
+    assert both == ExactlyOnce("team.a-b", CommitLogSettings("log-b"))
+
+
 @pytest.mark.parametrize(
     ("name", "value", "text"),
     [
+        ("sink.name", "a b", "'a b' is not 1 to 40 letters"),
         ("transactional.id.prefix", "", "'' is not 1 to 200 letters"),
         ("transactional.id.prefix", "a b", "'a b' is not"),
         ("commit.log.topic", "a/b", ""),
