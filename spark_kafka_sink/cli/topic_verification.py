@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -158,7 +159,8 @@ def _session(options: VerifyOptions) -> SparkSession:
     # Spark starts the PATH's `python3` otherwise, which may not have this package.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", os.environ["PYSPARK_PYTHON"])
-    quiet = {"spark.ui.showConsoleProgress": "false", "spark.ui.enabled": "false", "spark.log.level": "ERROR"}
+    bar = str(sys.stderr.isatty()).lower()
+    quiet = {"spark.ui.showConsoleProgress": bar, "spark.ui.enabled": "false", "spark.log.level": "ERROR"}
     builder = SparkSession.builder.appName(f"spark-kafka-sink verify {options.topic}")
     for name, value in {**quiet, **_pairs("--spark-conf", options.spark_conf)}.items():
         builder = builder.config(name, value)
@@ -189,9 +191,11 @@ def _inspected(options: VerifyOptions, settings: dict[str, str], since_ms: int |
     formats: dict[str, str | None] = {part: _kind(settings[f"{part}.format"]) for part in PARTS if f"{part}.format" in settings}
     consumer = consumer_settings(producer_config(kafka)) | _pairs("--consumer", options.consumer)
     topic: TopicRange = whole_topic(options.topic, consumer, since_ms)
-    with RegistryClient(registry) as client:
-        formats = formats or {"value": None}
-        found = inspected(topic, formats, client, options.examples)
+    formats = formats or {"value": None}
+    is_seen = sys.stderr.isatty()
+    bar = click.progressbar(length=topic.size, label="records", file=sys.stderr, show_pos=True) if is_seen else nullcontext()
+    with RegistryClient(registry) as client, bar as shown:
+        found = inspected(topic, formats, client, options.examples, shown.update if shown else lambda count: None)
     if options.as_json:
         click.echo(json.dumps({"topic": options.topic, **found.as_json()}))
     else:

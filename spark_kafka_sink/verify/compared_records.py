@@ -15,7 +15,7 @@ UNDECODABLE = "cannot be decoded: "
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """Records with the columns partition, timestamp in ms, key, value and headers.
+    """Records with the columns partition, timestamp in ms, key, value and headers, and those of a topic with their offset.
 
     Keys and values are bytes, or texts of `canonical_json`.
     """

@@ -329,6 +329,8 @@ def _duration(kind: pa.DataType, source: str) -> Convert:
 
 
 def _decimal(kind: pa.DataType, source: str) -> Convert:
+    unit, whole_digits = Decimal(1).scaleb(-kind.scale), kind.precision - kind.scale
+
     def convert(value: Any) -> Decimal | None:
         if source == PROTOBUF and value == "":
             return None  # as Protobuf reads a text that is not there
@@ -336,10 +338,10 @@ def _decimal(kind: pa.DataType, source: str) -> Convert:
             raise _misfit(value, kind)
         try:
             exact = Decimal(value)
-            scaled = exact.quantize(Decimal(1).scaleb(-kind.scale), context=_EXACT)
+            scaled = exact.quantize(unit, context=_EXACT)
         except InvalidOperation:
             raise _misfit(value, kind) from None
-        if scaled != exact or len(scaled.as_tuple().digits) > kind.precision:
+        if scaled != exact or scaled.adjusted() >= whole_digits:
             raise _misfit(value, kind)
         return scaled
 

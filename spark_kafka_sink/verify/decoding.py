@@ -1,10 +1,12 @@
-"""Decodes keys and values with confluent-kafka's deserializers, which are not the sink's code.
+"""Decodes keys and values with fastavro and confluent-kafka's deserializers, which are not the sink's code.
 
 They get schemas that were found before, so a task needs neither the registry nor its secrets.
 """
 
 from __future__ import annotations
 
+import io
+import json
 import struct
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -84,8 +86,6 @@ class SchemaDecoder:
 
     def __call__(self, data: bytes, headers: Headers = ()) -> Any:
         """Returns the decoded value. Raises UndecodableError."""
-        from confluent_kafka.serialization import MessageField, SerializationContext
-
         found = self.schema(data, headers)
         if found.schema is None:
             raise UndecodableError(found.problem)
@@ -99,11 +99,8 @@ class SchemaDecoder:
             after_id = GUID_BYTES if named[:1] == b"\1" else ID_BYTES
             data = bytes(ID_BYTES) + named[after_id:] + data
             headers = [one for one in headers if one[0] != ID_HEADERS[self._part]]
-        context = SerializationContext(
-            self._topic, MessageField.KEY if self._part == "key" else MessageField.VALUE, list(headers)
-        )
         try:
-            return self._value(found, data, context)
+            return self._avro_value(found, data) if found.schema.kind == AVRO else self._value(found, data, headers)
         except InstallationError:
             raise
         except ImportError as error:
@@ -114,12 +111,13 @@ class SchemaDecoder:
         except Exception as error:  # of fastavro, protobuf and jsonschema: each has its own
             raise UndecodableError(f"{where}: {described(error)}") from None
 
-    def _value(self, found: TopicSchema, data: bytes, context: Any) -> Any:
+    def _value(self, found: TopicSchema, data: bytes, headers: Headers) -> Any:
+        from confluent_kafka.serialization import MessageField, SerializationContext
+
         assert found.schema is not None
-        if found.schema.kind == AVRO:
-            return self._avro_value(found, data, context)
+        field = MessageField.KEY if self._part == "key" else MessageField.VALUE
         path = _message_path(data) if found.schema.kind == PROTOBUF else ()
-        value = self._decoder(found, path)(data, context)
+        value = self._decoder(found, path)(data, SerializationContext(self._topic, field, list(headers)))
         if found.schema.kind == PROTOBUF:
             _check_fields(value)
         return value
@@ -130,13 +128,9 @@ class SchemaDecoder:
             decoder = self._decoders[found.key, path] = _deserializer(found, path)
         return decoder
 
-    def _avro_value(self, found: TopicSchema, data: bytes, context: Any) -> Any:
-        decoder = self._decoder(found)
-        if len(data) <= ID_BYTES + 1:
-            # confluent-kafka refuses 5 bytes, which are a record without fields. It has no such rule for a guid: any will do.
-            data = b"\1" + bytes(GUID_BYTES - 1) + data[ID_BYTES:]
+    def _avro_value(self, found: TopicSchema, data: bytes) -> Any:
         try:
-            value = decoder(data, context)
+            return self._decoder(found)(data, None)
         except (OverflowError, ValueError):  # maybe a date in the year 10000, or one before the year 1
             if found.key not in self._wide_decoders:
                 wide = with_wide_times(found)
@@ -144,22 +138,7 @@ class SchemaDecoder:
             again = self._wide_decoders[found.key]
             if again is None:
                 raise
-            decoder, value = again, again(data, context)
-        _check_end(decoder, data, context, value)
-        return value
-
-
-def _check_end(decoder: Deserialize, data: bytes, context: Any, value: Any) -> None:
-    """Raises UndecodableError if bytes are left after the value, which Avro's readers do not notice.
-
-    The last byte belongs to the value if it cannot be read without that byte, or is another value then.
-    """
-    try:
-        shorter = decoder(data[:-1], context)
-    except Exception:
-        return
-    if shorter == value:
-        raise UndecodableError("bytes are left after the value")
+            return again(data, None)
 
 
 class _OfflineRegistry:
@@ -204,13 +183,10 @@ def _deserializer(found: TopicSchema, path: tuple[int, ...]) -> Deserialize:
     conf = {"subject.name.strategy": topic_subject_name_strategy}
     if found.schema.kind == PROTOBUF:
         return _protobuf_deserializer(found, path, conf)
-    registry: Any = _OfflineRegistry(found)
     if found.schema.kind == AVRO:
-        from confluent_kafka.schema_registry.avro import AvroDeserializer
-
         _check_sizes(found)
-        avro: Deserialize = AvroDeserializer(registry, conf=conf)
-        return avro
+        return _avro_deserializer(found)
+    registry: Any = _OfflineRegistry(found)
     if found.schema.kind == JSON:
         from confluent_kafka.schema_registry.json_schema import JSONDeserializer
 
@@ -267,6 +243,32 @@ def _values_without_bytes(kind: AvroType, known: dict[int, int]) -> int:
                 known[id(kind)] = 1 + sum(inside) if all(inside) else 0
             return known[id(kind)]
     return 0
+
+
+def _avro_deserializer(found: TopicSchema) -> Deserialize:
+    """Returns fastavro's reader, which Confluent's deserializer uses too.
+
+    That one expands the schema for each record, and does not notice bytes after the value.
+    """
+    from fastavro import parse_schema, schemaless_reader
+
+    assert found.schema is not None
+    known: dict[str, Any] = {}
+    for _, used in found.named:
+        parse_schema(json.loads(used.text), known)
+    schema: Any = parse_schema(json.loads(found.schema.text), known)
+    # Confluent's serializers, Java's too, write such data as it is, without its length.
+    is_bytes = schema == "bytes" or (isinstance(schema, dict) and schema["type"] == "bytes")
+
+    def read(data: bytes, _: Any) -> Any:
+        stream = io.BytesIO(data)
+        stream.seek(GUID_BYTES if data[:1] == b"\1" else ID_BYTES)
+        value = stream.read() if is_bytes else schemaless_reader(stream, schema, None)
+        if stream.tell() != len(data):
+            raise UndecodableError("bytes are left after the value")
+        return value
+
+    return read
 
 
 # Protobuf

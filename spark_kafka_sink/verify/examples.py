@@ -33,22 +33,40 @@ def examples_of(counted: DataFrame, sides: Sequence[Side], compared: Sequence[st
     if len(rows) < most:
         rows += counted.where("f > e").limit(most).collect()
     differing = list({(row["hash"], row["partition"]): row for row in rows}.values())
-    whole = _whole_records(sides, differing, compared)
+    whole, places = _whole_records(sides, differing, compared)
     json_parts = sides[0].json_parts
-    records_of = [_Example(row, whole[row["hash"]] | {"partition": row["partition"]}, json_parts, compared) for row in differing]
+    records_of = [
+        _Example(
+            row,
+            whole[row["hash"]] | {"partition": row["partition"]},
+            json_parts,
+            compared,
+            places.get((row["hash"], row["partition"]), "") if row["f"] else "",
+        )
+        for row in differing
+    ]
     yield from islice(_described(records_of), most)
 
 
-def _whole_records(sides: Sequence[Side], rows: Sequence[Row], compared: Sequence[str]) -> dict[int, dict[str, Any]]:
-    names = [name for name in COLUMNS if name in compared and name != "partition"]
+def _whole_records(
+    sides: Sequence[Side], rows: Sequence[Row], compared: Sequence[str]
+) -> tuple[dict[int, dict[str, Any]], dict[tuple[int, int | None], str]]:
+    """Returns records by their hash, and where the topic has them, by hash and partition and by hash alone."""
+    names = [name for name in COLUMNS if name in compared or name == "partition"]
     whole: dict[int, dict[str, Any]] = {}
+    places: dict[tuple[int, int | None], str] = {}
     for side in sides:
-        hashed = side.records.select(record_hash(compared).alias("hash"), *names).where(
+        with_offset = [*names, "offset"] if "offset" in side.records.columns else names
+        hashed = side.records.select(record_hash(compared).alias("hash"), *with_offset).where(
             F.col("hash").isin([row["hash"] for row in rows])
         )
-        for row in hashed.dropDuplicates(["hash"]).collect():
+        for row in hashed.dropDuplicates(["hash", "partition"]).collect():
             whole.setdefault(row["hash"], row.asDict())
-    return whole
+            if "offset" in with_offset:
+                place = f"partition {row['partition']}, offset {row['offset']}: "
+                places.setdefault((row["hash"], row["partition"]), place)
+                places.setdefault((row["hash"], None), place)
+    return whole, places
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +77,11 @@ class _Example:
     record: Mapping[str, Any]
     json_parts: frozenset[str]
     compared: Sequence[str]
+    place: str
 
     def __str__(self) -> str:
         parts = ", ".join(f"{name}={self.shown(name)}" for name in self.compared)
-        return f"expected {self.counts['e']}, found {self.counts['f']}: {parts}"
+        return f"{self.place}expected {self.counts['e']}, found {self.counts['f']}: {parts}"
 
     def shown(self, name: str) -> str:
         """Returns a part of the record as text."""
@@ -103,7 +122,7 @@ def _described(examples: Sequence[_Example]) -> Iterator[str]:
             continue
         other = min(same_key, key=lambda each: len(one.differences(each)))
         unexpected.remove(other)
-        yield f"key={one.shown('key')} differs: {'; '.join(one.differences(other))}"
+        yield f"{other.place}key={one.shown('key')} differs: {'; '.join(one.differences(other))}"
     yield from map(str, [*alone, *unexpected])
 
 

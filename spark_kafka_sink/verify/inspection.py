@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -74,7 +74,13 @@ class Inspection:
         }
 
 
-def inspected(topic: TopicRange, formats: Mapping[str, str | None], client: RegistryClient, examples: int) -> Inspection:
+def inspected(
+    topic: TopicRange,
+    formats: Mapping[str, str | None],
+    client: RegistryClient,
+    examples: int,
+    advance: Callable[[int], object],
+) -> Inspection:
     """Decodes each record of a topic in this process.
 
     Args:
@@ -82,6 +88,7 @@ def inspected(topic: TopicRange, formats: Mapping[str, str | None], client: Regi
         formats: the parts to decode, key or value, and the kind that their schemas must have; None for any.
         client: the registry's client.
         examples: maximum number of bad records to name.
+        advance: called with the number of records that were decoded since the call before.
 
     Raises:
         RegistryError: the registry cannot be reached, or refuses a request.
@@ -91,7 +98,7 @@ def inspected(topic: TopicRange, formats: Mapping[str, str | None], client: Regi
     decoders = {
         part: SchemaDecoder(topic.topic, part, lambda key: found_schema(key, client), kind) for part, kind in formats.items()
     }
-    for batch in read(topic, sorted(topic.offsets)):
+    for batch in read(topic):
         found.records += batch.num_rows
         headers = batch.column("headers").to_pylist()
         for part, decoder in decoders.items():
@@ -109,6 +116,7 @@ def inspected(topic: TopicRange, formats: Mapping[str, str | None], client: Regi
                     continue
                 found.schemas[part][schema.key] += 1
                 found.kinds[schema.key] = "" if schema.schema is None else schema.schema.kind
+        advance(batch.num_rows)
     return found
 
 

@@ -32,13 +32,13 @@ def json_value(data: bytes) -> Any:
         UndecodableError: it is not valid JSON in UTF-8. Not valid are NaN and infinity, a name that an object has twice, and
             half of a surrogate pair. Python's parser accepts these, and others refuse them or read something else.
     """
-    return _strict(data, JsonNumber)
+    return _strict(data, _DECODER)
 
 
-def _strict(data: bytes, number: Callable[[str], Any]) -> Any:
+def _strict(data: bytes, decoder: json.JSONDecoder) -> Any:
     try:
         text = data.decode("utf-8-sig")
-        value = json.loads(text, parse_float=number, parse_constant=_refuse_constant, object_pairs_hook=_object)
+        value = decoder.decode(text)
         if "\\u" in text:
             json.dumps(value, ensure_ascii=False, default=str).encode()
     except UnicodeEncodeError:
@@ -60,6 +60,14 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
+def _decoder(number: Callable[[str], Any]) -> json.JSONDecoder:
+    """Returns a decoder for all records: `json.loads` would make one for each."""
+    return json.JSONDecoder(parse_float=number, parse_constant=_refuse_constant, object_pairs_hook=_object)
+
+
+_DECODER: Final = _decoder(JsonNumber)
+
+
 def validated_json(text: str, named: Mapping[str, str]) -> Callable[[bytes], Any]:
     """Returns a function that parses JSON and checks it against a schema.
 
@@ -72,10 +80,12 @@ def validated_json(text: str, named: Mapping[str, str]) -> Callable[[bytes], Any
     """
     validator = Validator(_comparable(text), [(name, _comparable(one)) for name, one in named.items()])
     validator.check_schema()
+    whole: list[str] = []
+    decoder = _decoder(lambda text: _comparable_number(text, whole))
 
     def parsed(data: bytes) -> Any:
-        whole: list[str] = []
-        value = _strict(data, lambda text: _comparable_number(text, whole))
+        whole.clear()
+        value = _strict(data, decoder)
         with localcontext(_EXACT):
             error = next(validator.errors(value), None)
         if error is not None:

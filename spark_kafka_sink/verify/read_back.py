@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +14,15 @@ import pyarrow as pa
 from spark_kafka_sink.errors import OptionError
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, Message
+    from confluent_kafka import Consumer
     from pyspark.sql import DataFrame, SparkSession
 
 REQUEST_TIMEOUT_S = 15.0
 SILENCE_S = 60.0
 CONSUME_AT_ONCE = 10_000
+OFFSETS_A_TASK = 100_000
+"""So that all cores read a topic of one partition, and Spark's bar moves."""
+MOST_TASKS = 1000
 
 # A trap: a record of last year is older than retention.ms the moment it is written.
 RETENTION = "Kafka removes records that are older than the topic's retention.ms, by their own timestamps"
@@ -58,6 +61,11 @@ class TopicRange:
     def partitions(self) -> int:
         return len(self.offsets)
 
+    @property
+    def size(self) -> int:
+        """Number of offsets, of which some may have no record."""
+        return sum(end - first for first, end in self.offsets.values())
+
 
 def whole_topic(topic: str, consumer: Mapping[str, str], since_ms: int | None = None) -> TopicRange:
     """Returns what the topic holds now.
@@ -93,27 +101,26 @@ def whole_topic(topic: str, consumer: Mapping[str, str], since_ms: int | None = 
 
 
 def records(spark: SparkSession, topic_range: TopicRange) -> DataFrame:
-    """The records, with the columns of RECORD_DDL (timestamp in milliseconds); each Kafka partition is read by one task."""
-    ids = sorted(topic_range.offsets)
+    """Returns the records, with the columns of RECORD_DDL (timestamp in milliseconds). A task reads a part of a partition."""
+    pieces = [
+        {partition: (begin, min(begin + OFFSETS_A_TASK, end))}
+        for partition, (first, end) in sorted(topic_range.offsets.items())
+        for begin in range(first, end, OFFSETS_A_TASK)
+    ]
 
     def read_some(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        positions = chain.from_iterable(batch.column(0).to_pylist() for batch in batches)
-        return read(topic_range, [ids[position] for position in positions])
+        for place in chain.from_iterable(batch.column(0).to_pylist() for batch in batches):
+            yield from read(replace(topic_range, offsets=pieces[place]))
 
-    tasks = min(len(ids), 4 * _cores(spark))
-    return spark.range(0, len(ids), 1, max(tasks, 1)).mapInArrow(read_some, RECORD_DDL)
-
-
-def _cores(spark: SparkSession) -> int:
-    return int(spark.sparkContext.defaultParallelism)
+    return spark.range(0, len(pieces), 1, min(max(len(pieces), 1), MOST_TASKS)).mapInArrow(read_some, RECORD_DDL)
 
 
-def read(topic_range: TopicRange, partitions: Sequence[int]) -> Iterator[pa.RecordBatch]:
-    """Yields the records of some partitions, with the columns of RECORD_DDL. Raises ReadBackError."""
-    from confluent_kafka import TopicPartition
+def read(topic_range: TopicRange) -> Iterator[pa.RecordBatch]:
+    """Yields the records, with the columns of RECORD_DDL. Raises ReadBackError."""
+    from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-    ends = {partition: topic_range.offsets[partition][1] for partition in partitions}
-    unfinished = {partition for partition, (first, end) in topic_range.offsets.items() if partition in ends and first < end}
+    ends = {partition: end for partition, (_, end) in topic_range.offsets.items()}
+    unfinished = {partition for partition, (first, end) in topic_range.offsets.items() if first < end}
     heard = time.monotonic()
     with closing(_consumer(topic_range.consumer)) as client:
         client.assign(
@@ -128,32 +135,24 @@ def read(topic_range: TopicRange, partitions: Sequence[int]) -> Iterator[pa.Reco
                     f"topic {topic_range.topic}: nothing came for {SILENCE_S:g} s from partitions {sorted(unfinished)}, whose"
                     f" ends are {ends}"
                 )
-            unfinished -= _finished(topic_range, messages, ends)
-            yield _record_batch([message for message in messages if message.error() is None and _within(message, ends)])
-
-
-def _within(message: Any, ends: Mapping[int, int]) -> bool:
-    return bool(message.offset() < ends[message.partition()])
-
-
-def _finished(topic_range: TopicRange, messages: Sequence[Message], ends: Mapping[int, int]) -> set[int]:
-    """Partitions that `messages` come to the end of; raises for an error that does not pass by itself."""
-    from confluent_kafka import KafkaError, KafkaException
-
-    finished: set[int] = set()
-    for message in messages:
-        partition: Any = message.partition()
-        error = message.error()
-        if error is None:
-            # The topic may be written to meanwhile, so that its end never comes.
-            if message.offset() == ends[partition] - 1:
-                finished.add(partition)
-        elif error.code() == KafkaError._PARTITION_EOF:
-            # The last offset may be no record but the marker of a transaction.
-            finished.add(partition)
-        elif not error.retriable():
-            raise _failed(topic_range.topic, topic_range.consumer, KafkaException(error))
-    return finished
+            found = []
+            for message in messages:
+                partition: Any = message.partition()
+                error = message.error()
+                if error is None:
+                    offset: Any = message.offset()
+                    if offset < ends[partition]:
+                        found.append(
+                            (partition, offset, message.timestamp()[1], message.key(), message.value(), message.headers())
+                        )
+                    if offset >= ends[partition] - 1:  # there may be more, because the topic may be written to meanwhile
+                        unfinished.discard(partition)
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    # The last offset may be no record but the marker of a transaction.
+                    unfinished.discard(partition)
+                elif not error.retriable():
+                    raise _failed(topic_range.topic, topic_range.consumer, KafkaException(error))
+            yield _record_batch(found)
 
 
 def _consumer(settings: Mapping[str, str]) -> Consumer:
@@ -165,6 +164,9 @@ def _consumer(settings: Mapping[str, str]) -> Consumer:
         "auto.offset.reset": "error",  # records that retention removes meanwhile are missing, not skipped
         "check.crcs": True,
         "log_level": 0,
+        # A task reads little more than its part, and does not wait for a second when that much has come.
+        "queued.min.messages": OFFSETS_A_TASK // 4,
+        "fetch.queue.backoff.ms": 20,
         **settings,
         "enable.partition.eof": True,
     }
@@ -174,23 +176,14 @@ def _consumer(settings: Mapping[str, str]) -> Consumer:
         raise OptionError(f"settings of confluent-kafka's consumer: {error.args[0].str()}") from None
 
 
-def _record_batch(messages: Sequence[Message]) -> pa.RecordBatch:
-    headers: list[Any] = [message.headers() or () for message in messages]
-    return pa.record_batch(
-        [
-            _column(messages, lambda m: m.partition(), pa.int32()),
-            _column(messages, lambda m: m.offset(), pa.int64()),
-            _column(messages, lambda m: m.timestamp()[1], pa.int64()),
-            _column(messages, lambda m: m.key(), pa.binary()),
-            _column(messages, lambda m: m.value(), pa.binary()),
-            _header_lists(headers),
-        ],
-        names=["partition", "offset", "timestamp", "key", "value", "headers"],
-    )
+_KINDS = (pa.int32(), pa.int64(), pa.int64(), pa.binary(), pa.binary())
 
 
-def _column(messages: Sequence[Message], field: Callable[[Any], Any], kind: pa.DataType) -> pa.Array:
-    return pa.array([field(message) for message in messages], kind)
+def _record_batch(found: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
+    *columns, headers = zip(*found, strict=True) if found else ((),) * 6
+    arrays = [pa.array(column, kind) for column, kind in zip(columns, _KINDS, strict=True)]
+    names = ["partition", "offset", "timestamp", "key", "value", "headers"]
+    return pa.record_batch([*arrays, _header_lists([one or () for one in headers])], names=names)
 
 
 def _header_lists(headers: Sequence[Sequence[tuple[str, bytes | None]]]) -> pa.Array:

@@ -289,8 +289,8 @@ def _decoded(found: DataFrame, topic: str, formats: Sequence[PartFormat]) -> Dat
     kinds = {one.part: comparable(one.kind) for one in formats}
     fields = [t.StructField(part, kinds.get(part, t.BinaryType())) for part in ("key", "value")]
     problems = [t.StructField(_problem(part), t.StringType()) for part in ("key", "value")]
-    plain = found.select("partition", "timestamp", "key", "value", "headers")
-    schema = t.StructType([*plain.schema.fields[:2], *fields, plain.schema["headers"], *problems])
+    plain = found.select("partition", "offset", "timestamp", "key", "value", "headers")
+    schema = t.StructType([*plain.schema.fields[:3], *fields, plain.schema["headers"], *problems])
 
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         readers = [_Reader(topic, one) for one in formats]

@@ -77,6 +77,12 @@ def test_records_that_can_be_decoded_are_counted_by_schema(topic: str, client: P
     assert done.stdout == expected
 
 
+def test_a_terminal_sees_how_far_it_is(topic: str, client: Path, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert verified(topic, client, stand_in.url).stderr == ""
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda stream: True, raising=False)
+    assert "records  [####################################]  3/3" in verified(topic, client, stand_in.url).stderr
+
+
 def test_bad_records_are_named_by_partition_and_offset(
     broker: EmbeddedBroker, topic: str, client: Path, stand_in: StandIn
 ) -> None:
@@ -234,5 +240,5 @@ def test_a_topic_is_compared_with_a_source(topic: str, client: Path, stand_in: S
     assert different[0] == 4, different
     report = json.loads(different[1].splitlines()[-1])
     assert (report["same"], report["missing"], report["unexpected"]) == (False, 1, 1)
-    assert report["examples"] == ['key=b\'1\' differs: value.at: expected "other", found "b"']
+    assert report["examples"] == ['partition 0, offset 1: key=b\'1\' differs: value.at: expected "other", found "b"']
     assert MARK not in ran.stdout + ran.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ import spark_kafka_sink as sks
 from spark_kafka_sink.broker import EmbeddedRegistry
 from spark_kafka_sink.errors import SerializationError
 from spark_kafka_sink.spark.options import sink_options
+from spark_kafka_sink.verify import read_back
 from spark_kafka_sink.verify.comparison import Comparison
 from spark_kafka_sink.verify.read_back import whole_topic
 from spark_kafka_sink.verify.topic_records import compare_with_topic
@@ -74,7 +76,11 @@ def settings(kafka: Kafka, new_topic: NewTopic, stand_in: StandIn) -> dict[str, 
     )
 
 
-def test_records_of_every_type_are_found_as_they_were_written(spark: SparkSession, settings: dict[str, str]) -> None:
+def test_records_of_every_type_are_found_as_they_were_written(
+    spark: SparkSession, settings: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tasks read parts of partitions, and an example names the partition and the offset."""
+    monkeypatch.setattr(read_back, "OFFSETS_A_TASK", 5)
     df = rows(spark)
     sks.publish(df, options=settings, progress=False)
 
@@ -82,6 +88,8 @@ def test_records_of_every_type_are_found_as_they_were_written(spark: SparkSessio
 
     assert (found.expected, found.found, found.examples) == (ROWS, ROWS, ())
     assert found.same()
+    (example,) = compared(df.where("id < 11"), settings).examples
+    assert re.match(r"partition [01], offset [0-9]+: expected 0, found 1: key=\{\"id\": 11\}, ", example), example
 
 
 @pytest.mark.whole("20 s; tests/verify shows differences without Spark")
@@ -95,7 +103,7 @@ def test_differences_are_shown_field_by_field(spark: SparkSession, settings: dic
 
     assert not found.same()
     assert (found.expected, found.found, found.missing, found.unexpected) == (ROWS - 1, ROWS, 2, 3)
-    shown = sorted(found.examples)
+    shown = sorted(re.sub("^partition [01], offset [0-9]+: ", "", one, count=1) for one in found.examples)
     assert 'key={"id": 5} differs: value.amount: expected "7.5000000000", found "1.2500000000"' in shown
     assert (
         'key={"id": 6} differs: value.by_name.k: expected 1.5, found 6.0; value.by_name.a: expected nothing, found null' in shown
@@ -198,7 +206,7 @@ def test_json_schema_is_read_back(spark: SparkSession, settings: dict[str, str])
     assert found.same()
     (example,) = compared(df.selectExpr("* EXCEPT (amount)", amount.format(8)), named).examples
     places = 'expected "123456789012345673.0123456788", found "123456789012345673.0123456789"'
-    assert example == f'key={{"id": 3}} differs: value.amount: {places}'
+    assert example.endswith(f': key={{"id": 3}} differs: value.amount: {places}')
 
 
 PROTOBUF_COLUMNS = [

@@ -372,7 +372,7 @@ def test_the_registry_is_asked_once_for_each_schema(stand_in: StandIn) -> None:
 def test_a_missing_library_is_named(kafka_schema_registry: EmbeddedRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
     with RegistryClient(registry_config({"schema.registry.url": kafka_schema_registry.url})) as client:
         client.register("s", SchemaText("AVRO", '"int"'))
-    monkeypatch.setitem(sys.modules, "confluent_kafka.schema_registry.avro", None)
+    monkeypatch.setitem(sys.modules, "fastavro", None)
     with pytest.raises(InstallationError, match=r"pip install 'spark-kafka-sink\[verify\]'"):
         decoder(kafka_schema_registry.url)(b"\0\0\0\0\1\1")
 
