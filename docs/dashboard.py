@@ -65,7 +65,7 @@ _P99: Final = ', quantile="0.99"'
 
 NOT_SHOWN: Final[Mapping[str, str]] = {
     "kafka_sink_last_batch_number": "its lines would only rise; `watch` shows it",
-    "kafka_sink_last_batch_sent_bytes": "its records are shown",
+    "kafka_sink_last_batch_uncompressed_bytes": "its records are shown",
     "kafka_sink_query_active": "the alert on queries that commit nothing uses it",
     "kafka_sink_retries_total": "the retries of each query are shown",
 }
@@ -93,7 +93,7 @@ ROWS: Final[Mapping[str, Sequence[Panel]]] = {
             "Bps",
             "Bytes per second before and after compression.",
             (
-                Query(_rate("sent_bytes_total"), "before compression"),
+                Query(_rate("uncompressed_bytes_total"), "before compression"),
                 Query(_rate("compressed_bytes_total"), "as sent"),
             ),
         ),

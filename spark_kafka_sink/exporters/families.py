@@ -202,7 +202,12 @@ FAMILIES: Final[tuple[Family, ...]] = (
         "records", COUNTER, "record", "committed records by topic-partition", ("topic", "partition"), _of_partitions("records")
     ),
     Family(
-        "sent", COUNTER, "bytes", "bytes of committed records before compression", ("topic", "partition"), _of_partitions("bytes")
+        "uncompressed",
+        COUNTER,
+        "bytes",
+        "bytes of committed records before compression",
+        ("topic", "partition"),
+        _of_partitions("bytes"),
     ),
     _count("compressed", "bytes", "bytes of committed record batches as sent", lambda report: report.compressed_bytes),
     _count("record_batches", "record batch", "committed record batches", lambda report: report.batches),
@@ -298,7 +303,11 @@ FAMILIES: Final[tuple[Family, ...]] = (
     ),
     _of_totals("last_batch_number", GAUGE, "micro-batch", "number of a query's last micro-batch", lambda one: one.last_batch),
     _of_totals(
-        "last_batch_sent", GAUGE, "bytes", "bytes of a query's last micro-batch before compression", lambda one: one.last_bytes
+        "last_batch_uncompressed",
+        GAUGE,
+        "bytes",
+        "bytes of a query's last micro-batch before compression",
+        lambda one: one.last_bytes,
     ),
     _of_totals(
         "last_batch_commit",

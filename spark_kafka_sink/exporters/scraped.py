@@ -26,7 +26,7 @@ FIELDS: Final = {
     "kafka_sink_last_batch_duration_seconds": ("seconds", 1.0),
     "kafka_sink_last_batch_records": ("last_records", 1),
     "kafka_sink_last_batch_number": ("last_batch", 1),
-    "kafka_sink_last_batch_sent_bytes": ("last_bytes", 1),
+    "kafka_sink_last_batch_uncompressed_bytes": ("last_bytes", 1),
     "kafka_sink_last_batch_commit_seconds": ("last_commit_ms", 1000),
     "kafka_sink_query_retries_total": ("retries", 1),
 }

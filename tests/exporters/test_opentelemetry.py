@@ -70,7 +70,7 @@ def test_a_collection_has_what_was_committed(
     of_partition = (("messaging.destination.name", "t"), ("messaging.destination.partition.id", "1"))
     expected: Points = {
         ("kafka_sink.records", of_partition): 10,
-        ("kafka_sink.sent", of_partition): 200,
+        ("kafka_sink.uncompressed", of_partition): 200,
         ("kafka_sink.compressed", ()): 50,
         ("kafka_sink.retries", ()): 1,
         ("kafka_sink.errors", (("error.type", "NOT_LEADER_OR_FOLLOWER"),)): 4,

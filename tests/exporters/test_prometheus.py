@@ -53,7 +53,7 @@ def test_a_scrape_has_what_was_committed(metrics: DeliveryMetrics) -> None:
         server.stop()
     expected: Samples = {
         ("kafka_sink_records_total", (("partition", "1"), ("topic", "t"))): 10,
-        ("kafka_sink_sent_bytes_total", (("partition", "0"), ("topic", "t"))): 200,
+        ("kafka_sink_uncompressed_bytes_total", (("partition", "0"), ("topic", "t"))): 200,
         ("kafka_sink_compressed_bytes_total", ()): 50,
         ("kafka_sink_record_batches_total", ()): 3,
         ("kafka_sink_produce_requests_total", ()): 2,
