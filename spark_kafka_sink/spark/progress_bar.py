@@ -13,7 +13,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
-from itertools import pairwise
 from operator import attrgetter
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
@@ -42,11 +41,18 @@ MOST_POINTS: Final = 400
 
 
 class Tasks(NamedTuple):
-    """Numbers of a call's tasks: all that are known, those that run, and those that are done."""
+    """Numbers of a call's tasks: all that are known, those that run, those that are done, and all of the stages that have begun.
+
+    With adaptive execution Spark knows stages that never begin.
+    """
 
     known: int
     active: int
     done: int
+    begun: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.done:,} of {counted(self.known, 'task')}"
 
 
 class CallProgress:
@@ -54,6 +60,7 @@ class CallProgress:
 
     Attributes:
         feed: Travels with the call's tasks.
+        has_succeeded: Whether the call has returned without an error.
 
     Threads: the bar's thread takes samples and others read, under the lock.
     """
@@ -70,6 +77,8 @@ class CallProgress:
         self._spacing_s = INTERVAL_S
         self._is_heard = False
         self._active_since: float | None = None
+        self._share = 0.0
+        self.has_succeeded = False
 
     @property
     def is_counted(self) -> bool:
@@ -107,6 +116,14 @@ class CallProgress:
             f" {(counts.bytes - old.bytes) / seconds / 1e6:,.1f} MB/s, {counted(counts.retries, 'retry', 'retries')}"
         )
 
+    def share(self, tasks: Tasks) -> float:
+        """Returns which part of the tasks is done, from 0 to 1. A running task counts by its rows: finished ones had as many."""
+        finished = 0 if self.feed.finished is None else self.feed.finished.value.records
+        if tasks.known:
+            running = (self.delivered().records - finished) * tasks.done / finished if finished else 0.0
+            self._share = max(self._share, (tasks.done + min(running, 0.9 * tasks.active)) / tasks.known)
+        return self._share
+
     def missing(self, tasks: Tasks) -> str:
         """Returns what is missing in the counts of `sample`, as text; "" if nothing is."""
         with self._lock:
@@ -123,14 +140,21 @@ class CallProgress:
             return "" if tasks.done else ", tasks are starting"
 
     def throughput(self) -> tuple[tuple[float, float], ...]:
-        """Returns pairs of seconds since the call began, and the rows per second since the pair before; none without a bar."""
+        """Returns pairs of seconds since the call began, and the rows per second in the _RATE_S before; none without a bar.
+
+        Tasks tell their rows once a second, and those of their last second when they end, so a shorter time shows peaks that
+        never were.
+        """
         with self._lock:
             if len(self._recent) == 1:  # no sample was taken
                 return ()
             points = [*self._points, (time.monotonic() - self._begun, self._shown.records)]
-        rates = []
-        for (begin, before), (end, after) in pairwise(points):
-            if end - begin >= POLL_S:
+        rates, first = [], 0
+        for place, (end, after) in enumerate(points):
+            while points[first + 1][0] <= end - _RATE_S:
+                first += 1
+            begin, before = points[first]
+            if end - points[max(place - 1, 0)][0] >= POLL_S:
                 rates.append((end, (after - before) / (end - begin)))
         return tuple(rates)
 
@@ -166,6 +190,7 @@ def progress_of(spark: SparkSession, metrics: DeliveryMetrics | None, show: bool
         poller.start()
         try:
             yield progress
+            progress.has_succeeded = True
         finally:
             stop.set()
             poller.join(JOIN_S)
@@ -198,13 +223,13 @@ def _bar() -> AbstractContextManager[Any]:
         from tqdm.auto import tqdm
     except ImportError:
         logger.info("no progress is shown, because tqdm is not installed")
-        return nullcontext(SimpleNamespace(n=0, total=0, refresh=lambda: None, set_postfix_str=lambda text, refresh: None))
-    bar: AbstractContextManager[Any] = tqdm(desc="kafka_sink", unit="task", total=0, dynamic_ncols=True, bar_format=_FORMAT)
+        return nullcontext(SimpleNamespace(n=0, refresh=lambda: None, set_postfix_str=lambda text, refresh: None))
+    bar: AbstractContextManager[Any] = tqdm(desc="kafka_sink", total=1, dynamic_ncols=True, bar_format=_FORMAT)
     return bar
 
 
 # Rows say more than a rate of tasks. tqdm writes ", " before the postfix.
-_FORMAT: Final = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} tasks [{elapsed}{postfix}]"
+_FORMAT: Final = "{desc}: {percentage:3.0f}%|{bar}| [{elapsed}{postfix}]"
 
 
 class _NotebookLine:
@@ -213,8 +238,8 @@ class _NotebookLine:
     def __init__(self) -> None:
         display = import_module("IPython.display").display
 
-        self.total = self.n = 0
-        self._postfix = ""
+        self.n = 0.0
+        self._postfix = "starting"
         self._text = self._line()
         self._output = display({"text/plain": self._text}, raw=True, display_id=True)
 
@@ -227,7 +252,7 @@ class _NotebookLine:
             self._output.update({"text/plain": self._text}, raw=True)
 
     def _line(self) -> str:
-        return f"kafka_sink: {self.n:,} of {counted(self.total, 'task')}{self._postfix and ', '}{self._postfix}"
+        return f"kafka_sink: {self._postfix}"
 
     def __enter__(self) -> Self:
         return self
@@ -270,8 +295,12 @@ def _poll(context: Any, tag: str, bar: Any, progress: CallProgress, stop: thread
             logger.info("the bar shows no tasks any more: %s: %s", type(error).__name__, error)
         text = progress.sample()
         if tasks is not None:
-            bar.total, bar.n = tasks.known, tasks.done
-            text += progress.missing(tasks)
+            if stopped and progress.has_succeeded:
+                tasks = Tasks(tasks.begun or tasks.known, 0, tasks.begun or tasks.known)
+            bar.n = progress.share(tasks)
+            text = f"{tasks}, {text}{progress.missing(tasks)}" if tasks.known else text
+        if stopped and not progress.has_succeeded:
+            text += ", failed"
         bar.set_postfix_str(text, refresh=False)
         bar.refresh()
 
@@ -282,4 +311,6 @@ def _tasks(context: Any, tag: str) -> Tasks:
     jobs = [tracker.getJobInfo(job) for job in _jobs(context, tag)]
     stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
     known = [stage for stage in stages if stage]
-    return Tasks(*(sum(map(count, known)) for count in map(attrgetter, ("numTasks", "numActiveTasks", "numCompletedTasks"))))
+    begun = [stage for stage in known if stage.numActiveTasks or stage.numCompletedTasks]
+    active, done = (sum(map(attrgetter(name), begun)) for name in ("numActiveTasks", "numCompletedTasks"))
+    return Tasks(sum(stage.numTasks for stage in known), active, done, sum(stage.numTasks for stage in begun))

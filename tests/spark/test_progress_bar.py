@@ -4,6 +4,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -66,11 +67,11 @@ class Leaving(Context):
         self._then = then
         self.has_left = False
         self.asked_since = threading.Event()
-        stage = SimpleNamespace(numTasks=1, numActiveTasks=1, numCompletedTasks=0)
+        self.stages = {1: SimpleNamespace(numTasks=1, numActiveTasks=1, numCompletedTasks=0)}
         self._tracker = SimpleNamespace(
             getJobIdsForTag=self._job_ids,
-            getJobInfo=lambda job: SimpleNamespace(stageIds=[1]),
-            getStageInfo=lambda number: stage,
+            getJobInfo=lambda job: SimpleNamespace(stageIds=list(self.stages)),
+            getStageInfo=lambda number: self.stages[number],
         )
         self._jsc = SimpleNamespace(sc=lambda: SimpleNamespace(statusTracker=lambda: self._tracker))
 
@@ -105,6 +106,33 @@ def test_a_spark_context_that_is_stopped_meanwhile_only_stops_the_bar(monkeypatc
         raise ZeroDivisionError
     assert raised == []
     assert progress.throughput()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_bar_is_full_after_success_although_stages_were_skipped_and_says_so_after_a_failure(
+    *, fails: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    context = Leaving(lambda: None)
+    context.stages[2] = SimpleNamespace(numTasks=7, numActiveTasks=0, numCompletedTasks=0)
+    with suppress(ZeroDivisionError), progress_of(cast("SparkSession", Session(context)), None, show=True):
+        context.has_left = True
+        assert context.asked_since.wait(10)
+        context.removeJobTag = lambda tag: None  # type: ignore[method-assign]
+        if fails:
+            raise ZeroDivisionError
+    last = capsys.readouterr().err.rpartition("\r")[2]
+    found = ("0 of 8 tasks, 0 rows", "0%|", ", failed]") if fails else ("1 of 1 task, 0 rows", "100%|", "0 retries]")
+    assert [text for text in found if text not in last] == []
+
+
+def test_a_failure_before_any_task_shows_no_tasks(capsys: pytest.CaptureFixture[str]) -> None:
+    context = Leaving(lambda: None)
+    context.stages.clear()
+    with suppress(ZeroDivisionError), progress_of(cast("SparkSession", Session(context)), None, show=True):
+        raise ZeroDivisionError
+    err = capsys.readouterr().err
+    assert "tasks" not in err
+    assert ", failed]" in err
 
 
 def test_a_spark_context_that_does_not_answer_does_not_hold_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,21 +173,18 @@ def test_a_notebook_without_ipywidgets_gets_one_line_that_is_replaced(
     monkeypatch.setitem(sys.modules, "IPython.display", cast("Any", SimpleNamespace(display=shown)))
     monkeypatch.setattr(progress_bar, "find_spec", lambda name: None)
     with progress_bar._bar() as bar:
-        bar.n, bar.total = 1, 1200
+        bar.set_postfix_str("1 of 2 tasks", refresh=False)
         bar.refresh()
         bar.refresh()
-        bar.n = 1200
-        bar.set_postfix_str("5 rows", refresh=False)
-    assert shown.texts == [
-        f"kafka_sink: {tasks}" for tasks in ("0 of 0 tasks", "1 of 1,200 tasks", "1,200 of 1,200 tasks, 5 rows")
-    ]
+        bar.set_postfix_str("2 of 2 tasks", refresh=False)
+    assert shown.texts == ["kafka_sink: starting", "kafka_sink: 1 of 2 tasks", "kafka_sink: 2 of 2 tasks"]
     assert capsys.readouterr() == ("", "")
 
 
 def test_without_tqdm_nothing_is_drawn(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setitem(sys.modules, "tqdm.auto", None)
     with progress_bar._bar() as bar:
-        bar.n = bar.total = 1
+        bar.n = 1
         bar.refresh()
     assert capsys.readouterr() == ("", "")
 
@@ -205,6 +230,27 @@ def test_the_text_has_rows_and_rates(monkeypatch: pytest.MonkeyPatch) -> None:
     assert call.sample() == "1,000,000 rows, 500,000 rows/s, 50.0 MB/s, 3 retries"
     clock.now = 110.0
     assert call.sample() == "1,000,000 rows, 0 rows/s, 0.0 MB/s, 3 retries"
+
+
+def test_a_running_task_counts_by_its_rows_as_many_as_finished_ones_had() -> None:
+    call, finished, live = progress()
+    live.take(message("1", 50))
+    assert call.share(Tasks(4, 1, 0)) == 0
+    finished.value = Counts(200)
+    assert call.share(Tasks(4, 1, 2)) == 2.5 / 4
+    live.take(message("1", 5000))
+    assert call.share(Tasks(4, 1, 2)) == 2.9 / 4
+    assert call.share(Tasks(4, 0, 4)) == 1
+
+
+def test_rows_that_tasks_tell_at_once_are_no_peak(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(0.0)
+    monkeypatch.setattr(progress_bar, "time", clock)
+    call, finished, _ = progress()
+    for second, rows in ((1.0, 0), (2.0, 0), (3.0, 0), (4.0, 0), (4.3, 2150)):
+        clock.now, finished.value = second, Counts(rows)
+        call.sample()
+    assert max(rate for _, rate in call.throughput()) == 500
 
 
 def test_only_tasks_that_run_for_some_seconds_without_a_report_seem_unable_to_reach_the_driver(
@@ -266,10 +312,8 @@ def test_the_bar_moves_inside_a_long_task(
     df = numbers(spark, 10_000, tasks=1)  # 2,000 at once, and the others in 4 s
     sks.publish(df, options=slow, progress=True, metrics=metrics if with_metrics else None)
     shown = capsys.readouterr().err
-    while_running = [
-        int(rows.replace(",", "")) for rows in re.findall(r"0/1 tasks \[[^]]*?, ([0-9,]+) rows, [0-9,]+ rows/s", shown)
-    ]
+    while_running = [int(rows.replace(",", "")) for rows in re.findall(r"0 of 1 task, ([0-9,]+) rows, [0-9,]+ rows/s", shown)]
     assert any(0 < rows < 10_000 for rows in while_running)
-    assert "1/1 tasks" in shown
+    assert "1 of 1 task, " in shown
     assert "10,000 rows" in shown
     assert not [thread for thread in set(threading.enumerate()) - before if thread.name.startswith("kafka-sink")]
