@@ -17,8 +17,7 @@ from spark_kafka_sink.producer.report import LATENCY_BUCKETS, DeliveryReport
 from spark_kafka_sink.spark.active_queries import active_ids
 from spark_kafka_sink.spark.live import Counts
 from spark_kafka_sink.spark.metrics import DeliveryMetrics
-from spark_kafka_sink.spark.query_totals import BATCH_JOBS, QUANTILES, QueryTotals
-from spark_kafka_sink.spark.write_events import UNKNOWN
+from spark_kafka_sink.spark.query_totals import NO_QUERIES, QUANTILES, QueryTotals
 
 logger = logging.getLogger(__name__)
 
@@ -180,7 +179,7 @@ def _of_totals(name: str, kind: Kind, unit: str, text: str, value: Callable[[Que
 def _active(shot: Snapshot) -> Iterable[tuple[str, float]]:
     """Returns no value if Spark does not say it, so that an alert on silent queries does not take them for ended."""
     if shot.active is not None:
-        for query in sorted(shot.names.keys() - {BATCH_JOBS, UNKNOWN}):
+        for query in sorted(shot.names.keys() - NO_QUERIES):
             yield query, query in shot.active
 
 

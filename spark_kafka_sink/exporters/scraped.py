@@ -33,6 +33,8 @@ FIELDS: Final = {
 """By metric: the field of QueryTotals, and what a value is multiplied by. The field is an integer where that is one."""
 
 ACK: Final = "kafka_sink_last_batch_ack_latency_seconds"
+_ACTIVE: Final = "kafka_sink_query_active"
+_FAILED: Final = "kafka_sink_failed_writes_total"
 
 # A page of 10,000 topic-partitions has 2 MB.
 _MAX_BYTES: Final = 32 * 1024 * 1024
@@ -64,12 +66,11 @@ def read_page(url: str) -> Reading:
         raise UnreachableError(f"{shown(url)} does not answer: {printable(text)}") from None
     if answer.status != 200:
         raise NotOursError(f"{shown(url)} answers with HTTP status {answer.status}: {_HINT}")
-    totals, names = query_totals(answer.body.decode(errors="replace"), shown(url))
-    return Reading(_time_of(answer), totals, names=names)
+    return reading(answer.body.decode(errors="replace"), shown(url), _time_of(answer))
 
 
-def query_totals(page: str, source: str) -> tuple[dict[str, QueryTotals], dict[str, str]]:
-    """Returns the totals of each query that a page has, and the names of those that have one.
+def reading(page: str, source: str, now_s: float) -> Reading:
+    """Returns what a page says.
 
     source: where the page is from, for errors. Raises NotOursError.
     """
@@ -78,6 +79,8 @@ def query_totals(page: str, source: str) -> tuple[dict[str, QueryTotals], dict[s
     values: dict[str, dict[str, float]] = {}
     acks: dict[str, dict[str, float]] = {}
     names: dict[str, str] = {}
+    active: dict[str, bool] = {}
+    failed: dict[str, int] = {}
     metrics: set[str] = set()
     try:
         for family in text_string_to_metric_families(page):
@@ -91,11 +94,17 @@ def query_totals(page: str, source: str) -> tuple[dict[str, QueryTotals], dict[s
                     values.setdefault(query, {})[field] = type(factor)(sample.value * factor)
                 elif sample.name == ACK:
                     acks.setdefault(query, {})[sample.labels.get(_QUANTILE, "")] = sample.value * 1000
+                elif sample.name == _ACTIVE:
+                    active[query] = bool(sample.value)
+                elif sample.name == _FAILED:
+                    failed[query] = int(sample.value)
     except Exception as error:  # the parser raises whatever it stumbles over
         raise NotOursError(f"{source} is not a page of Prometheus metrics ({printable(str(error))}): {_HINT}") from None
     if not any(name.startswith(PREFIX) for name in metrics):
         raise NotOursError(f"{source} has no metrics of this sink: {_HINT}")
-    return {query: _totals(fields, acks.get(query, {})) for query, fields in values.items()}, names
+    totals = {query: _totals(fields, acks.get(query, {})) for query, fields in values.items()}
+    states = {query: "running" for query, runs in active.items() if runs} if active else None
+    return Reading(now_s, totals, states, names, failed)
 
 
 def _totals(fields: dict[str, float], acks: dict[str, float]) -> QueryTotals:
@@ -120,4 +129,4 @@ def is_web_address(url: str) -> bool:
 
 def metric_names() -> Iterable[str]:
     """Returns the names of all metrics that are read."""
-    return (*FIELDS, ACK)
+    return (*FIELDS, ACK, _ACTIVE, _FAILED)

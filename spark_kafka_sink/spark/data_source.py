@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -21,7 +22,7 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSource
 from pyspark.sql.types import StructType
 
 from spark_kafka_sink.counts import counted
-from spark_kafka_sink.errors import UsageError
+from spark_kafka_sink.errors import KafkaSinkError, UsageError
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.installation import SameVersion, check_same_version
 from spark_kafka_sink.secret import HiddenValues
@@ -62,6 +63,10 @@ class KafkaSinkDataSource(DataSource):
         return NAME
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        with self._telling_failures(lambda: MicroBatch.of_new_job().query_id):
+            return self._writer(schema, overwrite=overwrite)
+
+    def _writer(self, schema: StructType, *, overwrite: bool) -> DataSourceArrowWriter:
         if overwrite:
             raise UsageError("mode overwrite: a topic cannot be overwritten; use mode('append')")
         from spark_kafka_sink.spark.trace_header import with_batch_context
@@ -80,7 +85,13 @@ class KafkaSinkDataSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """`overwrite` means complete mode: each batch appends the whole result again, as with Spark's own Kafka sink."""
-        from spark_kafka_sink.spark.guarantee import checkpoint_of
+        from spark_kafka_sink.spark.guarantee import checkpoint_of, query_of
+
+        checkpoint = checkpoint_of(self.options)
+        with self._telling_failures(lambda: query_of(checkpoint) or ""):
+            return self._stream_writer(schema, checkpoint)
+
+    def _stream_writer(self, schema: StructType, checkpoint: str) -> DataSourceStreamWriter:
         from spark_kafka_sink.spark.trace_header import with_batch_context
 
         columns, options = self._checked(schema)
@@ -91,7 +102,18 @@ class KafkaSinkDataSource(DataSource):
             options = resolved_for_stream(options, columns, schema, self.options)
         options = with_batch_context(options)  # Spark plans each micro-batch
         where = destination(options, columns, schema)
-        return KafkaSinkStreamWriter(columns, options, self.feed, where, checkpoint_of(self.options))
+        return KafkaSinkStreamWriter(columns, options, self.feed, where, checkpoint)
+
+    @contextmanager
+    def _telling_failures(self, query_id: Callable[[], str]) -> Iterator[None]:
+        """Tells the driver program of a write that fails while Spark plans it: then Spark aborts nothing."""
+        try:
+            yield
+        except KafkaSinkError as error:
+            from spark_kafka_sink.spark.exported_error import exported
+
+            self.feed.tell(WriteFailed(query_id(), 0, time.time(), exported(error)))
+            raise
 
     def schema(self) -> NoReturn:
         raise UsageError(f"{NAME} only writes; read a topic with format('kafka')")

@@ -18,7 +18,7 @@ from spark_kafka_sink.installation import SameVersion
 from spark_kafka_sink.spark.explain import linked, plug_in_error, sink_error
 from spark_kafka_sink.spark.metrics import DeliveryMetrics
 from spark_kafka_sink.spark.options import SinkOptions, sink_options
-from spark_kafka_sink.spark.publish import TaskReport, publish_dataframe
+from spark_kafka_sink.spark.publish import TaskReport, publish_dataframe, tell_failed
 from spark_kafka_sink.spark.python_workers import active_context, check_workers_python
 from spark_kafka_sink.spark.schema import SinkSchema
 from spark_kafka_sink.spark.task import QUERY_ID
@@ -63,9 +63,13 @@ class ForeachBatch(SameVersion):
                 df, self._options, self._metrics, batch, is_reachable=self._is_reachable, resolve=self._resolved
             )
         else:
-            query_id, run_id = _query_and_run(df)
-            call = self._called(query_id, run_id, batch_id)
-            batch = MicroBatch(query_id, batch_id)
+            batch = MicroBatch(_query_id(df), batch_id)
+            try:
+                query_id, run_id = _query_and_run(df)
+                call = self._called(query_id, run_id, batch_id)
+            except UsageError as error:
+                tell_failed(self._metrics, batch, error, None)
+                raise
             self.reports = publish_dataframe(
                 df, self._options, self._metrics, batch, is_reachable=self._is_reachable, resolve=self._resolved
             )

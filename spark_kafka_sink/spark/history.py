@@ -41,7 +41,7 @@ class BatchReport:
         began: When its first task began, in seconds since the epoch.
         seconds: From then until it was committed.
         report: Its counts. If an earlier attempt had committed it, they are 0.
-        sink: Tells apart the sinks of one foreachBatch function under exactly-once. Each of them has a report of its own.
+        sink: Tells apart the sinks of one foreachBatch function. Each of them has a report of its own.
     """
 
     query_id: str

@@ -12,7 +12,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 from pyspark.accumulators import Accumulator, AccumulatorParam
@@ -180,6 +181,7 @@ class DeliveryMetrics:
         self._history = History()
         self._names = QueryNames()
         self._totals: dict[str, QueryTotals] = {}
+        self._parts: dict[str, dict[str, QueryTotals]] = {}  # by query: its last micro-batch, by sink
         self._batch_listeners = BatchListeners()
         self._accumulator: Accumulator[DeliveryReport | None] | None = None
         self._listener: MetricsListener | None = None
@@ -379,10 +381,14 @@ class DeliveryMetrics:
             last_commit_ms=report.commit_ms,
             retries=report.retries,
         )
+        parts = self._parts[name] = ({} if is_another else self._parts[name]) | {batch.sink: one}
+        sums = before.added(one)
         self._totals.pop(name, None)
-        self._totals[name] = before.added(one)
+        whole = reduce(QueryTotals.beside, parts.values()) if len(parts) > 1 else sums
+        self._totals[name] = replace(whole, batches=sums.batches, records=sums.records, retries=sums.retries)
         if len(self._totals) > MOST_TOTALS:
-            del self._totals[next(iter(self._totals))]
+            oldest = next(iter(self._totals))
+            del self._totals[oldest], self._parts[oldest]
 
     def totals(self) -> dict[str, QueryTotals]:
         """Returns sums by query id, of the 200 queries that committed last. `BATCH_JOBS` has those of all batch jobs."""
@@ -443,7 +449,7 @@ class DeliveryMetrics:
             self._names.learn(query, state.name)
         names = {query: self.query_name(query, active or ()) for query in (*totals, *(active or ()))}
         states = None if active is None else {query: self._state(query, state.text) for query, state in active.items()}
-        return Reading(time.time(), totals, states, names)
+        return Reading(time.time(), totals, states, names, self._writes.failed())
 
     def _state(self, query: str, text: str) -> str:
         tasks, counts = self._live.running(query)

@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -303,24 +302,26 @@ def publish_job(
     state = state or JobState()
     named = MicroBatch.of_new_job()
     job = None if options.exactly_once is None else named
-    columns, options = _columns(df, options), with_current_span(options)
-    # A client of Spark Connect need not reach Kafka itself, unless it shall create the topic.
-    if getattr(df.sparkSession, "_sc", None) is not None or options.creation is not None:
-        check_reachable(options)
-    planned = _planned(df, columns, options, feed or _feed(metrics), job)
-    if job is not None:
-        check_job(options, job)
     shares: list[TaskTransaction] = []
-    _tell(metrics, lambda: WriteBegan(named.query_id, 0, time.time(), planned.where))
+    where = None
     try:
+        columns, options = _columns(df, options), with_current_span(options)
+        # A client of Spark Connect need not reach Kafka itself, unless it shall create the topic.
+        if getattr(df.sparkSession, "_sc", None) is not None or options.creation is not None:
+            check_reachable(options)
+        planned = _planned(df, columns, options, feed or _feed(metrics), job)
+        where = planned.where
+        if job is not None:
+            check_job(options, job)
+        _tell(metrics, lambda: WriteBegan(named.query_id, 0, time.time(), planned.where))
         with cancelled_if_interrupted(df.sparkSession):
             state.has_begun = True
             return _run(planned, metrics, named, shares)
     except BaseException as error:  # a notebook's interrupt, too
         try:
-            _tell(metrics, partial(_failed, named, error, planned.where), is_counted=True)
+            tell_failed(metrics, named, error, where)
         finally:
-            if job is not None:
+            if job is not None and state.has_begun:
                 end = abort_job(options, job, shares, is_commit_begun=bool(shares))
                 state.outcome = end.text
                 if end.is_over and metrics is not None:
@@ -343,40 +344,45 @@ def publish_dataframe(
     aborted and there are no reports. is_reachable: whether Kafka was reached before; if not, the driver asks it first.
     resolve: asks the registry if the options have schemas; None: it is asked anyway.
     """
-    columns = _columns(df, options)
     written = None if options.exactly_once is None else batch
-    if not is_reachable:
-        check_reachable(options)
-        if written is not None:
-            check_batch(options, written)
-    planned = _planned(df, columns, options, _feed(metrics), written, resolve)
-    _tell(metrics, lambda: WriteBegan(batch.query_id, batch.number, time.time(), planned.where))
+    where = None
     shares: list[TaskTransaction] = []
     try:
+        columns = _columns(df, options)
+        if not is_reachable:
+            check_reachable(options)
+            if written is not None:
+                check_batch(options, written)
+        planned = _planned(df, columns, options, _feed(metrics), written, resolve)
+        where = planned.where
+        _tell(metrics, lambda: WriteBegan(batch.query_id, batch.number, time.time(), planned.where))
         return _run(planned, metrics, batch, shares)
     except BaseException as error:
         try:
-            _tell(metrics, partial(_failed, batch, error, planned.where), is_counted=True)
+            tell_failed(metrics, batch, error, where)
         finally:
-            if written is not None:
+            if written is not None and where is not None:
                 is_over = abort_micro_batch(options, batch, DRIVER, is_commit_begun=bool(shares))
                 if is_over and metrics is not None:
                     metrics.batch_aborted(batch.query_id, batch.number)
         raise
 
 
-def _tell(metrics: DeliveryMetrics | None, event: Callable[[], WriteEvent], *, is_counted: bool = False) -> None:
-    """Tells exporters about a write, if there are any. is_counted: tells it anyway, because it counts failed writes."""
-    if metrics is not None and (is_counted or metrics.writes.is_wanted):
+def _tell(metrics: DeliveryMetrics | None, event: Callable[[], WriteEvent]) -> None:
+    """Tells exporters about a write, if there are any."""
+    if metrics is not None and metrics.writes.is_wanted:
         metrics.writes.tell(event())
 
 
-def _failed(batch: MicroBatch, error: BaseException, where: Destination) -> WriteFailed:
+def tell_failed(metrics: DeliveryMetrics | None, batch: MicroBatch, error: BaseException, where: Destination | None) -> None:
+    """Counts a failed write, and tells exporters."""
+    if metrics is None:
+        return
     found = sink_error(error, is_certain=True) if isinstance(error, Exception) else None
     is_interrupt = isinstance(error, KeyboardInterrupt)
     # Another program's error may quote rows or passwords.
     message = _INTERRUPTED if is_interrupt else type(error).__name__ if found is None else exported(found)
-    return WriteFailed(batch.query_id, batch.number, time.time(), message, is_interrupt, where)
+    metrics.writes.tell(WriteFailed(batch.query_id, batch.number, time.time(), message, is_interrupt, where))
 
 
 def _feed(metrics: DeliveryMetrics | None) -> Feed:
@@ -454,7 +460,7 @@ def _run(
     if metrics is not None and metrics.available:
         now = time.time()
         began = min((row[3] for row in rows), default=now)
-        sink = "" if task.options.exactly_once is None else task.options.exactly_once.sink
+        sink = (task.options.topic or "") if task.options.exactly_once is None else task.options.exactly_once.sink
         batch_report = BatchReport(batch.query_id, batch.number, began, max(now - began, 0.0), total(committed), sink)
         metrics.batch_committed(batch_report)
         if metrics.writes.is_wanted:

@@ -117,8 +117,8 @@ class Terminal:
         self._height = 0
 
     def show(self, table: WatchTable, committed: list[str]) -> None:
-        _, rows = shutil.get_terminal_size()
-        self._table = table.table(max(rows - 4, 1))
+        columns, rows = shutil.get_terminal_size()
+        self._table = table.table(max(rows - 4, 1), columns - 1)
         self._draw(self._table)
 
     def tell(self, text: str) -> None:
@@ -135,7 +135,7 @@ class Terminal:
 
 
 class Lines:
-    """Writes a line for each micro-batch that is seen, under a header, as into a file or a pipe."""
+    """Writes a line for each micro-batch that is seen, and for each query that ends, as into a file or a pipe."""
 
     def __init__(self, out: TextIO, problems: TextIO) -> None:
         """problems: where it is written why there is no reading."""
@@ -152,6 +152,7 @@ class Lines:
                 self._out.write(f"{'time':<8}  {head}\n")
             self._out.write(f"{_clock()}  {line}\n")
             self._written += 1
+        self._out.writelines(f"{_clock()}  {table.how_ended(query)}\n" for query in table.ended)
         self._out.flush()
 
     def tell(self, text: str) -> None:

@@ -10,9 +10,10 @@ from math import isnan
 from statistics import median
 from typing import Final
 
+from spark_kafka_sink.counts import counted
 from spark_kafka_sink.producer.report_facts import printable
 from spark_kafka_sink.producer.report_text import sparkline
-from spark_kafka_sink.spark.query_totals import BATCH_JOBS, QueryTotals
+from spark_kafka_sink.spark.query_totals import BATCH_JOBS, NO_QUERIES, QueryTotals
 from spark_kafka_sink.spark.text_width import padded, width
 
 MOST_POINTS: Final = 30
@@ -37,12 +38,14 @@ class Reading:
         totals: By query id.
         states: What the queries do that run, by id; None if it is not known which run.
         names: Those of queries that have one, by id.
+        failed: Numbers of failed writes, by id.
     """
 
     now_s: float
     totals: Mapping[str, QueryTotals]
     states: Mapping[str, str] | None = None
     names: Mapping[str, str] = field(default_factory=dict)
+    failed: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -73,17 +76,23 @@ class _Line:
 
     @property
     def has_ended(self) -> bool:
-        return self.state == ENDED
+        return (self.state or "").startswith(ENDED)
 
 
 class WatchTable:
     """Takes readings, and makes lines of text of the last one."""
 
     def __init__(self, *, blocks: bool = True) -> None:
-        """blocks: whether the line of throughput may have characters beyond ASCII; without them it is left out."""
+        """blocks: whether the line of throughput may have characters beyond ASCII; without them it is left out.
+
+        ended: the ids of the queries that have ended since the reading before.
+        """
         self._blocks = blocks
         self._seen: dict[str, _Seen] = {}
         self._reading = Reading(0.0, {})
+        self._running: frozenset[str] = frozenset()
+        self._told: set[str] = set()
+        self.ended: list[str] = []
         self.columns = tuple(column for column in _COLUMNS if blocks or column.header != _THROUGHPUT)
 
     def seed(self, query: str, rates: Iterable[float], ends_s: Iterable[float]) -> None:
@@ -94,7 +103,11 @@ class WatchTable:
 
     def take(self, reading: Reading) -> list[str]:
         """Takes a reading, and returns the ids of the queries that have committed since the one before."""
-        self._reading, committed = reading, []
+        ran, self._reading, committed = self._running, reading, []
+        self._running = frozenset(reading.states or ())
+        known = ran | reading.totals.keys() | reading.failed.keys()
+        self.ended = [] if reading.states is None else sorted(known - self._running - self._told - NO_QUERIES)
+        self._told = (self._told | set(self.ended)) - self._running
         for query, totals in reading.totals.items():
             seen = self._seen.get(query)
             if seen is None or totals.batches < seen.totals.batches:  # another driver's counts, from 0 on
@@ -126,11 +139,15 @@ class WatchTable:
         header = [column.header for column in self.columns]
         return [[row[place] for place in kept] for row in (header, *rows)], max(len(lines) - most_rows, 0)
 
-    def table(self, most_rows: int) -> list[str]:
-        """Returns the cells as lines of text."""
+    def table(self, most_rows: int, most_columns: int = 1000) -> list[str]:
+        """Returns the cells as lines of text. Of a narrow terminal, the columns that matter least are left out."""
         rows, hidden = self.cells(most_rows)
         if len(rows) == 1:
             return [NOTHING]
+        for name in _LEAST:
+            if max(map(width, aligned(rows))) <= most_columns:
+                break
+            rows = [[cell for cell, header in zip(row, rows[0], strict=True) if header != name] for row in rows]
         return [*aligned(rows), *([f"and {hidden:,} more"] if hidden else [])]
 
     def rows(self, queries: Sequence[str]) -> list[list[str]]:
@@ -138,12 +155,18 @@ class WatchTable:
         by_id = {line.query: line for line in self._lines()}
         return [[column.cell(by_id[query]) for column in self.columns] for query in queries if query in by_id]
 
+    def how_ended(self, query: str) -> str:
+        """Returns the name of a query that has ended, and its failed writes, as text."""
+        return next((f"{line.label} has {line.state}" for line in self._lines() if line.query == query), "")
+
     def _lines(self) -> list[_Line]:
-        states, names = self._reading.states, self._reading.names
-        queries = dict.fromkeys([*(states or ()), *self._reading.totals])
+        states, names, failed = self._reading.states, self._reading.names, self._reading.failed
+        queries = dict.fromkeys([*(states or ()), *self._reading.totals, *failed])
         made = []
         for query in queries:
-            state = None if states is None or query == BATCH_JOBS else printable(states.get(query, ENDED), _MOST_STATE)
+            state = None if states is None or query in NO_QUERIES else printable(states.get(query, ENDED), _MOST_STATE)
+            if failed.get(query):
+                state = ", ".join(filter(None, [state, f"{counted(failed[query], 'write')} failed"]))
             made.append(_Line(query, self._seen.get(query), state, names.get(query, ""), self._reading.now_s, self._blocks))
         return made
 
@@ -202,6 +225,9 @@ _COLUMNS: Final = (
     _Column("state", lambda line: line.state or "", 10, is_left=True),
     _Column(_THROUGHPUT, _throughput, MOST_POINTS, is_left=True),
 )
+
+_LEAST: Final = (_THROUGHPUT, "ack p50 ms", "seconds", "MB/s", "commit ms", "retries", "p99 ms", "rows", "ago", "lag", "batch")
+"""Columns in the order in which a narrow terminal goes without them."""
 
 HEADER_WIDTHS: Final = {column.header: column.width for column in _COLUMNS}
 """The narrowest that a column is where lines follow each other, so that they are aligned whatever comes."""

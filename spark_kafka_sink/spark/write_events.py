@@ -16,7 +16,7 @@ from spark_kafka_sink.exactly_once.micro_batch import is_job
 from spark_kafka_sink.spark.destination import Destination
 from spark_kafka_sink.spark.history import BatchReport
 from spark_kafka_sink.spark.messages import DeliveryMessage
-from spark_kafka_sink.spark.query_totals import BATCH_JOBS
+from spark_kafka_sink.spark.query_totals import BATCH_JOBS, UNKNOWN
 
 logger = logging.getLogger(__name__)
 
@@ -29,9 +29,6 @@ MOST_TASKS: Final = 1000
 
 MOST_FAILED: Final = 200
 """Queries with failed writes that are remembered."""
-
-UNKNOWN: Final = "unknown"
-"""Stands for a query whose id is not known: none of its tasks has finished, and its checkpoint is not on the driver's disk."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,9 +46,10 @@ def url(server: PrometheusServer) -> str:
 def test_in_a_pipe_a_line_is_printed_for_each_micro_batch(server: PrometheusServer) -> None:
     done = ended("watch", "--url", url(server), "--timeout", "0.1")
     assert (done.returncode, done.stderr) == (0, "")
-    head, line = done.stdout.splitlines()
+    head, line, end = done.stdout.splitlines()
     assert head.split()[:4] == ["time", "query", "batch", "rows"]
     assert line.split()[1:4] == ["b44074e6", "3", "20"]
+    assert end.endswith("  b44074e6 has ended")  # there is no Spark here
 
 
 class Watching:

@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from spark_kafka_sink.errors import InstallationError
 from spark_kafka_sink.exporters.families import FAMILIES
 from spark_kafka_sink.exporters.prometheus import prometheus_name, serve_prometheus
-from spark_kafka_sink.exporters.scraped import NotOursError, is_web_address, metric_names, query_totals, read_page
+from spark_kafka_sink.exporters.scraped import NotOursError, is_web_address, metric_names, read_page, reading
 from spark_kafka_sink.spark.metrics import DeliveryMetrics
 from spark_kafka_sink.spark.watch import UnreachableError
+from spark_kafka_sink.spark.write_events import WriteFailed
 from tests.exporters.reports import batch
 from tests.spark.counting import counting
 
@@ -61,11 +62,12 @@ def test_a_page_has_the_totals_of_the_driver(metrics: DeliveryMetrics) -> None:
     try:
         metrics.batch_committed(batch("q"))
         metrics.batch_committed(batch('with "quotes"\n'))
+        metrics.writes.tell(WriteFailed("q", 1, 1.0, "why"))
         found = read_page(f"http://127.0.0.1:{server.port}/metrics")
     finally:
         server.stop()
     assert found.totals == metrics.totals()
-    assert found.states is None
+    assert (found.states, found.failed) == ({}, {"q": 1})  # without a session no query runs
     assert before <= found.now_s <= time.time()
 
 
@@ -79,6 +81,12 @@ def test_before_the_first_commit_there_are_no_queries(metrics: DeliveryMetrics) 
 
 def test_every_metric_that_is_read_is_exported() -> None:
     assert set(metric_names()) <= {prometheus_name(family) for family in FAMILIES}
+
+
+def test_the_queries_that_run_are_known_if_the_driver_knows_them() -> None:
+    lines = 'kafka_sink_batches_total{{query="{0}"}} 1\n' + 'kafka_sink_query_active{{query="{0}"}} {1}\n'
+    assert reading(lines.format("a", 1) + lines.format("b", 0), "page", 0.0).states == {"a": "running"}
+    assert reading('kafka_sink_batches_total{query="a"} 1\n', "page", 0.0).states is None
 
 
 def test_a_port_where_nothing_listens_is_named() -> None:
@@ -114,7 +122,7 @@ def test_a_status_that_is_not_200_is_an_error() -> None:
 @given(st.text(max_size=200))
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:
-        query_totals("kafka_sink_retries_total 0\n" + text, "page")
+        reading("kafka_sink_retries_total 0\n" + text, "page", 0.0)
     except NotOursError:
         pass
 
@@ -141,5 +149,5 @@ def test_without_the_library_the_error_names_the_extra(monkeypatch: pytest.Monke
 def test_what_a_foreign_page_says_moves_no_cursor() -> None:
     for text in ("\x1b[2Jx y z w\n", 'kafka_sink_batches_total{query="a"} \x1b]0;own\x07\n'):
         with pytest.raises(NotOursError) as caught:
-            query_totals(text, "the page")
+            reading(text, "the page", 0.0)
         assert str(caught.value).isprintable()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pyspark
@@ -27,10 +28,12 @@ from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.spark import commits
 from spark_kafka_sink.spark.data_source import KafkaSinkDataSource, KafkaSinkStreamWriter, KafkaSinkWriter, reporting_to
+from spark_kafka_sink.spark.foreach_batch import foreach_batch
 from spark_kafka_sink.spark.history import BatchReport
 from spark_kafka_sink.spark.listener import MetricsListener
 from spark_kafka_sink.spark.messages import DeliveryMessage
 from spark_kafka_sink.spark.metrics import Feed
+from spark_kafka_sink.spark.publish import publish
 from tests.spark.counting import counting
 
 SCHEMA = StructType([StructField("value", BinaryType())])
@@ -52,6 +55,26 @@ def through_spark(thing: Any) -> Any:
 
 def source() -> DataSource:
     return KafkaSinkDataSource(options=OPTIONS)
+
+
+def test_a_write_that_fails_while_spark_plans_it_is_counted() -> None:
+    metrics = counting()
+    try:
+        reporting = reporting_to(metrics.feed)
+        wrong = CaseInsensitiveDict({**OPTIONS, "acks": "no"})
+        with pytest.raises(OptionError):
+            reporting(options=wrong).streamWriter(SCHEMA, overwrite=False)
+        with pytest.raises(UsageError):
+            reporting(options=OPTIONS).writer(SCHEMA, overwrite=True)
+        with pytest.raises(UsageError, match="Spark Connect does not tell"):  # nor does it a plain object
+            foreach_batch({**OPTIONS, "delivery.guarantee": "exactly-once"}, metrics)(
+                cast("Any", SimpleNamespace(sparkSession=0)), 1
+            )
+        with pytest.raises(UsageError, match="cannot be published at once"):
+            publish(cast("Any", SimpleNamespace(isStreaming=True, sparkSession=0)), options=OPTIONS, metrics=metrics)
+        assert metrics.writes.failed() == {"unknown": 2, "batch-jobs": 2}
+    finally:
+        metrics.close()
 
 
 def test_spark_finds_the_sink_by_itself_only_where_it_may_be_registered_over() -> None:

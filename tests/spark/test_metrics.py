@@ -311,6 +311,7 @@ def test_a_micro_batch_that_several_sinks_report_counts_once_with_the_records_of
             metrics.batch_committed(replace(batch(records=5, number=number), sink=sink))
     (totals,) = metrics.totals().values()
     assert (totals.batches, totals.records) == (2, 20)
+    assert (totals.last_batch, totals.last_records, totals.seconds) == (2, 10, 2.0)
 
 
 def test_totals_are_of_the_queries_that_committed_last(metrics: DeliveryMetrics) -> None:

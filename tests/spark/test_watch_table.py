@@ -113,11 +113,27 @@ def test_queries_that_run_come_first_and_have_their_name_and_state() -> None:
     assert "3 jobs" in lines[2]
 
 
-def test_a_query_that_has_ended_keeps_its_name() -> None:
+def test_a_query_that_has_ended_keeps_its_name_and_is_told_once_with_its_failed_writes() -> None:
     table = WatchTable()
-    table.take(Reading(NOW + 1, {QUERY: totals()}, {}, {QUERY: "clicks"}))
-    (row,) = table.rows([QUERY])
-    assert ("clicks" in row, ENDED in row) == (True, True)
+    names = {QUERY: "clicks"}
+    table.take(Reading(NOW, {QUERY: totals()}, {QUERY: "running"}, names))
+    assert table.ended == []
+    table.take(Reading(NOW + 1, {QUERY: totals()}, {}, names, {QUERY: 1, "other": 2, BATCH_JOBS: 3}))
+    assert table.ended == [QUERY, "other"]
+    assert list(map(table.how_ended, table.ended)) == ["clicks has ended, 1 write failed", "other has ended, 2 writes failed"]
+    assert [row["state"] for row in cells(table)] == ["ended, 2 writes failed", "3 writes failed"]
+    table.take(Reading(NOW + 2, {QUERY: totals()}, {}, names, {QUERY: 1, "other": 2}))
+    assert table.ended == []
+
+
+def test_a_narrow_terminal_goes_without_what_matters_least() -> None:
+    table = WatchTable()
+    for number in range(5):
+        table.take(Reading(NOW + number, {QUERY: totals(number + 1, NOW + number)}, {QUERY: "Waiting for data to arrive"}))
+    header, line = table.table(10, 79)
+    assert max(len(header), len(line)) <= 79
+    assert {"query", "batch", "rows/s", "lag", "state"} <= set(header.split())
+    assert line.endswith("Waiting for data to arrive")
 
 
 def test_a_query_that_has_ended_has_no_lag() -> None:
