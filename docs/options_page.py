@@ -20,7 +20,8 @@ producer. Times are in milliseconds and sizes in bytes unless the text says othe
 - In Spark (`format("kafka_sink")`, `publish`, `foreach_batch`, `partition_writer`), write producer
   options with the prefix `kafka.`, such as `kafka.batch.size`. The sink's own options have no prefix.
 - In `Producer(settings)`, write producer options as they are named here. The sink's own options do
-  not exist there, except for `max.bytes.per.second` and `max.records.per.second`.
+  not exist there, except for `max.bytes.per.second`, `max.records.per.second`
+  and `timestamp.unit`.
 
 A value may be text or have the Python type that fits. An unknown option raises
 [`[OPTION]`](troubleshooting.md#option) with a suggestion.

@@ -26,6 +26,7 @@ from spark_kafka_sink.option import (
     REQUIRED,
     SERVERS,
     TEXT,
+    TIME_UNITS,
     Option,
     declared,
     integer,
@@ -50,6 +51,11 @@ RATE_LIMITS: Mapping[str, str] = {
     " limits](tuning.md#rate-limits).",
 }
 """Options that the sink has without the prefix `kafka.`, by name with their descriptions."""
+
+TIMESTAMP_UNIT = (
+    "Unit of timestamps that are numbers: s, ms, us or ns. They are converted to milliseconds, rounded down. Without it they are"
+    " milliseconds, and a number that is a time of the years 2001 to 2100 in another unit only is a bad row."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +145,14 @@ class ProducerConfig:
         RATE_LIMITS["max.records.per.second"],
         java=ABSENT,
         differs="Java's producer has no rate limit. Brokers can limit it by quotas.",
+    )
+    timestamp_unit: str | None = declared(
+        "timestamp.unit",
+        TIME_UNITS,
+        None,
+        TIMESTAMP_UNIT,
+        java=ABSENT,
+        differs="Java takes any number as milliseconds.",
     )
     delivery_timeout_ms: int = declared(
         "delivery.timeout.ms", integer(0), 120_000, "Time limit from append to acknowledgement, including retries, in ms."

@@ -222,4 +222,5 @@ ACKS = one_of(**{"all": -1, "-1": -1, "0": 0, "1": 1})  # all is -1, as on the w
 SERVERS = Kind("a comma-separated list of host:port", _servers)
 PLUGIN = Kind("a short name, a dotted name, a class or an object", _plugin)
 PLUGINS = Kind("a comma-separated list of dotted names, or a list of classes or objects", _plugins)
+TIME_UNITS = one_of(**{unit: unit for unit in ("ms", "s", "us", "ns")})
 RECOVERY = one_of(rebootstrap="rebootstrap", none="none")

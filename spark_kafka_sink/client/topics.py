@@ -45,6 +45,15 @@ TOPIC: Final = 2
 BROKER: Final = 4
 """Types of resources that have configs (ConfigResource.Type)."""
 
+RETENTION: Final = "retention.ms"
+_TIME_LIMITS: Final = (
+    RETENTION,
+    "message.timestamp.before.max.ms",
+    "message.timestamp.after.max.ms",
+    "message.timestamp.difference.max.ms",  # before Kafka 3.6
+)
+_NO_LIMIT: Final = 2**63 - 1
+
 _CREATE_TIMEOUT_MS: Final = 10_000
 _SHOWS_RIGHTS_SINCE: Final = 8
 _BACKOFF: Final = ExponentialBackoff(50, 500)
@@ -202,6 +211,26 @@ def configs_of(
             raise client.rights.error(text, ApiKey.DESCRIBE_CONFIGS, result.error_code, name)
         waiter.note(f"DescribeConfigs of {what}", facts.name)
         waiter.again()
+
+
+def time_limits(configs: Mapping[str, str]) -> dict[str, int]:
+    """Returns a topic's limits of timestamps, in ms by config; none if brokers set the timestamps. configs: values by name."""
+    if configs.get("message.timestamp.type") == "LogAppendTime":
+        return {}
+    limits = {name: int(configs[name]) for name in _TIME_LIMITS if configs.get(name, "").isdigit()}
+    deletes = "delete" in configs.get("cleanup.policy", "delete")
+    return {name: ms for name, ms in limits.items() if ms < _NO_LIMIT and (deletes or name != RETENTION)}
+
+
+def time_limits_text(limits: Mapping[str, int]) -> str:
+    """Returns what brokers do about old timestamps and others, in words."""
+    named = [f"{name}={ms:,}" for name, ms in limits.items() if name != RETENTION]
+    rejects = f"reject rows whose timestamp is outside {' and '.join(named)}" if named else ""
+    deletes = ""
+    if RETENTION in limits:
+        ms = limits[RETENTION]
+        deletes = f"delete rows soon whose timestamp is older than {RETENTION}={ms:,} ({ms / 86_400_000:,.3g} days)"
+    return f"brokers {' and '.join(filter(None, (deletes, rejects)))}"
 
 
 def ask_for_configs(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -31,8 +32,10 @@ from spark_kafka_sink.producer.lifecycle import NO_WAIT, Lifecycle, in_callback
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.partitioners.partitioner import ClosablePartitioner, Partitions
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
+from spark_kafka_sink.producer.retention import Retention
 from spark_kafka_sink.producer.serializers.serialization import Serialization
 from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns, concatenated
+from spark_kafka_sink.records.timestamps import in_ms
 
 OnPartitioned = Callable[[Partitions], None]
 """Callback that receives the partitions of an append's rows before any row is appended."""
@@ -72,8 +75,11 @@ class ColumnAppender:
         metadata: ProducerMetadata,
         appender: Appender,
         metrics: SenderMetrics,
+        retention: Retention,
     ) -> None:
         self._max_block_s = config.max_block_ms / 1000
+        self._timestamp_unit = config.timestamp_unit
+        self._retention = retention
         self._lifecycle = lifecycle
         self._interceptors, self._serialization, self._partitioner = user_classes
         self._metadata = metadata
@@ -92,6 +98,8 @@ class ColumnAppender:
         """Appends columns; see SendScope.append."""
         check_topic(topic)
         check_shapes(topic, columns)
+        if columns.timestamp is not None and self._timestamp_unit is not None:
+            columns = replace(columns, timestamp=in_ms(columns.timestamp, self._timestamp_unit))
         given = columns
         interception: ColumnsInterception | None = None
         completion_for: CompletionFactory | None = None
@@ -155,6 +163,7 @@ class ColumnAppender:
             deadline = NO_WAIT if in_callback() else None
             for part in _joined(good):
                 numbers = None if row_numbers is None else partial(_numbers_at, row_numbers, part.positions)
+                self._count_old(tally, topic, part.columns)
                 self._appender.append(
                     tally, topic, *part[:4], deadline=deadline, completion_for=completion_for, row_numbers=numbers
                 )
@@ -179,7 +188,7 @@ class ColumnAppender:
 
         def attempt(start: int, stop: int) -> _Partitioned:
             piece = self._serialization.columns(topic, columns.slice(start, stop - start))
-            check_columns(topic, piece)
+            check_columns(topic, piece, checks_unit=self._timestamp_unit is None)
             sizes = self._appender.sizes(tally, topic, piece)
             partitions = self._partitioner.partition(topic, piece, sizes, cluster)
             return _Partitioned(piece, sizes, partitions, count, np.arange(start, stop))
@@ -232,7 +241,7 @@ class ColumnAppender:
             return
         if deadline is None and in_callback():
             deadline = NO_WAIT
-        check_columns(topic, columns)
+        check_columns(topic, columns, checks_unit=self._timestamp_unit is None)
         sizes = self._appender.sizes(tally, topic, columns)
         metadata_deadline = time.monotonic() + self._max_block_s if deadline is None else deadline
         largest = NO_PARTITION if columns.partition is None else int(columns.partition.max())
@@ -243,6 +252,7 @@ class ColumnAppender:
         partitions = self._partitioner.partition(topic, columns, sizes, cluster)
         if on_partitioned is not None:
             on_partitioned(partitions)
+        self._count_old(tally, topic, columns)
         self._appender.append(
             tally,
             topic,
@@ -259,6 +269,12 @@ class ColumnAppender:
         """Requests metadata of topics together, without waiting for it; see SendScope.request_topics."""
         if True in {self._metadata.add(topic, monotonic_ms()) for topic in topics}:
             self._lifecycle.wake_sender()
+
+    def _count_old(self, tally: Tally, topic: str, columns: RecordColumns) -> None:
+        if columns.timestamp is not None:
+            old = self._retention.count(topic, columns.timestamp)
+            if old:
+                tally.older_than_retention(old)
 
     def rows_per_append(self, topic: str) -> int:
         """Returns the number of rows above which the per-row cost of an append is low: 40 per partition; 0 for an unknown

@@ -17,6 +17,7 @@ from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import RecordError, SchemaError
 from spark_kafka_sink.records.arrow_arrays import holds_bytes
 from spark_kafka_sink.records.columns import NO_TIMESTAMP, RecordColumns
+from spark_kafka_sink.records.timestamps import in_other_unit, time_problem
 
 LEGAL_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 """Kafka's Topic.validate. A name that is not text must not reach the sender thread, which would fail to encode it."""
@@ -72,18 +73,24 @@ def _check_rows(topic: str, name: str, rows: int, num_records: int) -> None:
         raise _bad_column(topic, name, f"has {counted(rows, 'row')}, but num_records is {num_records:,}")
 
 
-def check_columns(topic: str, columns: RecordColumns) -> None:
+def check_columns(topic: str, columns: RecordColumns, *, checks_unit: bool = False) -> None:
     """Checks serialized columns.
 
+    checks_unit: whether to refuse timestamps that are times of the years 2001 to 2100 in another unit only.
+
     Raises SchemaError if a column's type does not hold bytes or headers. Raises RecordError for the first row with a negative
-    timestamp, a null header, or a header key that is null or not valid UTF-8.
+    timestamp, one in another unit, a null header, or a header key that is null or not valid UTF-8.
     """
     for name, column in (("key", columns.key), ("value", columns.value)):
         if column is not None and not holds_bytes(column.type):
             raise _bad_column(topic, name, f"is {column.type}, must be binary or string: cast it, or set {name}.serializer")
-    if columns.timestamp is not None and columns.timestamp.min(initial=0) < NO_TIMESTAMP:
-        row = int(np.argmax(columns.timestamp < NO_TIMESTAMP))
-        raise _bad_row(topic, columns, row, f"timestamp is {columns.timestamp[row]}, must not be negative", "timestamp")
+    if columns.timestamp is not None:
+        wrong = columns.timestamp < NO_TIMESTAMP if columns.timestamp.min(initial=0) < NO_TIMESTAMP else None
+        if wrong is None and checks_unit:
+            wrong = in_other_unit(columns.timestamp)
+        if wrong is not None:
+            row = int(np.argmax(wrong))
+            raise _bad_row(topic, columns, row, f"timestamp {time_problem(int(columns.timestamp[row]))}", "timestamp")
     if columns.headers is not None:
         _check_headers(topic, columns, columns.headers)
 

@@ -131,7 +131,7 @@ ADVICE: dict[int, str] = {
     ErrorCode.INVALID_REQUIRED_ACKS: "the broker does not support this acks setting",
     ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: "the topic's message.format.version is older than 0.11, so its records have no"
     " producer ids and no headers: remove that config from the topic",
-    ErrorCode.INVALID_TIMESTAMP: "timestamps are outside the topic's message.timestamp.before.max.ms and"
+    ErrorCode.INVALID_TIMESTAMP: "timestamps, in ms since 1970, are outside the topic's message.timestamp.before.max.ms and"
     " message.timestamp.after.max.ms",
     ErrorCode.INVALID_RECORD: "the topic rejects these records: a compacted topic requires a key in each record",
 }

@@ -32,6 +32,7 @@ from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
 from spark_kafka_sink.producer.producer_record import OnDelivery, PartitionInfo
 from spark_kafka_sink.producer.rate_limit import RateLimit
 from spark_kafka_sink.producer.rate_limited_appender import RateLimitedAppender
+from spark_kafka_sink.producer.retention import Retention
 from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.producer.sender.produce_requests import ProduceRequests
 from spark_kafka_sink.producer.sender.sender import Sender
@@ -109,7 +110,9 @@ class Producer:
         rate_limit = RateLimit.of(config, metrics.waited_for_rate_limit)
         if rate_limit is not None:
             appender = RateLimitedAppender(config, accumulator, lifecycle, rate_limit)
-        self._columns = ColumnAppender(config, lifecycle, self._user_classes, metadata, appender, metrics)
+        # Of a producer that closes itself when idle, the tasks of a cluster have one each: their driver warns once for all.
+        retention = Retention(config, lifecycle, warns=idle_close_ms is None)
+        self._columns = ColumnAppender(config, lifecycle, self._user_classes, metadata, appender, metrics, retention)
         self._transactions: TransactionCalls | None = None
         if transactional or config.transactional_id is not None:
             from spark_kafka_sink.producer.transactions.transaction_calls import TransactionCalls
@@ -123,7 +126,9 @@ class Producer:
         else:
             self._identity = Identity()
         self._record_buffer = RecordBuffer(config, lifecycle, self._columns, accumulator, self._identity, metrics)
-        self._send: Send = RecordAppender(config, lifecycle, serializers, self._record_buffer, metadata, metrics, rate_limit).send
+        self._send: Send = RecordAppender(
+            config, lifecycle, serializers, self._record_buffer, metadata, metrics, retention, rate_limit
+        ).send
         if any(serializer.reads_schema_options for serializer in serializers):
             if all(serializer.reads_schema_options for serializer in serializers):
                 self._send = with_both_prepared(self._send, serializers)
@@ -329,7 +334,7 @@ class Producer:
             value: value that its serializer accepts; without a serializer bytes, text (sent as UTF-8) or None.
             key: likewise.
             partition: partition number; None lets the partitioner choose.
-            timestamp: ms since the epoch; None is the current time.
+            timestamp: ms since the epoch, or the unit of timestamp.unit; None is the current time.
             headers: (key, value) pairs or a mapping.
             on_delivery: callback `on_delivery(metadata, error)`.
 

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+DELETED_SOON = (
+    "brokers delete such records soon, however new they are in the topic. Leave the timestamp out to use the time of the write,"
+    " or raise the topic's retention.ms"
+)
+
 # Bucket i of a latency histogram counts batches acknowledged in [2**(i-1), 2**i) ms; the last bucket is open-ended.
 LATENCY_BUCKETS = 24
 
@@ -92,6 +97,8 @@ class DeliveryReport:
             have Kafka's error name.
         dead_letters: those of them that are in the dead-letter topic. The others were dropped.
         bad_row_example: the error of one of them; empty if there are none.
+        older_than_retention: records whose timestamp was older than their topic's retention.ms when they were sent. Brokers
+            delete them soon.
     """
 
     records: int = 0
@@ -113,6 +120,7 @@ class DeliveryReport:
     bad_rows: dict[str, int] = field(default_factory=dict)
     dead_letters: int = 0
     bad_row_example: str = ""
+    older_than_retention: int = 0
 
     @property
     def delivered(self) -> int:
@@ -140,6 +148,8 @@ class DeliveryReport:
             parts.append("errors: " + ", ".join(f"{name} {count:,}" for name, count in sorted(self.errors.items())))
         if self.bad_rows:
             parts.append(self.bad_rows_text())
+        if self.older_than_retention:
+            parts.append(f"{self.older_than_retention:,} older than retention.ms")
         return f"<DeliveryReport {', '.join(parts)}>"
 
     def __str__(self) -> str:
@@ -226,6 +236,7 @@ class DeliveryReport:
         self.retries += other.retries
         self.throttled_ms += other.throttled_ms
         self.rate_limited_ms += other.rate_limited_ms
+        self.older_than_retention += other.older_than_retention
         for name in COMMIT_COUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name, count in other.errors.items():

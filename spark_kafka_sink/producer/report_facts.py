@@ -115,6 +115,8 @@ def totals(report: DeliveryReport, partitions: Partitions) -> list[Fact]:
         visible = f"{report.prepare_to_visible_ms / report.commits:,.0f} ms from the decision until rows are visible"
         average = f"on average {report.commit_ms / report.commits:,.0f} ms, {visible}"
         facts.append(Fact("commits", f"{report.commits:,}", f"{ended}; {average}"))
+    if report.older_than_retention:
+        facts.append(Fact("older than retention.ms", f"{report.older_than_retention:,}", "brokers delete these records soon"))
     return facts
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -17,12 +17,10 @@ from spark_kafka_sink.producer.serializers.bad_row import BadRowError
 from spark_kafka_sink.producer.serializers.json_columns import json_texts
 from spark_kafka_sink.records.arrow_arrays import array_of_numbers, filled_numbers, numbers, validity
 from spark_kafka_sink.records.columns import NO_PARTITION, NO_TIMESTAMP, FixedHeaders, RecordColumns
+from spark_kafka_sink.records.timestamps import in_ms, in_other_unit, time_problem
 from spark_kafka_sink.spark.schema import ColumnGroup, SinkSchema
 from spark_kafka_sink.spark.trace_header import check_traceparents, traced
 
-MICROSECONDS_PER_MS = 1000
-
-BEFORE_1970 = "before 1970, and Kafka timestamps start in 1970"
 NEGATIVE = "negative"
 NO_TOPIC = "is null, and the option topic is not set (set the option topic or filter the rows)"
 
@@ -67,6 +65,7 @@ def records_by_topic(
     first_row: int = 0,
     fixed_headers: FixedHeaders = (),
     rows: NDArray[np.intp] | None = None,
+    timestamp_unit: str | None = None,
 ) -> Iterator[TopicRecords]:
     """Yields the batch's records topic by topic, in order within each topic. `topic` overrides the batch's topic column.
 
@@ -74,10 +73,11 @@ def records_by_topic(
         first_row: the number of the batch's first row in the task, for error messages; the task's rows are counted from 0.
         fixed_headers: headers that every record gets after its own.
         rows: the position of each row in Spark's batch, if bad rows were taken out of that. None: this is Spark's batch.
+        timestamp_unit: as in RecordOptions.
 
     Raises before it yields:
-        RecordError: a topic is null or not valid, a traceparent is not valid, or a partition or timestamp is negative. The
-            producer checks headers.
+        RecordError: a topic is null or not valid, a traceparent is not valid, or a partition or timestamp is negative, or a
+            timestamp in another unit. The producer checks headers.
         SerializationError: a row of the columns in a `ColumnGroup` cannot be written as JSON.
     """
     if batch.num_rows == 0:
@@ -87,8 +87,8 @@ def records_by_topic(
         value=value_of(batch, schema, first_row),
         key=key_of(batch, schema, first_row),
         headers=headers_of(batch, schema, fixed_headers, first_row),
-        timestamp=_not_negative(column_at(batch, schema.timestamp), NO_TIMESTAMP, np.int64, "timestamp", BEFORE_1970, first_row),
-        partition=_not_negative(column_at(batch, schema.partition), NO_PARTITION, np.int32, "partition", NEGATIVE, first_row),
+        timestamp=_timestamps(column_at(batch, schema.timestamp), timestamp_unit, first_row),
+        partition=_partitions(column_at(batch, schema.partition), first_row),
         fixed_headers=fixed_headers,
     )
     is_most = 2 * columns.nbytes >= batch.nbytes
@@ -154,25 +154,46 @@ def _null_of(column: pa.Array) -> pa.Scalar:
     return pa.nulls(1, column.type)[0]
 
 
-def _not_negative(
-    column: pa.Array | None, of_null: int, dtype: type[np.signedinteger[Any]], name: str, problem: str, first_row: int
-) -> NDArray[Any] | None:
-    """Returns the column's numbers, with `of_null` for nulls. Spark's microseconds become milliseconds, rounded down."""
+def _partitions(column: pa.Array | None, first_row: int) -> NDArray[np.int32] | None:
+    """Returns the column's numbers, with NO_PARTITION for nulls."""
     if column is None:
         return None
-    values: NDArray[Any] = filled_numbers(column, dtype, of_null)
-    if values.min() < 0:
-        negative = values < 0
-        negative &= validity(column)
-        if negative.any():
-            row = int(negative.argmax())
-            raise _bad_row(name, f"{values[row]} is {problem}", first_row + row)
-    return milliseconds(values, column.type)
+    values: NDArray[np.int32] = filled_numbers(column, np.int32, NO_PARTITION)
+    if (row := next(iter(negative_rows(values, column)), None)) is not None:
+        raise _bad_row("partition", f"{values[row]} is {NEGATIVE}", first_row + row)
+    return values
 
 
-def milliseconds(values: NDArray[Any], kind: pa.DataType) -> NDArray[Any]:
-    """Returns ms since the epoch, rounded down, of a column's numbers. NO_TIMESTAMP does not change: -1 // 1000 is -1."""
-    return values // MICROSECONDS_PER_MS if pa.types.is_timestamp(kind) else values
+def _timestamps(column: pa.Array | None, unit: str | None, first_row: int) -> NDArray[np.int64] | None:
+    if column is None:
+        return None
+    times = milliseconds(column, unit)
+    if len(bad := bad_times(times, column, unit)):
+        raise _bad_row("timestamp", time_problem(int(times[bad[0]])), first_row + int(bad[0]))
+    return times
+
+
+def milliseconds(column: pa.Array, unit: str | None) -> NDArray[np.int64]:
+    """Returns ms since the epoch, rounded down, with NO_TIMESTAMP for nulls. unit: of a bigint; a timestamp is in us."""
+    values: NDArray[np.int64] = filled_numbers(column, np.int64, NO_TIMESTAMP)
+    return in_ms(values, "us" if pa.types.is_timestamp(column.type) else unit or "ms")
+
+
+def bad_times(times: NDArray[np.int64], column: pa.Array, unit: str | None) -> Sequence[int]:
+    """Returns the rows of a column whose time, in ms, is before 1970, or in another unit than ms if no unit is given."""
+    negative = negative_rows(times, column)
+    if unit is not None or pa.types.is_timestamp(column.type):
+        return negative
+    other = in_other_unit(times)
+    return negative if other is None else sorted({*negative, *np.flatnonzero(other).tolist()})
+
+
+def negative_rows(values: NDArray[Any], column: pa.Array) -> Sequence[int]:
+    """Returns the rows that hold a negative number, and not null."""
+    if values.min(initial=0) >= 0:
+        return ()
+    rows: list[int] = np.flatnonzero((values < 0) & validity(column)).tolist()
+    return rows
 
 
 def _split(

@@ -27,7 +27,7 @@ from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.installation import SameVersion, check_same_version
 from spark_kafka_sink.secret import HiddenValues
 from spark_kafka_sink.spark.destination import Destination, destination
-from spark_kafka_sink.spark.history import BatchReport
+from spark_kafka_sink.spark.history import BatchReport, warn_of_old_rows
 from spark_kafka_sink.spark.messages import DeliveryMessage, Messages, reports_of, shares_of, total
 from spark_kafka_sink.spark.metrics import Feed
 from spark_kafka_sink.spark.python_workers import log_in_sparks_process
@@ -72,7 +72,7 @@ class KafkaSinkDataSource(DataSource):
         from spark_kafka_sink.spark.trace_header import with_batch_context
 
         columns, options = self._checked(schema)
-        _check_reachable(options, is_stream=False)
+        _check_reachable(options, is_stream=False, has_timestamps=columns.timestamp is not None)
         if options.schemas is not None:
             from spark_kafka_sink.spark.resolved_schemas import resolved_options
 
@@ -95,7 +95,7 @@ class KafkaSinkDataSource(DataSource):
         from spark_kafka_sink.spark.trace_header import with_batch_context
 
         columns, options = self._checked(schema)
-        _check_reachable(options, is_stream=True)
+        _check_reachable(options, is_stream=True, has_timestamps=columns.timestamp is not None)
         if options.schemas is not None:
             from spark_kafka_sink.spark.resolved_schemas import resolved_for_stream
 
@@ -132,7 +132,7 @@ class KafkaSinkDataSource(DataSource):
             return columns, options
 
 
-def _check_reachable(options: SinkOptions, *, is_stream: bool) -> None:
+def _check_reachable(options: SinkOptions, *, is_stream: bool, has_timestamps: bool) -> None:
     """Checks Kafka while Spark plans a write, and creates the topic if `topic.create.*` is set.
 
     Under exactly-once, a stream's first batch also checks the commit log, as each batch job does (`KafkaSinkWriter.check`).
@@ -158,10 +158,10 @@ def _check_reachable(options: SinkOptions, *, is_stream: bool) -> None:
         asking.touch()
     except OSError:
         if not is_stream:
-            check_reachable(options)
+            check_reachable(options, has_timestamps=has_timestamps)
         return
     try:
-        check_reachable(options)
+        check_reachable(options, has_timestamps=has_timestamps)
         if commit_log is not None:
             from spark_kafka_sink.spark.commits import check_query
 
@@ -252,6 +252,8 @@ class KafkaSinkWriter(SameVersion, DataSourceArrowWriter):
         began = min((each.began for each in messages if isinstance(each, DeliveryMessage)), default=now)
         report = BatchReport(query_id, batch, began, max(now - began, 0.0), total(reports))
         self._feed.committed(report, lambda: WriteCommitted(report, commit_began, task_times(messages), self._written(messages)))
+        if self._feed.listener is None:
+            warn_of_old_rows(query_id, report.report.older_than_retention)
 
     def _written(self, messages: Messages) -> Destination:
         """Returns the destination with the trace of the tasks. For a stream, Spark makes another writer for the commit."""

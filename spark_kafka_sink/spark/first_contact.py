@@ -13,10 +13,20 @@ from typing import Final
 from spark_kafka_sink.client.backoff import ExponentialBackoff, ResponseWaiter
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.client.cluster_requests import only_one
-from spark_kafka_sink.client.topics import create_topic, creation_error, metadata_error, new_topic, wait_for_leaders
+from spark_kafka_sink.client.topics import (
+    TOPIC,
+    configs_of,
+    create_topic,
+    creation_error,
+    metadata_error,
+    new_topic,
+    time_limits,
+    time_limits_text,
+    wait_for_leaders,
+)
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.counts import counted
-from spark_kafka_sink.errors import DeadlineError, MetadataTimeoutError
+from spark_kafka_sink.errors import DeadlineError, KafkaSinkError, MetadataTimeoutError
 from spark_kafka_sink.producer.producer_metadata import CREATE_IT, FATAL_TOPIC_ERRORS
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
@@ -31,11 +41,13 @@ _PATIENCE_MS: Final = 10_000
 _SHARE: Final = 6  # part of max.block.ms: 10 s of its default of 60 s, and more if the option is larger
 
 
-def check_reachable(options: SinkOptions) -> None:
+def check_reachable(options: SinkOptions, *, has_timestamps: bool = False) -> None:
     """Returns once a broker has answered, and the topics exist that the options `topic` and `dead.letter.topic` name.
 
     The options `topic.create.*` create a missing topic, and so do brokers with auto.create.topics.enable. A topic without leaders
     exists, and tasks wait for its leaders.
+
+    has_timestamps: whether rows have timestamps of their own. Then a line of the log says what brokers do about old ones.
 
     Raises:
         MetadataTimeoutError: No broker answered in time, or the topic does not exist.
@@ -44,6 +56,7 @@ def check_reachable(options: SinkOptions) -> None:
     """
     if options.creation is not None:
         create_missing_topic(options)
+    if options.creation is not None and not has_timestamps:
         return
     deadline = time.monotonic() + _limit_ms(options.producer) / 1000
     with ClusterClient(options.producer) as client:
@@ -51,12 +64,25 @@ def check_reachable(options: SinkOptions) -> None:
             topics = _topics(options)
             for topic in topics:
                 _check_exists(client, topic, options, deadline)
+            if has_timestamps and options.topic is not None:
+                _log_time_limits(client, options.topic, deadline)
             if not topics:
                 client.brokers(deadline)
         except DeadlineError as error:
             if isinstance(error, MetadataTimeoutError):
                 raise
             raise _unreachable(options, error) from None
+
+
+def _log_time_limits(client: ClusterClient, topic: str, deadline: float) -> None:
+    try:
+        configs = configs_of(client, TOPIC, topic, deadline)
+    except KafkaSinkError as error:
+        logger.info("topic %s: what brokers do about old rows is not known: %s", topic, error)
+        return
+    limits = time_limits({name: each.value or "" for name, each in configs.items()})
+    if limits:
+        logger.info("topic %s: rows keep the column timestamp; %s", topic, time_limits_text(limits))
 
 
 def check_dead_letters(options: SinkOptions) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.exactly_once.micro_batch import is_job
-from spark_kafka_sink.producer.report import DeliveryReport, bucket_of_rank, summed_latencies
+from spark_kafka_sink.producer.report import DELETED_SOON, DeliveryReport, bucket_of_rank, summed_latencies
 from spark_kafka_sink.producer.report_facts import printable
 from spark_kafka_sink.spark.messages import report_from_bytes, report_to_bytes
 from spark_kafka_sink.spark.query_totals import QUANTILES
@@ -23,6 +24,8 @@ from spark_kafka_sink.spark.query_totals import QUANTILES
 if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import DataFrame, SparkSession
+
+logger = logging.getLogger(__name__)
 
 MOST_BATCHES: Final = 100_000
 """Of all queries together. They take 13 MB; each further one replaces the oldest."""
@@ -90,9 +93,21 @@ class BatchReport:
             f"commit {report.commit_ms:,} ms" if report.commits else "",
             counted(report.retries, "retry", "retries"),
             report.bad_rows_text() if report.bad_rows else "",
+            f"{report.older_than_retention:,} older than retention.ms" if report.older_than_retention else "",
             *report.slowed_down(),
         ]
         return f"{of}: " + ", ".join(filter(None, parts))
+
+
+_warned: Final[set[str]] = set()
+
+
+def warn_of_old_rows(query_id: str, rows: int) -> None:
+    """Logs one warning in this process for each query that wrote rows which brokers delete soon."""
+    if rows and query_id not in _warned:
+        _warned.add(query_id)
+        of, records = query_id if is_job(query_id) else f"query {query_id}", counted(rows, "row is", "rows are")
+        logger.warning("%s: %s older than retention.ms of the topic: %s. Reports count such rows", of, records, DELETED_SOON)
 
 
 def ack_latency_ms(report: DeliveryReport, fraction: float) -> float:

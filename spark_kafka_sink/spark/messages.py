@@ -97,6 +97,7 @@ _COUNTS = (
     "rate_limited_ms",
     *COMMIT_COUNTS,
     "dead_letters",
+    "older_than_retention",
 )
 
 

@@ -25,7 +25,7 @@ from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.spark.batch_listeners import BatchListener, BatchListeners
 from spark_kafka_sink.spark.display import summary
 from spark_kafka_sink.spark.driver_reports import driver_reports
-from spark_kafka_sink.spark.history import BatchReport, History, QueryHistory
+from spark_kafka_sink.spark.history import BatchReport, History, QueryHistory, warn_of_old_rows
 from spark_kafka_sink.spark.listener import Handler, ListenerAddress, MetricsListener
 from spark_kafka_sink.spark.live import PROGRESS, Counts, LiveTasks
 from spark_kafka_sink.spark.messages import total
@@ -340,6 +340,7 @@ class DeliveryMetrics:
             self._add_to_totals(batch)
             self._set_ended(batch.query_id if is_job(batch.query_id) else owner(batch.query_id, batch.sink), batch.batch)
         self._history.add(batch)
+        warn_of_old_rows(batch.query_id, batch.report.older_than_retention)
         self._batch_listeners.put(batch)
 
     def batch_aborted(self, query_id: str, batch: int) -> None:

@@ -256,7 +256,10 @@ REFUSED: Mapping[str, str] = {
 SET_BY_THE_SINK: Mapping[str, str] = {
     "transactional.id": "tasks must not share one: use delivery.guarantee=exactly-once, which names a transaction for each task,"
     " and transactional.id.prefix to set the prefix of the names",
-    **{name: f"write it without {KAFKA_PREFIX}, because it is an option of the sink: {name}" for name in RATE_LIMITS},
+    **{
+        name: f"write it without {KAFKA_PREFIX}, because it is an option of the sink: {name}"
+        for name in (*RATE_LIMITS, "timestamp.unit")
+    },
 }
 
 REFUSED_PREFIXES: Mapping[str, str] = {
@@ -339,8 +342,9 @@ def sink_options(options: Mapping[str, object], *, warns_of_security: bool = Tru
     record = record_options(by_name)
     errors = error_options(by_name, topic, None if exactly_once is None else exactly_once.commit_log.topic)
     schemas = schema_settings(by_name, kafka)
-    limits = {name: OPTIONS[name].parse(by_name[name]) for name in RATE_LIMITS if name in by_name}
-    producer = _producer_config(kafka, guarantee, limits)
+    own = {name: OPTIONS[name].parse(by_name[name]) for name in RATE_LIMITS if name in by_name}
+    own["timestamp.unit"] = "ms"  # tasks convert the column, and check it
+    producer = _producer_config(kafka, guarantee, own)
     if exactly_once is not None:
         warn_of_slow_transactions(producer)
     if warns_of_security:
@@ -396,10 +400,10 @@ def warn_of_slow_transactions(config: ProducerConfig) -> None:
             )
 
 
-def _producer_config(kafka: Mapping[str, object], guarantee: Guarantee, limits: Mapping[str, object]) -> ProducerConfig:
+def _producer_config(kafka: Mapping[str, object], guarantee: Guarantee, own: Mapping[str, object]) -> ProducerConfig:
     # If delivery.timeout.ms is not set either, it is raised to what both need.
     known: dict[str, object] = {} if kafka.keys() & {"linger.ms", "delivery.timeout.ms"} else {"linger.ms": TASK_LINGER_MS}
-    known |= limits
+    known |= own
     for name, value in kafka.items():
         if name in SET_BY_THE_SINK:
             raise OptionError(f"option {KAFKA_PREFIX}{name}: {SET_BY_THE_SINK[name]}", option=KAFKA_PREFIX + name)

@@ -29,7 +29,7 @@ from spark_kafka_sink.spark.destination import Destination, destination
 from spark_kafka_sink.spark.explain import linked, plug_in_error, sink_error
 from spark_kafka_sink.spark.exported_error import exported
 from spark_kafka_sink.spark.first_contact import check_reachable
-from spark_kafka_sink.spark.history import BatchReport
+from spark_kafka_sink.spark.history import BatchReport, warn_of_old_rows
 from spark_kafka_sink.spark.interrupts import cancelled_if_interrupted, without_py4js_traceback, without_pysparks_handler
 from spark_kafka_sink.spark.messages import (
     DeliveryMessage,
@@ -308,7 +308,7 @@ def publish_job(
         columns, options = _columns(df, options), with_current_span(options)
         # A client of Spark Connect need not reach Kafka itself, unless it shall create the topic.
         if getattr(df.sparkSession, "_sc", None) is not None or options.creation is not None:
-            check_reachable(options)
+            check_reachable(options, has_timestamps=columns.timestamp is not None)
         planned = _planned(df, columns, options, feed or _feed(metrics), job)
         where = planned.where
         if job is not None:
@@ -350,7 +350,7 @@ def publish_dataframe(
     try:
         columns = _columns(df, options)
         if not is_reachable:
-            check_reachable(options)
+            check_reachable(options, has_timestamps=columns.timestamp is not None)
             if written is not None:
                 check_batch(options, written)
         planned = _planned(df, columns, options, _feed(metrics), written, resolve)
@@ -457,6 +457,7 @@ def _run(
         shares += [share_from_json(row[2], task.batch) for row in rows]
         visible = commit_shares(task.options, task.batch, shares, committed)
         reports, committed = (reports if visible.own else []), visible.reports
+    warn_of_old_rows(batch.query_id, sum(report.older_than_retention for report in committed))
     if metrics is not None and metrics.available:
         now = time.time()
         began = min((row[3] for row in rows), default=now)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+from spark_kafka_sink.config import OPTIONS, TIMESTAMP_UNIT
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.records.columns import FixedHeaders
 from spark_kafka_sink.spark.sink_option import SinkOption
@@ -73,6 +74,13 @@ RECORD_OPTIONS: Sequence[SinkOption] = (
         " topic. Null counts as false, as in SQL's `IF(deleted, NULL, value)`. It needs a key.",
         _NEW,
     ),
+    SinkOption(
+        "timestamp.unit",
+        "`ms`, `s`, `us`, `ns`",
+        "",
+        f"{TIMESTAMP_UNIT} It applies to a bigint column `timestamp`. `Producer` has the same option.",
+        "Spark's sink ignores the column `timestamp`.",
+    ),
     *TRACE_OPTIONS,
 )
 
@@ -83,7 +91,7 @@ class RecordOptions:
 
     headers: headers that every record gets. key_columns, value_columns: columns that form the key and the value; empty: the
     columns `key` and `value`. tombstone_column: a boolean column that is true where the value is null. trace: where the header
-    `traceparent` comes from.
+    `traceparent` comes from. timestamp_unit: of a bigint column `timestamp`; None: ms, and times in another unit are bad rows.
     """
 
     headers: FixedHeaders = field(default=(), repr=False)
@@ -91,6 +99,7 @@ class RecordOptions:
     value_columns: tuple[str, ...] = ()
     tombstone_column: str | None = None
     trace: TraceOptions = NO_TRACE
+    timestamp_unit: str | None = None
 
     def columns_of(self, part: str) -> tuple[str, ...]:
         """Returns the columns that form `part`, which is key or value."""
@@ -117,6 +126,7 @@ def record_options(options: Mapping[str, object]) -> RecordOptions:
         value_columns=_columns(VALUE_COLUMNS, options),
         tombstone_column=None if tombstone is None else _column(TOMBSTONE_COLUMN, tombstone),
         trace=trace,
+        timestamp_unit=OPTIONS["timestamp.unit"].parse(options["timestamp.unit"]) if "timestamp.unit" in options else None,
     )
 
 

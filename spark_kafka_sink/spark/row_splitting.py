@@ -16,8 +16,19 @@ from spark_kafka_sink.producer.column_checks import topic_problem
 from spark_kafka_sink.producer.serializers.bad_row import BadRowError
 from spark_kafka_sink.producer.serializers.json_columns import json_texts
 from spark_kafka_sink.records.arrow_arrays import array_of_numbers, filled_numbers, numbers, validity
-from spark_kafka_sink.records.columns import NO_PARTITION, NO_TIMESTAMP, FixedHeaders, RecordColumns
-from spark_kafka_sink.spark.columns import BEFORE_1970, NEGATIVE, NO_TOPIC, column_at, key_of, milliseconds, topic_texts, value_of
+from spark_kafka_sink.records.columns import NO_PARTITION, FixedHeaders, RecordColumns
+from spark_kafka_sink.records.timestamps import time_problem
+from spark_kafka_sink.spark.columns import (
+    NEGATIVE,
+    NO_TOPIC,
+    bad_times,
+    column_at,
+    key_of,
+    milliseconds,
+    negative_rows,
+    topic_texts,
+    value_of,
+)
 from spark_kafka_sink.spark.refused_rows import RefusedRows
 from spark_kafka_sink.spark.schema import ColumnGroup, SinkSchema
 from spark_kafka_sink.spark.trace_header import NOT_VALID, TRACEPARENT, bad_traceparents, traced, without_bad
@@ -41,6 +52,7 @@ def split_batch(
     first_row: int = 0,
     fixed_headers: FixedHeaders = (),
     rows: NDArray[np.intp] | None = None,
+    timestamp_unit: str | None = None,
 ) -> SplitBatch:
     """Splits off the rows that `columns.records_by_topic` would refuse.
 
@@ -51,10 +63,11 @@ def split_batch(
         first_row: the number of the batch's first row in the task.
         fixed_headers: headers that every record has.
         rows: the position of each row among those that Spark passed, if some were taken out before.
+        timestamp_unit: as in RecordOptions.
     """
     raw = replace(schema, value=_as_struct(schema.value), key=_as_struct(schema.key))
     errors: dict[int, KafkaSinkError] = {}
-    for row, error in _errors(batch, schema, raw, topic):
+    for row, error in _errors(batch, schema, raw, topic, timestamp_unit):
         errors.setdefault(row, error)
     is_bad = np.zeros(batch.num_rows, np.bool_)
     is_bad[list(errors)] = True
@@ -67,7 +80,7 @@ def split_batch(
             value=value_of(part, raw),
             key=key_of(part, raw),
             headers=traced(column_at(part, schema.headers), without_bad(column_at(part, schema.traceparent)), fixed_headers),
-            timestamp=_timestamps(part, schema),
+            timestamp=_timestamps(part, schema, timestamp_unit),
             partition=_partitions(part, schema),
             fixed_headers=fixed_headers,
         ),
@@ -83,21 +96,19 @@ def _as_struct(place: P) -> P:
 
 
 def _errors(
-    batch: pa.RecordBatch, schema: SinkSchema, raw: SinkSchema, topic: str | None
+    batch: pa.RecordBatch, schema: SinkSchema, raw: SinkSchema, topic: str | None, timestamp_unit: str | None
 ) -> Iterator[tuple[int, KafkaSinkError]]:
     """Yields each bad row with its error, check by check, in the order of `records_by_topic`."""
     for part, place, of in (("value", schema.value, value_of), ("key", schema.key, key_of)):
         if isinstance(place, ColumnGroup) and place.as_json:
             yield from _json_errors(part, of(batch, raw))
-    timestamps = _timestamps(batch, schema)
+    timestamps = _timestamps(batch, schema, timestamp_unit)
     if timestamps is not None:
-        present = validity(batch.column(schema.timestamp))
-        for row in np.flatnonzero((timestamps < 0) & present).tolist():
-            yield row, _error("timestamp", f"{timestamps[row]} ms is {BEFORE_1970}")
+        for row in bad_times(timestamps, batch.column(schema.timestamp), timestamp_unit):
+            yield row, _error("timestamp", time_problem(int(timestamps[row])))
     partitions = _partitions(batch, schema)
     if partitions is not None:
-        present = validity(batch.column(schema.partition))
-        for row in np.flatnonzero((partitions < 0) & present).tolist():
+        for row in negative_rows(partitions, batch.column(schema.partition)):
             yield row, _error("partition", f"{partitions[row]} is {NEGATIVE}")
     for row in bad_traceparents(column_at(batch, schema.traceparent)).tolist():
         yield row, _error(TRACEPARENT, f"the value {NOT_VALID}")
@@ -140,10 +151,10 @@ def _topics(batch: pa.RecordBatch, schema: SinkSchema) -> list[str | None]:
     return [None] * batch.num_rows if column is None else topic_texts(column)
 
 
-def _timestamps(batch: pa.RecordBatch, schema: SinkSchema) -> NDArray[np.int64] | None:
+def _timestamps(batch: pa.RecordBatch, schema: SinkSchema, unit: str | None) -> NDArray[np.int64] | None:
     """Returns ms since the epoch as they are, with NO_TIMESTAMP for null."""
     column = column_at(batch, schema.timestamp)
-    return None if column is None else milliseconds(filled_numbers(column, np.int64, NO_TIMESTAMP), column.type)
+    return None if column is None else milliseconds(column, unit)
 
 
 def _partitions(batch: pa.RecordBatch, schema: SinkSchema) -> NDArray[np.int32] | None:

@@ -17,13 +17,15 @@ from numpy.typing import NDArray
 from pyspark import TaskContext
 
 from spark_kafka_sink.counts import counted
-from spark_kafka_sink.errors import KafkaSinkError, RecordError, SerializationError, UsageError
+from spark_kafka_sink.errors import DeliveryError, KafkaSinkError, RecordError, SerializationError, UsageError
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction, TaskRows
 from spark_kafka_sink.exactly_once.failpoints import reach
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction, first_transactions
 from spark_kafka_sink.exactly_once.row_checksum import RowChecksum
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds, slots
+from spark_kafka_sink.producer.bad_rows import concerns_one_row
 from spark_kafka_sink.producer.report import DeliveryReport
+from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.spark.coalescer import ArrowBatchCoalescer
 from spark_kafka_sink.spark.columns import TopicRecords, records_by_topic
 from spark_kafka_sink.spark.display import errors_text
@@ -162,6 +164,7 @@ def _deliver(
             )
             none = f"Kafka has acknowledged no rows{task}."
             error.add_note(f"{stays if report.records else none}{errors_text(report, ' Rejected batches by error: ')}")
+            _add_way_out(error, options)
             raise
         return _report(scope, bad_rows)
 
@@ -199,6 +202,7 @@ def _deliver_in_transaction(
         except Exception as error:
             rejected = errors_text(scope.report(), " Rejected batches by error: ")
             error.add_note(f"The task's transaction is aborted: consumers that read committed see none of its rows.{rejected}")
+            _add_way_out(error, options)
             raise
         report = _report(scope, bad_rows)
         passed = TaskRows(spark_partition(), checksum.rows, checksum.value) if checksum.rows else None
@@ -209,6 +213,18 @@ def _deliver_in_transaction(
         if (left := _opened(scope, batch, options)) is not None:
             feed.left_open(left)
         return report, PreparedTransaction(handle, spark_partition(), checksum.value), passed
+
+
+# Names of the errors with which brokers reject single records.
+_OF_ROWS = {code.name for code in (ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP, ErrorCode.MESSAGE_TOO_LARGE)}
+
+
+def _add_way_out(error: Exception, options: SinkOptions) -> None:
+    """Adds to the error of a bad row how to go on without it."""
+    cause = error.__cause__ if isinstance(error, DeliveryError) else error
+    is_rejected = isinstance(cause, KafkaSinkError) and cause.facts.get("error") in _OF_ROWS
+    if (is_rejected or concerns_one_row(error)) and not options.errors.tolerates:
+        error.add_note("To go on without such rows, set on.error=dead-letter and dead.letter.topic.")
 
 
 def _bad_rows(
@@ -308,18 +324,25 @@ def _records_of(
     refuse: Refuse | None,
     rows: NDArray[np.intp] | None = None,
 ) -> Iterator[TopicRecords]:
-    fixed = options.record.headers
+    fixed, unit = options.record.headers, options.record.timestamp_unit
     try:
         # Several topics are slices of one copy, so that a list takes no memory.
-        found = list(records_by_topic(batch, schema, options.topic, first_row=first_row, fixed_headers=fixed, rows=rows))
+        records = records_by_topic(
+            batch, schema, options.topic, first_row=first_row, fixed_headers=fixed, rows=rows, timestamp_unit=unit
+        )
+        found = list(records)
     except (RecordError, SerializationError):
         if refuse is None:
             raise
         from spark_kafka_sink.spark.row_splitting import split_batch
 
-        split = split_batch(batch, schema, options.topic, first_row=first_row, fixed_headers=fixed, rows=rows)
+        split = split_batch(
+            batch, schema, options.topic, first_row=first_row, fixed_headers=fixed, rows=rows, timestamp_unit=unit
+        )
         refuse(split.refused)
-        good = records_by_topic(split.batch, schema, options.topic, first_row=first_row, fixed_headers=fixed, rows=split.rows)
+        good = records_by_topic(
+            split.batch, schema, options.topic, first_row=first_row, fixed_headers=fixed, rows=split.rows, timestamp_unit=unit
+        )
         found = list(good)
     scope.request_topics(each.topic for each in found)
     yield from found

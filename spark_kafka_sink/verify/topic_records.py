@@ -27,6 +27,7 @@ from spark_kafka_sink.producer.serializers.primitives import (
 from spark_kafka_sink.producer.serializers.schemas.formats import schema_format
 from spark_kafka_sink.producer.serializers.serializer import Serializer
 from spark_kafka_sink.producer.serializers.text import StringSerializer
+from spark_kafka_sink.records.timestamps import PER_SECOND
 from spark_kafka_sink.registry.registry_client import RegistryClient
 from spark_kafka_sink.spark.column_types import HEADERS_DDL, arrow_type
 from spark_kafka_sink.spark.options import SinkOptions, looked_at
@@ -255,7 +256,7 @@ def _expected(
 
     timestamp = column(places.timestamp, "bigint")
     if places.timestamp is not None:
-        timestamp = _milliseconds(timestamp, schema.fields[places.timestamp].dataType)
+        timestamp = _milliseconds(timestamp, schema.fields[places.timestamp].dataType, options.record.timestamp_unit or "ms")
     headers = column(places.headers, HEADERS_DDL).cast(HEADERS_DDL)
     fixed = [
         F.struct(F.lit(name).alias("key"), F.lit(value).cast("binary").alias("value")) for name, value in options.record.headers
@@ -269,9 +270,12 @@ def _expected(
     )
 
 
-def _milliseconds(timestamp: Column, kind: t.DataType) -> Column:
-    """Returns a timestamp column as ms since the epoch, rounded down as the sink does."""
-    return F.unix_millis(timestamp) if isinstance(kind, t.TimestampType) else timestamp.cast("bigint")
+def _milliseconds(timestamp: Column, kind: t.DataType, unit: str) -> Column:
+    """Returns a timestamp column as ms since the epoch, rounded down as the sink does. unit: of whole numbers."""
+    if isinstance(kind, t.TimestampType):
+        return F.unix_millis(timestamp)
+    number = timestamp.cast("bigint") * (1000 if unit == "s" else 1)
+    return F.call_function("div", number, F.lit(max(PER_SECOND[unit] // 1000, 1)))
 
 
 def _or_no_headers(headers: Column) -> Column:

@@ -51,8 +51,8 @@ def at(*timestamps: int) -> RecordColumns:
 @pytest.mark.parametrize(
     ("columns", "text"),
     [
-        (at(5, -1, -2), "row 2 of 3: timestamp is -2, must not be negative"),
-        (at(-(2**63)), "row 0 of 1: timestamp is -9223372036854775808"),
+        (at(5, -1, -2), "row 2 of 3: timestamp -2 ms is before 1970"),
+        (at(-(2**63)), "row 0 of 1: timestamp -9223372036854775808 ms is before 1970"),
         (with_headers([], None, [("k", b""), None]), "row 2 of 3: a header is null"),
         (with_headers([("k", None)], [("k", b""), (None, b"")]), "row 1 of 2: a header has a null key"),
         (with_headers([None], [("k", b"")], [(None, b"")]).slice(1, 2), "row 1 of 2: a header has a null key"),

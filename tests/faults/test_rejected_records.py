@@ -146,7 +146,7 @@ def test_names_that_are_not_in_the_batch_are_passed_over_and_a_name_without_a_me
     with producer_on(cluster.bootstrap_servers, linger_ms=50) as producer:
         futures = [producer.send("t", b"%d" % n) for n in range(5)]
         producer.flush(10)
-        with pytest.raises(BrokerError, match="INVALID_TIMESTAMP: because; timestamps are outside"):
+        with pytest.raises(BrokerError, match="INVALID_TIMESTAMP: because; timestamps, in ms since 1970, are outside"):
             futures[2].result(0)
     assert cluster.values() == [0, 1, 3, 4]
 

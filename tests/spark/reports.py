@@ -33,6 +33,7 @@ reports = st.builds(
     bad_row_example=st.text(max_size=3),
     throttled_ms=_counts,
     rate_limited_ms=_counts,
+    older_than_retention=_counts,
     errors=st.dictionaries(st.sampled_from(["NOT_LEADER_OR_FOLLOWER", "DISCONNECTED"]), _counts),
     partitions=partition_reports,
     ack_latency=st.dictionaries(_topics, st.lists(_counts, min_size=LATENCY_BUCKETS, max_size=LATENCY_BUCKETS), max_size=2),

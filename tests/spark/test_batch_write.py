@@ -178,7 +178,9 @@ OTHER_COLUMN = pytest.mark.whole(
         pytest.param("IF(id = 5, NULL, 'unused') AS topic", "[RECORD] column topic: is null", marks=OTHER_COLUMN),
         ("IF(id = 5, -7, 0) AS partition", "[RECORD] column partition: -7 is negative, in row 5 of the task"),
         pytest.param(
-            "IF(id = 5, bigint(-1), bigint(1)) AS timestamp", "[RECORD] column timestamp: -1 is before 1970", marks=OTHER_COLUMN
+            "IF(id = 5, bigint(-1), bigint(1)) AS timestamp",
+            "[RECORD] column timestamp: -1 ms is before 1970",
+            marks=OTHER_COLUMN,
         ),
         pytest.param(
             "array(IF(id = 5, NULL, named_struct('key', '', 'value', binary('')))) AS headers",

@@ -82,6 +82,19 @@ def test_bigint_timestamps_are_milliseconds() -> None:
     assert columns.timestamp.tolist() == [0, 999, 2**62]
 
 
+def test_a_bigint_in_another_unit_is_refused_unless_a_unit_is_set_and_a_timestamp_is_not() -> None:
+    numbers = pa.array([None, 1_700_000_000], pa.int64())
+    assert "2023-11-14T22:13:20Z as seconds; set timestamp.unit=s, or" in refused(7, timestamp=numbers)
+    batch = pa.RecordBatch.from_arrays([pa.array(["v"] * 2), numbers], names=["value", "timestamp"])
+    found = {}
+    for unit in ("s", "ms", "us"):
+        (records,) = records_by_topic(batch, SinkSchema(value=0, timestamp=1), "t", timestamp_unit=unit)
+        assert records.columns.timestamp is not None
+        found[unit] = records.columns.timestamp.tolist()
+    assert found == {"s": [-1, 1_700_000_000_000], "ms": [-1, 1_700_000_000], "us": [-1, 1_700_000]}
+    assert one(timestamp=pa.array([1_700_000_000_000], pa.int64()).cast(TIMESTAMP)).timestamp == [1_700_000_000]
+
+
 @pytest.mark.parametrize("kind", [pa.int64(), TIMESTAMP])
 def test_a_null_timestamp_is_the_time_of_append(kind: pa.DataType) -> None:
     columns = one(timestamp=pa.array([None, 5000, None], pa.int64()).cast(kind))
@@ -93,7 +106,7 @@ def test_a_null_timestamp_is_the_time_of_append(kind: pa.DataType) -> None:
 @pytest.mark.parametrize("kind", [pa.int64(), TIMESTAMP])
 def test_a_timestamp_before_1970_is_refused(kind: pa.DataType) -> None:
     text = refused(timestamp=pa.array([None, 1, -1], pa.int64()).cast(kind))
-    assert text == "[RECORD] column timestamp: -1 is before 1970, and Kafka timestamps start in 1970, in row 2 of the task"
+    assert text == "[RECORD] column timestamp: -1 ms is before 1970, and Kafka timestamps start in 1970, in row 2 of the task"
 
 
 def test_a_null_partition_is_left_to_the_partitioner() -> None:

@@ -40,6 +40,17 @@ def broker() -> Iterator[EmbeddedBroker]:
         yield broker
 
 
+def test_where_rows_have_timestamps_a_line_says_what_brokers_do_about_old_ones(
+    broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "spark_kafka_sink.spark.first_contact")
+    check_reachable(checked(broker.bootstrap_servers), has_timestamps=True)
+    assert [record.getMessage() for record in caplog.records] == [
+        "topic events: rows keep the column timestamp; brokers delete rows soon whose timestamp is older than"
+        " retention.ms=604,800,000 (7 days) and reject rows whose timestamp is outside message.timestamp.after.max.ms=3,600,000"
+    ]
+
+
 @pytest.mark.parametrize("topic", ["events", None])
 def test_a_wrong_address_is_told_with_the_address_and_what_came_of_it(nowhere: str, topic: str | None) -> None:
     with pytest.raises(MetadataTimeoutError) as caught:
@@ -107,7 +118,7 @@ def test_a_stream_asks_while_another_one_still_waits_for_the_answer(
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
     asked = []
 
-    def waiting(options: SinkOptions) -> None:
+    def waiting(options: SinkOptions, *, has_timestamps: bool) -> None:
         asked.append(options)
         if len(asked) == 1:
             monkeypatch.setattr("os.getpid", lambda: -1)  # as in another process of Spark's

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.producer.report import LATENCY_BUCKETS, DeliveryReport
-from spark_kafka_sink.spark.history import MOST_BATCHES, BatchReport, History, ack_latency_ms
+from spark_kafka_sink.spark.history import MOST_BATCHES, BatchReport, History, ack_latency_ms, warn_of_old_rows
 from tests.spark.reports import reports
 
 UUID = "b44074e6-598d-4b2d-877c-aec61ca3ef32"
@@ -50,6 +50,15 @@ def test_a_batch_reads_as_one_line() -> None:
     named = BatchReport(UUID, 17, 0.0, 1.0, DeliveryReport()).line("clicks\n")
     assert named == r"batch 17 of clicks\n: 0 rows in 1.0 s (0 rows/s), 0.0 MB, 0 retries"
     assert str(BatchReport("job-1", 0, 0.0, 0.0, DeliveryReport())) == "job-1: 0 rows in 0.0 s (0 rows/s), 0.0 MB, 0 retries"
+
+
+def test_a_query_is_warned_of_old_rows_once(caplog: pytest.LogCaptureFixture) -> None:
+    for rows in (0, 7, 8):
+        warn_of_old_rows("some-query", rows)
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert warning.startswith(
+        "query some-query: 7 rows are older than retention.ms of the topic: brokers delete such records soon"
+    )
 
 
 def test_the_history_has_the_numbers_of_each_batch_of_a_query() -> None:

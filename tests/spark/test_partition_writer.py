@@ -108,7 +108,7 @@ def test_datetimes_of_the_first_and_the_last_year_are_converted_in_every_zone(
 def test_a_datetime_of_the_first_year_is_an_error_that_names_row_and_column() -> None:
     at = datetime.datetime(1, 1, 1)  # as Spark creates it
     ((schema, found),) = batches_of_rows([Row(value=b"v", timestamp=each) for each in (1, at)], "t")
-    with pytest.raises(RecordError, match=r"column timestamp: -\d+ is before 1970, .* in row 1 of the task"):
+    with pytest.raises(RecordError, match=r"column timestamp: -\d+ ms is before 1970, .* in row 1 of the task"):
         list(records_by_topic(found, schema, "t"))
 
 

@@ -183,6 +183,11 @@ class Tally:
             with self._lock:
                 self._report.rate_limited_ms += ms
 
+    def older_than_retention(self, records: int) -> None:
+        """Counts appended records that are older than their topic's retention.ms."""
+        with self._changed:
+            self._report.older_than_retention += records
+
     def batch_not_acked(self, error_name: str, *, again: bool) -> None:
         with self._lock:
             self._report.errors[error_name] = self._report.errors.get(error_name, 0) + 1

@@ -16,13 +16,14 @@ from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, Part
 from spark_kafka_sink.producer.accumulator.record_accumulator import Batch, RecordAccumulator
 from spark_kafka_sink.producer.accumulator.rejected_records import RejectedRecords, rejected_records
 from spark_kafka_sink.producer.accumulator.tally import Tally
-from spark_kafka_sink.producer.error_policy import ADVICE, SOON_MS, WITHOUT_IDEMPOTENCE, Action, action_for
+from spark_kafka_sink.producer.error_policy import SOON_MS, WITHOUT_IDEMPOTENCE, Action, action_for
 from spark_kafka_sink.producer.identity.identity import Identity
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.producer_metadata import CREATE_IT
 from spark_kafka_sink.producer.report import LATENCY_BUCKETS, DeliveryReport, latency_bucket
 from spark_kafka_sink.producer.sender.rejections import (
     NO_REASON,
+    advice,
     keeps_rejected,
     others,
     record_error,
@@ -367,9 +368,7 @@ class Delivery:
         rejects = f"{count} of " if count < batch.record_count else ""
         rejects += counted(batch.record_count, "record")
         what = f"topic {queue.topic} partition {queue.partition}: the broker rejected {rejects}: {batch.last_error}"
-        parts = [what, *refused]
-        if code in ADVICE:
-            parts.append(ADVICE[code])
+        parts = [what, *refused, *advice(batch, code)]
         if batch.attempts > 1:
             parts.append(f"tried {counted(batch.attempts, 'time')}")
         return self._error("; ".join(parts) + more, queue, code)

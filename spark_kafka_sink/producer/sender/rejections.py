@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +11,9 @@ from spark_kafka_sink.errors import BrokerError
 from spark_kafka_sink.peer_text import quoted
 from spark_kafka_sink.producer.accumulator.producer_batch import SealedBatch
 from spark_kafka_sink.producer.error_policy import ADVICE, Action
-from spark_kafka_sink.protocol.error_codes import error_facts
+from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.produce import PartitionProduceResponse
+from spark_kafka_sink.records.timestamps import in_both_units
 
 NO_REASON = "the broker gave no reason"
 
@@ -50,5 +51,15 @@ def record_error(batch: SealedBatch, answer: PartitionProduceResponse, message: 
     name = error_facts(code).name
     why = quoted(message or answer.error_message or NO_REASON)
     text = f"topic {queue.topic} partition {queue.partition}: the broker rejected the record: {name}: {why}"
-    advice = f"; {ADVICE[code]}" if code in ADVICE else ""
-    return BrokerError(text + advice, topic=queue.topic, partition=queue.partition, error_code=code, error=name)
+    text = "; ".join([text, *advice(batch, code)])
+    return BrokerError(text, topic=queue.topic, partition=queue.partition, error_code=code, error=name)
+
+
+def advice(batch: SealedBatch, code: int) -> Iterator[str]:
+    """Yields what to do about an error of records."""
+    if code in ADVICE:
+        yield ADVICE[code]
+    if code == ErrorCode.INVALID_TIMESTAMP:
+        both = in_both_units(batch.max_timestamp) or in_both_units(batch.first_timestamp)
+        if both is not None:
+            yield f"{both}; in Spark, a cast of a number to timestamp takes seconds: use timestamp_millis or timestamp_micros"

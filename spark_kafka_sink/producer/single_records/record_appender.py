@@ -22,6 +22,7 @@ from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
 from spark_kafka_sink.producer.producer_record import Headers, OnDelivery, ProducerRecord, not_stored
 from spark_kafka_sink.producer.rate_limit import RateLimit
+from spark_kafka_sink.producer.retention import Retention
 from spark_kafka_sink.producer.serializers.serialization import prepare_both, serialized_value
 from spark_kafka_sink.producer.serializers.serializer import Serializer, is_default
 from spark_kafka_sink.producer.single_records.record_buffer import RecordBuffer
@@ -30,6 +31,7 @@ from spark_kafka_sink.producer.single_records.topic_buffer import TopicBuffer
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
 from spark_kafka_sink.records.columns import NO_PARTITION
 from spark_kafka_sink.records.sizes import MAX_RECORD_OVERHEAD, record_size_upper_bound
+from spark_kafka_sink.records.timestamps import PER_SECOND, likely_unit, time_problem
 
 # More than record_size_upper_bound and a batch header add to key and value.
 _MORE_THAN_OVERHEAD = 128
@@ -55,6 +57,7 @@ class RecordAppender:
         record_buffer: RecordBuffer,
         metadata: ProducerMetadata,
         metrics: SenderMetrics,
+        retention: Retention,
         rate_limit: RateLimit | None = None,
     ) -> None:
         """`serializers` are those of keys and of values."""
@@ -68,11 +71,13 @@ class RecordAppender:
         self._lifecycle = lifecycle
         self._max_block_s = config.max_block_ms / 1000
         self._max_record_size = min(config.max_request_size, config.buffer_memory)
+        self._timestamp_unit = config.timestamp_unit
+        self._retention = retention
         self._rate_limit = rate_limit
         # With a rate limit no record is surely small, so that `_checked_size` sees each: without one, `send` pays nothing for it.
         self._surely_small = self._max_record_size - _MORE_THAN_OVERHEAD if rate_limit is None else -1
 
-    def send(self, record: Record, on_delivery: OnDelivery | None) -> RecordFuture:
+    def send(self, record: Record, on_delivery: OnDelivery | None) -> RecordFuture:  # noqa: PLR0912
         """Sends a record; see Producer.send. Takes 1.5 us, so its code is inlined here."""
         topic, value, key, partition, timestamp, headers = record
         pairs = header_pairs(topic, headers) if headers else ()
@@ -85,7 +90,7 @@ class RecordAppender:
         if timestamp is None:
             timestamp = time.time_ns() // 1_000_000
         else:
-            timestamp = _checked_timestamp(topic, timestamp)
+            timestamp = _checked_timestamp(topic, timestamp, self._timestamp_unit)
         if partition is not None:
             partition = _checked_partition(topic, partition)
         if on_delivery is not None and not callable(on_delivery):
@@ -96,6 +101,8 @@ class RecordAppender:
         try:
             if partition is not None or buffer.known_in is not self._metadata.fetch():
                 buffer = self._known(buffer, topic, NO_PARTITION if partition is None else partition)
+            if record[4] is not None:
+                self._retention.learn(topic, timestamp)
             size = key_size + value_size + MAX_RECORD_OVERHEAD
             if pairs or size > self._surely_small:
                 size = self._checked_size(topic, key_size, value_size, pairs)
@@ -231,11 +238,15 @@ def _checked_partition(topic: str, partition: Any) -> int:
     return number
 
 
-def _checked_timestamp(topic: str, timestamp: Any) -> int:
+def _checked_timestamp(topic: str, timestamp: Any, unit: str | None) -> int:
+    """Returns ms. unit: of the timestamp; None: ms, and a time in another unit is refused."""
     number = _whole(timestamp)
-    if number is None or not 0 <= number <= INT64_MAX:
+    if number is None:
         text = f"topic {topic}: timestamp is {timestamp!r}, must be non-negative milliseconds since the epoch, or None"
         raise RecordError(text, topic=topic)
+    number = number * 1000 // PER_SECOND[unit or "ms"]
+    if not 0 <= number <= INT64_MAX or (unit is None and likely_unit(number) not in ("ms", None)):
+        raise RecordError(f"topic {topic}: timestamp {time_problem(number)}", topic=topic)
     return number
 
 

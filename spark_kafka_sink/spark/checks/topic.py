@@ -15,6 +15,8 @@ from spark_kafka_sink.client.topics import (
     creation_error,
     metadata_error,
     new_topic,
+    time_limits,
+    time_limits_text,
     topic_metadata,
     topics_metadata,
 )
@@ -43,7 +45,6 @@ READ: Final = 1 << 3
 WRITE: Final = 1 << 4
 DESCRIBE_CONFIGS: Final = 1 << 10
 
-_NO_LIMIT: Final = 2**63 - 1
 _SHOWN: Final = 20
 _BACKOFF: Final = ExponentialBackoff(50, 500)
 
@@ -239,14 +240,9 @@ def _timestamps(context: CheckContext, configs: Mapping[str, str]) -> Iterator[C
         hint = "the column timestamp has no effect on this topic" if has_column else ""
         yield ok("timestamps", "brokers set the time of the append (message.timestamp.type=LogAppendTime)", hint)
         return
-    limits = {
-        name: int(configs[name])
-        for name in ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms", "message.timestamp.difference.max.ms")
-        if configs.get(name, "").isdigit() and int(configs[name]) < _NO_LIMIT
-    }
+    limits = time_limits(configs)
     if limits and has_column:
-        said = " and ".join(f"{name}={value:,}" for name, value in limits.items())
-        yield ok("timestamps", "the column timestamp is kept", f"brokers reject rows whose timestamp is outside {said}")
+        yield ok("timestamps", "the column timestamp is kept", time_limits_text(limits))
 
 
 def _compaction(context: CheckContext, configs: Mapping[str, str]) -> Iterator[CheckLine]:
