@@ -196,13 +196,13 @@ class ColumnAppender:
         for found in good_pieces(columns.num_records, attempt, first_error):
             yield found if isinstance(found, BadRow) else found.result
 
-    def append_bytes(self, tally: Tally, topic: str, columns: RecordColumns) -> None:
+    def append_bytes(self, tally: Tally, topic: str, columns: RecordColumns, *, may_be_large: bool = False) -> None:
         """Appends columns of bytes past interceptors and serializers; see SendScope.append_serialized."""
         check_topic(topic)
         check_shapes(topic, columns)
         self._lifecycle.check_usable()
         try:
-            self.append_serialized(tally, topic, columns)
+            self.append_serialized(tally, topic, columns, may_be_large=may_be_large)
         except KafkaSinkError as error:
             self._metrics.append_refused(topic, columns.num_records - error.facts.get("buffered", 0), error)
             raise
@@ -216,13 +216,23 @@ class ColumnAppender:
         deadline: float | None = None,
         completion_for: CompletionFactory | None = None,
         on_partitioned: OnPartitioned | None = None,
+        may_be_large: bool = False,
     ) -> None:
         """Appends rows that are already intercepted and serialized. The caller counts failures.
 
-        deadline: end of every wait; None: at most max.block.ms for metadata in total and for each wait for memory.
+        deadline: end of every wait; None: at most max.block.ms for metadata in total and for each wait for memory. may_be_large:
+        see SendScope.append_serialized.
         """
         try:
-            self._append(tally, topic, columns, deadline=deadline, completion_for=completion_for, on_partitioned=on_partitioned)
+            self._append(
+                tally,
+                topic,
+                columns,
+                deadline=deadline,
+                completion_for=completion_for,
+                on_partitioned=on_partitioned,
+                may_be_large=may_be_large,
+            )
         except UsageError as error:
             self._lifecycle.raise_true_cause(error)
 
@@ -236,13 +246,14 @@ class ColumnAppender:
         completion_for: CompletionFactory | None = None,
         on_partitioned: OnPartitioned | None = None,
         row_numbers: RowNumbers | None = None,
+        may_be_large: bool = False,
     ) -> None:
         if columns.num_records == 0:
             return
         if deadline is None and in_callback():
             deadline = NO_WAIT
         check_columns(topic, columns, checks_unit=self._timestamp_unit is None)
-        sizes = self._appender.sizes(tally, topic, columns)
+        sizes = self._appender.sizes(tally, topic, columns, may_be_large=may_be_large)
         metadata_deadline = time.monotonic() + self._max_block_s if deadline is None else deadline
         largest = NO_PARTITION if columns.partition is None else int(columns.partition.max())
         cluster = self._metadata.wait_on(topic, largest, metadata_deadline, self._lifecycle.wake_sender)

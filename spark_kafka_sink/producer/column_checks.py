@@ -6,7 +6,7 @@ Java's ProducerRecord and RecordHeader reject the same values in their construct
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -18,6 +18,9 @@ from spark_kafka_sink.errors import RecordError, SchemaError
 from spark_kafka_sink.records.arrow_arrays import holds_bytes
 from spark_kafka_sink.records.columns import NO_TIMESTAMP, RecordColumns
 from spark_kafka_sink.records.timestamps import in_other_unit, time_problem
+
+_SHOWN: Final = 40
+"""Bytes of a key in an error."""
 
 LEGAL_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 """Kafka's Topic.validate. A name that is not text must not reach the sender thread, which would fail to encode it."""
@@ -125,6 +128,17 @@ def _holds_headers(kind: pa.DataType) -> bool:
 def _row_of(headers: pa.Array, element: int) -> int:
     row: int = headers.value_parent_indices()[element].as_py()
     return row
+
+
+def too_large(size: int, key: bytes | None, limits: Mapping[str, int]) -> str:
+    """Returns why a record of this size cannot be sent, and what to do. limits: in bytes, by option."""
+    option = min(limits, key=limits.__getitem__)
+    beginning = (key or b"")[:_SHOWN].decode(errors="backslashreplace")
+    named = "" if key is None else f" with key {beginning!r}{'...' if len(key) > _SHOWN else ''}"
+    return (
+        f"the record{named} takes {size} bytes before compression, more than {option} allows ({limits[option]}); raise it (in"
+        f" Spark: kafka.{option}). The topic's max.message.bytes applies after compression"
+    )
 
 
 def is_text(data: bytes | str) -> bool:

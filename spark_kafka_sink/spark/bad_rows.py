@@ -33,7 +33,6 @@ from spark_kafka_sink.spark.dead_letters import (
     letters_from,
     letters_of,
     shortened_text,
-    size_limit,
 )
 from spark_kafka_sink.spark.letter_text import SERIALIZED
 from spark_kafka_sink.spark.options import SinkOptions, looked_at
@@ -105,7 +104,6 @@ class BadRowHandler:
         self._errors = options.errors
         self._fails_at_limit = fails_at_limit
         self._place = place
-        self._limit = size_limit(options.producer)
         self._producer = options.producer
         self._counts = Counter[str]()
         self._first = ""
@@ -140,9 +138,9 @@ class BadRowHandler:
             forms = dict.fromkeys(self._serialized_before, [SERIALIZED] * refused.columns.num_records)
             refused = replace(refused, formats=forms)
         for letter in letters_of(refused, reasons, self._place, self._errors.header_prefix, self._serialized.parts):
-            found = fitted(letter, self._errors.header_prefix, self._limit)
+            found = fitted(letter, self._errors.header_prefix, self._producer)
             if found is None:
-                text = f"dead-letter topic {topic}: the headers of a letter alone take more than {self._limit} bytes, which"
+                text = f"dead-letter topic {topic}: the headers of a letter alone take more bytes than"
                 raise DeadLetterError(f"{text} kafka.max.request.size and kafka.buffer.memory allow; raise them", topic=topic)
             self._add(found)
             self._written += 1
@@ -238,7 +236,7 @@ class BadRowHandler:
         assert self._errors.topic is not None
         letters, self._letters, self._letters_bytes = self._letters, [], 0
         try:
-            self._scope.append_serialized(self._errors.topic, columns_of(letters, self._errors.header_prefix))
+            self._scope.append_serialized(self._errors.topic, columns_of(letters, self._errors.header_prefix), may_be_large=True)
         except KafkaSinkError as error:
             self.raise_named(error)
 

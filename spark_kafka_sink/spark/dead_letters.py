@@ -22,6 +22,7 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, byte_column, validity
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
 from spark_kafka_sink.records.columns import NO_PARTITION, NO_TIMESTAMP, RecordColumns
+from spark_kafka_sink.records.compression import Codec, codec_of, compress, level_of
 from spark_kafka_sink.spark.letter_text import OMITTED, OWN, SERIALIZED, parts_of
 from spark_kafka_sink.spark.refused_rows import RefusedRows
 
@@ -181,18 +182,25 @@ def _omitted(part: str, data: bytes) -> dict[str, bytes]:
     return {f"{part}.format": OMITTED.encode(), f"{part}.size": b"%d" % len(data)}
 
 
-def fitted(letter: Letter, prefix: str, limit: int) -> Letter | None:
-    """Returns the letter without what would make it larger than `limit` bytes; None if its headers alone are too large."""
-    found: Letter | None = letter
-    while found is not None and found.size(prefix) > limit:
-        found = smaller(found)
-    return found
+def fitted(letter: Letter, prefix: str, config: ProducerConfig) -> Letter | None:
+    """Returns the letter without what would make it larger than the client sends; None if its headers alone are too large.
 
-
-def size_limit(config: ProducerConfig) -> int:
-    """Returns the size of the largest record that the client sends: max.request.size, or all chunks of buffer.memory."""
+    A letter may have all chunks of buffer.memory, and max.request.size when its key and value are compressed.
+    """
     chunk = min(CHUNK_SIZE, max(config.buffer_memory, 1))
-    return min(config.max_request_size, config.buffer_memory // chunk * chunk)
+    memory = config.buffer_memory // chunk * chunk
+    codec, found = codec_of(config.compression_type), letter
+    while (size := found.size(prefix)) > min(config.max_request_size, memory):
+        own = (found.key or b"", found.value or b"")
+        if size <= memory and codec is not Codec.NONE:
+            size += len(compress(codec, level_of(config), own)) - sum(map(len, own))
+            if size <= config.max_request_size:
+                break
+        less = smaller(found)
+        if less is None:
+            return None
+        found = less
+    return found
 
 
 _TOO_LARGE: Final = (ErrorCode.MESSAGE_TOO_LARGE.name, ErrorCode.RECORD_LIST_TOO_LARGE.name)

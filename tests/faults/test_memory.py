@@ -174,7 +174,7 @@ def test_close_wakes_whoever_waits_for_memory(cluster: RecordingBroker, timeout_
 @pytest.mark.fault("memory", "a record over buffer.memory or max.request.size")
 def test_a_record_over_the_memory_is_refused_before_anything_is_buffered(cluster: RecordingBroker) -> None:
     with producer_on(cluster.bootstrap_servers, buffer_memory=TWO_CHUNKS) as producer, producer.scope() as scope:
-        with pytest.raises(RecordTooLargeError, match=r"topic t: row 1 of 3 takes 4\d{4} bytes, more than .*32768"):
+        with pytest.raises(RecordTooLargeError, match=r"row 1 of 3: .* 4\d{4} bytes before compression, more than buffer.memory"):
             scope.append("t", RecordColumns(3, value=pa.array([b"1", b"2" * 40_000, b"3"])))
         assert buffered_bytes(producer) == 0
         scope.append("t", numbers([5]))

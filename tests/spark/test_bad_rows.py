@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import random
+import re
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -162,6 +164,26 @@ def test_a_row_that_a_broker_finds_too_large_keeps_its_key(kafka: Kafka, new_top
     assert keys(kafka, topic) == [0, 2]
     (found,) = read_topic(kafka.bootstrap_servers, letters)
     assert (found.key, found.value, why(found)["value.size"]) == (b"1", None, "15000")
+
+
+def test_a_row_that_is_too_large_keeps_what_fits_compressed_and_its_letter_says_what_is_too_large() -> None:
+    with EmbeddedBroker() as broker:
+        topic, letters = (
+            broker.create_topic("own"),
+            broker.create_topic("letters", configs={"max.message.bytes": "10000", **KEPT}),
+        )
+        given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "on.error": "dead-letter", "dead.letter.topic": letters}
+        settings = sink_options(given | {"kafka.compression.type": "gzip", "kafka.max.request.size": "50000"})
+        well, badly = "x" * 1_000_000, "".join(random.Random(1).choices("0123456789abcdef", k=70_000))
+        rows = [Given(0, topic, value=well), Given(1, topic), Given(2, topic, value=badly)]
+        assert delivered(settings, (SCHEMA, batch_of(rows))).bad_rows == {"too-large": 2}
+        found = {each.key: each for each in read_topic(broker.bootstrap_servers, letters)}
+        assert {key: each.value for key, each in found.items()} == {b"0": well.encode(), b"2": None}
+        assert re.search(
+            r"row 0 of the task: the record with key '0' takes 1000\d{3} bytes before compression, more than max.request.size"
+            r" allows \(50000\); raise it \(in Spark: kafka.max.request.size\)",
+            why(found[b"0"])["exception.message"],
+        )
 
 
 def test_brokers_may_reject_more_than_the_memory_for_rejected_rows_at_once() -> None:

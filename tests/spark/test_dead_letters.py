@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import json
+import random
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -14,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import Row
 
-from spark_kafka_sink.config import producer_config
+from spark_kafka_sink.config import ProducerConfig, producer_config
 from spark_kafka_sink.errors import BrokerError, KafkaSinkError, RecordError, SerializationError
 from spark_kafka_sink.producer.bad_rows import BadRows
 from spark_kafka_sink.records.columns import NO_TIMESTAMP, RecordColumns
@@ -28,7 +30,6 @@ from spark_kafka_sink.spark.dead_letters import (
     fitted,
     letters_from,
     letters_of,
-    size_limit,
     smaller,
 )
 from spark_kafka_sink.spark.letter_text import part_of_value, parts_of
@@ -233,9 +234,14 @@ def test_a_letter_loses_the_value_first_then_the_key_then_its_headers() -> None:
     assert "exception.message" not in bare.why
 
 
+def limited(max_request_size: int, **settings: object) -> ProducerConfig:
+    given = {name.replace("_", "."): value for name, value in settings.items()}
+    return producer_config({"bootstrap.servers": "localhost:1", "max.request.size": max_request_size} | given)
+
+
 @given(st.integers(0, 2000))
 def test_a_letter_keeps_what_fits(limit: int) -> None:
-    found = fitted(WHOLE, PREFIX, limit)
+    found = fitted(WHOLE, PREFIX, limited(limit))
     if found is None:
         smallest = WHOLE
         while (less := smaller(smallest)) is not None:
@@ -261,10 +267,22 @@ def test_the_size_of_a_letter_is_no_less_than_the_producers(
     assert made.size(PREFIX) >= int(bound) + 61
 
 
-def test_the_limit_is_that_of_the_client() -> None:
-    servers = {"bootstrap.servers": "localhost:1"}
-    assert size_limit(producer_config(servers | {"max.request.size": "1000"})) == 1000
-    assert size_limit(producer_config(servers | {"buffer.memory": "40000", "batch.size": "100"})) == 32768
+def test_the_limit_is_also_that_of_the_memory() -> None:
+    large = replace(WHOLE, value=b"v" * 40_000)
+    assert fitted(large, PREFIX, limited(10**6, buffer_memory=49_152)) == large
+    found = fitted(large, PREFIX, limited(10**6, buffer_memory=40_000, batch_size=100, compression_type="gzip"))
+    assert found is not None
+    assert found.value is None
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_a_letter_keeps_a_value_that_fits_when_it_is_compressed(codec: str) -> None:
+    large = replace(WHOLE, value=b"v" * 100_000)
+    assert fitted(large, PREFIX, limited(10_000, compression_type=codec)) == large
+    noise = replace(WHOLE, value=random.Random(1).randbytes(100_000))
+    found = fitted(noise, PREFIX, limited(10_000, compression_type=codec))
+    assert found is not None
+    assert (found.key, found.value) == (WHOLE.key, None)
 
 
 def test_a_letter_that_brokers_find_too_large_loses_its_value() -> None:

@@ -24,8 +24,9 @@ from spark_kafka_sink.producer.accumulator.request_size import batch_limit
 from spark_kafka_sink.producer.accumulator.row_origins import AppendedRows, note_rows
 from spark_kafka_sink.producer.accumulator.tally import Tally
 from spark_kafka_sink.producer.bad_rows import RowNumbers
+from spark_kafka_sink.producer.column_checks import too_large
 from spark_kafka_sink.producer.lifecycle import NO_WAIT, Lifecycle
-from spark_kafka_sink.records.arrow_arrays import repeated_number
+from spark_kafka_sink.records.arrow_arrays import byte_column, repeated_number
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.pieces import Pieces, encode_pieces
@@ -70,16 +71,18 @@ class Appender:
         # Room for at least two batches, so that there is always a next one.
         self._kept_from_blocks = max(pool.capacity // KEPT_FROM_BLOCKS, 2 * pool.chunks_for(self._batch_size))
         self._planner = Planner(accumulator, self._batch_size, pool.chunk_size)
-        self._max_record_size = min(config.max_request_size, pool.capacity * pool.chunk_size)
+        self._limits = {"max.request.size": config.max_request_size, "buffer.memory": pool.capacity * pool.chunk_size}
         self._max_block_s = config.max_block_ms / 1000
         self._accumulator = accumulator
         self._pool = pool
         self._lifecycle = lifecycle
         self._wakeup = lifecycle.wake_sender
 
-    def sizes(self, tally: Tally, topic: str, columns: RecordColumns) -> Sizes:
+    def sizes(self, tally: Tally, topic: str, columns: RecordColumns, *, may_be_large: bool = False) -> Sizes:
         """Returns an upper bound for the bytes of each row. Raises RecordTooLargeError for the first row that can never be
         sent.
+
+        may_be_large: whether a row may be larger than max.request.size before compression.
         """
         # The current time is close to a batch's first timestamp. Given timestamps can be anywhere, and so can the current time
         # relative to them, for later rows in the same batch.
@@ -88,14 +91,12 @@ class Appender:
         sizes = size_upper_bounds(columns, timestamp_range=timestamp_range, max_offset_delta=self._batch_size // MIN_RECORD_SIZE)
         size = repeated_number(sizes)
         largest = (int(sizes.max(initial=0)) if size is None else size) + HEADER_SIZE
-        if largest > self._max_record_size:
-            row = int(np.argmax(sizes + HEADER_SIZE > self._max_record_size))
-            raise RecordTooLargeError(
-                f"topic {topic}: row {row} of {columns.num_records} takes {int(sizes[row]) + HEADER_SIZE} bytes, more"
-                f" than max.request.size or buffer.memory allow ({self._max_record_size})",
-                topic=topic,
-                row=row,
-            )
+        limits = {"buffer.memory": self._limits["buffer.memory"]} if may_be_large else self._limits
+        if largest > min(limits.values()):
+            row = int(np.argmax(sizes + HEADER_SIZE > min(limits.values())))
+            key = None if columns.key is None else byte_column(columns.key.slice(row, 1))[0].as_py()
+            problem = too_large(int(sizes[row]) + HEADER_SIZE, key, limits)
+            raise RecordTooLargeError(f"topic {topic}: row {row} of {columns.num_records}: {problem}", topic=topic, row=row)
         return sizes
 
     def append(

@@ -106,7 +106,7 @@ class SendScope:
             self._identity.append_failed(error)
             raise
 
-    def append_serialized(self, topic: str, columns: RecordColumns) -> None:
+    def append_serialized(self, topic: str, columns: RecordColumns, *, may_be_large: bool = False) -> None:
         """Appends records of one topic whose keys and values are bytes already, past interceptors and serializers.
 
         Use it for rows that could not be sent as they are, such as those that `append` passed to `on_bad_rows`. Otherwise like
@@ -115,13 +115,14 @@ class SendScope:
         Args:
             topic: name of the topic.
             columns: records with binary or string keys and values.
+            may_be_large: whether a record may be larger than max.request.size before compression. Brokers may still reject it.
 
         Raises:
             KafkaSinkError: As in `append`.
         """
         self._check_may_append()
         try:
-            self._columns.append_bytes(self.tally, topic, columns)
+            self._columns.append_bytes(self.tally, topic, columns, may_be_large=may_be_large)
         except BaseException as error:
             self._identity.append_failed(error)
             raise

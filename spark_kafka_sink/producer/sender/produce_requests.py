@@ -40,7 +40,7 @@ from spark_kafka_sink.protocol.produce import (
 )
 from spark_kafka_sink.protocol.produce_encoder import BatchParts, PreparedRequest, ProduceEncoder
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
-from spark_kafka_sink.records.compression import codec_of
+from spark_kafka_sink.records.compression import codec_of, level_of
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class ProduceRequests:
         self._refusals = RefusalLog()
         self._encoder = ProduceEncoder(config.client_id, config.acks, config.request_timeout_ms)
         self._codec = codec_of(config.compression_type)
-        self._level = _level(config)
+        self._level = level_of(config)
         self._ratios = CompressionRatios()
         self._limits = RequestLimits(config)
         self.in_flight = 0
@@ -261,11 +261,6 @@ class ProduceRequests:
         if isinstance(response.body, ProduceResponse) and (hints := leader_hints(response.body)):
             self._metadata.update_leaders(hints, response.body.node_endpoints)
         return failure
-
-
-def _level(config: ProducerConfig) -> int:
-    levels = {"gzip": config.compression_gzip_level, "lz4": config.compression_lz4_level, "zstd": config.compression_zstd_level}
-    return levels.get(config.compression_type, 0)
 
 
 def answers(response: ClientResponse, batches: Sequence[SealedBatch]) -> Iterator[BatchAnswer]:

@@ -14,7 +14,7 @@ from spark_kafka_sink.errors import KafkaSinkError, RecordError, RecordTooLargeE
 from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.option import INT64_MAX
 from spark_kafka_sink.producer.call_deadline import call_deadline
-from spark_kafka_sink.producer.column_checks import is_text
+from spark_kafka_sink.producer.column_checks import is_text, too_large
 from spark_kafka_sink.producer.identity.identity import Identity
 from spark_kafka_sink.producer.interceptors import ProducerInterceptors, as_ours
 from spark_kafka_sink.producer.lifecycle import NO_WAIT, Lifecycle, in_callback
@@ -70,12 +70,12 @@ class RecordAppender:
         self._metrics = metrics
         self._lifecycle = lifecycle
         self._max_block_s = config.max_block_ms / 1000
-        self._max_record_size = min(config.max_request_size, config.buffer_memory)
+        self._limits = {"max.request.size": config.max_request_size, "buffer.memory": config.buffer_memory}
         self._timestamp_unit = config.timestamp_unit
         self._retention = retention
         self._rate_limit = rate_limit
         # With a rate limit no record is surely small, so that `_checked_size` sees each: without one, `send` pays nothing for it.
-        self._surely_small = self._max_record_size - _MORE_THAN_OVERHEAD if rate_limit is None else -1
+        self._surely_small = min(self._limits.values()) - _MORE_THAN_OVERHEAD if rate_limit is None else -1
 
     def send(self, record: Record, on_delivery: OnDelivery | None) -> RecordFuture:  # noqa: PLR0912
         """Sends a record; see Producer.send. Takes 1.5 us, so its code is inlined here."""
@@ -105,7 +105,7 @@ class RecordAppender:
                 self._retention.learn(topic, timestamp)
             size = key_size + value_size + MAX_RECORD_OVERHEAD
             if pairs or size > self._surely_small:
-                size = self._checked_size(topic, key_size, value_size, pairs)
+                size = self._checked_size(topic, key, value_size, pairs)
         except KafkaSinkError as error:
             self._lifecycle.check_usable()  # if the producer has failed, that is the cause
             self._metrics.append_refused(topic, 1, error)
@@ -161,15 +161,11 @@ class RecordAppender:
             partition_count=count,
         )
 
-    def _checked_size(self, topic: str, key_size: int, value_size: int, headers: Headers) -> int:
+    def _checked_size(self, topic: str, key: bytes | None, value_size: int, headers: Headers) -> int:
         """Returns the approximate number of bytes that a record takes in a batch, when the rate limit lets it pass."""
-        size = record_size_upper_bound(key_size, value_size, headers) + HEADER_SIZE
-        if size > self._max_record_size:
-            raise RecordTooLargeError(
-                f"topic {topic}: the record takes {size} bytes, more than max.request.size or buffer.memory allow"
-                f" ({self._max_record_size}); it was not buffered",
-                topic=topic,
-            )
+        size = record_size_upper_bound(-1 if key is None else len(key), value_size, headers) + HEADER_SIZE
+        if size > min(self._limits.values()):
+            raise RecordTooLargeError(f"topic {topic}: {too_large(size, key, self._limits)}", topic=topic)
         if self._rate_limit is not None:
             if self._lifecycle.must_not_wait:
                 self._rate_limit.take(1, size - HEADER_SIZE)  # later records wait for it

@@ -218,7 +218,7 @@ def test_numbers_of_numpy_are_numbers(kafka: Kafka, new_topic: NewTopic) -> None
         ({"topic": "t" * 300}, RecordError, "not a valid topic name"),
         ({"partition": 2}, RecordError, "partition is 2, but there are 2 partitions, 0 to 1"),
         ({"partition": 2**40}, RecordError, "partition is 1099511627776"),
-        ({"value": bytes(2000)}, RecordTooLargeError, "takes 20.. bytes, more than max.request.size"),
+        ({"value": bytes(2000)}, RecordTooLargeError, "takes 20.. bytes before compression, more than max.request.size"),
         ({"headers": {"h": bytes(2000)}}, RecordTooLargeError, "takes 20.. bytes"),
     ],
 )
