@@ -185,7 +185,7 @@ class Tally:
 
     def older_than_retention(self, records: int) -> None:
         """Counts appended records that are older than their topic's retention.ms."""
-        with self._changed:
+        with self._lock:
             self._report.older_than_retention += records
 
     def batch_not_acked(self, error_name: str, *, again: bool) -> None:
