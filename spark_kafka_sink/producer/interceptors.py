@@ -187,6 +187,9 @@ class ColumnsThunk:
         metadata = ColumnsMetadata(result.topic, result.partition, offset, self.count)
         self._interceptors.on_acknowledgement_columns(metadata, result.error)
 
+    def settled(self) -> None:
+        """Does nothing, likewise."""
+
     def split(self, count: int) -> tuple[ColumnsThunk, ColumnsThunk]:
         return ColumnsThunk(self._interceptors, count), ColumnsThunk(self._interceptors, self.count - count)
 

@@ -27,6 +27,10 @@ class Thunk(Protocol):
         """Called when the batch was acknowledged or failed, as `result` says."""
         ...
 
+    def settled(self) -> None:
+        """Called after that, when `ProduceResult.done` is True."""
+        ...
+
     def split(self, count: int) -> tuple[Thunk, Thunk]:
         """Returns the first `count` records, and the others."""
         ...
@@ -102,12 +106,14 @@ class ProduceResult:
     def _complete(self) -> None:
         """Runs callbacks before waiting threads continue, like ProducerBatch.completeFutureAndFireCallbacks."""
         thunks, self._thunks = self._thunks, []
-        try:
-            with callbacks:
+        with callbacks:
+            try:
                 for first, thunk in thunks:
                     self._tell(thunk, first)
-        finally:
-            self._done = True
+            finally:
+                self._done = True
+            for _, thunk in thunks:
+                thunk.settled()
 
     def _tell(self, thunk: Thunk, first: int) -> None:
         try:

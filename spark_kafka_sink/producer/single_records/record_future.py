@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final
 
 from spark_kafka_sink.errors import KafkaSinkError, ResultTimeoutError
 from spark_kafka_sink.producer.accumulator.tally import Tally
@@ -17,6 +20,9 @@ if TYPE_CHECKING:
     from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult
 
 logger = logging.getLogger(__name__)
+
+_STATE_OF_BASE: Final = frozenset({"_condition", "_done_callbacks", "_exception", "_result", "_state", "_waiters"})
+_making_state = Lock()
 
 
 class TopicWaiter:
@@ -31,6 +37,7 @@ class TopicWaiter:
         self.tally = Tally(keeps_error=False)
         self.check_process = lifecycle.check_process
         self.told = self.tally.told
+        self.futures_are_watched = False  # some future has the state of its base class
 
     def wait_until(self, done: Callable[[], bool], timeout_s: float | None, late: Callable[[float], KafkaSinkError]) -> None:
         """Returns once `done()`. Raises `late(seconds)` after `timeout_s`, or the producer's error if it cannot get there."""
@@ -38,10 +45,15 @@ class TopicWaiter:
         self.tally.wait_until(done, timeout_s, late, self._lifecycle.check_alive)
 
 
-class RecordFuture:
-    """The outcome of one record. Any thread may ask. Java's Future<RecordMetadata>, FutureRecordMetadata."""
+class RecordFuture(Future[RecordMetadata]):
+    """The outcome of one record. Any thread may ask. Java's Future<RecordMetadata>, FutureRecordMetadata.
 
-    __slots__ = ("_callback", "_error", "_index", "_key_size", "_result", "_timestamp", "_value_size", "_waiter")
+    It is a concurrent.futures.Future, and can be awaited in asyncio.
+    """
+
+    # The base class makes a condition and two lists, which takes longer than sending the record does. So its state is made when
+    # something first asks for it (`__getattr__`).
+    __slots__ = ("_batch", "_callback", "_error", "_index", "_key_size", "_timestamp", "_value_size", "_waiter")
 
     def __init__(self, waiter: TopicWaiter, timestamp: int, key_size: int, value_size: int, callback: OnDelivery | None) -> None:
         self._waiter = waiter
@@ -49,13 +61,13 @@ class RecordFuture:
         self._key_size = key_size
         self._value_size = value_size
         self._callback = callback
-        self._result: ProduceResult | None = None
+        self._batch: ProduceResult | None = None
         self._index = 0
         self._error: KafkaSinkError | None = None
 
     def __repr__(self) -> str:
         # Read once: the sender thread may complete the record meanwhile.
-        result, error = self._result, self._error
+        result, error = self._batch, self._error
         where = f"topic={self._waiter.topic!r}" + ("" if result is None else f" partition={result.partition}")
         if error is None and result is not None and result.done:
             error = result.error
@@ -98,6 +110,26 @@ class RecordFuture:
             )  # shared by all records of a batch; otherwise the traceback would grow with each raise
         return self._metadata()
 
+    def cancel(self) -> bool:
+        """Returns False: a record that was sent cannot be taken back. A cancelled task only stops waiting for it."""
+        return False
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        import asyncio  # takes 30 ms, and few programs need it
+
+        return asyncio.wrap_future(self).__await__()
+
+    def __getattr__(self, name: str) -> Any:
+        """Makes the base class's state when it is missing."""
+        if name not in _STATE_OF_BASE:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        with _making_state:
+            if "_condition" not in self.__dict__:
+                super().__init__()
+        self._waiter.futures_are_watched = True  # before the check: a batch looks for it after its end
+        self._settle()
+        return self.__dict__[name]
+
     def exception(self, timeout: float | None = None) -> KafkaSinkError | None:
         """Returns the record's error, or None if it was acknowledged. Waits and raises like `result`.
 
@@ -106,13 +138,13 @@ class RecordFuture:
         """
         if not self._finished():
             self._waiter.wait_until(self._finished, timeout, self._late)
-        return self._error or (None if self._result is None else self._result.error)
+        return self._error or (None if self._batch is None else self._batch.error)
 
     def _finished(self) -> bool:
-        return self._error is not None or (self._result is not None and self._result.done)
+        return self._error is not None or (self._batch is not None and self._batch.done)
 
     def _late(self, waited_s: float) -> ResultTimeoutError:
-        where = "not yet in a batch" if self._result is None else f"in a batch for partition {self._result.partition}"
+        where = "not yet in a batch" if self._batch is None else f"in a batch for partition {self._batch.partition}"
         return ResultTimeoutError(
             f"topic {self._waiter.topic}: timed out after {waited_s:.1f} s waiting for the record, {where}; it may still"
             " be delivered",
@@ -120,7 +152,7 @@ class RecordFuture:
         )
 
     def _metadata(self) -> RecordMetadata:
-        result = self._result
+        result = self._batch
         if result is None:
             return not_stored(self._waiter.topic, key_size=self._key_size, value_size=self._value_size)
         if result.error is not None:
@@ -134,20 +166,31 @@ class RecordFuture:
     @property
     def pending(self) -> bool:
         """Whether the record is neither in a batch nor failed."""
-        return self._result is None and self._error is None
+        return self._batch is None and self._error is None
 
     def fail(self, error: KafkaSinkError) -> None:
         """Fails a record that gets into no batch. Its callback runs in this thread, before waiting threads continue."""
-        try:
-            with callbacks:
+        with callbacks:
+            try:
                 self._call(error)
-        finally:
-            self._error = error
+            finally:
+                self._error = error
+            self._settle()
+
+    def _settle(self) -> None:
+        """Passes the outcome on to the base class if it has state, which calls those who wait for it there."""
+        if "_condition" in self.__dict__ and self._finished():
+            with suppress(InvalidStateError):  # it knows already
+                error = self._error or (None if self._batch is None else self._batch.error)
+                if error is None:
+                    self.set_result(self._metadata())
+                else:
+                    self.set_exception(error)
 
     def complete(self) -> None:
         """Called when the batch has its outcome."""
-        if self._result is not None:  # otherwise an interrupt came before the batch was set, and the future failed by itself
-            self._call(self._result.error)
+        if self._batch is not None:  # otherwise an interrupt came before the batch was set, and the future failed by itself
+            self._call(self._batch.error)
 
     def _call(self, error: KafkaSinkError | None) -> None:
         callback, self._callback = self._callback, None
@@ -173,13 +216,18 @@ class RecordThunk:
 
     def assigned(self, result: ProduceResult, first: int) -> None:
         for index, future in enumerate(self._futures, first):
-            future._result = result
+            future._batch = result
             future._index = index
 
     def completed(self, result: ProduceResult, first: int) -> None:
         if self._callbacks:
             for future in self._futures:
                 future.complete()
+
+    def settled(self) -> None:
+        if self._futures[0]._waiter.futures_are_watched:
+            for future in self._futures:
+                future._settle()
 
     def split(self, count: int) -> tuple[RecordThunk, RecordThunk]:
         head, tail = self._futures[:count], self._futures[count:]

@@ -101,6 +101,8 @@ class Failing:
 
     count = 1
 
+    def settled(self) -> None: ...
+
     def assigned(self, result: ProduceResult, first: int) -> None: ...
 
     def completed(self, result: ProduceResult, first: int) -> None:

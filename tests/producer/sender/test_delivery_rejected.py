@@ -21,6 +21,8 @@ class Waiters:
         self._records, self._places, self._told = records, places, told
         self.count = len(records)
 
+    def settled(self) -> None: ...
+
     def assigned(self, result: ProduceResult, first: int) -> None:
         for place, record in enumerate(self._records, first):
             self._places[record] = (result, place)

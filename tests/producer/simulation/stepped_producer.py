@@ -131,6 +131,8 @@ class NumbersThunk:
     def __post_init__(self) -> None:
         self.count = len(self.numbers)
 
+    def settled(self) -> None: ...
+
     def assigned(self, result: ProduceResult, first: int) -> None:
         self.told.accepted.update(dict.fromkeys(self.numbers, result.partition))
 

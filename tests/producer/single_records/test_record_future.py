@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import logging
 import threading
 from itertools import count, takewhile
@@ -153,3 +155,40 @@ def test_rows_that_an_interrupt_left_without_a_batch_are_not_told_of_it_too() ->
         return interrupt.struck
 
     assert sum(1 for _ in takewhile(interrupted, count(1))) > 3
+
+
+def test_it_can_be_awaited_and_a_cancelled_task_only_stops_waiting() -> None:
+    async def main() -> None:
+        error = BrokerError("refused")
+        acked, failed, late = future(), future(), future()
+        first, second, third = in_a_batch(acked), in_a_batch(failed), in_a_batch(late)
+        tasks = [asyncio.ensure_future(each) for each in (acked, failed, late)]
+        wrapped = asyncio.wrap_future(acked)
+        await asyncio.sleep(0)
+        tasks[2].cancel()
+        await asyncio.to_thread(first.acked, 7, -1)
+        await asyncio.to_thread(second.failed, error)
+        assert [(await each).offset for each in (tasks[0], wrapped, acked)] == [7, 7, 7]
+        with pytest.raises(BrokerError):
+            await tasks[1]
+        with pytest.raises(asyncio.CancelledError):
+            await tasks[2]
+        assert not late.done()
+        third.acked(9, -1)
+        assert (await late).offset == 9
+
+    asyncio.run(main())
+
+
+def test_its_done_callbacks_come_once_whenever_they_are_added() -> None:
+    each, fails, ends = future(), future(), list[object]()
+    for one in (each, fails):
+        one.add_done_callback(ends.append)  # before it is in a batch
+    result = in_a_batch(each)
+    each.add_done_callback(lambda ended: ends.append(ended.result().offset))
+    result.acked(7, -1)
+    fails.fail(RecordError("no"))
+    each.add_done_callback(lambda ended: ends.append("late"))
+    assert ends == [each, 7, fails, "late"]
+    assert not each.cancel()
+    assert concurrent.futures.wait([each, fails], 0).not_done == set()
