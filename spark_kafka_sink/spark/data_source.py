@@ -139,7 +139,7 @@ def _check_reachable(options: SinkOptions, *, is_stream: bool, has_timestamps: b
 
     For a stream it does so only until it has succeeded once. Spark plans each micro-batch of a stream, often in a new process. A
     running stream must survive an outage of Kafka, so a file in Spark's folder for temporary files records that the topic was
-    reached once in this application.
+    reached once in this application. Then a topic that was deleted meanwhile is created again if `topic.create.*` is set.
     """
     # Spark sets it for processes that plan and commit, and removes the folders when the application ends.
     folder = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
@@ -148,9 +148,14 @@ def _check_reachable(options: SinkOptions, *, is_stream: bool, has_timestamps: b
     commit_log = options.exactly_once if is_stream else None  # with the checkpoint: each query has its own records there
     named = repr((options.producer.bootstrap_servers, options.topic, options.creation, options.errors.topic, commit_log))
     mark = Path(folder) / f"kafka-sink-reached-{sha256(named.encode()).hexdigest()[:16]}"
-    if is_stream and mark.exists():
+    is_known = is_stream and mark.exists()
+    if is_known and options.creation is None:
         return
-    from spark_kafka_sink.spark.first_contact import check_reachable
+    from spark_kafka_sink.spark.first_contact import check_reachable, create_again
+
+    if is_known:
+        create_again(options)
+        return
 
     # Made first: a stream must not ask if it cannot record the answer. A check that fails leaves the mark of an earlier one.
     asking = mark.with_name(f"{mark.name}-{os.getpid()}")

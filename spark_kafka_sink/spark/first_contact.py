@@ -134,8 +134,21 @@ def _topic_code(client: ClusterClient, topic: str, deadline: float) -> int:
         waiter.pause()
 
 
-def create_missing_topic(options: SinkOptions) -> None:
+def create_again(options: SinkOptions) -> None:
+    """Creates topics as `topic.create.*` says that were deleted after a stream had reached them. An outage is left to tasks.
+
+    Brokers would create them with their own settings when a task asks for them.
+    """
+    try:
+        create_missing_topic(options, is_again=True)
+    except DeadlineError as error:
+        logger.info("it is not known whether the topic still exists: %s", error)
+
+
+def create_missing_topic(options: SinkOptions, *, is_again: bool = False) -> None:
     """Creates the topic and the dead-letter topic if `topic.create.*` is set and they do not exist. No topic is altered.
+
+    is_again: whether they existed before.
 
     Raises:
         OptionError: the brokers reject a setting.
@@ -148,10 +161,10 @@ def create_missing_topic(options: SinkOptions) -> None:
         return
     with ClusterClient(options.producer) as client:
         for topic in _topics(options):
-            _create(client, topic, creation, options)
+            _create(client, topic, creation, options, is_again=is_again)
 
 
-def _create(client: ClusterClient, topic: str, creation: TopicCreation, options: SinkOptions) -> None:
+def _create(client: ClusterClient, topic: str, creation: TopicCreation, options: SinkOptions, *, is_again: bool) -> None:
     start = time.monotonic()
     deadline = start + options.producer.max_block_ms / 1000
     try:
@@ -164,12 +177,16 @@ def _create(client: ClusterClient, topic: str, creation: TopicCreation, options:
         if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             raise as_option_error(creation_error(client, result), creation, topic)
         partitions = wait_for_leaders(client, topic, deadline)
+        if result.error_code == ErrorCode.NONE and is_again:
+            text = "topic %s was deleted while the stream ran, with its records; created a new one with %s"
+            logger.warning(text, topic, counted(partitions, "partition"))
+            return
         if result.error_code == ErrorCode.NONE:
             logger.info("created topic %s with %s", topic, counted(partitions, "partition"))
             return
     elif code and not error_facts(code).retriable:
         raise metadata_error(client, topic, code)
-    if 0 < partitions < creation.partitions:
+    if 0 < partitions < creation.partitions and not is_again:
         logger.warning(
             "topic %s exists with %s, fewer than %s=%s; it is left as it is",
             topic,

@@ -28,7 +28,7 @@ from spark_kafka_sink.spark.commits import abort_job, abort_micro_batch, check_b
 from spark_kafka_sink.spark.destination import Destination, destination
 from spark_kafka_sink.spark.explain import linked, plug_in_error, sink_error
 from spark_kafka_sink.spark.exported_error import exported
-from spark_kafka_sink.spark.first_contact import check_reachable
+from spark_kafka_sink.spark.first_contact import check_reachable, create_again
 from spark_kafka_sink.spark.history import BatchReport, warn_of_old_rows
 from spark_kafka_sink.spark.interrupts import cancelled_if_interrupted, without_py4js_traceback, without_pysparks_handler
 from spark_kafka_sink.spark.messages import (
@@ -353,6 +353,8 @@ def publish_dataframe(
             check_reachable(options, has_timestamps=columns.timestamp is not None)
             if written is not None:
                 check_batch(options, written)
+        elif options.creation is not None:
+            create_again(options)
         planned = _planned(df, columns, options, _feed(metrics), written, resolve)
         where = planned.where
         _tell(metrics, lambda: WriteBegan(batch.query_id, batch.number, time.time(), planned.where))

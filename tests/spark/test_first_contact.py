@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import BinaryType, StructField, StructType
 
@@ -109,6 +111,24 @@ def test_a_stream_asks_until_it_was_reached_once_and_then_survives_an_outage(
         source(servers).writer(SCHEMA, False)
     source(servers).streamWriter(SCHEMA, False)  # another query's failed check does not end it
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_topic_that_is_deleted_while_a_stream_runs_is_created_again_as_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    with EmbeddedBroker() as broker:
+        asked = CaseInsensitiveDict({**given(broker.bootstrap_servers, max_block_ms=60_000), "topic.create.partitions": "3"})
+        KafkaSinkDataSource(options=asked).streamWriter(SCHEMA, False)
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        admin.delete_topics(["events"])["events"].result(30)
+        with caplog.at_level(logging.WARNING):
+            for _ in range(2):
+                KafkaSinkDataSource(options=asked).streamWriter(SCHEMA, False)
+        assert len(broker.cluster.image.topics["events"].partitions) == 3
+    assert caplog.text.count("topic events was deleted while the stream ran, with its records; created a new one") == 1
+    assert caplog.text.count("WARNING") == 1
+    KafkaSinkDataSource(options={**asked, "kafka.max.block.ms": "300"}).streamWriter(SCHEMA, False)  # survives an outage
 
 
 def test_a_stream_asks_while_another_one_still_waits_for_the_answer(
