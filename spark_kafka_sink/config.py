@@ -353,6 +353,12 @@ class ProducerConfig:
     def __post_init__(self) -> None:
         _check_together(self)
 
+    @property
+    def compression_level(self) -> int:
+        """The level of the codec; 0 for a codec without levels."""
+        levels = {"gzip": self.compression_gzip_level, "lz4": self.compression_lz4_level, "zstd": self.compression_zstd_level}
+        return levels.get(self.compression_type, 0)
+
     def settings(self) -> dict[str, object]:
         """Returns the value of every option by name, as passed to serializers, partitioners and interceptors."""
         return {name: getattr(self, field_name) for name, field_name in _FIELD_OF.items()} | self.security.settings()

@@ -17,7 +17,6 @@ import cramjam
 import lz4.frame
 import zstandard
 
-from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import OptionError, ProtocolError
 
@@ -53,12 +52,6 @@ def codec_of(name: str) -> Codec:
         raise OptionError(
             f"option compression.type: {name!r} is not supported; it must be one of {known}", option="compression.type"
         ) from None
-
-
-def level_of(config: ProducerConfig) -> int:
-    """Returns the level of a producer's codec; 0 for a codec without levels."""
-    levels = {"gzip": config.compression_gzip_level, "lz4": config.compression_lz4_level, "zstd": config.compression_zstd_level}
-    return levels.get(config.compression_type, 0)
 
 
 def compress(codec: Codec, level: int, buffers: Sequence[Buffer]) -> bytes:

@@ -22,7 +22,7 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, byte_column, validity
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
 from spark_kafka_sink.records.columns import NO_PARTITION, NO_TIMESTAMP, RecordColumns
-from spark_kafka_sink.records.compression import Codec, codec_of, compress, level_of
+from spark_kafka_sink.records.compression import Codec, codec_of, compress
 from spark_kafka_sink.spark.letter_text import OMITTED, OWN, SERIALIZED, parts_of
 from spark_kafka_sink.spark.refused_rows import RefusedRows
 
@@ -193,7 +193,7 @@ def fitted(letter: Letter, prefix: str, config: ProducerConfig) -> Letter | None
     while (size := found.size(prefix)) > min(config.max_request_size, memory):
         own = (found.key or b"", found.value or b"")
         if size <= memory and codec is not Codec.NONE:
-            size += len(compress(codec, level_of(config), own)) - sum(map(len, own))
+            size += len(compress(codec, config.compression_level, own)) - sum(map(len, own))
             if size <= config.max_request_size:
                 break
         less = smaller(found)

@@ -40,7 +40,7 @@ from spark_kafka_sink.protocol.produce import (
 )
 from spark_kafka_sink.protocol.produce_encoder import BatchParts, PreparedRequest, ProduceEncoder
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
-from spark_kafka_sink.records.compression import codec_of, level_of
+from spark_kafka_sink.records.compression import codec_of
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class ProduceRequests:
         self._refusals = RefusalLog()
         self._encoder = ProduceEncoder(config.client_id, config.acks, config.request_timeout_ms)
         self._codec = codec_of(config.compression_type)
-        self._level = level_of(config)
+        self._level = config.compression_level
         self._ratios = CompressionRatios()
         self._limits = RequestLimits(config)
         self.in_flight = 0

@@ -174,8 +174,8 @@ def _commit(turn: Turn, step: Commit) -> Next:
     todo = program.todo
     if todo is None:
         todo, last = values.numbers_of(step.handles), VIEWS[program.view].last
-        assert last is not None
-        turn = turn._replace(program=program._replace(is_gone=bool(todo) and _is_gone(turn, last.topic_ids)))
+        ids = last.topic_ids if last is not None else ()  # a rule that is left out may have written no record
+        turn = turn._replace(program=program._replace(is_gone=bool(todo) and _is_gone(turn, ids)))
     if not todo:
         after = program._replace(view=values.with_outcomes(program.view, program.got), todo=None, got=(), is_gone=False)
         yield turn.does("knows the outcomes", program.got), turn.becomes(after)
