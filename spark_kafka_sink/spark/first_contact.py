@@ -41,7 +41,7 @@ _PATIENCE_MS: Final = 10_000
 _SHARE: Final = 6  # part of max.block.ms: 10 s of its default of 60 s, and more if the option is larger
 
 
-def check_reachable(options: SinkOptions, *, has_timestamps: bool = False) -> None:
+def check_reachable(options: SinkOptions, *, has_timestamps: bool = False, who: str = "the Spark driver") -> None:
     """Returns once a broker has answered, and the topics exist that the options `topic` and `dead.letter.topic` name.
 
     The options `topic.create.*` create a missing topic, and so do brokers with auto.create.topics.enable. A topic without leaders
@@ -71,7 +71,7 @@ def check_reachable(options: SinkOptions, *, has_timestamps: bool = False) -> No
         except DeadlineError as error:
             if isinstance(error, MetadataTimeoutError):
                 raise
-            raise _unreachable(options, error) from None
+            raise _unreachable(options, error, who) from None
 
 
 def _log_time_limits(client: ClusterClient, topic: str, deadline: float) -> None:
@@ -201,13 +201,13 @@ def _limit_ms(config: ProducerConfig) -> int:
     return max(min(config.max_block_ms, _PATIENCE_MS), config.max_block_ms // _SHARE)
 
 
-def _unreachable(options: SinkOptions, error: DeadlineError) -> MetadataTimeoutError:
+def _unreachable(options: SinkOptions, error: DeadlineError, who: str = "the Spark driver") -> MetadataTimeoutError:
     """Returns the error for `error`, with which a request to any broker timed out. It names the addresses."""
     servers = ",".join(options.producer.bootstrap_servers)
     topic = "" if options.topic is None else f"topic {options.topic}: "
     limit_s = _limit_ms(options.producer) / 1000
-    text = f"{topic}no broker of bootstrap.servers {servers} answered the Spark driver within {limit_s:g} s"
+    text = f"{topic}no broker of bootstrap.servers {servers} answered {who} within {limit_s:g} s"
     reason = error.message.partition("the brokers: ")[2] or error.message
     return MetadataTimeoutError(
-        f"{text}: {reason}. Check bootstrap.servers, and that the driver may connect to it", topic=options.topic
+        f"{text}: {reason}. Check bootstrap.servers, and that {who} may connect to it", topic=options.topic
     )

@@ -9,7 +9,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -266,15 +266,19 @@ class ArrowTask(SameVersion):
     """One task over Arrow batches. Returns one row: its report, when it began and ended and, under exactly-once, its
     transaction.
 
-    batch: the micro-batch that the task writes a share of, under exactly-once.
+    batch: the micro-batch that the task writes a share of, under exactly-once. is_reachable: whether the driver has asked Kafka;
+    if not, the task does, with the same patience.
     """
 
     schema: SinkSchema
     options: SinkOptions
     feed: Feed
     batch: MicroBatch | None = None
+    is_reachable: bool = True
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        if not self.is_reachable:
+            check_reachable(self.options, who="Spark's task")
         rows = ((self.schema, batch) for batch in batches)
         began = time.time()
         report, share = run_task(rows, self.options, self.feed, self.batch)
@@ -307,9 +311,11 @@ def publish_job(
     try:
         columns, options = _columns(df, options), with_current_span(options)
         # A client of Spark Connect need not reach Kafka itself, unless it shall create the topic.
-        if getattr(df.sparkSession, "_sc", None) is not None or options.creation is not None:
+        is_reachable = getattr(df.sparkSession, "_sc", None) is not None or options.creation is not None
+        if is_reachable:
             check_reachable(options, has_timestamps=columns.timestamp is not None)
         planned = _planned(df, columns, options, feed or _feed(metrics), job)
+        planned = planned._replace(task=replace(planned.task, is_reachable=is_reachable))
         where = planned.where
         if job is not None:
             check_job(options, job)

@@ -114,8 +114,8 @@ def _metrics(spark: SparkSession) -> tuple[DeliveryMetrics, list[str]]:
     """Returns the handle, and what failed."""
     try:
         context = spark.sparkContext
-    except AttributeError as error:  # PySparkAttributeError
-        return _uncounted("Spark Connect has no accumulators", error)
+    except AttributeError:  # PySparkAttributeError, whose words are about the attribute
+        return _uncounted("Spark Connect has no accumulators", None)
     except Exception as error:
         return _uncounted("Spark does not allow sparkContext here", error)
     try:
@@ -124,10 +124,9 @@ def _metrics(spark: SparkSession) -> tuple[DeliveryMetrics, list[str]]:
         return _uncounted("Spark does not allow accumulators here", error)
 
 
-def _uncounted(reason: str, error: Exception) -> tuple[DeliveryMetrics, list[str]]:
-    return DeliveryMetrics(None, reason=reason), [
-        f"{reason}, so deliveries through kafka_sink are not counted ({_first_line(error)})"
-    ]
+def _uncounted(reason: str, error: Exception | None) -> tuple[DeliveryMetrics, list[str]]:
+    cause = "" if error is None else f" ({_first_line(error)})"
+    return DeliveryMetrics(None, reason=reason), [f"{reason}, so deliveries through kafka_sink are not counted{cause}"]
 
 
 def _handle(spark: SparkSession, context: SparkContext) -> DeliveryMetrics:

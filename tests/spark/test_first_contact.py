@@ -15,7 +15,10 @@ from spark_kafka_sink.broker import BrokerConfig, EmbeddedBroker
 from spark_kafka_sink.errors import MetadataTimeoutError
 from spark_kafka_sink.spark.data_source import KafkaSinkDataSource
 from spark_kafka_sink.spark.first_contact import check_reachable
+from spark_kafka_sink.spark.metrics import Feed
 from spark_kafka_sink.spark.options import SinkOptions, sink_options
+from spark_kafka_sink.spark.publish import ArrowTask
+from spark_kafka_sink.spark.schema import SinkSchema
 from tests.kafka.ports import free_ports
 
 SCHEMA = StructType([StructField("value", BinaryType())])
@@ -60,6 +63,12 @@ def test_a_wrong_address_is_told_with_the_address_and_what_came_of_it(nowhere: s
     assert f"no broker of bootstrap.servers {nowhere} answered the Spark driver within 0.3 s: " in caught.value.message
     assert "Connection refused" in caught.value.message
     assert caught.value.facts["topic"] == topic
+
+
+def test_a_task_asks_where_the_driver_cannot_as_on_spark_connect(nowhere: str) -> None:
+    task = ArrowTask(SinkSchema(value=0), checked(nowhere), Feed(), is_reachable=False)
+    with pytest.raises(MetadataTimeoutError, match=r"answered Spark's task within 0\.3 s: .*that Spark's task may connect"):
+        next(task.run(iter(())))
 
 
 def test_a_missing_topic_is_told_with_what_to_do(broker: EmbeddedBroker) -> None:

@@ -215,7 +215,7 @@ def test_small_batches_that_linger_beside_a_large_partition_do_not_fill_the_memo
 
 def test_a_record_over_max_request_size_is_rejected_with_its_row_before_anything_is_buffered() -> None:
     parts = make_parts(max_request_size=1000)
-    with pytest.raises(RecordTooLargeError, match=r"topic t: row 1 of 3 takes 20\d\d bytes"):
+    with pytest.raises(RecordTooLargeError, match=r"topic t: row 1 of 3: the record takes 20\d\d bytes"):
         parts.append(parts.tally(), [b"a", b"x" * 2000, b"b"], [0, 0, 0])
     assert parts.drain_all() == []
 
