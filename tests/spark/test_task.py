@@ -101,8 +101,9 @@ def test_a_failure_counts_the_batches_that_a_broker_rejected() -> None:
         settings = sink_options({"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "events"})
         with pytest.raises(DeliveryError) as caught:
             delivered(batches_of_rows(numbered(0, 3), "events"), settings)
-    (note,) = caught.value.__notes__
+    note, way_out = caught.value.__notes__
     assert note == "Kafka has acknowledged no rows. Rejected batches by error: INVALID_RECORD 1"
+    assert way_out == "To go on without such rows, set on.error=dead-letter and dead.letter.topic."
 
 
 def test_a_failure_says_what_was_acked_and_that_stays(kafka: Kafka, new_topic: NewTopic) -> None:
@@ -117,7 +118,8 @@ def test_a_failure_says_what_was_acked_and_that_stays(kafka: Kafka, new_topic: N
     with pytest.raises(RecordError, match="column partition: -1 is negative, in row 11 of the task") as caught:
         delivered(batches_of_rows(rows(), topic), sink_options(options(kafka, topic=topic)))
     assert caught.value.__notes__ == [
-        "Kafka has acknowledged 10 rows; they stay in their topics, and another attempt writes them again."
+        "Kafka has acknowledged 10 rows; they stay in their topics, and another attempt writes them again.",
+        "To go on without such rows, set on.error=dead-letter and dead.letter.topic.",
     ]
     assert read_values(kafka, topic) == list(range(10))
 

@@ -151,7 +151,7 @@ def test_a_task_that_fails_leaves_nothing_open_and_the_next_is_not_harmed(settin
     batch = MicroBatch.of_new_job()
     with pytest.raises(RecordError, match="column partition: -1 is negative") as caught:
         write(settings, [*numbered(0, 20), Row(value="bad", partition=-1)], batch)
-    (note,) = caught.value.__notes__
+    note, _ = caught.value.__notes__
     assert note == "The task's transaction is aborted: consumers that read committed see none of its rows."
     assert open_ids(settings, batch) == []
     _, share = write(settings, numbered(100, 105), batch)
