@@ -130,6 +130,12 @@ class DisconnectedError(PeerError):
     code = "DISCONNECTED"
 
 
+class ClusterChangedError(PeerError):
+    """A broker's address belongs to another cluster now, so a task's or transaction's records would be in two clusters."""
+
+    code = "CLUSTER_CHANGED"
+
+
 class ProtocolError(PeerError):
     """The other end sent bytes that no broker sends: a frame too large, a length out of range, or a wrong correlation id."""
 

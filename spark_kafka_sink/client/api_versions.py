@@ -122,8 +122,9 @@ def fallback_version(asked: int, response: ApiVersionsResponse) -> int | None:
 
 
 @functools.cache
-def api_versions_request() -> ApiVersionsRequest:
-    return ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=software_version())
+def api_versions_request(cluster_id: str | None = None, node_id: int = -1) -> ApiVersionsRequest:
+    """Returns the request, to a broker that must be this one if `cluster_id` and `node_id` are given."""
+    return ApiVersionsRequest(SOFTWARE_NAME, software_version(), cluster_id, node_id)
 
 
 def software_version() -> str:

@@ -119,6 +119,7 @@ class ClusterClient:
         self._open(deadline)
         answers = RequestRound(self._client, self._metadata, requests, deadline, self._patience_ms).run(on_response)
         self._used_ms = monotonic_ms()
+        self._check_cluster()
         return answers
 
     def ask_many(self, requests: Sequence[ClusterRequest], deadline: float) -> list[Answer]:
@@ -306,3 +307,11 @@ class ClusterClient:
             waiter.warn_if_due()
             self._client.poll(min(left_ms, _LOOK_MS), monotonic_ms())
         self._used_ms = monotonic_ms()
+        self._check_cluster()
+
+    def _check_cluster(self) -> None:
+        """Raises ClusterChangedError, once, if the cluster is another one: what was learned of the first does not hold there."""
+        if (change := self._metadata.cluster_change) is not None:
+            self._metadata.cluster_change = None
+            self._coordinators.clear()
+            raise change

@@ -35,9 +35,10 @@ from spark_kafka_sink.network.channel import Address, Channel, PlainChannel
 from spark_kafka_sink.network.selector import Disconnected, PollResult, Selector
 from spark_kafka_sink.protocol.api import USUAL_RESPONSE_BYTES, AnyApi, ApiKey
 from spark_kafka_sink.protocol.api_versions import API_VERSIONS, ApiVersionsResponse
-from spark_kafka_sink.protocol.error_codes import error_facts
+from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.messages import decode_response, encode_request
+from spark_kafka_sink.protocol.metadata import METADATA, MetadataRequest, MetadataResponse
 from spark_kafka_sink.protocol.produce_encoder import PreparedRequest
 from spark_kafka_sink.security.channel_opener import ChannelOpener
 from spark_kafka_sink.security.sasl.mechanism import OpenMechanism
@@ -64,7 +65,10 @@ APIs are newer than that. (Java's AbstractResponse.shouldClientThrottle)
 _CORRELATION_ID: Final = struct.Struct(">i")
 
 _NEGOTIATION: Final = object()
-"""The tag of the requests made here: ApiVersions and those of logins."""
+"""The tag of the requests made here: ApiVersions, those of logins, and Metadata that tells the cluster."""
+
+_CHECKS_BROKER_SINCE: Final = 5
+"""The version of ApiVersions since which a broker compares its cluster and id with those in the request (KIP-1242, Kafka 4.4)."""
 
 _REJECTED: Final = 4
 """The rank of a node that rejected the login, as `least_loaded` ranks them."""
@@ -134,6 +138,8 @@ class Connections:
             self._logins = Logins(config, mechanism, self.states, self.in_flight, self._send_login, self._rng)
         self.versions: dict[int, NodeApiVersions] = {}  # of each node that can_send
         self.features = FinalizedFeatures()
+        self.cluster_id: str | None = None  # in the last metadata
+        self._unchecked: set[int] = set()  # brokers that were connected to again, and may be others now
         self.failures = ConnectionFailures()
         self.label = self.failures.label
         self._probed: dict[int, PeerError] = {}  # the failure that each running probe tries to explain
@@ -266,7 +272,7 @@ class Connections:
                 self._lost(lost, now_ms, events)
         for node_id in result.connected:
             self.states.checking_api_versions(node_id)
-            self._ask_versions(node_id, API_VERSIONS.max_version, now_ms)
+            self._ask_versions(node_id, self._first_version(node_id), now_ms)
         self._handle_timeouts(now_ms, events)
         if self._logins is not None:
             for end in self._logins.tend(now_ms):
@@ -351,12 +357,27 @@ class Connections:
 
     # Agreeing on versions
 
+    def _first_version(self, node_id: int) -> int:
+        """Returns the version of ApiVersions to ask in. That which names the broker has no other use."""
+        is_served = any(versions.newest(API_VERSIONS.key) >= _CHECKS_BROKER_SINCE for versions in self.versions.values())
+        return API_VERSIONS.max_version if is_served and self._is_known(node_id) else _CHECKS_BROKER_SINCE - 1
+
+    def _is_known(self, node_id: int) -> bool:
+        """Whether metadata has named the broker and its cluster."""
+        return node_id >= 0 and self.cluster_id is not None
+
     def _ask_versions(self, node_id: int, version: int, now_ms: int) -> None:
-        self.send(node_id, API_VERSIONS, api_versions_request(), now_ms, tag=_NEGOTIATION, version=version)
+        named = (self.cluster_id, node_id) if version >= _CHECKS_BROKER_SINCE else ()
+        self.send(node_id, API_VERSIONS, api_versions_request(*named), now_ms, tag=_NEGOTIATION, version=version)
 
     def _negotiated(self, request: InFlightRequest, body: Message, now_ms: int, events: PollEvents) -> None:
         if isinstance(body, ApiVersionsResponse):
             self._api_versions_answered(request, body, now_ms, events)
+        elif isinstance(body, MetadataResponse):
+            if body.cluster_id in (None, self.cluster_id):
+                self._ready(request.node_id, now_ms, events)
+            else:
+                self._is_another(request.node_id, f"it belongs to cluster {body.cluster_id}", now_ms, events)
         else:
             self._login_answered(request.node_id, body, now_ms, events)
 
@@ -367,20 +388,34 @@ class Connections:
         retry = fallback_version(request.version, body)
         if retry is not None:
             self._ask_versions(request.node_id, retry, now_ms)
+        elif body.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
+            self._is_another(request.node_id, "REBOOTSTRAP_REQUIRED", now_ms, events)
         elif body.error_code:
             name = error_facts(body.error_code).name
             error = BrokerError(f"{label} rejected ApiVersions: {name}", error_code=body.error_code, error=name)
             self._disconnect(request.node_id, error, now_ms, events)
         else:
+            if request.version < _CHECKS_BROKER_SINCE and request.node_id in self.versions and self._is_known(request.node_id):
+                self._unchecked.add(request.node_id)
             versions = self.versions[request.node_id] = node_api_versions(label, body)
             self.features.update(body, request.node_id)
             if self._logins is None:
-                self._ready(request.node_id, events)
+                self._ready(request.node_id, now_ms, events)
             else:
                 end = self._logins.begin(request.node_id, self.failures.brokers[request.node_id], versions, now_ms)
                 self._end(end, now_ms, events)
 
-    def _ready(self, node_id: int, events: PollEvents) -> None:
+    def _is_another(self, node_id: int, reason: str, now_ms: int, events: PollEvents) -> None:
+        """Ends a connection to an address that is not this broker's any more. Another cluster may have taken it."""
+        code = ErrorCode.REBOOTSTRAP_REQUIRED
+        text = f"{self.label(node_id)} is not a broker of cluster {self.cluster_id} any more: {reason}"
+        self._disconnect(node_id, BrokerError(text, error_code=int(code), error=code.name), now_ms, events)
+
+    def _ready(self, node_id: int, now_ms: int, events: PollEvents) -> None:
+        if node_id in self._unchecked:  # before Kafka 4.4 only metadata tells
+            self._unchecked.remove(node_id)
+            self.send(node_id, METADATA, MetadataRequest(topics=()), now_ms, tag=_NEGOTIATION)
+            return
         events.has_ready = True
         self.states.ready(node_id)
         self.failures.ready(node_id)
@@ -398,7 +433,7 @@ class Connections:
         end = self._logins.answered(node_id, body, now_ms)
         self._end(end, now_ms, events)
         if end is None and not self._logins.is_under_way(node_id):
-            self._ready(node_id, events)
+            self._ready(node_id, now_ms, events)
 
     def _end(self, end: ConnectionEnd | None, now_ms: int, events: PollEvents) -> None:
         if end is not None:

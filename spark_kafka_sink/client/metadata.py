@@ -13,7 +13,7 @@ from spark_kafka_sink.changes import Changes
 from spark_kafka_sink.client.backoff import ExponentialBackoff
 from spark_kafka_sink.client.cluster import Cluster, Node, TopicIds, TopicMetadata, merge_partitions
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import AuthenticationError
+from spark_kafka_sink.errors import AuthenticationError, ClusterChangedError
 from spark_kafka_sink.network.selector import END_OF_TIME_MS
 from spark_kafka_sink.protocol.error_codes import error_facts
 from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
@@ -147,6 +147,7 @@ class Metadata:
         self._spoken_version = 0  # of the Metadata API, in the request in flight
         self._answers = BrokerResponses()
         self._rejection: tuple[int, AuthenticationError] | None = None  # the version up to which it ends the wait
+        self.cluster_change: ClusterChangedError | None = None  # the last one
         self._closed = False
         # When the next update is due; None after a change, until it is asked for. The sender asks in each of its rounds.
         self._due_ms: int | None = None
@@ -355,7 +356,14 @@ class Metadata:
         known_id = self._cluster.cluster_id
         if None not in (response.cluster_id, known_id) and response.cluster_id != known_id:
             # The address leads to another cluster now, after a failover or a failback.
-            logger.warning("%s belongs to cluster %s now, not to %s as before", node_label, response.cluster_id, known_id)
+            text = f"{node_label} belongs to cluster {response.cluster_id} now, not to {known_id} as before"
+            logger.warning("%s", text)
+            self.cluster_change = ClusterChangedError(
+                f"{text}. Check where the address leads, and write again what is to be in one cluster",
+                broker=node_label,
+                cluster_id=response.cluster_id,
+                cluster_id_before=known_id,
+            )
             self._forget_past()
             if partial:
                 self.request_update()

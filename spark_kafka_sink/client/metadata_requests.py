@@ -57,7 +57,6 @@ class MetadataRequests:
         self._failures = 0  # since the last useful response
         self._due_since_ms: int | None = None  # when an update became due since then
         self._told_to_rebootstrap = False
-        self._cluster_id: str | None = None
         self.rejections: dict[int, Rejection] = {}
 
     def node(self, node_id: int) -> Node | None:
@@ -137,9 +136,9 @@ class MetadataRequests:
         assert isinstance(body, MetadataResponse)
         self._in_flight = None
         if body.cluster_id is not None:
-            if self._cluster_id not in (None, body.cluster_id):  # after a failover or a failback
+            if self._connections.cluster_id not in (None, body.cluster_id):  # after a failover or a failback
                 self._connections.features.begin_again(response.node_id)
-            self._cluster_id = body.cluster_id
+            self._connections.cluster_id = body.cluster_id
         if self._metadata.update(request, body, label, now_ms):
             self._connections.failures.named_by = response.node_id
             self._failures = 0
@@ -152,6 +151,7 @@ class MetadataRequests:
         """Handles a connection that ended. The end of an idle one has no meaning for the cluster."""
         if lost.idle:
             return
+        self._told_to_rebootstrap |= lost.error.facts.get("error_code") == ErrorCode.REBOOTSTRAP_REQUIRED
         if isinstance(lost.error, AuthenticationError):
             self._rejected(lost.node_id, lost.error, now_ms)
             return

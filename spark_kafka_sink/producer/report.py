@@ -99,6 +99,7 @@ class DeliveryReport:
         bad_row_example: the error of one of them; empty if there are none.
         older_than_retention: records whose timestamp was older than their topic's retention.ms when they were sent. Brokers
             delete them soon.
+        clusters: ids of the clusters that records were sent to. A write that finds two fails.
     """
 
     records: int = 0
@@ -121,6 +122,7 @@ class DeliveryReport:
     dead_letters: int = 0
     bad_row_example: str = ""
     older_than_retention: int = 0
+    clusters: set[str] = field(default_factory=set, compare=False)
 
     @property
     def delivered(self) -> int:
@@ -246,6 +248,7 @@ class DeliveryReport:
         self.dead_letters += other.dead_letters
         # The same one in whatever order reports are added.
         self.bad_row_example = min(filter(None, (self.bad_row_example, other.bad_row_example)), default="")
+        self.clusters |= other.clusters
         self.partitions.add(other.partitions)
         for topic, counts in other.ack_latency.items():
             mine = self.ack_latency.setdefault(topic, [0] * LATENCY_BUCKETS)

@@ -11,7 +11,8 @@ from spark_kafka_sink.protocol.wire_types import BOOLEAN, INT16, INT32, INT64, S
 
 @message
 class ApiVersionsRequest(Message):
-    """A request for the supported versions.
+    """A request for the supported versions. With `cluster_id` and `node_id` (KIP-1242) a broker that is another one answers
+    REBOOTSTRAP_REQUIRED.
 
     Name and version consist of letters, digits, '-' and '.', and begin and end with a letter or digit. Otherwise brokers answer
     INVALID_REQUEST.
@@ -19,6 +20,8 @@ class ApiVersionsRequest(Message):
 
     client_software_name: str = wire(STRING, since=3, default="", ignorable=True)
     client_software_version: str = wire(STRING, since=3, default="", ignorable=True)
+    cluster_id: str | None = wire(STRING, since=5, nullable_since=5, default=None, ignorable=True)
+    node_id: int = wire(INT32, since=5, default=-1, ignorable=True)
 
 
 @message
@@ -57,4 +60,4 @@ class ApiVersionsResponse(Message):
     zk_migration_ready: bool = wire(BOOLEAN, since=3, tag=3, default=False)
 
 
-API_VERSIONS = Api(ApiKey.API_VERSIONS, 0, 4, 3, ApiVersionsRequest, ApiVersionsResponse, max_response_bytes=MEGABYTE // 2)
+API_VERSIONS = Api(ApiKey.API_VERSIONS, 0, 5, 3, ApiVersionsRequest, ApiVersionsResponse, max_response_bytes=MEGABYTE // 2)

@@ -28,7 +28,7 @@ from spark_kafka_sink.installation import SameVersion, check_same_version
 from spark_kafka_sink.secret import HiddenValues
 from spark_kafka_sink.spark.destination import Destination, destination
 from spark_kafka_sink.spark.history import BatchReport, warn_of_old_rows
-from spark_kafka_sink.spark.messages import DeliveryMessage, Messages, reports_of, shares_of, total
+from spark_kafka_sink.spark.messages import DeliveryMessage, Messages, check_clusters, reports_of, shares_of, total
 from spark_kafka_sink.spark.metrics import Feed
 from spark_kafka_sink.spark.python_workers import log_in_sparks_process
 from spark_kafka_sink.spark.write_events import WriteBegan, WriteCommitted, WriteFailed, task_times
@@ -266,7 +266,7 @@ class KafkaSinkWriter(SameVersion, DataSourceArrowWriter):
         return replace(self._where, context=context)
 
     def _check_complete(self, messages: Messages) -> None:
-        """Refuses to commit what no task wrote.
+        """Refuses to commit what no task wrote, or tasks wrote to several clusters.
 
         Spark accepts Trigger.Continuous for a Python sink, never calls write() and commits [None, ...]: a silent loss.
         """
@@ -274,6 +274,7 @@ class KafkaSinkWriter(SameVersion, DataSourceArrowWriter):
         if any(message is None for message in messages):
             self._feed.refused()
             raise UsageError(NOT_WRITTEN)
+        check_clusters(reports_of(messages))
 
     def abort(self, messages: Messages) -> None:
         log_in_sparks_process()

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from spark_kafka_sink.errors import UsageError
+from spark_kafka_sink.errors import ClusterChangedError, UsageError
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction, TaskRows
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction
 from spark_kafka_sink.producer.partition_reports import PartitionReports
@@ -73,6 +73,17 @@ def reports_of(messages: Messages) -> list[DeliveryReport]:
     return [message.report for message in messages if isinstance(message, DeliveryMessage)]
 
 
+def check_clusters(reports: Iterable[DeliveryReport]) -> None:
+    """Raises ClusterChangedError if tasks of one write have sent records to two clusters."""
+    found = sorted({each for report in reports for each in report.clusters})
+    if len(found) > 1:
+        raise ClusterChangedError(
+            f"tasks wrote to several clusters, because addresses in kafka.bootstrap.servers led to another one in the meantime:"
+            f" {', '.join(found)}. Check where they lead, and write again",
+            cluster_ids=tuple(found),
+        )
+
+
 def shares_of(messages: Messages) -> list[TaskTransaction]:
     """Returns the shares of the tasks that finished under exactly-once."""
     return [message.share for message in messages if isinstance(message, DeliveryMessage) and message.share is not None]
@@ -105,6 +116,7 @@ def report_to_bytes(report: DeliveryReport) -> bytes:
     """Returns a line of JSON, followed by the packed latencies and the packed reports of topic-partitions."""
     latencies = latencies_to_bytes(report.ack_latency)
     values: dict[str, Any] = {name: getattr(report, name) for name in (*_COUNTS, "errors", "bad_rows", "bad_row_example")}
+    values["clusters"] = sorted(report.clusters)
     line = json.dumps(values | {"latencies": len(latencies)}, separators=(",", ":")).encode()
     return line + b"\n" + latencies + report.partitions.to_bytes()
 
@@ -119,6 +131,7 @@ def report_from_bytes(data: bytes) -> DeliveryReport:
         errors={str(name): int(count) for name, count in values["errors"].items()},
         bad_rows={str(name): int(count) for name, count in values["bad_rows"].items()},
         bad_row_example=str(values["bad_row_example"]),
+        clusters=set(map(str, values["clusters"])),
         partitions=PartitionReports.from_bytes(packed[size:]),
         ack_latency=latencies_from_bytes(packed[:size]),
     )

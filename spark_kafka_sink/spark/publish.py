@@ -33,6 +33,7 @@ from spark_kafka_sink.spark.history import BatchReport, warn_of_old_rows
 from spark_kafka_sink.spark.interrupts import cancelled_if_interrupted, without_py4js_traceback, without_pysparks_handler
 from spark_kafka_sink.spark.messages import (
     DeliveryMessage,
+    check_clusters,
     report_from_bytes,
     report_to_bytes,
     share_from_json,
@@ -459,6 +460,7 @@ def _run(
     commit_began = time.time()
     reports = sorted((TaskReport(row[0], report_from_bytes(bytes(row[1]))) for row in rows), key=lambda one: one.spark_partition)
     committed = [one.report for one in reports]
+    check_clusters(committed)
     if task.batch is None:
         check_limits(task.options.errors, committed, is_visible=True)
     else:

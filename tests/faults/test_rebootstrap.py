@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.config import producer_config
-from spark_kafka_sink.errors import DeliveryError, MetadataTimeoutError
+from spark_kafka_sink.errors import ClusterChangedError, DeliveryError, MetadataTimeoutError
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataResponse
 from tests.exactly_once.opened import soon
@@ -21,6 +22,7 @@ from tests.kafka.fixtures import NewTopic, ProxiedKafka
 from tests.kafka.kafka import Kafka
 from tests.kafka.proxy import TcpProxy
 from tests.kafka.witness import read_topic
+from tests.producer.transactions.transacting import under_id
 from tests.waiting import HOUR_MS, wait_until
 
 SOON_OVER = {"request_timeout_ms": 1500, "delivery_timeout_ms": 1500, "max_block_ms": 1500}
@@ -119,6 +121,31 @@ def test_records_reach_the_first_cluster_again_after_a_fail_over_to_a_second_and
         assert stored == [[b"1"], [b"0", b"2"]]
 
 
+def test_a_task_and_a_transaction_fail_where_single_records_go_on_to_the_other_cluster() -> None:
+    with TcpProxy() as proxy:
+        advertised = {1: ("127.0.0.1", proxy.port)}
+        with EmbeddedBroker(advertised=advertised) as first, EmbeddedBroker(advertised=advertised) as second:
+            for broker in (first, second):
+                broker.create_topic("t", 1)
+            proxy.forward_to(first.address(1))
+            changed = f"{proxy.address}.* belongs to cluster {second.cluster.cluster_id} now, not to {first.cluster.cluster_id}"
+            with one_by_one(proxy.address) as producer, under_id(proxy.address, "t") as transactional:
+                transactional.begin()
+                transactional.send("t", b"0").result(10)
+                with failing_scope(producer) as scope:
+                    scope.append("t", numbers([1]))
+                    scope.flush(10)
+                    proxy.forward_to(second.address(1))
+                    proxy.cut()
+                    scope.append("t", numbers([2]))
+                    with pytest.raises(DeliveryError, match=rf"\[CLUSTER_CHANGED\] .*{changed}"):
+                        scope.flush(10)
+                producer.send("t", b"3").result(10)
+                with pytest.raises(ClusterChangedError, match=changed):
+                    transactional.commit()
+            assert [record.value for record in read_topic(second.direct_servers, "t")] == [b"3"]
+
+
 def test_the_version_of_transactions_is_that_of_the_cluster_that_is_asked_now() -> None:
     """A cluster counts the epochs of its features by itself: they do not tell which of two clusters' features are newer."""
     with TcpProxy() as proxy:
@@ -127,11 +154,12 @@ def test_the_version_of_transactions_is_that_of_the_cluster_that_is_asked_now() 
         with EmbeddedBroker(advertised=advertised) as first, EmbeddedBroker(advertised=advertised, config=config) as second:
             proxy.forward_to(first.address(1))
             with ClusterClient(producer_config({"bootstrap.servers": proxy.address})) as client:
-                levels = []
+                levels = list[int]()
                 for broker in (first, second, first):
                     proxy.forward_to(broker.address(1))
                     proxy.cut()
-                    client.brokers(soon())
+                    with pytest.raises(ClusterChangedError) if levels else nullcontext():
+                        client.brokers(soon())
                     levels.append(client.finalized_feature("transaction.version", soon()))
     assert levels == [2, 1, 2]
 

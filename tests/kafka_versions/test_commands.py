@@ -9,12 +9,15 @@ from click.testing import CliRunner, Result
 
 from spark_kafka_sink import Producer
 from spark_kafka_sink.cli.main import main
+from spark_kafka_sink.client.api_versions import api_versions_request
 from spark_kafka_sink.errors import UnsupportedVersionError
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
+from spark_kafka_sink.protocol.api_versions import API_VERSIONS
+from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.exactly_once.opened import client_of, soon
 from tests.kafka.cluster import KafkaCluster
 from tests.kafka.version_fixtures import only_versions
-from tests.kafka.versions import OLDEST, POMS
+from tests.kafka.versions import NEWEST, OLDEST, POMS
 from tests.kafka.witness import read_topic
 
 # What `check` calls them: 3.1 to 3.4 have the same APIs.
@@ -24,6 +27,17 @@ WITHOUT_DESCRIPTIONS = (OLDEST, "2.8")
 
 def run(cluster: KafkaCluster, *arguments: str) -> Result:
     return CliRunner().invoke(main, [*arguments, "--bootstrap-servers", cluster.bootstrap_servers])
+
+
+@only_versions(NEWEST, in_make_test=True)
+def test_a_broker_that_is_asked_for_another_one_says_so(versioned_kafka: KafkaCluster) -> None:
+    """KIP-1242, which embedded brokers do not have."""
+    with client_of(versioned_kafka) as client:
+        node = min(client.brokers(soon()))
+        cluster_id = client.known().cluster_id
+        named = ((cluster_id, node), ("another", node), (cluster_id, node + 100))
+        codes = [client.ask(node, API_VERSIONS, api_versions_request(*each), soon()).error_code for each in named]
+    assert codes == [0, ErrorCode.REBOOTSTRAP_REQUIRED, ErrorCode.REBOOTSTRAP_REQUIRED]
 
 
 @only_versions(*sorted(POMS), whole="tests/cli/ runs the commands on the default version")

@@ -1,4 +1,4 @@
-"""The messages of golden/messages-4.1.0.txt: the bytes that Java wrote, and the same messages built here."""
+"""The messages of golden/messages-*.txt: the bytes that Java wrote, and the same messages built here."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Golden:
 
 
 def golden_messages() -> list[Golden]:
-    lines = Path(__file__).with_name("golden").joinpath("messages-4.1.0.txt").read_text().splitlines()
-    return [_golden(*line.split()) for line in lines]
+    files = sorted(Path(__file__).with_name("golden").glob("messages-*.txt"))
+    return [_golden(*line.split()) for file in files for line in file.read_text().splitlines()]
 
 
 def boundary_messages() -> list[Golden]:

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.protocol.api import AnyApi
+from spark_kafka_sink.protocol.api_versions import API_VERSIONS
 from tests.every import every
 from tests.protocol.kio_witness import kio_read, kio_write
 from tests.protocol.messages_strategy import SPOKEN, bodies
@@ -14,6 +15,10 @@ from tests.protocol.whole import decode, encode
 from tests.tiers import HISTORIES_PROFILE
 
 pytestmark = pytest.mark.slow
+
+
+# The version of Kafka 4.4 is newer than kio 0.6.5.
+KNOWN_TO_KIO = [each for each in SPOKEN if (each[0], each[1]) != (API_VERSIONS, 5)]
 
 
 def assert_kio_agrees(api: AnyApi, version: int, kind: str, data: st.DataObject) -> None:
@@ -31,14 +36,14 @@ def assert_kio_agrees(api: AnyApi, version: int, kind: str, data: st.DataObject)
 
 
 @settings(settings.get_profile(HISTORIES_PROFILE))
-@given(st.sampled_from(SPOKEN), st.data())
+@given(st.sampled_from(KNOWN_TO_KIO), st.data())
 def test_kio_agrees_on_any(spoken: tuple[AnyApi, int, str], data: st.DataObject) -> None:
     assert_kio_agrees(*spoken, data)
 
 
 @pytest.mark.whole("test_golden.py compares each version with Java's bytes, and the test above random ones with kio")
 @pytest.mark.timeout(600)
-@every("api, version, kind", SPOKEN)
+@every("api, version, kind", KNOWN_TO_KIO)
 @settings(max_examples=10, deadline=None)
 @given(data=st.data())
 def test_kio_agrees_on_each(api: AnyApi, version: int, kind: str, data: st.DataObject) -> None:

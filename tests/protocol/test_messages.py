@@ -126,7 +126,7 @@ class TestVersions:
         with pytest.raises(UnsupportedVersionError, match=f"PRODUCE v{version} is not supported; v3 to v13 are"):
             encode_request(PRODUCE, version, 1, "c", ProduceRequest())
 
-    @pytest.mark.parametrize(("key", "version", "name"), [(0, 2, "PRODUCE v2"), (18, 5, "API_VERSIONS v5"), (1, 4, "API 1 v4")])
+    @pytest.mark.parametrize(("key", "version", "name"), [(0, 2, "PRODUCE v2"), (18, 6, "API_VERSIONS v6"), (1, 4, "API 1 v4")])
     def test_that_are_not_spoken_leave_the_broker_the_facts_to_answer(self, key: int, version: int, name: str) -> None:
         data = key.to_bytes(2, "big") + version.to_bytes(2, "big") + (99).to_bytes(4, "big") + b"what follows is not read"
 

@@ -12,13 +12,14 @@ import pytest
 from hypothesis import given
 from pyspark import cloudpickle
 
-from spark_kafka_sink.errors import UsageError
+from spark_kafka_sink.errors import ClusterChangedError, UsageError
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction, TaskRows
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction
 from spark_kafka_sink.producer.report import LATENCY_BUCKETS, DeliveryReport
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle, partition_ranges
 from spark_kafka_sink.spark.messages import (
     DeliveryMessage,
+    check_clusters,
     report_from_bytes,
     report_to_bytes,
     reports_of,
@@ -42,6 +43,13 @@ def test_failed_tasks_have_no_report() -> None:
     assert total(
         reports_of([None, DeliveryMessage(0, DeliveryReport(records=2)), DeliveryMessage(1, DeliveryReport(records=3))])
     ) == (DeliveryReport(records=5))
+
+
+def test_tasks_that_wrote_to_two_clusters_fail_their_write() -> None:
+    one, other = DeliveryReport(clusters={"a"}), report_from_bytes(report_to_bytes(DeliveryReport(clusters={"b"})))
+    check_clusters([one, DeliveryReport(), one])
+    with pytest.raises(ClusterChangedError, match=r"several clusters.*: a, b"):
+        check_clusters([one, other])
 
 
 def test_the_shares_of_finished_tasks_are_those_that_have_one() -> None:

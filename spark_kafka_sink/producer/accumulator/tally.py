@@ -168,9 +168,15 @@ class Tally:
         with self._lock:
             self._unfinished += count
 
-    def request_sent(self) -> None:
+    def request_sent(self, cluster_id: str | None) -> None:
         with self._lock:
             self._report.requests += 1
+            if cluster_id is not None:
+                self._report.clusters.add(cluster_id)
+
+    def may_send_to(self, cluster_id: str | None) -> bool:
+        """Returns whether records may be sent to a cluster: those of a scope all go to one."""
+        return not self._keeps_error or self._report.clusters <= {cluster_id}
 
     def throttled(self, ms: int) -> None:
         """Counts a pause that a broker's quota imposed."""

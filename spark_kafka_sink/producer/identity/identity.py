@@ -61,6 +61,9 @@ class Identity:
         """Returns whether a connected broker may receive batches."""
         return True
 
+    def cluster_changed(self, error: KafkaSinkError) -> None:
+        """Called when brokers belong to another cluster than before."""
+
     def sending(self) -> None:
         """Called when a request with batches is sent."""
 

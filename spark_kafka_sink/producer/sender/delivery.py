@@ -141,6 +141,11 @@ class Delivery:
             facts = error.facts | {"topic": queue.topic, "partition": queue.partition}
             self._fail(batch, AuthenticationError(text, **facts))
 
+    def fail(self, batch: Batch, error: KafkaSinkError) -> None:
+        """Fails a batch that was drained and is not sent."""
+        self._accumulator.remove(batch)
+        self._fail(batch, error)
+
     def _fail(self, batch: Batch, error: KafkaSinkError) -> None:
         """Fails a batch that was taken out of its queue, sent or not."""
         if isinstance(batch, OpenBatch):

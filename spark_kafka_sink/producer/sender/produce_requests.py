@@ -12,7 +12,7 @@ from functools import partial
 from spark_kafka_sink.client.network_client import ClientResponse, NetworkClient
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.counts import counted
-from spark_kafka_sink.errors import KafkaSinkError, UnsupportedVersionError
+from spark_kafka_sink.errors import ClusterChangedError, KafkaSinkError, UnsupportedVersionError
 from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, PartitionQueue, SealedBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import Batch, RecordAccumulator
@@ -77,10 +77,16 @@ class ProduceRequests:
         self._level = config.compression_level
         self._ratios = CompressionRatios()
         self._limits = RequestLimits(config)
+        self._cluster_id: str | None = None
         self.in_flight = 0
 
     def send_ready(self, now_ms: int) -> int:
         """Sends one request to each node that can accept one. Returns how long a poll may wait afterwards, in ms."""
+        cluster_id = self._metadata.fetch().cluster_id
+        if cluster_id != self._cluster_id:
+            if (change := self._metadata.cluster_change) is not None:
+                self._identity.cluster_changed(change)
+            self._cluster_id = cluster_id
         check = self._accumulator.ready(self._metadata.fetch(), now_ms)
         timeout = check.next_check_ms
         if check.unknown_leader_topics:
@@ -120,7 +126,10 @@ class ProduceRequests:
         """Sends one request, unless everything that is ready is held back by an append or by requests in flight."""
         config, identity = self._config, self._identity
         room = self._limits.of(node) - request_overhead(config.client_id, identity.transactional_id)
-        batches = self._fitting(self._accumulator.drain(node, room, self._ratios.size, identity.may_drain), producer, room)
+        drained = self._accumulator.drain(node, room, self._ratios.size, identity.may_drain)
+        if (change := self._metadata.cluster_change) is not None:
+            drained = [batch for batch in drained if not self._fails_with(change, batch)]
+        batches = self._fitting(drained, producer, room)
         if not batches:
             return
         by_topic: dict[str, list[BatchParts]] = {}
@@ -142,11 +151,18 @@ class ProduceRequests:
         request = PreparedRequest(partial(self._encoder.encode, identity.transactional_id, by_topic))
         for tally in {batch.tally for batch in batches}:
             if tally is not None:
-                tally.request_sent()
+                tally.request_sent(self._cluster_id)
         identity.sending()
         self.in_flight += 1
         version = identity.max_produce_version
         self._client.send(node, PRODUCE, request, now_ms, expects_answer=config.acks != 0, tag=batches, max_version=version)
+
+    def _fails_with(self, change: ClusterChangedError, batch: Batch) -> bool:
+        """Fails a drained batch of a scope whose other records are in the cluster of before."""
+        if batch.tally is None or batch.tally.may_send_to(self._cluster_id):
+            return False
+        self.delivery.fail(batch, change)
+        return True
 
     def _fitting(self, drained: Sequence[Batch], producer: ProducerIdAndEpoch, room: int) -> list[SealedBatch]:
         """Returns the batches to send: `room` bytes in total, or a single larger batch.

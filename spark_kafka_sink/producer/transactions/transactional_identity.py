@@ -20,7 +20,7 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.producer.accumulator.producer_batch import PartitionQueue, SealedBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
-from spark_kafka_sink.producer.accumulator.sequences import ProducerIdAndEpoch
+from spark_kafka_sink.producer.accumulator.sequences import NO_PRODUCER, ProducerIdAndEpoch
 from spark_kafka_sink.producer.error_policy import Action
 from spark_kafka_sink.producer.identity.identity import MAX_PRODUCE_VERSION, NumberedIdentity
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
@@ -99,6 +99,12 @@ class TransactionalIdentity(NumberedIdentity):
         if error is not None:
             self._manager.failed(error)
         return error is None
+
+    def cluster_changed(self, error: KafkaSinkError) -> None:
+        """Fails what has a producer id of the cluster of before."""
+        for manager in {self._manager, self.latest}:
+            if manager.producer != NO_PRODUCER:
+                manager.fatal(error)
 
     def sending(self) -> None:
         self._manager.sending()

@@ -2,6 +2,7 @@
 // Run with the jars of Kafka 4.1.0 (those of tests/kafka/pom.xml) in LIBS:
 //   java -cp "LIBS/*" GoldenMessages.java messages > messages-4.1.0.txt    header and body of every stable version of the APIs
 //   java -cp "LIBS/*" GoldenMessages.java records > records-4.1.0.txt      keys and values of the internal topics, and markers
+// messages-4.4.0.txt has what only Kafka 4.4.0 writes: version 5 of ApiVersions.
 // A line is "<name> <version> <kind> <filling> <hex>". Filling "full": every field has a value of its own, arrays have two elements,
 // arrays of structs one. Filling "null", only where a message can have it: null, else empty, and no tagged fields.
 
