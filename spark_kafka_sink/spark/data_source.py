@@ -15,14 +15,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, NoReturn
+from typing import TYPE_CHECKING, ClassVar, Final, NoReturn
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from spark_kafka_sink.counts import counted
-from spark_kafka_sink.errors import KafkaSinkError, UsageError
+from spark_kafka_sink.errors import KafkaSinkError, OptionError, UsageError
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.installation import SameVersion, check_same_version
 from spark_kafka_sink.secret import HiddenValues
@@ -42,6 +42,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 NAME = "kafka_sink"
+SERVERS: Final = "kafka.bootstrap.servers"
+IN_SQL: Final = (
+    f"In SQL, Spark does not hand on the OPTIONS of a table: write INSERT INTO t WITH ('{SERVERS}' = 'host:port', 'topic' ="
+    " 'events') SELECT ..., or set them in register(spark, options=...)"
+)
 
 NO_OPTIONS: Mapping[str, object] = HiddenValues()
 
@@ -125,7 +130,13 @@ class KafkaSinkDataSource(DataSource):
         from spark_kafka_sink.spark.schema import check_arrow, sink_schema
 
         log_in_sparks_process()
-        options = sink_options({**self.session_options, **self.options})  # both with lower-cased names
+        given = {**self.session_options, **self.options}  # both with lower-cased names
+        try:
+            options = sink_options(given)
+        except OptionError as error:
+            if error.facts.get("option") == SERVERS and SERVERS not in given:
+                raise OptionError(f"{error.message}. {IN_SQL}", option=SERVERS) from None
+            raise
         check_arrow(schema)
         with looked_at(options.producer) as serializers:
             columns = sink_schema(schema, options.topic, serializers, record=options.record, formats=options.formats)

@@ -93,6 +93,12 @@ def test_batch_overwrite_is_refused() -> None:
         source().writer(SCHEMA, True)
 
 
+def test_a_table_whose_options_spark_keeps_to_itself_says_where_to_write_them() -> None:
+    source = KafkaSinkDataSource(options=CaseInsensitiveDict({}))
+    with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers is required: .* INSERT INTO t WITH \('kafka\.bootstrap"):
+        source.writer(SCHEMA, False)
+
+
 def test_a_commit_that_no_task_wrote_for_is_refused() -> None:
     """Trigger.Continuous never calls write() and commits [None, ...]."""
     writer = source().streamWriter(SCHEMA, False)
