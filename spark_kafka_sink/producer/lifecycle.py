@@ -138,7 +138,8 @@ class Lifecycle:
     @property
     def is_sender_thread(self) -> bool:
         """Whether the current thread is the sender thread."""
-        return self._thread is not None and threading.get_ident() == self._thread.ident
+        # Not after its end, because another thread may get its number.
+        return self.is_running and self._thread is not None and threading.get_ident() == self._thread.ident
 
     def wake_sender(self) -> None:
         """Wakes the sender thread, so that it checks for new work."""
