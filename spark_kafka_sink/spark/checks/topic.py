@@ -242,7 +242,7 @@ def _timestamps(context: CheckContext, configs: Mapping[str, str]) -> Iterator[C
         return
     limits = time_limits(configs)
     if limits and has_column:
-        yield ok("timestamps", "the column timestamp is kept", time_limits_text(limits))
+        yield ok("timestamps", f"the column timestamp is kept; {time_limits_text(limits)}")
 
 
 def _compaction(context: CheckContext, configs: Mapping[str, str]) -> Iterator[CheckLine]:
