@@ -43,7 +43,7 @@ class SteppedThread:
     def is_alive(self) -> bool:
         return self._alive
 
-    def join(self, timeout_s: float | None) -> None:
+    def join(self, timeout_s: float | None = None) -> None:
         if self._alive:
             with self.turn():
                 self._target()
@@ -73,6 +73,9 @@ class SteppedProducer:
             self._patches.enter_context(patch.object(CompressionRatios, "size", lambda ratios, batch: 1.0))
         threads = SimpleNamespace(Thread=self._made_thread, get_ident=threading.get_ident, Lock=threading.Lock)
         self._patches.enter_context(patch.object(lifecycle_module, "threading", threads))
+        # Who waits for the thread's end runs it.
+        end = SimpleNamespace(wait=lambda done, timeout_s: self._thread.join(timeout_s), notify_all=lambda: None)
+        self._patches.enter_context(patch.object(lifecycle_module, "Changes", lambda: end))
         self._cluster = cluster
         self.clock = clock
         self.producer = Producer(config)
