@@ -322,9 +322,8 @@ class Metadata:
 
     def rejection(self, version: int) -> AuthenticationError | None:
         """Returns the error that ended the wait for this version, as returned by `request_update`; None if none did."""
-        if self._rejection is None or self._rejection[0] < version:
-            return None
-        return self._rejection[1]
+        found = self._rejection  # read once: the lock is not held
+        return None if found is None or found[0] < version else found[1]
 
     def rebootstrap(self) -> None:
         """Forgets the brokers, but not the topics, so that bootstrap.servers are asked again.

@@ -332,7 +332,7 @@ def _partitions(item: object) -> tuple[str, str]:
 
 def _topic_id(item: object) -> tuple[str, str]:
     match item:
-        case [str(topic), str(topic_id)] if re.fullmatch(r"[0-9a-f-]{36}", topic_id):
+        case [str(topic), str(topic_id)] if re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", topic_id):
             return topic, topic_id
     raise CommitRecordError(f"a record of the commit log has the topic id {item!r}: another version wrote it, or it is damaged")
 

@@ -26,7 +26,7 @@ from spark_kafka_sink.client.topics import (
 )
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.counts import counted
-from spark_kafka_sink.errors import DeadlineError, KafkaSinkError, MetadataTimeoutError
+from spark_kafka_sink.errors import AuthorizationError, DeadlineError, KafkaSinkError, MetadataTimeoutError, OptionError
 from spark_kafka_sink.producer.producer_metadata import CREATE_IT, FATAL_TOPIC_ERRORS
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
@@ -141,7 +141,9 @@ def create_again(options: SinkOptions) -> None:
     """
     try:
         create_missing_topic(options, is_again=True)
-    except DeadlineError as error:
+    except (OptionError, AuthorizationError):
+        raise
+    except KafkaSinkError as error:
         logger.info("it is not known whether the topic still exists: %s", error)
 
 

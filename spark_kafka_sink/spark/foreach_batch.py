@@ -106,11 +106,13 @@ class ForeachBatch(SameVersion):
 def _named_by(frame: FrameType) -> Iterator[ForeachBatch]:
     """Yields the sinks that the calling function names, so that a second one is found before the first has committed.
 
-    Those that it reaches in another way are found at their own call.
+    Those that it reaches in another way are found at their own call. A list in a global variable may be for several queries.
     """
     code, known = frame.f_code, {**frame.f_globals, **frame.f_locals}
-    for value in (known.get(name) for name in (*code.co_varnames, *code.co_freevars, *code.co_names)):
-        yield from (each for each in (value if isinstance(value, list | tuple) else (value,)) if isinstance(each, ForeachBatch))
+    for name in (*code.co_varnames, *code.co_freevars, *code.co_names):
+        value = known.get(name)
+        found = value if isinstance(value, list | tuple) and name in frame.f_locals else (value,)
+        yield from (each for each in found if isinstance(each, ForeachBatch))
 
 
 @dataclass(slots=True)

@@ -209,8 +209,7 @@ class Tally:
     def batch_failed(self, record_count: int, error: KafkaSinkError, *, rejected: bool = False) -> None:
         """Records that a batch failed. rejected: because of each of its records, so that other batches continue."""
         with self._lock:
-            self._unfinished -= 1
-            self._fail(record_count, error, rejected=rejected)
+            self._fail(record_count, error, rejected=rejected, batches=1)
 
     def records_failed(self, count: int, error: KafkaSinkError) -> None:
         """Records that `count` records of a batch were rejected with `error`; its other records continue."""
@@ -238,9 +237,10 @@ class Tally:
             self._unfinished -= batches
             self._changes.notify_all()
 
-    def _fail(self, count: int, error: KafkaSinkError, *, rejected: bool) -> None:
+    def _fail(self, count: int, error: KafkaSinkError, *, rejected: bool, batches: int = 0) -> None:
         self._failed_records += count
         self._only_rejected = self._only_rejected and rejected
         if self._error is None and self._keeps_error:
             self._error = error
+        self._unfinished -= batches  # after the error, because a flush looks at the two without the lock
         self._changes.notify_all()

@@ -214,10 +214,10 @@ class Contents:
         """Whether the coordinator has confirmed an addition (version 1)."""
         return bool(self._partitions or self._groups)
 
-    def clear(self) -> None:
-        """Clears the contents, because the transaction has ended. Its commit has checked the ids, which the next one uses."""
+    def clear(self, *, committed: bool) -> None:
+        """Clears the contents, because the transaction has ended. A commit has checked the ids, which the next one uses."""
         self.begun = False
-        self._topic_ids = self.topic_ids()
+        self._topic_ids = self.topic_ids() if committed else {}
         self.topics.clear()
         self._partitions.clear()
         self._groups.clear()

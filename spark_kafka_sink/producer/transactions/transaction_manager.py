@@ -418,7 +418,7 @@ class TransactionManager:
         new_epoch = new_epoch or self.version != self._agreed_version()
         self._new_epoch = self._without_end = False
         self._is_committed = self._state is State.COMMITTING_TRANSACTION
-        self._contents.clear()
+        self._contents.clear(committed=self._is_committed)
         self._move(State.INITIALIZING if new_epoch and not self._single else State.READY)
         self._changes.notify_all()
 
