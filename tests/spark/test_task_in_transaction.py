@@ -111,10 +111,11 @@ def test_a_task_whose_worker_ends_with_its_jvm_aborts_its_transaction(settings: 
             yield each
 
     settings = replace(settings, producer=replace(settings.producer, linger_ms=0, batch_size=1000))
+    before = signal.getsignal(signal.SIGHUP)
     with pytest.raises(SystemExit):
         run_task(batches(), settings, Feed(), batch)
     assert open_ids(settings, batch) == []
-    assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+    assert signal.getsignal(signal.SIGHUP) is before
 
 
 def test_a_task_without_rows_has_no_transaction_but_says_so(settings: SinkOptions) -> None:
