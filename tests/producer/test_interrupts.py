@@ -22,7 +22,7 @@ from tests.faults.recording_broker import RecordingBroker
 from tests.producer.interrupts import Interrupt
 from tests.producer.told import Told
 from tests.tiers import whole_but
-from tests.waiting import DEADLINE_S
+from tests.waiting import DEADLINE_S, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -80,7 +80,8 @@ def test_an_interrupt_anywhere_leaves_a_producer_that_is_usable_or_failed(
             producer.flush()
             if call == "commit":
                 producer.commit()
-        assert producer.failed is not None or call == "close" or all(each.done() for each in sent), interrupt.where
+        if producer.failed is None and call != "close":  # a commit that was broken off goes on in the sender thread
+            wait_until(lambda: all(each.done() for each in sent), interrupt.where)
         scope.discard()
         scope.close()
         producer.close()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pickle
 import random
-import statistics
-import time
 from collections.abc import Sequence
 from copy import deepcopy
 
@@ -109,14 +107,6 @@ def of_1000_partitions(seed: int, topics: int = 1) -> PartitionReports:
 
 
 @pytest.mark.parametrize("topics", whole_but([1, 10, 1000], [1000], "fewer names of topics take less"))
-def test_1000_partitions_take_few_bytes_and_little_time_to_add(topics: int) -> None:
+def test_1000_partitions_take_few_bytes(topics: int) -> None:
     packed = [pickle.dumps(of_1000_partitions(seed, topics)) for seed in range(40)]
-    total, seconds = PartitionReports(), []
-    for each in packed:
-        start = time.thread_time()
-        total.add(pickle.loads(each))
-        seconds.append(time.thread_time() - start)
-    print(f"{topics} topics: {max(map(len, packed))} bytes, {statistics.median(seconds) * 1000:.3f} ms")
     assert max(map(len, packed)) <= (8_000 if topics < 1000 else 12_000)
-    # 0.15 to 0.25 ms where this was measured. Of dictionaries it took 3.4.
-    assert statistics.median(seconds) < 0.0015

@@ -153,7 +153,7 @@ def test_without_a_bar_the_interrupt_says_what_was_written_and_the_format_can_be
 
 @pytest.mark.spark
 def test_an_interrupt_before_the_job_says_that_nothing_was_written(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object) -> None:
+    def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(publish_module, "check_reachable", interrupted)

@@ -30,12 +30,12 @@ def test_a_cut_takes_at_most_its_columns(text: str) -> None:
 
 
 def test_wide_names_and_states_fit_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("COLUMNS", "160")
     table, out = WatchTable(), io.StringIO()
     states, names = {"q1": WIDE * 6, "q2": "waits"}, {"q1": WIDE * 4, "q2": "clicks"}
     table.take(Reading(100.0, {each: QueryTotals(1, 2, 99.0, 1.0, 2) for each in states}, states, names))
     Terminal(out).show(table, [])
     lines = out.getvalue().replace("\x1b[J", "").splitlines()
-    assert max(map(columns_of, lines)) <= 99
+    assert max(map(columns_of, lines)) <= 159
     starts = {columns_of(line[: line.index("1 s")]) for line in lines[1:]}
     assert len(starts) == 1  # the cells are below each other
