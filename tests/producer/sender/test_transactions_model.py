@@ -25,6 +25,7 @@ from spark_kafka_sink.producer.transactions.states import State
 from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from spark_kafka_sink.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from spark_kafka_sink.protocol.transactions import EndTxnRequest, EndTxnResponse
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.every import every
@@ -32,6 +33,7 @@ from tests.producer.histories import HISTORIES, one_history
 from tests.producer.inside import accumulator_of, manager_of, metadata_of
 from tests.producer.simulation.clock import VirtualClock
 from tests.producer.simulation.cluster import FATES, TOPIC, SimulatedCluster
+from tests.producer.simulation.coordinator import TOPIC_ID
 from tests.producer.simulation.stepped_producer import SteppedProducer
 from tests.tiers import whole_but
 
@@ -101,6 +103,8 @@ class Transactions:
                 self.outcomes[self.epoch] = body.committed
                 self.bump()
                 return EndTxnResponse(producer_id=PRODUCER_ID, producer_epoch=self.epoch)
+            case MetadataRequest():
+                return MetadataResponse(topics=[MetadataResponseTopic(0, each.name, TOPIC_ID) for each in body.topics or ()])
         raise AssertionError(body)
 
     def bump(self) -> None:
