@@ -48,7 +48,7 @@ def readme(kafka: Kafka, new_topic: NewTopic, tmp_path: Path) -> Readme:
     return Readme(kafka.bootstrap_servers, new_topic(3), tmp_path)
 
 
-@pytest.mark.parametrize(("page", "blocks", "lines"), [(README, 6, 130), (PRODUCER, 6, 220)])
+@pytest.mark.parametrize(("page", "blocks", "lines"), [(README, 6, 130), (PRODUCER, 7, 220)])
 def test_there_are_these_blocks_and_no_others(page: Path, blocks: int, lines: int) -> None:
     text = page.read_text(encoding="utf-8")
     assert len(BLOCKS.findall(text)) == blocks
@@ -96,6 +96,11 @@ def test_one_record_at_a_time(readme: Readme, capsys: pytest.CaptureFixture[str]
     (record,) = readme.records()
     assert (record.key, record.value, record.headers) == (b"a", b'{"id":1,"paid":true}', (("source", b"web"),))
     assert capsys.readouterr().out.splitlines()[1:] == ["0", "1.0"]
+
+
+def test_in_asyncio(readme: Readme) -> None:
+    readme.run("asyncio.run", PRODUCER)
+    assert sorted(record.value or b"" for record in readme.records()) == sorted(b"value %d" % number for number in range(100))
 
 
 def test_the_readmes_record(readme: Readme, capsys: pytest.CaptureFixture[str]) -> None:
