@@ -10,7 +10,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import psutil
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import Consumer, KafkaException, Producer
@@ -64,21 +63,8 @@ def test_it_serves_a_client_and_ends_in_order_on_sigterm() -> None:
         assert 'message="Broker 1 is down"' in broker.log
 
 
-def test_it_is_ready_in_less_than_a_second() -> None:
-    """Of processor time, and at the best of five starts: what else runs takes waiting time away, and caches."""
-    spent_s = []
-    for _ in range(5):
-        with BrokerProcess("--port", "0") as broker:
-            times = psutil.Process(broker.process.pid).cpu_times()
-        spent_s.append(times.user + times.system)
-        if spent_s[-1] < 1.0:
-            break
-
-    assert min(spent_s) < 1.0, spent_s
-
-
-def test_it_needs_neither_spark_nor_arrow() -> None:
-    """Which would take longer to load than all of it."""
+def test_it_loads_neither_spark_nor_arrow() -> None:
+    """Which would take longer to load than all of it: it is to be ready in less than a second."""
     code = "import sys, spark_kafka_sink.cli.run_broker; print(sorted({'pyarrow', 'pyspark', 'pandas'} & set(sys.modules)))"
     shown = subprocess.run(
         [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, timeout=60, check=True

@@ -12,19 +12,18 @@ from tests.package.programs import ROOT, last_line, output_of
 
 pytestmark = pytest.mark.slow
 
-TIMED = """
-import sys, time
-before = time.process_time()
+LOADED = """
+import sys
+before = set(sys.modules)
 import spark_kafka_sink
-spent = time.process_time() - before
-print(spent, *sys.modules)
+print(*set(sys.modules) - before)
 """
 
 
 def test_importing_the_package_is_quick_and_loads_no_library() -> None:
-    runs = [output_of(TIMED).split() for _ in range(3)]
-    assert min(float(spent) for spent, *_ in runs) <= 0.050
-    loaded = {name.partition(".")[0] for name in runs[0][1:]}
+    modules = output_of(LOADED).split()
+    assert len(modules) < 50
+    loaded = {name.partition(".")[0] for name in modules}
     assert not loaded & {"pyspark", "pandas", "numpy", "pyarrow", "crc32c", "lz4", "zstandard", "cramjam", "click"}
 
 

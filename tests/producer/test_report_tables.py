@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 
 import pandas as pd
 import pyarrow as pa
@@ -15,6 +14,7 @@ from spark_kafka_sink.producer.partition_reports import ALL_PARTITIONS, NO_OFFSE
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.producer.report_tables import task_table
 from tests.examples import examples
+from tests.limits import calls_of
 from tests.producer.reports import eventful, many_partitions
 from tests.spark.reports import reports
 
@@ -109,17 +109,9 @@ def test_a_table_of_tasks_begins_with_the_spark_partition() -> None:
     assert tasks[2][1]["c", -1].records == 3
 
 
-def test_50_000_rows_take_milliseconds() -> None:
+def test_50_000_rows_are_made_without_objects_for_each() -> None:
     report = many_partitions(50_000, 10)
-    start = time.thread_time()
     table = report.to_arrow()
     assert table.num_rows == 50_000
     assert sum(table["records"].to_pylist()) == report.records
-    assert time.thread_time() - start < 0.5
-    seconds = []
-    for _ in range(5):
-        start = time.thread_time()
-        report.to_arrow()
-        seconds.append(time.thread_time() - start)
-    print(f"{min(seconds) * 1000:.2f} ms")
-    assert min(seconds) < 0.02  # objects for each row took 60 ms
+    assert calls_of(report.to_arrow) < 50_000

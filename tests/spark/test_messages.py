@@ -3,8 +3,6 @@ from __future__ import annotations
 import json
 import pickle
 import random
-import statistics
-import time
 import zlib
 from collections.abc import Sequence
 
@@ -28,6 +26,7 @@ from spark_kafka_sink.spark.messages import (
     shares_of,
     total,
 )
+from tests.limits import calls_of
 from tests.producer.test_partition_reports import of_1000_partitions
 from tests.spark.reports import reports
 
@@ -79,15 +78,10 @@ def test_a_message_of_1000_partitions_is_small_and_its_report_is_added_quickly(s
         500_000, 50_000_000, partitions=of_1000_partitions(1), ack_latency={"topic-0": [99] * LATENCY_BUCKETS}
     )
     message = DeliveryMessage(3, report, share)
-    packed, seconds, value = cloudpickle.dumps(message), [], DeliveryReport()  # type: ignore[no-untyped-call]
+    packed = cloudpickle.dumps(message)  # type: ignore[no-untyped-call]
     assert pickle.loads(packed) == message
-    for _ in range(40):
-        start = time.thread_time()
-        value = total([value, pickle.loads(packed).report])
-        seconds.append(time.thread_time() - start)
-    print(f"{len(packed)} bytes, {statistics.median(seconds) * 1000:.3f} ms")
     assert len(packed) <= (8_000 if share is None or share.transaction is None else 10_500)
-    assert statistics.median(seconds) < 0.002
+    assert calls_of(lambda: total([report, pickle.loads(packed).report])) < 3_000
 
 
 def test_a_message_of_1000_topics_is_small_too() -> None:

@@ -12,6 +12,7 @@ from spark_kafka_sink.spark.history import BatchReport
 from spark_kafka_sink.spark.metrics import DeliveryMetrics, OldestParam
 from spark_kafka_sink.spark.open_transactions import MOST_QUERIES, OpenTransaction, merged, owner, transaction_ages
 from spark_kafka_sink.spark.query_totals import BATCH_JOBS
+from tests.limits import calls_of
 from tests.spark.counting import counting
 
 
@@ -61,15 +62,10 @@ def test_the_commit_of_one_sink_of_a_query_does_not_hide_what_another_has_open()
     assert transaction_ages(both, [], {"q": 3}, T0) == {"q": (0.0, 60.0)}
 
 
-def test_ages_of_2_000_tasks_take_at_most_10_ms() -> None:
+def test_ages_of_2_000_tasks_take_a_few_steps_for_each() -> None:
     finished = {f"job-{number}": opened(0, 5, f"job-{number}", 3600) for number in range(MOST_QUERIES)}
     running = [opened(5, 3)] * 2000
-    times = []
-    for _ in range(5):
-        began = time.thread_time()
-        transaction_ages(finished, running, {}, T0)
-        times.append(time.thread_time() - began)
-    assert min(times) <= 0.010
+    assert calls_of(lambda: transaction_ages(finished, running, {}, T0)) <= 15 * (len(finished) + len(running))
 
 
 def test_a_transaction_that_brokers_have_aborted_is_not_open() -> None:
