@@ -20,6 +20,7 @@ from spark_kafka_sink.spark.options import SinkOptions, sink_options
 from spark_kafka_sink.spark.publish import ArrowTask
 from spark_kafka_sink.spark.schema import SinkSchema
 from tests.kafka.ports import free_ports
+from tests.waiting import HOUR_MS
 
 SCHEMA = StructType([StructField("value", BinaryType())])
 
@@ -81,7 +82,7 @@ def test_a_missing_topic_is_told_with_what_to_do(broker: EmbeddedBroker) -> None
 
 @pytest.mark.parametrize("topic", ["events", None])
 def test_a_topic_that_exists_and_rows_with_a_topic_each_are_right(broker: EmbeddedBroker, topic: str | None) -> None:
-    check_reachable(checked(broker.bootstrap_servers, topic))
+    check_reachable(checked(broker.bootstrap_servers, topic, max_block_ms=HOUR_MS))
 
 
 def test_brokers_that_create_topics_create_it() -> None:

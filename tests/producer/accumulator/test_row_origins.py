@@ -40,7 +40,9 @@ def appended(parts: Parts, given_appends: list[tuple[list[int], bool, bool]]) ->
     for drawn, is_numbered, in_order in given_appends:
         partitions = sorted(drawn) if in_order else drawn
         values = list(range(done, done + len(partitions)))
-        columns = RecordColumns(len(values), value=pa.array([b"%d" % value for value in values]))
+        # One timestamp for all: otherwise the time of the append decides about the sizes.
+        times = np.full(len(values), 1_700_000_000_000)
+        columns = RecordColumns(len(values), value=pa.array([b"%d" % value for value in values]), timestamp=times)
         sizes = parts.appender.sizes(tally, "t", columns)
         numbers = numbers_of(values) if is_numbered else None
         parts.appender.append(tally, "t", columns, sizes, np.array(partitions, np.int32), 3, row_numbers=numbers)
