@@ -72,7 +72,6 @@ PLACES_OF_ALL: Final[Mapping[str, str]] = {
     "tests/broker/test_embedded_registry.py": "the stand-in and Apicurio judge the client in tests/registry",
     "tests/broker/test_error_responses.py": "a table of the embedded broker",
     "tests/broker/test_fuzzer.py": "random frames; fixed ones stay in test_hostile_bytes.py",
-    "tests/broker/test_handshake_fuzzer.py": "random frames; fixed ones stay in test_hostile_bytes.py",
     "tests/broker/test_kafka_apis.py": "a table of the embedded broker",
     "tests/broker/test_kafka_release.py": "older releases that the embedded broker plays",
     "tests/broker/test_readme.py": "words of a page",
@@ -186,9 +185,9 @@ COLLECTED: Final = pytest.StashKey[tuple[pytest.Item, ...]]()
 HISTORIES_PROFILE: Final = "histories"
 PATIENT_PROFILE: Final = "patient"
 # Of a property, and of 100 of those that name a number themselves (tests/examples.py).
-_EXAMPLES: Final = {Tier.QUICK: 10, Tier.TEST: 25, Tier.ALL: 100}
+_EXAMPLES: Final = {Tier.QUICK: 10, Tier.TEST: 15, Tier.ALL: 100}
 # Of a model, each of which is a run of its own.
-_HISTORIES: Final = {Tier.QUICK: 50, Tier.TEST: 100, Tier.ALL: 1000}
+_HISTORIES: Final = {Tier.QUICK: 30, Tier.TEST: 40, Tier.ALL: 1000}
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -13,7 +13,6 @@ from confluent_kafka.admin import (
     ConfigEntry,
     ConfigResource,
     ConfigSource,
-    NewPartitions,
     NewTopic,
     OffsetSpec,
     ResourceType,
@@ -69,18 +68,6 @@ class TestConfluent:
         }
         assert "c.one" not in broker.cluster.image.topics
 
-    def test_a_topic_of_the_brokers_defaults_and_one_that_is_there(self, broker: EmbeddedBroker, admin: AdminClient) -> None:
-        assert done(admin.create_topics([NewTopic("c.defaults")])) == {"c.defaults": None}
-        assert done(admin.create_topics([NewTopic("c.defaults")])) == {"c.defaults": ErrorCode.TOPIC_ALREADY_EXISTS}
-        assert len(broker.cluster.image.topics["c.defaults"].partitions) == 1
-
-    def test_a_topic_grows(self, broker: EmbeddedBroker, admin: AdminClient) -> None:
-        broker.create_topic("c.grows", 1)
-
-        assert done(admin.create_partitions([NewPartitions("c.grows", 4)])) == {"c.grows": None}
-        assert done(admin.create_partitions([NewPartitions("c.grows", 4)])) == {"c.grows": ErrorCode.INVALID_PARTITIONS}
-        assert len(broker.cluster.image.topics["c.grows"].partitions) == 4
-
     def test_configs_are_described(self, broker: EmbeddedBroker, admin: AdminClient) -> None:
         broker.create_topic("c.described", configs={"cleanup.policy": "compact"})
         topic, node = of_topic("c.described"), ConfigResource(ResourceType.BROKER, "2")
@@ -109,14 +96,6 @@ class TestConfluent:
         assert list(done(admin.incremental_alter_configs([resource])).values()) == [None]
         assert list(done(admin.incremental_alter_configs([wrong])).values()) == [ErrorCode.INVALID_CONFIG]
         assert broker.cluster.image.topics["c.altered"].configs == {"retention.ms": "7", "cleanup.policy": "delete,compact"}
-
-    @pytest.mark.parametrize("node", ["1", "2", "3"])
-    def test_a_brokers_configs_are_altered(self, broker: EmbeddedBroker, admin: AdminClient, node: str) -> None:
-        change = ConfigEntry("log.retention.ms", node, incremental_operation=AlterConfigOpType.SET)
-        resource = ConfigResource(ResourceType.BROKER, node, incremental_configs=[change])
-
-        assert list(done(admin.incremental_alter_configs([resource])).values()) == [None]
-        assert broker.cluster.image.configs[int(node)] == {"log.retention.ms": node}
 
     def test_the_cluster_is_described(self, broker: EmbeddedBroker, admin: AdminClient) -> None:
         found = admin.describe_cluster(include_authorized_operations=True).result(TIMEOUT_S)

@@ -89,30 +89,12 @@ def test_a_client_gets_an_id_and_its_pushes_arrive_decompressed() -> None:
     ]
 
 
-def test_a_known_client_keeps_its_id() -> None:
-    mine = uuid.uuid4()
-    with client_of(ClientMetricsManager(print)) as client:
-        assert subscribed(client, mine).client_instance_id == mine
-
-
 def test_what_comes_before_its_time_is_throttled() -> None:
     with client_of(ClientMetricsManager(lambda push: None, interval_ms=LONG_MS)) as client:
         found = subscribed(client)
         assert subscribed(client, found.client_instance_id).error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
         assert push(client, found) == ErrorCode.NONE  # the first one may come early
         assert push(client, found) == ErrorCode.THROTTLING_QUOTA_EXCEEDED
-
-
-def test_another_subscription_is_learned_after_a_push() -> None:
-    manager = ClientMetricsManager(lambda push: None, interval_ms=LONG_MS)
-    with client_of(manager) as client:
-        found = subscribed(client)
-        manager.subscribe(("other",), 500)
-        assert push(client, found) == ErrorCode.UNKNOWN_SUBSCRIPTION_ID
-        again = subscribed(client, found.client_instance_id)
-        assert (again.requested_metrics, again.push_interval_ms) == (("other",), 500)
-        # Kafka does not count that request, so the next push has to wait for the interval.
-        assert push(client, again) == ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
 
 @pytest.mark.parametrize(
@@ -128,13 +110,6 @@ def test_another_subscription_is_learned_after_a_push() -> None:
 def test_a_wrong_push_is_refused(change: dict[str, Any], code: ErrorCode) -> None:
     with client_of(ClientMetricsManager(lambda push: None, max_bytes=100)) as client:
         assert push(client, subscribed(client), **change) == code
-
-
-def test_after_the_last_push_a_client_is_refused() -> None:
-    with client_of(ClientMetricsManager(lambda push: None)) as client:
-        found = subscribed(client)
-        push(client, found, terminating=True)
-        assert push(client, found) == ErrorCode.INVALID_REQUEST
 
 
 def test_a_receiver_that_raises_refuses_the_push() -> None:

@@ -27,7 +27,6 @@ with warnings.catch_warnings():
     # It reads its schemas by a function of importlib that is deprecated.
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaConsumer
-    from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
 PARTITIONS = 4
 DEADLINE_S = 30.0
@@ -176,24 +175,6 @@ def test_members_share_the_partitions_as_they_come_and_go(group: Group, closing:
     reader.until_read(*VALUES, *VALUES, "last")
 
 
-def test_members_of_different_clients_are_in_one_group(group: Group, closing: ExitStack) -> None:
-    reader = Reader(
-        confluent(group, closing, partition_assignment_strategy="roundrobin"),
-        kafka_python(group, closing, partition_assignment_strategy=[RoundRobinPartitionAssignor]),
-    )
-    reader.until_shared(2, 2)
-    write(group, *VALUES)
-    reader.until_read(*VALUES)
-
-
-def test_cooperative_members_give_up_only_what_others_get(group: Group, closing: ExitStack) -> None:
-    consumers = [confluent(group, closing, partition_assignment_strategy="cooperative-sticky") for _ in range(3)]
-    reader = Reader(*consumers)
-    reader.until_shared(1, 1, 2)
-    write(group, *VALUES)
-    reader.until_read(*VALUES)
-
-
 def test_a_static_member_that_is_restarted_makes_no_rebalance(group: Group, closing: ExitStack) -> None:
     first = confluent(group, closing, group_instance_id="a")
     second = confluent(group, closing, group_instance_id="b")
@@ -243,17 +224,6 @@ def test_an_administrator_sees_moves_and_deletes_groups(group: Group, closing: E
     assert group.name not in listed(client)
 
 
-def test_a_topic_that_is_deleted_takes_its_offsets_along(kafka: Kafka, group: Group, closing: ExitStack) -> None:
-    write(group, *VALUES)
-    consumer = confluent(group, closing)
-    Reader(consumer).until_read(*VALUES)
-    commit(consumer)
-    kafka.delete_topic(group.topic)
-    kafka.create_topic(group.topic, PARTITIONS)
-    while committed(group, consumer):
-        consumer.poll(0.05)
-
-
 def test_offsets_and_groups_outlive_a_restart(tmp_path: Path, closing: ExitStack) -> None:
     config = BrokerConfig(data_dir=tmp_path)
     with EmbeddedBroker(config=config) as broker, ExitStack() as first:
@@ -293,23 +263,3 @@ def test_a_coordinator_may_move_and_die(closing: ExitStack) -> None:
         reader.until_shared(2, 2)
         commit(first, second)
         assert sum(committed(group, first).values()) == 2 * len(VALUES)
-
-
-def test_offsets_are_committed_with_the_records_that_came_of_them(group: Group, closing: ExitStack) -> None:
-    write(group, *VALUES)
-    producer = Producer({"bootstrap.servers": group.servers, "transactional.id": group.name, "log_level": 0, "linger.ms": 0})
-    producer.init_transactions(DEADLINE_S)
-    consumer = confluent(group, closing)
-    reader = Reader(consumer)
-    reader.until_read(*VALUES)
-    positions = consumer.position(consumer.assignment())
-
-    producer.begin_transaction()
-    producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), DEADLINE_S)
-    producer.abort_transaction(DEADLINE_S)
-    assert committed(group, consumer) == {}
-    producer.begin_transaction()
-    producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), DEADLINE_S)
-    producer.commit_transaction(DEADLINE_S)
-
-    reader.until(lambda: committed(group, consumer) == {0: 10, 1: 10, 2: 10, 3: 10}, "not committed")

@@ -20,7 +20,7 @@ from spark_kafka_sink.protocol.messages import decode_response
 from tests.broker.hostile_frames import MUTATION_SIZE, TOPIC, mutated, mutations, templates
 from tests.broker.network.client import Client, api_versions_frame, framed
 from tests.broker.requests import Responses
-from tests.broker.unharmed import MEGABYTE, memory_stays, nothing_escapes, threads_stay
+from tests.broker.unharmed import MEGABYTE, connections, memory_stays, nothing_escapes, threads_stay
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -100,12 +100,6 @@ def test_no_frame_harms_another_connection(broker: EmbeddedBroker) -> None:
         expected = bystander.api_versions()
         burst()
         wait_until(lambda: connections(broker) == 1)
-
-
-def connections(broker: EmbeddedBroker) -> int:
-    snapshot = broker.server(1).snapshot()
-    assert snapshot is not None
-    return snapshot.connections
 
 
 def pipeline(port: int, requests: list[tuple[bytes, DecodedRequest]]) -> None:

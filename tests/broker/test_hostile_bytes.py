@@ -18,7 +18,7 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.metadata import MetadataRequest
 from tests.broker.hostile_frames import HOSTILE
 from tests.broker.network.client import Client, api_versions_frame, framed, request_frame
-from tests.broker.unharmed import MEGABYTE, memory_stays, nothing_escapes, threads_stay
+from tests.broker.unharmed import MEGABYTE, connections, memory_stays, nothing_escapes, threads_stay
 from tests.every import every
 from tests.waiting import wait_until
 
@@ -191,9 +191,3 @@ def test_a_hostile_number_anywhere_in_a_request_closes_it_or_is_answered(broker:
                     hostile.receive()
                 except (EOFError, ConnectionResetError):
                     pass  # closed
-
-
-def connections(broker: EmbeddedBroker) -> int:
-    snapshot = broker.server(1).snapshot()
-    assert snapshot is not None
-    return snapshot.connections

@@ -21,7 +21,6 @@ from spark_kafka_sink.protocol.api_versions import ApiVersionsResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
 from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataRequestTopic
-from spark_kafka_sink.protocol.topics import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest, DeleteTopicState
 from spark_kafka_sink.protocol.transactions import EndTxnRequest
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 from tests.broker.network.client import Client, api_versions_frame, request_frame
@@ -92,25 +91,6 @@ def test_kafka_itself_serves_what_is_said_of_its_release(kafka: Kafka) -> None:
         assert ranges(client.api_versions()) == served_of(KAFKAS_OWN["4.1"])
 
 
-@every(
-    "release, supported, finalized, epoch",
-    [
-        ("3.2", {}, {}, 0),
-        ("3.3", {"metadata.version": (1, 7)}, {"metadata.version": 7}, 1),
-        ("3.9", {"metadata.version": (1, 21)}, {"metadata.version": 21}, 1),
-        ("4.0", {"metadata.version": (7, 25)}, {"metadata.version": 25, "transaction.version": 2}, 1),
-    ],
-)
-def test_the_features_are_those_of_the_release(
-    release: str, supported: dict[str, tuple[int, int]], finalized: dict[str, int], epoch: int
-) -> None:
-    with EmbeddedBroker(like=release) as broker, connected(broker) as client:
-        answer = client.api_versions()
-    assert {each.name: (each.min_version, each.max_version) for each in answer.supported_features} == supported
-    assert {each.name: each.max_version_level for each in answer.finalized_features} == finalized
-    assert answer.finalized_features_epoch == epoch
-
-
 def test_a_version_that_the_release_does_not_have_closes_the_connection() -> None:
     with EmbeddedBroker(like="3.7") as broker, connected(broker) as client:
         client.send(_end_txn_frame(4))
@@ -153,18 +133,6 @@ def test_before_3_6_a_late_record_opens_a_transaction_that_nobody_ends(client: C
     assert txn.committed() == []
 
 
-@pytest.mark.parametrize("client", ["3.6"], indirect=True)
-def test_from_3_6_on_a_late_record_is_refused(client: Client) -> None:
-    txn = Transactor(client, "t", "topic")
-    who = txn.init(version=4).producer
-    assert txn.add(who, 0) == [E.NONE]
-    assert txn.produce(who, version=9) is E.NONE
-    assert txn.abort(who, version=3).code is E.NONE
-    assert txn.settle() == "CompleteAbort"
-    assert txn.produce(who, sequence=1, value="late", version=9) is E.INVALID_TXN_STATE
-    assert _stable_offset(client) == 2
-
-
 @pytest.mark.parametrize(("client", "code"), [("3.6", E.NONE), ("3.7", E.INVALID_TXN_STATE)], indirect=["client"])
 def test_offsets_are_verified_from_3_7_on(client: Client, code: ErrorCode) -> None:
     txn = Transactor(client, "t", "topic")
@@ -185,28 +153,6 @@ def _stable_offset(client: Client) -> int:
 # Topic ids
 
 
-@pytest.mark.parametrize("release", ["2.8", "3.8"])
-def test_with_an_older_protocol_between_brokers_topics_have_no_ids(release: str) -> None:
-    config = config_from({"inter.broker.protocol.version": "2.7"}, like=release)
-    with EmbeddedBroker(config=config) as broker, connected(broker) as client:
-        broker.create_topic("topic")
-        answer: Any = client.ask(ApiKey.METADATA, 11, MetadataRequest([MetadataRequestTopic(name="topic")]))
-        assert answer.topics[0].topic_id == ZERO_UUID
-        deleted: Any = client.ask(ApiKey.DELETE_TOPICS, 6, DeleteTopicsRequest(topics=[DeleteTopicState("topic")]))
-        assert (deleted.responses[0].error_code, deleted.responses[0].topic_id) == (0, ZERO_UUID)
-
-
-def test_a_fetch_by_id_finds_nothing_where_there_are_no_ids() -> None:
-    config = config_from({"inter.broker.protocol.version": "2.7-IV2"}, like="3.8")
-    with EmbeddedBroker(config=config) as broker, connected(broker) as client:
-        broker.create_topic("topic")
-        asked = FetchTopic("topic", ZERO_UUID, [FetchPartition(0, fetch_offset=0, partition_max_bytes=1)])
-        by_id: Any = client.ask(ApiKey.FETCH, 16, FetchRequest(max_wait_ms=0, topics=[asked]))
-        by_name: Any = client.ask(ApiKey.FETCH, 12, FetchRequest(max_wait_ms=0, topics=[asked]))
-    assert by_id.responses[0].partitions[0].error_code == E.UNKNOWN_TOPIC_ID
-    assert by_name.responses[0].partitions[0].error_code == E.NONE
-
-
 def test_topics_get_ids_when_the_protocol_is_upgraded(tmp_path: Path) -> None:
     def topic_id(config: BrokerConfig) -> Any:
         with EmbeddedBroker(config=config) as broker, connected(broker) as client:
@@ -223,34 +169,6 @@ def test_topics_get_ids_when_the_protocol_is_upgraded(tmp_path: Path) -> None:
 
 
 # ZooKeeper
-
-
-@pytest.mark.parametrize(("release", "code"), [("3.2", E.NOT_CONTROLLER), ("3.9", E.NONE)])
-def test_with_zookeeper_only_the_controller_makes_topics(release: str, code: ErrorCode) -> None:
-    with EmbeddedBroker(2, like=release) as brokers:
-        assert brokers.cluster.controller_id() == 1
-        codes = []
-        for node in (2, 1):
-            with connected(brokers, node) as client:
-                answer: Any = client.ask(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest([CreatableTopic(f"of-{node}", 1, 1)]))
-                codes.append(answer.topics[0].error_code)
-    assert codes == [code, E.NONE]
-
-
-@pytest.mark.parametrize("client", ["2.3"], indirect=True)
-def test_before_2_4_the_refusal_of_a_version_of_api_versions_names_none(client: Client) -> None:
-    answer = client.api_versions(3)
-    assert (answer.error_code, list(answer.api_keys)) == (E.UNSUPPORTED_VERSION, [])
-
-
-@pytest.mark.parametrize("client", ["2.3"], indirect=True)
-def test_before_2_4_a_new_topic_needs_both_counts(client: Client) -> None:
-    def code(partitions: int, replication: int) -> int:
-        request = CreateTopicsRequest([CreatableTopic("new", partitions, replication)], validate_only=True)
-        answer: Any = client.ask(ApiKey.CREATE_TOPICS, 3, request)
-        return int(answer.topics[0].error_code)
-
-    assert [code(-1, 1), code(1, -1), code(1, 1)] == [E.INVALID_PARTITIONS, E.INVALID_REPLICATION_FACTOR, E.NONE]
 
 
 # Settings

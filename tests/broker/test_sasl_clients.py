@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import (
     AdminClient,
     ScramCredentialInfo,
@@ -20,12 +20,10 @@ from confluent_kafka.admin import (
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
-from spark_kafka_sink.broker.network.request import bare_sasl_token
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.metadata import MetadataRequest
 from spark_kafka_sink.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
-from tests.broker.compat.confluent import wait_for_error
 from tests.broker.network.client import Client, framed
 from tests.broker.sasl.scram_client import ScramClient
 
@@ -33,9 +31,7 @@ pytestmark = pytest.mark.slow
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its schemas with importlib.resources.read_text
-    from kafka import KafkaAdminClient
 
-MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 PASSWORD = "secret-word"
 TIMEOUT_S = 20.0
 SCRAM_SHA_256 = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 8192)
@@ -65,44 +61,6 @@ def settings(broker: EmbeddedBroker, mechanism: str, password: str) -> dict[str,
         "sasl.password": password,
         "log_level": 0,
     }
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_confluent_logs_in(broker: EmbeddedBroker, mechanism: str) -> None:
-    producer = Producer(settings(broker, mechanism, PASSWORD))
-    errors: list[KafkaError | None] = []
-    producer.produce("t", b"value", on_delivery=lambda error, message: errors.append(error))
-
-    assert producer.flush(TIMEOUT_S) == 0
-    assert errors == [None]
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_confluent_is_refused(broker: EmbeddedBroker, mechanism: str) -> None:
-    errors: list[KafkaError] = []
-    refused = settings(broker, mechanism, "wrong")
-    refused["error_cb"] = errors.append
-    admin = AdminClient(refused)
-    with pytest.raises(KafkaException):
-        admin.list_topics(timeout=1)
-
-    wait_for_error(admin, errors, KafkaError._AUTHENTICATION)
-    assert any("Authentication failed" in error.str() for error in errors)
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_kafka_python_logs_in(broker: EmbeddedBroker, mechanism: str) -> None:
-    admin = KafkaAdminClient(
-        bootstrap_servers=broker.bootstrap_servers,
-        security_protocol="SASL_PLAINTEXT",
-        sasl_mechanism=mechanism,
-        sasl_plain_username="alice",
-        sasl_plain_password=PASSWORD,
-    )
-    topics = admin.list_topics()
-    admin.close()
-
-    assert "t" in topics
 
 
 def test_no_password_is_in_the_brokers_log(broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture) -> None:
@@ -146,13 +104,6 @@ class TestOnTheWire:
     def test_nothing_is_served_without_a_login(self, client: Client) -> None:
         with pytest.raises(EOFError):
             client.ask(ApiKey.METADATA, 12, MetadataRequest(topics=None))
-
-
-def test_a_token_is_taken_as_it_is() -> None:
-    decoded = bare_sasl_token(memoryview(b"\x00\x24"))
-
-    assert isinstance(decoded.body, SaslAuthenticateRequest)
-    assert (decoded.body.auth_bytes, decoded.version) == (b"\x00\x24", 0)
 
 
 def test_a_user_whose_password_was_changed_logs_in_with_the_new_one(tmp_path: Path) -> None:

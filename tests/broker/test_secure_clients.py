@@ -15,7 +15,6 @@ from confluent_kafka.admin import (
     AclOperation,
     AclPermissionType,
     AdminClient,
-    NewTopic,
     ResourcePatternType,
     ResourceType,
 )
@@ -95,15 +94,6 @@ class TestConfluent:
             admin.list_topics(timeout=1)
 
         wait_for_error(admin, errors, KafkaError._AUTHENTICATION)
-
-    def test_does_not_trust_another_authority(self, sasl_ssl: EmbeddedBroker) -> None:
-        errors: list[KafkaError] = []
-        other = CertificateAuthority().certificate
-        admin = AdminClient(confluent(sasl_ssl, error_cb=errors.append, **{"ssl.ca.pem": other}))
-        with pytest.raises(KafkaException):
-            admin.list_topics(timeout=1)
-
-        wait_for_error(admin, errors, KafkaError._SSL)
 
     def test_a_transaction_and_a_consumer_over_tls(self) -> None:
         with broker_of() as broker:
@@ -199,15 +189,6 @@ class TestRights:
         (deleted,) = admin.delete_acls([self.every]).values()
         assert deleted.result(TIMEOUT_S) == [acl]
         assert written(confluent(self.broker, "ana", **quickly)) == ["TOPIC_AUTHORIZATION_FAILED"]
-
-    def test_topics_are_made_by_who_may(self, admin: AdminClient) -> None:
-        ana = AdminClient(confluent(self.broker, "ana"))
-        (done,) = ana.create_topics([NewTopic("new", 1, 1)]).values()
-        with pytest.raises(KafkaException) as raised:
-            done.result(TIMEOUT_S)
-        assert raised.value.args[0].name() == "TOPIC_AUTHORIZATION_FAILED"
-        (made,) = admin.create_topics([NewTopic("new", 1, 1)]).values()
-        made.result(TIMEOUT_S)
 
     # Its types say that a filter has a name, a principal and a host; None is any.
     anything: Any = None

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from spark_kafka_sink.broker import timer as module
-from spark_kafka_sink.broker.timer import DelayedOperation, DelayedOperationPurgatory, SystemTimer, Timer, TimerTask
+from spark_kafka_sink.broker.timer import DelayedOperation, DelayedOperationPurgatory, SystemTimer
 from tests.broker.virtual_timer import VirtualTimer
 
 DEADLINE_S = 60.0
@@ -45,38 +45,6 @@ def test_tasks_run_in_the_order_of_their_times_not_of_their_coming(timer: System
     assert ran == [0, 10, 20, 30]
 
 
-def test_no_task_runs_before_its_time(timer: SystemTimer) -> None:
-    begun, done = timer.now_ms(), threading.Event()
-    at: list[float] = []
-
-    def run() -> None:
-        at.append(timer.now_ms())
-        done.set()
-
-    timer.after(50, run)
-    wait(done)
-
-    assert at[0] - begun >= 50
-
-
-def test_an_earlier_task_is_not_kept_waiting_by_a_later_one(timer: SystemTimer) -> None:
-    late, early = timer.after(60_000, lambda: None), threading.Event()
-    timer.after(0, early.set)
-    wait(early)
-
-    assert not late.is_cancelled
-
-
-def test_all_run_on_the_timers_own_thread(timer: SystemTimer) -> None:
-    names: list[str] = []
-    done = threading.Event()
-    timer.after(0, lambda: names.append(threading.current_thread().name))
-    timer.after(0, done.set)
-    wait(done)
-
-    assert names == ["broker-timer"]
-
-
 def test_a_cancelled_task_does_not_run_and_holds_nothing(timer: SystemTimer) -> None:
     class Held:
         def run(self) -> None:
@@ -95,17 +63,6 @@ def test_a_cancelled_task_does_not_run_and_holds_nothing(timer: SystemTimer) -> 
     assert task.is_cancelled
 
 
-def test_a_task_may_ask_for_the_next_one(timer: SystemTimer) -> None:
-    done = threading.Event()
-
-    def ask_again() -> None:
-        timer.after(1, done.set)
-
-    timer.after(0, ask_again)
-
-    wait(done)
-
-
 def test_a_task_that_fails_is_logged_and_the_next_one_runs(timer: SystemTimer, caplog: pytest.LogCaptureFixture) -> None:
     done = threading.Event()
 
@@ -118,25 +75,6 @@ def test_a_task_that_fails_is_logged_and_the_next_one_runs(timer: SystemTimer, c
         wait(done)
 
     assert [record.getMessage() for record in caplog.records] == ["A delayed task failed"]
-
-
-def test_tasks_that_many_threads_ask_for_all_run(timer: SystemTimer) -> None:
-    ran: list[int] = []
-    done = threading.Event()
-
-    def ask(number: int) -> None:
-        for step in range(100):
-            timer.after(step % 7, lambda: ran.append(number))
-
-    threads = [threading.Thread(target=ask, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(DEADLINE_S)
-    timer.after(20, done.set)
-    wait(done)
-
-    assert sorted(ran) == sorted(list(range(4)) * 100)
 
 
 def test_after_stop_nothing_runs() -> None:
@@ -173,35 +111,6 @@ def test_stop_waits_for_the_task_that_runs() -> None:
     stopping.join(DEADLINE_S)
 
     assert happened == ["the task ended", "the timer stopped"]
-
-
-def test_a_task_may_stop_its_timer() -> None:
-    timer, done = SystemTimer(), threading.Event()
-    timer.start()
-
-    def stop() -> None:
-        timer.stop()
-        done.set()
-
-    timer.after(0, stop)
-
-    wait(done)
-    timer.stop()
-
-
-def test_one_that_never_ran_can_be_stopped() -> None:
-    timer: Timer = SystemTimer()
-
-    timer.stop()
-
-
-def test_a_task_runs_once() -> None:
-    ran: list[int] = []
-    task = TimerTask(0, lambda: ran.append(1))
-    task.run()
-    task.run()
-
-    assert ran == [1]
 
 
 def test_tasks_that_were_cancelled_do_not_gather() -> None:
@@ -254,42 +163,6 @@ class Waiter:
 
     def _finish(self) -> None:
         self.finished += 1
-
-
-def test_what_is_there_already_is_not_waited_for() -> None:
-    timer = VirtualTimer()
-    purgatory, waiter = DelayedOperationPurgatory(timer), Waiter(ready=True)
-
-    purgatory.try_complete_else_watch(waiter.operation, ["a"], 100)
-
-    assert (waiter.finished, purgatory.watched(), timer.pending()) == (1, 0, 0)
-
-
-def test_news_of_its_key_finish_it_and_news_of_another_do_not() -> None:
-    timer = VirtualTimer()
-    purgatory, waiter = DelayedOperationPurgatory(timer), Waiter()
-    purgatory.try_complete_else_watch(waiter.operation, ["a", "b"], 100)
-    waiter.ready = True
-
-    purgatory.check_and_complete("c")
-    before = waiter.finished
-    purgatory.check_and_complete("b")
-
-    assert (before, waiter.finished, purgatory.watched(), timer.pending()) == (0, 1, 0, 0)
-
-
-def test_it_is_finished_when_its_time_is_over() -> None:
-    timer = VirtualTimer()
-    purgatory, waiter = DelayedOperationPurgatory(timer), Waiter()
-    purgatory.try_complete_else_watch(waiter.operation, ["a"], 100)
-
-    timer.advance(99)
-    before = waiter.finished
-    timer.advance(1)
-    waiter.ready = True
-    purgatory.check_and_complete("a")
-
-    assert (before, waiter.finished, purgatory.watched()) == (0, 1, 0)
 
 
 def test_the_end_of_the_broker_finishes_everything() -> None:

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 
 import psutil
 
+from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
+
 MEGABYTE = 1 << 20
 BROKER_THREADS = (
     "kafka-socket-acceptor",
@@ -71,3 +73,10 @@ def memory_stays(within: int) -> Iterator[None]:
     gc.collect()
     grown = process.memory_info().rss - before
     assert grown < within, f"grew by {grown / MEGABYTE:.0f} MB"
+
+
+def connections(broker: EmbeddedBroker) -> int:
+    """Returns how many the first broker has."""
+    snapshot = broker.server(1).snapshot()
+    assert snapshot is not None
+    return snapshot.connections

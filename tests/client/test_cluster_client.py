@@ -33,7 +33,7 @@ from spark_kafka_sink.protocol.produce import PRODUCE, ProduceRequest
 from spark_kafka_sink.protocol.topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from tests.kafka.brokers import Brokers
 from tests.kafka.embedded import EmbeddedKafka
-from tests.kafka.fixtures import NewTopic, ProxiedKafka
+from tests.kafka.fixtures import NewTopic, ProxiedKafka, embedded_in_make_test
 from tests.kafka.kafka import Kafka
 from tests.kafka.ports import free_ports
 from tests.waiting import HOUR_MS
@@ -195,6 +195,7 @@ def test_a_broker_that_nobody_knows_is_named_with_those_that_are_known(client: C
         client.ask(99, DESCRIBE_CLUSTER, CLUSTER, soon(0.5))
 
 
+@embedded_in_make_test("seconds of Java; tests/faults/test_leader_killed.py has a broker of real Kafka killed")
 def test_a_broker_that_does_not_answer_is_named_at_the_deadline(kafka3: Brokers) -> None:
     with client_of(kafka3) as client:
         client.ask(2, DESCRIBE_CLUSTER, CLUSTER, soon())
@@ -206,6 +207,7 @@ def test_a_broker_that_does_not_answer_is_named_at_the_deadline(kafka3: Brokers)
         assert client.ask(2, DESCRIBE_CLUSTER, CLUSTER, soon()).error_code == 0
 
 
+@embedded_in_make_test("seconds of Java; tests/faults/test_leader_killed.py has a broker of real Kafka killed")
 def test_when_a_broker_is_down_another_is_asked_and_it_is_asked_again_once_it_is_back(kafka3: Brokers) -> None:
     with client_of(kafka3) as client:
         client.ask(3, DESCRIBE_CLUSTER, CLUSTER, soon())

@@ -15,6 +15,13 @@ from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from tests.exactly_once.logged import a_record, committed, query, until_committed
 from tests.exactly_once.opened import client_of, new_id, soon
 from tests.kafka.kafka import Kafka
+from tests.tiers import whole_but
+
+
+@pytest.fixture(params=whole_but([1, 2], [2], "test_committer.py has logs of version 1"), ids=["tv1", "tv2"])
+def transaction_version(request: pytest.FixtureRequest) -> int:
+    version: int = request.param
+    return version
 
 
 def test_a_query_that_nobody_knows_has_no_record(log: CommitLog) -> None:

@@ -21,8 +21,15 @@ from tests.exactly_once.logged import a_record, query
 from tests.exactly_once.opened import client_of, new_id, soon
 from tests.kafka.acls import KafkaWithAcls
 from tests.kafka.brokers import Brokers
-from tests.kafka.fixtures import NewTopic
+from tests.kafka.fixtures import NewTopic, embedded_in_make_test
 from tests.kafka.kafka import Kafka
+from tests.tiers import whole_but
+
+
+@pytest.fixture(params=whole_but([1, 2], [2], "a topic is made alike"), ids=["tv1", "tv2"])
+def transaction_version(request: pytest.FixtureRequest) -> int:
+    version: int = request.param
+    return version
 
 
 def test_the_topic_is_compacted_in_small_segments(log: CommitLog, settings: CommitLogSettings, transaction_kafka: Kafka) -> None:
@@ -95,6 +102,7 @@ def test_brokers_without_transactions_are_an_error(
         CommitLog(client, settings).claim(query(), soon())
 
 
+@embedded_in_make_test("seconds of Java; tests/faults/test_leader_killed.py has a broker of real Kafka killed")
 def test_a_log_that_is_made_while_a_broker_is_down_has_a_replica_there_too(kafka3: Brokers) -> None:
     settings = CommitLogSettings(new_id("commits"), partitions=1)
     with client_of(kafka3) as client:

@@ -24,6 +24,7 @@ from spark_kafka_sink.exactly_once.commit_record import (
     encode_key,
 )
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
+from tests.every import every
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 LONG = st.integers(-(2**63), 2**63 - 1)
@@ -181,8 +182,8 @@ def transaction(**changes: object) -> dict[str, object]:
     return {**known, **changes}
 
 
-@pytest.mark.parametrize(
-    ("values", "match"),
+@every(
+    "values, match",
     [
         ({0: changed(FIRST, format=5)}, "has a record of format 5 in the commit log, this version reads formats up to 4"),
         ({0: changed(FIRST, format=0)}, "has a record of format 0 in the commit log, this version reads formats up to 4"),
@@ -219,7 +220,7 @@ def test_what_cannot_be_read_is_an_error_that_says_why(values: Mapping[int, byte
         decode(values)
 
 
-@pytest.mark.parametrize("key", [None, b"", b"user-7", b'["q"]', b'["q","0"]', b'{"q":0}', b'[0,"q"]', b"[" * 100_000])
+@every("key", [None, b"", b"user-7", b'["q"]', b'["q","0"]', b'{"q":0}', b'[0,"q"]', b"[" * 100_000])
 def test_somebody_elses_keys_are_an_error(key: Any) -> None:
     with pytest.raises(CommitRecordError, match=r"topic log has a record with the key .*, which this sink did not write"):
         decode_key(key, "log")

@@ -25,6 +25,7 @@ from tests.exactly_once.queries import OPTIONS, PREFIX, CutError, Query
 from tests.faults.producing import numbers
 from tests.kafka.fixtures import NewTopic
 from tests.producer.transactions.transacting import scoped
+from tests.tiers import whole_but
 
 pytestmark = pytest.mark.slow
 
@@ -98,9 +99,11 @@ CUTS = [
     "complete.after",
     "commit.end",
 ]
+# Before and after each of the records, and halfway between them.
+SHOW_MOST = ["prepared.before", "prepared.after", "end.after", "complete.after"]
 
 
-@pytest.mark.parametrize("where", CUTS)
+@pytest.mark.parametrize("where", whole_but(CUTS, SHOW_MOST, "a second each; the model has every order of events"))
 def test_a_driver_that_dies_anywhere_is_followed_by_one_that_ends_what_it_began(any_query: Query, cut: Cut, where: str) -> None:
     any_query.run(0, "a")
     cut(where)
@@ -114,7 +117,14 @@ def test_a_driver_that_dies_anywhere_is_followed_by_one_that_ends_what_it_began(
     assert any_query.open_ids() == []
 
 
-@pytest.mark.parametrize("where", ["log.after", "prepared.before", "end.before", "complete.before"])
+@pytest.mark.parametrize(
+    "where",
+    whole_but(
+        ["log.after", "prepared.before", "end.before", "complete.before"],
+        ["log.after", "end.before"],
+        "a second each; the model has every order of events",
+    ),
+)
 def test_who_loses_the_log_to_somebody_who_then_does_nothing_begins_again(
     any_query: Query, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
@@ -438,7 +448,7 @@ def test_a_job_that_failed_while_it_was_committed_is_not_touched(query: Query, c
     assert query.committer().abort_job(MicroBatch(query.id, 0), own) == Refused(Refusal.COMPLETE)
 
 
-@pytest.mark.parametrize("at", [None, *CUTS])
+@pytest.mark.parametrize("at", whole_but([None, *CUTS], [None, *SHOW_MOST], "a second each; the model has every order of events"))
 def test_a_run_that_is_stopped_leaves_nothing_open_wherever_its_commit_was(query: Query, cut: Cut, at: str | None) -> None:
     query.run(0, "a")
     run, other = replace(query, driver="c0"), replace(query, driver="d0")

@@ -81,7 +81,7 @@ def test_a_late_row_is_refused_by_leaders_that_verify(kafka_tv1: Kafka, new_topi
     refused_late_row(kafka_tv1, new_topic(on=kafka_tv1))
 
 
-@only_versions("3.7", "3.8", "3.9")
+@only_versions("3.7", "3.8", "3.9", whole="clusters of their own; tests/kafka_versions/test_embedded_broker.py has 3.7")
 def test_leaders_verify_in_each_version_of_kafka(versioned_kafka: KafkaCluster) -> None:
     refused_late_row(versioned_kafka, versioned_kafka.create_topic(new_id("late")))
 

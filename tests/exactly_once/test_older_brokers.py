@@ -23,7 +23,7 @@ def query(kafka: EmbeddedKafka) -> Query:
     return Query(kafka, client_of(kafka), kafka.create_topic("events"), LOG)
 
 
-@pytest.mark.parametrize("like", ["2.1", "2.8", "3.3", "3.5", "3.6", "3.7"])
+@pytest.mark.parametrize("like", ["2.1", "3.5", "3.7"])
 def test_a_job_is_refused_before_its_tasks_write_and_before_a_commit_log_is_made(like: str) -> None:
     with EmbeddedKafka(in_memory=True, like=like) as kafka, query(kafka).client as client:
         refused = Query(kafka, client, "events", LOG)
@@ -32,7 +32,7 @@ def test_a_job_is_refused_before_its_tasks_write_and_before_a_commit_log_is_made
         assert LOG not in kafka.metadata().topics
 
 
-@pytest.mark.parametrize("like", ["3.8", "3.9", "4.0"])
+@pytest.mark.parametrize("like", ["3.8", "4.0"])
 def test_newer_brokers_are_not(like: str) -> None:
     with EmbeddedKafka(in_memory=True, like=like) as kafka:
         made = query(kafka)

@@ -16,6 +16,7 @@ from spark_kafka_sink.exactly_once.committer import Committer
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from tests.exactly_once.queries import PREFIX, Query
+from tests.tiers import whole_but
 
 
 def while_paused(monkeypatch: pytest.MonkeyPatch, where: str, meanwhile: Callable[[], object]) -> None:
@@ -29,10 +30,15 @@ def while_paused(monkeypatch: pytest.MonkeyPatch, where: str, meanwhile: Callabl
     monkeypatch.setattr(failpoints, "reach", reach)
 
 
+PAUSED = pytest.mark.parametrize(
+    "where", whole_but(["log.before", "log.after", "prepared.before"], ["log.after"], "the model has every order of events")
+)
+
+
 # log.after: it has read the log before the pause, and finds afterwards that its successor has aborted its transactions.
 @pytest.mark.fault("spark", "a paused driver whose successor has committed reads the log before BATCH_ABORTED")
 @pytest.mark.fault("spark", "two drivers of one query")
-@pytest.mark.parametrize("where", ["log.before", "log.after", "prepared.before"])
+@PAUSED
 def test_a_successor_that_went_on_is_what_the_error_names(any_query: Query, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     def successor() -> None:
         any_query.run(0, "a", "b")
@@ -47,7 +53,7 @@ def test_a_successor_that_went_on_is_what_the_error_names(any_query: Query, monk
 
 
 @pytest.mark.fault("spark", "a paused driver whose successor has committed reads the log before BATCH_ABORTED")
-@pytest.mark.parametrize("where", ["log.before", "log.after", "prepared.before"])
+@PAUSED
 def test_a_batch_that_its_successor_has_committed_is_no_error(
     any_query: Query, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
@@ -61,20 +67,20 @@ def test_a_batch_that_its_successor_has_committed_is_no_error(
 
 @pytest.mark.slow
 def test_one_that_was_paused_for_longer_than_a_commit_may_take_does_not_say_that_the_batch_is_lost(
-    any_query: Query, monkeypatch: pytest.MonkeyPatch
+    query: Query, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    paused = Committer(any_query.log(), TransactionClient(any_query.client), PREFIX, timeout_s=2)
+    paused = Committer(query.log(), TransactionClient(query.client), PREFIX, timeout_s=2)
 
     def successor() -> None:
-        any_query.run(0, "a", "b")
+        query.run(0, "a", "b")
         time.sleep(2)
 
-    own = any_query.write("a", "b")
+    own = query.write("a", "b")
     while_paused(monkeypatch, "log.after", successor)
     with pytest.raises(CommitTimeoutError, match=r"None of this run's rows is visible.* unless another driver has committed it"):
-        paused.commit(MicroBatch(any_query.id, 0), own)
-    any_query.expect("a", "b")
-    assert any_query.open_ids() == []
+        paused.commit(MicroBatch(query.id, 0), own)
+    query.expect("a", "b")
+    assert query.open_ids() == []
 
 
 @pytest.mark.fault("spark", "a paused driver whose successor has committed reads the log before BATCH_ABORTED")

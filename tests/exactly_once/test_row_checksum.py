@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.exactly_once.row_checksum import RowChecksum
 from spark_kafka_sink.records.columns import RecordColumns
+from tests.every import every
 
 Row = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]] | None, int, int]
 
@@ -80,8 +80,8 @@ def test_other_rows_have_another(one: list[Row], other: list[Row]) -> None:
     assert checksum(one) != checksum(other)
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
+@every(
+    "one, other",
     [
         (["a", "b"], ["b", "a"]),
         (["ab", "c"], ["a", "bc"]),
@@ -130,8 +130,8 @@ def test_a_column_that_is_not_there_is_one_of_nulls_in_every_batch() -> None:
 STRUCT = pa.struct([("a", pa.int32()), ("b", pa.list_(pa.string()))])
 
 
-@pytest.mark.parametrize(
-    ("kind", "values", "other"),
+@every(
+    "kind, values, other",
     [
         (pa.int64(), [1, None, 3], [1, 0, 3]),
         (pa.bool_(), [True, False, None], [True, None, False]),

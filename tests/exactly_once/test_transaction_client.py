@@ -21,6 +21,7 @@ from tests.kafka.embedded import EmbeddedKafka
 from tests.kafka.fixtures import NewTopic, ProxiedKafka, embedded_in_make_test, only_real_kafka
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
+from tests.tiers import whole_but
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -52,6 +53,11 @@ def until_settled(transactions: TransactionClient, handle: TransactionHandle) ->
     identity = handle.transactional_id
     wait_until(lambda: transactions.describe([identity], soon())[identity].state.startswith("Complete"))
     return transactions.describe([identity], soon())[identity]
+
+
+BOTH_IN_ALL = pytest.mark.parametrize(
+    "transaction_version", whole_but([1, 2], [2], "seconds of Java each"), ids=["tv1", "tv2"], indirect=True
+)
 
 
 def test_an_open_transaction_is_described(transactions: TransactionClient, client: ClusterClient, topic: str) -> None:
@@ -105,6 +111,7 @@ def test_to_commit_what_was_aborted_is_told_from_the_unknown(
     assert (ended.outcome, ended.error) == (Outcome.ABORTED, "INVALID_TXN_STATE")
 
 
+@BOTH_IN_ALL
 def test_what_timed_out_is_proved_to_be_aborted(transactions: TransactionClient, client: ClusterClient, topic: str) -> None:
     handle = opened(client, topic, "row", timeout_ms=100)
     settled = until_settled(transactions, handle)
@@ -140,6 +147,7 @@ def test_what_is_fenced_while_it_is_open_cannot_be_committed(
     assert committed(transaction_kafka, topic) == []
 
 
+@BOTH_IN_ALL
 def test_200_transactions_are_committed_at_the_same_time(
     transactions: TransactionClient, client: ClusterClient, transaction_kafka: Kafka, topic: str
 ) -> None:
@@ -196,6 +204,7 @@ def test_a_commit_outlives_coordinators_that_die(kafka3: Brokers, new_topic: New
     wait_until(lambda: sorted(map(int, committed(kafka3, topic))) == list(range(12)))
 
 
+@embedded_in_make_test("seconds of Java; tests/faults/test_leader_killed.py has a broker of real Kafka killed")
 def test_a_list_is_of_all_brokers_or_there_is_none(kafka3: Brokers, new_topic: NewTopic) -> None:
     topic = new_topic(1, on=kafka3, replication=3)
     prefix = new_id("all")

@@ -10,6 +10,7 @@ import pytest
 
 from spark_kafka_sink.exactly_once import transactional_ids as module
 from spark_kafka_sink.exactly_once.transactional_ids import Slots, TransactionalIds
+from tests.every import every
 from tests.limits import UNMEASURED, costs_at_most
 
 IDS = TransactionalIds("sink", "5f0e-1")
@@ -20,7 +21,7 @@ def test_it_owns_the_ids_of_its_tasks() -> None:
     assert IDS.owns(IDS.for_slot("0af9", 12))
 
 
-@pytest.mark.parametrize(
+@every(
     "other",
     [
         IDS.commit_log,

@@ -19,6 +19,14 @@ def cluster() -> Iterator[RecordingBroker]:
 
 
 @pytest.fixture
+def leader() -> Iterator[RecordingBroker]:
+    """As `cluster`, for transactions: numbers of rejected records are used again, so they may stand for others."""
+    with RecordingBroker() as made:
+        made.topic()
+        yield made
+
+
+@pytest.fixture
 def cluster2() -> Iterator[RecordingBroker]:
     """Two brokers; broker 1 leads the one partition of `t`."""
     with RecordingBroker(2) as made:

@@ -13,7 +13,7 @@ from spark_kafka_sink.errors import BufferExhaustedError, DeliveryError, Metadat
 from tests.faults.numbered_stream import NumberedStream, assert_each_once_in_order
 from tests.faults.producing import failing_scope, figure, numbers, one_by_one, producer_on
 from tests.kafka.brokers import Brokers
-from tests.kafka.fixtures import NewTopic, ProxiedKafka
+from tests.kafka.fixtures import NewTopic, ProxiedKafka, embedded_in_make_test
 from tests.kafka.proxy import TcpProxy
 from tests.kafka.witness import read_topic
 from tests.network.black_hole import black_hole
@@ -175,6 +175,7 @@ def test_brokers_that_are_not_there_yet_are_waited_for(proxied_kafka: ProxiedKaf
 
 
 @pytest.mark.fault("memory", "a broker is paused: memory stays bounded")
+@embedded_in_make_test("three quarters of a minute; test_refused_for_good.py has a broker of real Kafka that stands still")
 def test_a_broker_that_stands_still_bounds_memory_and_appends_and_then_gets_everything(
     kafka3: Brokers, new_topic: NewTopic
 ) -> None:
@@ -201,12 +202,9 @@ def test_a_broker_that_stands_still_bounds_memory_and_appends_and_then_gets_ever
     assert stored(kafka3, topic) == [0, *range(100, appended * 100)]
 
 
-@pytest.mark.parametrize("acks", ["all", "1"])
-def test_without_idempotence_one_in_flight_keeps_order_and_may_repeat(
-    proxied_kafka: ProxiedKafka, new_topic: NewTopic, acks: str
-) -> None:
+def test_without_idempotence_one_in_flight_keeps_order_and_may_repeat(proxied_kafka: ProxiedKafka, new_topic: NewTopic) -> None:
     topic = new_topic(1, on=proxied_kafka.cluster)
-    settings = {"enable_idempotence": "false", "acks": acks, "max_in_flight_requests_per_connection": 1, "batch_size": 500}
+    settings = {"enable_idempotence": "false", "acks": "1", "max_in_flight_requests_per_connection": 1, "batch_size": 500}
     producer = producer_on(proxied_kafka.cluster.bootstrap_servers, **settings)
     with producer, NumberedStream(producer, topic, 1) as stream:
         for _ in range(5):

@@ -93,8 +93,16 @@ def test_neighbours_with_the_same_reason_come_back_together(cluster: RecordingBr
 
 
 @ORDERED
-@pytest.mark.parametrize("code", [E.INVALID_RECORD, E.INVALID_TIMESTAMP, E.RECORD_LIST_TOO_LARGE])
-@pytest.mark.parametrize("bad", [{0}, {5, 6}, set(range(20)), {19}], ids=str)
+@pytest.mark.parametrize(
+    ("code", "bad"),
+    [
+        (E.INVALID_RECORD, {0}),
+        (E.INVALID_RECORD, set(range(20))),
+        (E.INVALID_TIMESTAMP, {5, 6}),
+        (E.RECORD_LIST_TOO_LARGE, {19}),
+    ],
+    ids=str,
+)
 def test_where_no_record_is_named_halves_are_sent_until_only_the_bad_ones_are_left(
     cluster: RecordingBroker, settings: dict[str, object], code: ErrorCode, bad: set[int]
 ) -> None:
@@ -148,7 +156,7 @@ def test_more_than_the_buffer_holds_is_not_kept(cluster: RecordingBroker) -> Non
         scope.discard()
 
 
-@pytest.mark.parametrize("bad", [{1}, {3}, {5}, {1, 2, 3, 4, 5}, {2, 5}], ids=str)
+@pytest.mark.parametrize("bad", [{1}, {1, 2, 3, 4, 5}, {2, 5}], ids=str)
 def test_a_flush_counts_what_became_of_the_records_behind_a_rejected_one(cluster: RecordingBroker, bad: set[int]) -> None:
     reject(cluster, {10 * n + 4 for n in bad})
     with producer_on(cluster.bootstrap_servers, batch_size=1100) as producer, failing_scope(producer) as scope:
@@ -185,14 +193,6 @@ def test_a_scope_does_not_end_without_a_word_while_rejected_records_were_not_tak
 # In a transaction
 
 
-@pytest.fixture
-def leader() -> Iterator[RecordingBroker]:
-    """As `cluster`. Numbers of rejected records are used again, so they may stand for others."""
-    with RecordingBroker() as made:
-        made.topic()
-        yield made
-
-
 @contextmanager
 def transaction(producer: Producer, name: str) -> Iterator[TransactionScope]:
     with producer.transaction(name, keeps_rejected=True) as scope:
@@ -207,7 +207,7 @@ def commit(on: RecordingBroker | Kafka, scope: TransactionScope) -> None:
 
 
 @pytest.mark.parametrize("width", [10, 1])
-@pytest.mark.parametrize("bad", [{1}, {3}, {5}, {1, 2, 3, 4, 5}, {2, 5}, {4, 5}], ids=str)
+@pytest.mark.parametrize("bad", [{1}, {1, 2, 3, 4, 5}, {2, 5}], ids=str)
 def test_of_five_in_flight_a_transaction_commits_the_others(leader: RecordingBroker, bad: set[int], width: int) -> None:
     """width: records of each batch. With one, whole batches are left out."""
     rows = range(width, 6 * width)

@@ -26,7 +26,7 @@ from tests.kafka.ports import free_ports
 from tests.kafka.witness import read_topic
 from tests.waiting import wait_until
 
-SHORT = {"request_timeout_ms": 2000, "delivery_timeout_ms": 2000}
+SHORT = {"request_timeout_ms": 1500, "delivery_timeout_ms": 1500}
 
 
 @pytest.fixture(autouse=True)
@@ -133,7 +133,7 @@ def test_nothing_is_told_of_records_that_may_linger(told: pytest.LogCaptureFixtu
 def test_an_append_that_finds_no_broker_is_told_of_while_it_waits(told: pytest.LogCaptureFixture) -> None:
     (port,) = free_ports(1)
     with (
-        one_by_one(f"127.0.0.1:{port}", max_block_ms=1500) as producer,
+        one_by_one(f"127.0.0.1:{port}", max_block_ms=1000) as producer,
         producer.scope() as scope,
         pytest.raises(MetadataTimeoutError),
     ):
@@ -144,7 +144,7 @@ def test_an_append_that_finds_no_broker_is_told_of_while_it_waits(told: pytest.L
 
 def test_a_transaction_that_finds_no_coordinator_is_told_of_while_it_waits(told: pytest.LogCaptureFixture) -> None:
     (port,) = free_ports(1)
-    settings = {"transactional_id": "its-own", "max_block_ms": 1500}
+    settings = {"transactional_id": "its-own", "max_block_ms": 1000}
     with producer_on(f"127.0.0.1:{port}", **settings) as producer, pytest.raises(TransactionTimeoutError):
         producer.init_transactions()
     assert warnings(told)[0].startswith(
@@ -153,6 +153,7 @@ def test_a_transaction_that_finds_no_coordinator_is_told_of_while_it_waits(told:
     assert len(warnings(told)) == 1
 
 
+@pytest.mark.whole("six seconds; the test before it has a transaction that waits")
 def test_a_commit_that_nobody_answers_is_told_of_until_it_is_done(
     told: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,7 +183,7 @@ def test_an_append_to_a_topic_that_does_not_exist_is_told_of_with_what_to_do(
     cluster: RecordingBroker, told: pytest.LogCaptureFixture
 ) -> None:
     with (
-        one_by_one(cluster.bootstrap_servers, max_block_ms=1500) as producer,
+        one_by_one(cluster.bootstrap_servers, max_block_ms=1000) as producer,
         producer.scope() as scope,
         pytest.raises(MetadataTimeoutError),
     ):
@@ -210,7 +211,7 @@ def test_nothing_is_told_of_a_producer_that_has_nothing_to_send(cluster: Recordi
 def test_a_broker_that_has_answered_is_not_said_to_be_silent_while_a_retry_waits(
     cluster: RecordingBroker, told: pytest.LogCaptureFixture
 ) -> None:
-    with one_by_one(cluster.bootstrap_servers, retry_backoff_ms=1500, retry_backoff_max_ms=1500) as producer:
+    with one_by_one(cluster.bootstrap_servers, retry_backoff_ms=1000, retry_backoff_max_ms=1000) as producer:
         send(producer, numbers([0]))  # so that only the retry waits, not the first look-up of the topic
         told.clear()
         cluster.faults.fail(ApiKey.PRODUCE, ErrorCode.NOT_ENOUGH_REPLICAS)

@@ -14,7 +14,7 @@ from tests.kafka.fixtures import NewTopic, ProxiedKafka
 from tests.kafka.witness import read_topic
 
 REQUEST_TIMEOUT_MS = 500
-PAUSE_S = 1.5
+PAUSE_S = 0.8
 COUNT = 600
 
 PROGRAM = f"""

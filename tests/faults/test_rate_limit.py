@@ -31,28 +31,28 @@ NEVER = {"max_records_per_second": 1}
 def test_an_append_takes_as_long_as_its_records_may_and_keeps_their_order(cluster: RecordingBroker) -> None:
     with producer_on(cluster.bootstrap_servers, max_records_per_second=1000) as producer, producer.scope() as scope:
         begun = time.monotonic()
-        scope.append("t", numbers(range(3000)))
+        scope.append("t", numbers(range(1600)))
         took = time.monotonic() - begun
         scope.flush(10)
         report = scope.report()
         waited_s = figure(producer, "rate-limit-wait-time-ns-total") / 1e9
         assert figure(producer, "rate-limit-wait-ratio") > 0
-    assert took > 1.99  # all but one second's worth
+    assert took > 0.59  # all but one second's worth
     assert report.rate_limited_ms / 1000 == pytest.approx(waited_s, abs=0.01)
     assert 0 < waited_s <= took
     assert f"held back by the rate limit for {waited_s:.1f} s" in repr(report)
-    assert cluster.values() == list(range(3000))
+    assert cluster.values() == list(range(1600))
 
 
 def test_bytes_are_limited_before_compression(cluster: RecordingBroker) -> None:
     settings = {"max_bytes_per_second": 75_000, "compression_type": "zstd"}
     with producer_on(cluster.bootstrap_servers, **settings) as producer, producer.scope() as scope:
         begun = time.monotonic()
-        scope.append("t", numbers(range(150), width=1000))
+        scope.append("t", numbers(range(100), width=1000))
         scope.flush(10)
         report = scope.report()
         assert report.compressed_bytes < report.bytes / 5
-        assert time.monotonic() - begun > 0.99
+        assert time.monotonic() - begun > 0.32
 
 
 def test_a_record_larger_than_the_limit_is_delivered(cluster: RecordingBroker) -> None:

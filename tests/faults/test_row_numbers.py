@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import numpy as np
@@ -38,14 +38,6 @@ from tests.waiting import wait_until
 
 E = ErrorCode
 AFTER = 1_000_000  # added to a value's number, so that no position is taken for a number
-
-
-@pytest.fixture
-def leader() -> Iterator[RecordingBroker]:
-    """As `cluster`, for tests that use sequence numbers of rejected records again."""
-    with RecordingBroker() as made:
-        made.topic()
-        yield made
 
 
 def numbered(first: int) -> Callable[[NDArray[np.intp]], NDArray[np.int64]]:
@@ -96,13 +88,12 @@ def reject_each(cluster: RecordingBroker, bad: Collection[int]) -> None:
     cluster.faults.answer(ApiKey.PRODUCE, answer, times=None, when=carries(*bad))
 
 
-@pytest.mark.parametrize("codec", ["none", "zstd"])
-def test_several_appends_share_batches_of_several_partitions(cluster: RecordingBroker, codec: str) -> None:
+def test_several_appends_share_batches_of_several_partitions(cluster: RecordingBroker) -> None:
     cluster.topic(leaders=(1, 1, 1))
     bad = {0, 1, 30, 31, 99, 100, 170, 298, 299}
     reject_each(cluster, bad)
     with (
-        producer_on(cluster.bootstrap_servers, linger_ms=60_000, compression_type=codec) as producer,
+        producer_on(cluster.bootstrap_servers, linger_ms=60_000, compression_type="zstd") as producer,
         producer.scope(keeps_rejected=True) as scope,
     ):
         for start in range(0, 300, 100):
@@ -159,7 +150,7 @@ def test_bad_rows_that_the_append_has_left_out_do_not_shift_the_numbers(
     assert [rows.rows.tolist() for rows in refused if rows.rows is not None] == [[1], [70], [71], [149]]  # positions
 
 
-@pytest.mark.parametrize("bad", [{0}, {5, 6}, set(range(30)), {29}, {9, 10, 20}], ids=str)
+@pytest.mark.parametrize("bad", [{0}, {9, 10, 20}], ids=str)
 def test_halves_of_a_batch_keep_their_numbers(cluster: RecordingBroker, bad: set[int]) -> None:
     """Brokers before 2.4 name no record."""
     cluster.faults.answer(ApiKey.PRODUCE, says(E.INVALID_RECORD), times=None, when=carries(*bad))

@@ -25,12 +25,6 @@ ROWS_AT_ONCE = 10_000
 BYTES = 9
 # It takes a tenth of that on an idle machine.
 DEADLINE_S = 240
-# The first takes four times the memory already.
-SIZES = [
-    (2, 50_000),
-    pytest.param(2, 250_000, marks=pytest.mark.whole("as with fewer rows, five times as long")),
-    pytest.param(32, 250_000, marks=pytest.mark.whole("as long as with little memory")),
-]
 
 
 class Task(threading.Thread):
@@ -65,7 +59,8 @@ class Task(threading.Thread):
 
 
 @pytest.mark.timeout(DEADLINE_S + 120)
-@pytest.mark.parametrize(("memory_mb", "rows"), SIZES)
+@pytest.mark.whole("half a minute each; tests/producer/test_many_threads.py has fewer records and memory that is always full")
+@pytest.mark.parametrize(("memory_mb", "rows"), [(2, 250_000), (32, 250_000)])
 def test_eight_tasks_on_one_producer_and_64_partitions(kafka: Kafka, new_topic: NewTopic, memory_mb: int, rows: int) -> None:
     """With 2 MB all of them wait for memory all the time."""
     topic = new_topic(PARTITIONS)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.errors import DeliveryError, FlushTimeoutError
+from spark_kafka_sink.errors import DeliveryError
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.protocol.api import ApiKey
@@ -144,20 +144,6 @@ def test_parts_that_are_never_taken_in_time_expire_and_the_next_go_on(cluster: R
             scope.flush(10)
         assert buffered_bytes(producer) == 0
     assert cluster.values() == [0, *range(100, 110)]
-
-
-def test_a_close_by_force_leaves_no_part_behind(cluster: RecordingBroker) -> None:
-    cluster.topic(max_message_bytes=4000)
-    held = cluster.faults.hold(ApiKey.PRODUCE, times=None, when=lambda body: not is_larger_than(4000, body))
-    producer = producer_on(cluster.bootstrap_servers, batch_size=8000)
-    scope = producer.scope()
-    scope.append("t", numbers(range(60), width=WIDTH))
-    held.wait()
-    with pytest.raises(FlushTimeoutError):
-        producer.close(0)
-    with pytest.raises(DeliveryError, match=r"60 records failed, 0 were acknowledged"):
-        scope.flush(5)
-    assert buffered_bytes(producer) == 0
 
 
 def test_each_record_knows_its_offset_although_its_batch_was_split(cluster: RecordingBroker) -> None:

@@ -22,7 +22,7 @@ from spark_kafka_sink.protocol.api import ApiKey
 from tests.faults.producing import failing_scope, figure, numbers, one_by_one, producer_on, send
 from tests.faults.recording_broker import RecordingBroker
 
-PAUSE_MS = 1200
+PAUSE_MS = 700
 QUOTA = "exceeds a quota (producer_byte_rate or request_percentage of its user or of client.id 'spark-kafka-sink')"
 
 

@@ -89,7 +89,7 @@ def test_an_end_whose_connection_is_cut_before_it_answers_ends_no_later_transact
 ) -> None:
     topic = new_topic(on=proxied_kafka.cluster)
     with under_id(proxied_kafka.cluster.bootstrap_servers, identity()) as producer:
-        for value in range(0, 20, 2):
+        for value in range(0, 10, 2):
             producer.begin()
             producer.send(topic, b"%d" % value).result(20)
             proxied_kafka.proxy.delay(0.1, "to_client")
@@ -99,7 +99,7 @@ def test_an_end_whose_connection_is_cut_before_it_answers_ends_no_later_transact
             proxied_kafka.proxy.heal()
             producer.commit()
             commit_next(producer, topic, value + 1)
-    until_committed(proxied_kafka.cluster, topic, list(range(20)))
+    until_committed(proxied_kafka.cluster, topic, list(range(10)))
 
 
 @pytest.mark.fault("transaction", "a batch that expired unsent makes the commit fail")

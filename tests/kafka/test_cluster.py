@@ -10,13 +10,12 @@ from pathlib import Path
 
 import psutil
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import Producer
 
 from tests.kafka import cluster, ports
 from tests.kafka.brokers import Brokers
 from tests.kafka.cluster import KafkaCluster
 from tests.kafka.fixtures import NewTopic
-from tests.kafka.kafka import Kafka
 from tests.kafka.ports import HIGHEST, LOWEST, free_ports
 from tests.kafka.witness import read_topic
 from tests.waiting import wait_until
@@ -29,41 +28,6 @@ def produce(bootstrap_servers: str, topic: str, values: list[bytes], **settings:
     for value in values:
         producer.produce(topic, value)
     assert producer.flush(30) == 0
-
-
-def test_a_topic_has_its_leaders_once_it_is_made(kafka: Kafka, new_topic: NewTopic) -> None:
-    described = kafka.metadata(topic := new_topic(8)).topics[topic]
-    assert [partition.leader >= 0 for partition in described.partitions.values()] == [True] * 8
-
-
-def test_topics_have_the_settings_that_were_asked_for(kafka: Kafka, new_topic: NewTopic) -> None:
-    topic = new_topic(config={"max.message.bytes": "2000"})
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
-    errors: list[object] = []
-    producer.produce(topic, b"x" * 5000, on_delivery=lambda error, _: errors.append(error.name() if error else None))
-    producer.flush(30)
-    assert errors == ["MSG_SIZE_TOO_LARGE"]
-
-
-def test_topics_are_not_made_by_asking_for_them(kafka: Kafka) -> None:
-    described = kafka.metadata("nobody-made-this").topics["nobody-made-this"]
-    assert described.error is not None
-    assert described.error.name() == "UNKNOWN_TOPIC_OR_PART"
-
-
-def test_an_impossible_topic_is_an_error(kafka: Kafka) -> None:
-    with pytest.raises(KafkaException, match="INVALID_REPLICATION_FACTOR"):
-        kafka.create_topic("too-many-replicas", 1, replication=9)
-
-
-def test_three_brokers_keep_every_acked_record_when_the_leader_is_killed(kafka3: Brokers, new_topic: NewTopic) -> None:
-    topic = new_topic(1, on=kafka3)
-    leader = kafka3.leader(topic)
-    produce(kafka3.bootstrap_servers, topic, [b"before"])
-    kafka3.kill(leader)
-    produce(kafka3.bootstrap_servers, topic, [b"after"])
-    assert [record.value for record in read_topic(kafka3.direct_servers, topic)] == [b"before", b"after"]
-    assert kafka3.leader(topic) != leader
 
 
 @pytest.mark.whole("a tool of the tests, which every test on three brokers uses")

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import pytest
 from confluent_kafka import KafkaException, Producer
 
-from tests.kafka import java
 from tests.kafka.dump_log import dump_log, parse, records_of
-from tests.kafka.fixtures import NewTopic, ProxiedKafka, only_real_kafka
+from tests.kafka.fixtures import NewTopic, ProxiedKafka
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import Witnessed, read_topic
 
@@ -29,10 +26,6 @@ def test_every_field_of_a_record_is_witnessed(kafka: Kafka, new_topic: NewTopic)
         Witnessed(0, 1, b"", b"", (), 6),
         Witnessed(2, 0, b"k", b"v\xff", (("h", b"1"), ("h", None)), 1_700_000_000_123),
     ]
-
-
-def test_an_empty_topic_has_no_records(kafka: Kafka, new_topic: NewTopic) -> None:
-    assert read_topic(kafka.bootstrap_servers, new_topic(2)) == []
 
 
 def test_an_unknown_topic_is_an_error(kafka: Kafka) -> None:
@@ -127,39 +120,6 @@ def test_a_dump_counts_control_batches_apart(proxied_kafka: ProxiedKafka, new_to
     assert [record.value for record in records_of(batches)] == [b"v"]
 
 
-@pytest.mark.whole(
-    "a tool of the tests, and a start of Java; test_a_dump_tells_batches_with_their_producer_and_sequences has another dump"
-)
-@only_real_kafka
-def test_a_dump_refuses_values_that_are_no_text(proxied_kafka: ProxiedKafka, new_topic: NewTopic) -> None:
-    """DumpLogSegments prints text."""
-    cluster = proxied_kafka.cluster
-    topic, sender = new_topic(on=cluster), producer(cluster)
-    sender.produce(topic, b"\xff\xfe")
-    assert sender.flush(30) == 0
-    with pytest.raises(ValueError, match="offset 0 has a key or value that is not UTF-8"):
-        dump_log(cluster, 1, topic)
-
-
-def test_a_dump_of_no_log_names_the_folder(proxied_kafka: ProxiedKafka) -> None:
-    with pytest.raises(FileNotFoundError, match="nobody-made-this-3"):
-        dump_log(proxied_kafka.cluster, 1, "nobody-made-this", 3)
-
-
 def test_a_line_that_is_not_known_is_an_error() -> None:
     with pytest.raises(ValueError, match="something new"):
         list(parse(b"Dumping x\nsomething new\n"))
-
-
-@pytest.mark.whole("a tool of the tests, and a start of Java")
-@pytest.mark.kafka
-def test_a_tool_that_fails_says_what_it_printed() -> None:
-    with pytest.raises(RuntimeError, match=r"(?s)DumpLogSegments ended with exit code 1.*no-such-option"):
-        java.run("kafka.tools.DumpLogSegments", "--no-such-option", timeout_s=60)
-
-
-@pytest.mark.whole("a tool of the tests, and a start of Java")
-@pytest.mark.kafka
-def test_a_tool_that_hangs_ends_at_its_deadline() -> None:
-    with pytest.raises(subprocess.TimeoutExpired):
-        java.run("kafka.tools.DumpLogSegments", "--files", "x.log", timeout_s=0.01)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -22,16 +22,12 @@ _NEIGHBOURS = "a cluster of its own, and the neighbouring versions find the same
 HEAP_MB = 256
 
 
-def only_versions(
-    *versions: str, in_make_test: bool = False, whole: str = "", not_in_make_test: Collection[str] = ()
-) -> pytest.MarkDecorator:
+def only_versions(*versions: str, in_make_test: bool = False, whole: str = "") -> pytest.MarkDecorator:
     """A test with this mark asks for `versioned_kafka` and runs on `versions` only.
 
     in_make_test: whether it runs in `make test` on each of them. whole: why it runs there on none of them.
-    not_in_make_test: versions of which the others find the same.
     """
-    of_others = dict.fromkeys(not_in_make_test, _NEIGHBOURS)
-    params = [_param(each, whole or ("" if in_make_test else of_others.get(each, _why_whole(each)))) for each in versions]
+    params = [_param(each, whole or ("" if in_make_test else _why_whole(each))) for each in versions]
     return pytest.mark.parametrize("kafka_version", params, indirect=True, scope="session")
 
 

@@ -20,7 +20,13 @@ BATCHES = 3
 
 
 # The default version is in tests/faults/exactly_once/.
-@only_versions(IN_ZOOKEEPER_MODE, "3.9", "4.0", NEWEST, not_in_make_test={IN_ZOOKEEPER_MODE})
+@only_versions(
+    IN_ZOOKEEPER_MODE,
+    "3.9",
+    "4.0",
+    NEWEST,
+    whole="a Spark driver; test_kills.py has the default version, test_transactions.py each",
+)
 def test_each_row_is_visible_once_though_the_commit_is_killed_halfway(
     versioned_kafka: KafkaCluster, topic: str, tmp_path: Path, fleet: Fleet
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import multiprocessing
-import random
 import threading
 import time
 from collections import defaultdict
@@ -14,7 +13,6 @@ from unittest.mock import Mock
 import numpy as np
 import pyarrow as pa
 import pytest
-from confluent_kafka import Producer as ConfluentProducer
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from spark_kafka_sink.errors import FlushTimeoutError, KafkaSinkError, MetadataTimeoutError, RecordError, UsageError
@@ -94,23 +92,6 @@ def test_batches_that_fill_several_blocks_of_a_codec_arrive_whole(kafka: Kafka, 
         scope.flush()
         assert scope.report().batches <= 3
     assert [record.value for record in read_topic(kafka.bootstrap_servers, topic)] == values
-
-
-def test_keys_go_where_java_would_send_them(kafka: Kafka, new_topic: NewTopic) -> None:
-    topic, reference_topic = new_topic(7), new_topic(7)
-    rng = random.Random(1)
-    keys = [rng.randbytes(rng.randrange(1, 40)) for _ in range(2000)]
-    with producer_on(kafka) as producer:
-        send(producer, topic, RecordColumns(len(keys), key=pa.array(keys, pa.binary())))
-    reference = ConfluentProducer({"bootstrap.servers": kafka.bootstrap_servers, "partitioner": "murmur2_random"})
-    for key in keys:
-        reference.produce(reference_topic, key=key)
-    assert reference.flush(30) == 0
-    ours, theirs = (
-        sorted((record.key or b"", record.partition) for record in read_topic(kafka.bootstrap_servers, name))
-        for name in (topic, reference_topic)
-    )
-    assert ours == theirs
 
 
 def test_rows_without_a_key_stay_together_in_long_runs(kafka: Kafka, new_topic: NewTopic) -> None:

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.producer.partition_reports import PartitionReport, PartitionReports
 from spark_kafka_sink.producer.report import DeliveryReport
-from spark_kafka_sink.producer.report_charts import histogram as histogram_chart
-from spark_kafka_sink.producer.report_charts import share_bar, time_series
+from spark_kafka_sink.producer.report_charts import time_series
 from spark_kafka_sink.producer.report_facts import MAX_PARTITIONS, run_facts
 from spark_kafka_sink.producer.report_html import ACCENTS, report_html, reports_html
 from tests.every import every
@@ -104,21 +103,6 @@ def test_what_did_not_happen_is_left_out() -> None:
     assert not re.search("error|bad|dead|slowed|commit|acknowledgement|throughput", page.text, re.IGNORECASE)
 
 
-def test_every_chart_has_a_title_and_a_role() -> None:
-    found = list(charts(report_html(eventful(), (), [(0, 1), (1, 2)])))
-    assert len(found) == 4 + 1 + 1
-    for chart in found:
-        assert chart.get("role") == "img"
-        assert chart[0].tag == f"{SVG}title"
-        assert chart[0].text
-
-
-def test_bars_are_as_long_as_the_share_of_the_records() -> None:
-    bars = [chart for chart in charts(eventful()._repr_html_()) if chart[0].text and "of the records" in chart[0].text]
-    assert [bar[0].text for bar in bars] == [f"{share} % of the records" for share in ("30.0", "60.0", "0.2", "9.8")]
-    assert [bar[1].get("width") for bar in bars] == ["48", "96", "1", "15.7"]
-
-
 @settings(max_examples=examples(100))
 @given(reports)
 def test_any_report_is_well_formed_and_has_neither_scripts_nor_links(report: DeliveryReport) -> None:
@@ -189,11 +173,6 @@ def test_50_000_partitions_take_little_time_and_space(topics: int) -> None:
     assert "and 49,950 more topic-partitions with 99.8 % of the records" in html
 
 
-def test_a_table_of_many_partitions_is_folded() -> None:
-    assert "<details><summary>21 topic-partitions</summary>" in many_partitions(21)._repr_html_()
-    assert '<details open="open"><summary>20 topic-partitions</summary>' in many_partitions(20)._repr_html_()
-
-
 def test_of_several_reports_the_first_is_unfolded() -> None:
     html = reports_html([("committed", DeliveryReport(records=5)), ("live", DeliveryReport(records=7)), ("other", None)])
     assert '<details open="open"><summary><b>committed</b>: 5 records</summary>' in html
@@ -225,13 +204,3 @@ def test_a_time_series_of_any_length_stays_in_its_frame_and_is_small(points: lis
     if len(points) > 1:
         assert all(0 <= x <= 640 and 0 <= y <= 150 for x, y in points_of(svg))
         assert len(svg) < 10_000
-
-
-def test_a_single_point_is_a_dot() -> None:
-    assert len(list(ET.fromstring(time_series("rows/s", [(2, 5)])).iter(f"{SVG}circle"))) == 1
-
-
-def test_charts_of_nothing_are_empty() -> None:
-    assert time_series("rows/s", []) == ""
-    assert 'width="0"' in share_bar(0, "none")
-    ET.fromstring(histogram_chart("none", [], []))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from spark_kafka_sink.protocol.partition_offsets import ListOffsetsPartition, Li
 from spark_kafka_sink.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from spark_kafka_sink.records.small_batch import NewRecord, small_batch
 from tests.broker.as_kafka.pair import Pair, eventually
+from tests.every import every
 from tests.kafka.fixtures import only_real_kafka
 from tests.tiers import whole_but
 
@@ -45,13 +48,16 @@ def asked(topic: str, timestamp: int, isolation: int, epoch: int, partition: int
     return ListOffsetsRequest(-1, isolation, [ListOffsetsTopic(topic, [ListOffsetsPartition(partition, epoch, timestamp)])])
 
 
+TIMESTAMPS = (-1, -2, -3, -4, -5, -6, 0, NOW, NOW + 5, NOW + 50, 2**63 - 1)
+PLACES = ((-1, 0), (0, 0), (1, 0), (-1, 1), (-1, 9))
+"""Epochs and partitions."""
+
+
 @pytest.mark.parametrize("version", whole_but([4, 9, 10], {10}, OLDER))
-@pytest.mark.parametrize("timestamp", [-1, -2, -3, -4, -5, -6, 0, NOW, NOW + 5, NOW + 50, 2**63 - 1], ids=str)
-def test_offsets(both: Pair, timestamp: int, version: int) -> None:
+def test_offsets(both: Pair, version: int) -> None:
     def look() -> None:
-        for epoch, partition in ((-1, 0), (0, 0), (1, 0), (-1, 1), (-1, 9)):
-            for isolation in (0, 1):
-                both.ask(ApiKey.LIST_OFFSETS, version, asked(both.t, timestamp, isolation, epoch, partition))
+        for timestamp, isolation, place in itertools.product(TIMESTAMPS, (0, 1), PLACES):
+            both.ask(ApiKey.LIST_OFFSETS, version, asked(both.t, timestamp, isolation, *place))
 
     look()
     both.ask(ApiKey.PRODUCE, 9, written(both.t, batch(NOW, NOW + 20, NOW + 10)), without_times)
@@ -87,7 +93,7 @@ UNREADABLE = ("a length of 0", "a negative length", "magic 3")
 
 
 @pytest.mark.parametrize("version", whole_but([3, 9, 11], {11}, OLDER))
-@pytest.mark.parametrize("bad", BAD, ids=str)
+@every("bad", BAD)
 def test_records_that_are_none(both: Pair, bad: str, version: int) -> None:
     records = BAD[bad](batch(NOW, NOW + 1))
     both.ask(ApiKey.PRODUCE, version, written(both.t, records), without_words if bad in UNREADABLE else without_times)
@@ -113,7 +119,7 @@ def test_producers(both: Pair, fields: dict[str, Any], version: int) -> None:
         both.ask(ApiKey.PRODUCE, version, written(both.t, batch(NOW, **fields)), without_times)
 
 
-@pytest.mark.parametrize("acks", [-1, 1, 2, -2])
+@every("acks", [-1, 1, 2, -2])
 @pytest.mark.parametrize("version", whole_but([3, 9, 11], {11}, OLDER))
 def test_where_it_is_written(both: Pair, acks: int, version: int) -> None:
     both.coordinate_groups()
@@ -149,38 +155,28 @@ def read(answer: Any) -> Any:
     return answer.error_code, answer.throttle_time_ms, answer.node_endpoints, parts
 
 
+ASKED: dict[str, list[Any]] = {
+    "offset": [0, 1, 2, 3, 4, -1],
+    "partition": [9, -1],
+    "current_leader_epoch": [0, 7],
+    "partition_max_bytes": [0, 80, 130],
+    "max_bytes": [0, 130],
+    "min_bytes": [0, -1, 10_000],
+    "max_wait_ms": [0, -1],
+    "isolation_level": [1],
+    "topics": [[]],
+}
+FIELDS = [{name: value} for name, values in ASKED.items() for value in values]
+
+
 @pytest.mark.parametrize("version", whole_but([4, 11, 12], {12}, OLDER))
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {},
-        {"offset": 1},
-        {"offset": 2},
-        {"offset": 3},
-        {"offset": 4},
-        {"offset": -1},
-        {"partition": 9},
-        {"partition": -1},
-        {"current_leader_epoch": 0},
-        {"current_leader_epoch": 7},
-        {"partition_max_bytes": 0},
-        {"partition_max_bytes": 80},
-        {"partition_max_bytes": 130},
-        {"max_bytes": 0},
-        {"max_bytes": 130},
-        {"min_bytes": 0},
-        {"min_bytes": -1},
-        {"min_bytes": 10_000},
-        {"max_wait_ms": 0},
-        {"max_wait_ms": -1},
-        {"isolation_level": 1},
-        {"topics": []},
-    ],
-    ids=str,
-)
-def test_fetches(both: Pair, fields: dict[str, Any], version: int) -> None:
+def test_fetches(both: Pair, version: int) -> None:
+    def same(asked: FetchRequest) -> bool:
+        return bool(both.ask(ApiKey.FETCH, version, asked, read))
+
     def look(topic: str) -> None:
-        eventually(lambda: bool(both.ask(ApiKey.FETCH, version, fetching(topic, **fields), read)))
+        for fields in FIELDS:
+            eventually(partial(same, fetching(topic, **fields)))
 
     look(both.t)
     for _ in range(3):

@@ -21,6 +21,7 @@ from spark_kafka_sink.protocol.topics import (
 )
 from spark_kafka_sink.protocol.transactions import DescribeProducersRequest, TopicRequest
 from tests.broker.as_kafka.pair import Pair
+from tests.every import every
 from tests.kafka.fixtures import only_real_kafka
 from tests.tiers import whole_but
 
@@ -31,9 +32,7 @@ def deleting(topic: str, partitions: list[tuple[int, int]]) -> DeleteRecordsRequ
     return DeleteRecordsRequest([DeleteRecordsTopic(topic, [DeleteRecordsPartition(*each) for each in partitions])], 5_000)
 
 
-@pytest.mark.parametrize(
-    "partitions", [[(0, 5)], [(0, -2)], [(0, -1)], [(0, 0), (1, 0)], [(9, 1), (-1, 0)], [(0, 0), (0, -2)]], ids=str
-)
+@every("partitions", [[(0, 5)], [(0, -2)], [(0, -1)], [(0, 0), (1, 0)], [(9, 1), (-1, 0)], [(0, 0), (0, -2)]])
 def test_records_deleted(both: Pair, partitions: list[tuple[int, int]]) -> None:
     def seen(answer: Any) -> Any:
         # Kafka's are in the order of a hash map.
@@ -49,13 +48,13 @@ def test_records_deleted_of_a_topic_that_is_not_to_delete(both: Pair, policy: st
     both.ask(ApiKey.DELETE_RECORDS, 2, deleting(both.missing, [(0, 0)]))
 
 
-@pytest.mark.parametrize("partitions", [[0, 1], [9, -1], [0, 0], []], ids=str)
+@every("partitions", [[0, 1], [9, -1], [0, 0], []])
 def test_producers_described(both: Pair, partitions: list[int]) -> None:
     for name in (both.t, both.missing, "a b"):
         both.ask(ApiKey.DESCRIBE_PRODUCERS, 0, DescribeProducersRequest([TopicRequest(name, partitions)]))
 
 
-@pytest.mark.parametrize("asked", [(0, -1, 0), (0, 0, 0), (0, 0, 5), (0, 0, -1), (0, 5, 0), (0, -5, 0), (9, -1, 0)], ids=str)
+@every("asked", [(0, -1, 0), (0, 0, 0), (0, 0, 5), (0, 0, -1), (0, 5, 0), (0, -5, 0), (9, -1, 0)])
 @pytest.mark.parametrize("version", whole_but([2, 3, 4], {4}, "tests/protocol compares older versions with Java's"))
 def test_ends_of_epochs(both: Pair, asked: tuple[int, int, int], version: int) -> None:
     for name in (both.t, both.missing):

@@ -14,7 +14,6 @@ from spark_kafka_sink.broker.cluster.cluster import Cluster, CoordinatorType
 from spark_kafka_sink.broker.cluster.cluster_store import StoredCluster
 from spark_kafka_sink.broker.cluster.metadata_image import (
     GROUP_METADATA_TOPIC,
-    TRANSACTION_STATE_TOPIC,
     MetadataImage,
     partition_for,
 )
@@ -40,60 +39,12 @@ class TestCreateTopic:
 
         assert sorted(leaders(known)) == [(1, 0), (1, 0), (2, 0), (2, 0), (3, 0), (3, 0)]
 
-    def test_topics_of_one_partition_are_spread_too(self) -> None:
-        known = cluster(3)
-
-        assert {known.create_topic(name, 1).partitions[0].leader for name in "abc"} == {1, 2, 3}
-
-    def test_the_brokers_defaults(self) -> None:
-        topic = cluster(2, num_partitions=3, default_replication_factor=2).create_topic("t")
-
-        assert [len(partition.replicas) for partition in topic.partitions] == [2, 2, 2]
-
-    def test_replicas_as_they_were_assigned(self) -> None:
-        topic = cluster(3).create_topic("t", assignments=[(1, [3, 1]), (0, [2, 3])])
-
-        assert [(partition.replicas, partition.isr, partition.leader) for partition in topic.partitions] == [
-            ((2, 3), (2, 3), 2),
-            ((3, 1), (3, 1), 3),
-        ]
-
     def test_a_replica_that_is_down_is_not_in_sync_and_does_not_lead(self) -> None:
         known = cluster(2)
         known.broker_down(1)
         (partition,) = known.create_topic("t", assignments=[(0, [1, 2])]).partitions
 
         assert (partition.leader, partition.isr, partition.replicas) == (2, (2,), (1, 2))
-
-    def test_a_name_is_taken_once(self) -> None:
-        known = cluster()
-        known.create_topic("t")
-
-        assert refused(lambda: known.create_topic("t", 0)) == (ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 't' already exists.")
-
-    def test_names_that_have_the_same_metrics_collide(self) -> None:
-        known = cluster()
-        known.create_topic("a.b")
-
-        assert refused(lambda: known.create_topic("a_b"))[0] is ErrorCode.INVALID_TOPIC_EXCEPTION
-
-    def test_what_is_wrong_with_configs_is_said_before_what_is_wrong_with_counts(self) -> None:
-        known = cluster()
-
-        assert refused(lambda: known.create_topic("t", 0, configs={"foo": "1"}))[0] is ErrorCode.INVALID_CONFIG
-
-    def test_a_trial_makes_nothing(self) -> None:
-        known = cluster()
-
-        assert len(known.create_topic("t", 2, validate_only=True).partitions) == 2
-        assert not known.image.topics
-
-    def test_each_has_an_id_of_its_own(self) -> None:
-        known = cluster()
-        first = known.create_topic("t").topic_id
-        known.delete_topic("t")
-
-        assert known.create_topic("t").topic_id != first
 
 
 class TestDeleteTopic:
@@ -111,86 +62,6 @@ class TestDeleteTopic:
 
         assert refused(lambda: known.delete_topic("t", uuid.uuid4()))[0] is ErrorCode.UNKNOWN_TOPIC_ID
         assert "t" in known.image.topics
-
-
-class TestCreatePartitions:
-    def test_there_are_more_and_the_old_ones_stay_as_they_are(self) -> None:
-        known = cluster(2)
-        known.create_topic("t", 2, 2)
-        known.move_leader("t", 0, 2)
-        old = known.image.topics["t"].partitions
-        known.create_partitions("t", 4)
-
-        assert known.image.topics["t"].partitions[:2] == old
-        assert [len(partition.replicas) for partition in known.image.topics["t"].partitions] == [2, 2, 2, 2]
-        assert [partition.index for partition in known.image.topics["t"].partitions] == [0, 1, 2, 3]
-
-    def test_as_they_were_assigned(self) -> None:
-        known = cluster(2)
-        known.create_topic("t", 1)
-        known.create_partitions("t", 3, assignments=[[2], [1]])
-
-        assert [partition.replicas for partition in known.image.topics["t"].partitions[1:]] == [(2,), (1,)]
-
-    def test_a_trial_makes_nothing(self) -> None:
-        known = cluster()
-        known.create_topic("t", 1)
-        known.create_partitions("t", 2, validate_only=True)
-
-        assert len(known.image.topics["t"].partitions) == 1
-
-    def test_of_a_topic_that_is_not_there(self) -> None:
-        assert refused(lambda: cluster().create_partitions("t", 2)) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
-
-
-class TestConfigs:
-    def test_a_change_is_given_what_was_set(self) -> None:
-        known = cluster()
-        known.create_topic("t", configs={"retention.ms": "1"})
-        known.alter_topic_configs("t", lambda current: {**current, "segment.ms": "2"})
-
-        assert known.image.topics["t"].configs == {"retention.ms": "1", "segment.ms": "2"}
-
-    def test_a_trial_changes_nothing(self) -> None:
-        known = cluster()
-        known.create_topic("t")
-        known.alter_topic_configs("t", lambda current: {"segment.ms": "2"}, validate_only=True)
-        known.alter_broker_configs(1, lambda current: {"log.roll.ms": "2"}, validate_only=True)
-
-        assert not known.image.topics["t"].configs
-        assert not known.image.configs
-
-    def test_values_are_checked_even_where_there_is_no_such_topic(self) -> None:
-        known = cluster()
-
-        assert refused(lambda: known.alter_topic_configs("t", lambda _: {"x": "1"}))[0] is ErrorCode.INVALID_CONFIG
-        assert refused(lambda: known.alter_topic_configs("t", lambda _: {})) == (
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            "The topic 't' does not exist.",
-        )
-
-    def test_a_broker_takes_what_it_can_change_while_it_runs(self) -> None:
-        known = cluster()
-        known.alter_broker_configs(-1, lambda current: {"log.roll.ms": "2", "my.plugin.option": "x"})
-
-        assert known.image.configs == {-1: {"log.roll.ms": "2", "my.plugin.option": "x"}}
-
-    @pytest.mark.parametrize(
-        ("configs", "words"),
-        [
-            ({"broker.id": "2", "log.dirs": "x"}, "Cannot update these configs dynamically: Set(broker.id, log.dirs)"),
-            ({"log.roll.ms": "x"}, "Invalid value x for configuration log.roll.ms: Not a number of type LONG"),
-            (
-                {"log.cleaner.min.compaction.lag.ms": "2", "log.cleaner.max.compaction.lag.ms": "1"},
-                "conflict topic config setting min.compaction.lag.ms (2) > max.compaction.lag.ms (1)",
-            ),
-        ],
-    )
-    def test_and_nothing_else(self, configs: dict[str, str], words: str) -> None:
-        known = cluster()
-
-        assert refused(lambda: known.alter_broker_configs(1, lambda _: configs)) == (ErrorCode.INVALID_REQUEST, words)
-        assert not known.image.configs
 
 
 class TestLeaders:
@@ -267,11 +138,6 @@ class TestCoordinators:
         assert node == topic.partitions[partition_for("some group", len(topic.partitions))].leader
         assert topic.configs["cleanup.policy"] == "compact"
         assert [len(partition.replicas) for partition in topic.partitions] == [3] * 10
-
-    def test_the_topic_is_made_once(self) -> None:
-        known = cluster()
-
-        assert known.internal_topic(TRANSACTION_STATE_TOPIC) is known.internal_topic(TRANSACTION_STATE_TOPIC)
 
     def test_without_a_broker_there_is_none(self) -> None:
         known = cluster(0)
@@ -366,10 +232,3 @@ class TestRestart:
         known.move_leader("t", 0, 1)
 
         assert leaders(cluster(1, tmp_path)) == [(1, 2)]
-
-
-def test_a_cluster_id_is_22_characters_that_no_tool_takes_for_an_option() -> None:
-    ids = [cluster(0).cluster_id for _ in range(200)]
-
-    assert all(len(identity) == 22 and not identity.startswith("-") for identity in ids)
-    assert len(set(ids)) == 200

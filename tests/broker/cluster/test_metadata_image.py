@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import uuid
 from collections import Counter
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.broker.cluster.metadata_image import (
-    GROUP_METADATA_TOPIC,
     NO_LEADER,
-    MetadataImage,
-    TopicState,
     elected,
     java_hash,
     new_partition,
@@ -20,50 +16,7 @@ from spark_kafka_sink.broker.cluster.metadata_image import (
     with_leader,
 )
 from spark_kafka_sink.broker.cluster.new_topics import placed
-from tests.broker.cluster.clusters import broker
 from tests.every import every
-
-
-def topic(name: str, partitions: int = 1) -> TopicState:
-    return TopicState(name, uuid.uuid4(), tuple(new_partition(index, (1,), (1,)) for index in range(partitions)))
-
-
-def test_topics_are_found_by_name_and_id() -> None:
-    known = topic("t", 2)
-    image = MetadataImage().with_topics(known)
-
-    assert image.topic_of_id(known.topic_id) is known
-    assert image.partition("t", 1) is known.partitions[1]
-    assert [image.partition(name, index) for name, index in [("t", 2), ("t", -1), ("x", 0)]] == [None, None, None]
-    assert image.topic_of_id(uuid.uuid4()) is None
-
-
-def test_a_changed_image_leaves_the_one_before() -> None:
-    before = MetadataImage().with_topics(topic("t"))
-    after = before.without_topic("t").with_broker(broker(1))
-
-    assert (list(before.topics), list(before.brokers)) == (["t"], [])
-    assert (list(after.topics), list(after.names), list(after.brokers)) == ([], [], [1])
-
-
-def test_a_topic_that_took_the_name_of_another_is_the_only_one() -> None:
-    first, second = topic("t"), topic("t")
-    image = MetadataImage().with_topics(first).with_topics(second)
-
-    assert image.topic_of_id(first.topic_id) is None
-    assert image.topic_of_id(second.topic_id) is second
-
-
-def test_coordinators_topics_are_internal() -> None:
-    assert topic(GROUP_METADATA_TOPIC).is_internal
-    assert not topic("t").is_internal
-
-
-def test_one_partition_changed() -> None:
-    known = topic("t", 3)
-    changed = new_partition(1, (2, 3), (3,))
-
-    assert known.with_partition(changed).partitions == (known.partitions[0], changed, known.partitions[2])
 
 
 # Of `String.hashCode` in a JVM.
@@ -95,12 +48,6 @@ def test_the_one_number_that_has_no_positive_twin_is_0() -> None:
     assert partition_for("polygenelubricants", 50) == 0
 
 
-@given(st.text(), st.integers(1, 100))
-@settings(deadline=None)
-def test_every_key_has_a_partition(key: str, partitions: int) -> None:
-    assert 0 <= partition_for(key, partitions) < partitions
-
-
 # Elections and placement
 
 
@@ -119,12 +66,6 @@ def test_leaders_are_spread_evenly_and_no_broker_has_a_partition_twice(
     assert len(every) == partitions
     assert all(len(set(of)) == replicas for of in every)
     assert max(led.values(), default=0) - min((led[node] for node in range(brokers)), default=0) <= 1
-
-
-def test_more_partitions_go_on_where_the_old_ones_ended() -> None:
-    every = placed((1, 2, 3), 5, 2, first=1)
-
-    assert placed((1, 2, 3), 5, 2, first=1, begin=3) == every[3:]
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, unique=True), st.lists(NODES))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
@@ -66,21 +66,6 @@ def test_a_topic_can_have_the_times_of_the_broker(servers: str, new_topic: NewTo
     assert timestamp > 1_700_000_000_000
 
 
-def test_a_topic_can_have_a_codec_of_its_own(servers: str, new_topic: NewTopic) -> None:
-    topic = new_topic(compression_type="zstd")
-    confluent.write(servers, topic, *VALUES, compression_type="gzip", linger_ms=20)
-    assert [(record.value or b"").decode() for record in read_topic(servers, topic)] == VALUES
-
-
-def test_an_unknown_topic_is_made_when_it_is_written_to(servers: str, name: str) -> None:
-    topic = f"made-{name}"
-    writer = confluent.producer(servers)
-    told = Deliveries()
-    writer.produce(topic, b"value", on_delivery=told)
-    assert writer.flush(TIMEOUT_S) == 0
-    assert told.delivered == [(0, 0)]
-
-
 def test_without_auto_creation_an_unknown_topic_stays_unknown() -> None:
     with EmbeddedBroker(config=BrokerConfig(auto_create_topics_enable=False)) as broker:
         writer = confluent.producer(
@@ -91,28 +76,6 @@ def test_without_auto_creation_an_unknown_topic_stays_unknown() -> None:
         assert writer.flush(TIMEOUT_S) == 0
         assert [error.code() for error in told.errors] == [KafkaError.UNKNOWN_TOPIC_OR_PART]
         assert not broker.cluster.image.topics
-
-
-def test_a_record_that_is_too_large_fails_alone(servers: str, new_topic: NewTopic) -> None:
-    topic = new_topic(max_message_bytes="1000")
-    told = confluent.write(servers, topic, "small", "x" * 2000, "small too", batch_num_messages=1)
-    assert [error.code() for error in told.errors] == [KafkaError.MSG_SIZE_TOO_LARGE]
-    assert [record.value for record in read_topic(servers, topic)] == [b"small", b"small too"]
-
-
-def test_a_compacted_topic_refuses_a_record_without_a_key(servers: str, new_topic: NewTopic) -> None:
-    told = confluent.write(servers, new_topic(cleanup_policy="compact"), "value")
-    assert [error.code() for error in told.errors] == [KafkaError.INVALID_RECORD]
-
-
-def test_an_idempotent_producer_writes_each_record_once_and_in_order(servers: str, new_topic: NewTopic) -> None:
-    topic = new_topic(3)
-    values = [str(index) for index in range(3000)]
-    told = confluent.write(servers, topic, *values, enable_idempotence=True, batch_num_messages=50)
-    assert len(told.delivered) == len(values)
-    records = read_topic(servers, topic)
-    for partition in range(3):
-        assert [(record.value or b"").decode() for record in records if record.partition == partition] == values[partition::3]
 
 
 def test_an_idempotent_producer_writes_on_over_restarts() -> None:
@@ -130,34 +93,3 @@ def test_an_idempotent_producer_writes_on_over_restarts() -> None:
         assert told.errors == []
         records = read_topic(broker.bootstrap_servers, topic)
     assert [(record.value or b"").decode() for record in records] == [str(index) for index in range(1500)]
-
-
-def test_a_zombie_cannot_even_begin_where_another_has_its_id(servers: str, new_topic: NewTopic, name: str) -> None:
-    topic = new_topic()
-    zombie = confluent.producer(servers, transactional_id=name)
-    zombie.init_transactions(TIMEOUT_S)
-    confluent.producer(servers, transactional_id=name).init_transactions(TIMEOUT_S)
-    zombie.begin_transaction()
-    zombie.produce(topic, "late")
-    with pytest.raises(KafkaException) as fenced:
-        zombie.commit_transaction(TIMEOUT_S)
-    assert fenced.value.args[0].fatal()
-    assert fenced.value.args[0].code() in (KafkaError._FENCED, KafkaError.PRODUCER_FENCED)
-    assert read_topic(servers, topic, isolation_level="read_committed") == []
-
-
-def test_a_transaction_that_takes_too_long_is_aborted(servers: str, new_topic: NewTopic, name: str) -> None:
-    topic = new_topic()
-    slow = confluent.producer(servers, transactional_id=name, transaction_timeout_ms=1000)
-    slow.init_transactions(TIMEOUT_S)
-    slow.begin_transaction()
-    slow.produce(topic, "too late")
-    assert slow.flush(TIMEOUT_S) == 0
-    # Nothing behind it can be read before the broker has given it up.
-    confluent.write(servers, topic, "behind")
-    reader = confluent.consumer(servers, isolation_level="read_committed")
-    reader.subscribe([topic])
-    assert confluent.values(confluent.polled(reader, 1)) == ["behind"]
-    reader.close()
-    with pytest.raises(KafkaException):
-        slow.commit_transaction(TIMEOUT_S)

@@ -8,18 +8,14 @@ import pytest
 from confluent_kafka import (
     OFFSET_BEGINNING,
     OFFSET_END,
-    OFFSET_INVALID,
     Consumer,
-    ConsumerGroupTopicPartitions,
     KafkaError,
     TopicPartition,
 )
 
-from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from tests.broker.compat import confluent
 from tests.broker.compat.confluent import TIMEOUT_S, polled, values
 from tests.broker.compat.conftest import NewTopic
-from tests.waiting import wait_until
 
 START_MS = 1_700_000_000_000
 
@@ -60,23 +56,6 @@ def test_from_the_end_only_what_is_written_later_is_read(servers: str, topic: st
     consumer.close()
 
 
-def test_it_seeks_back_and_forth(reader: Consumer, topic: str) -> None:
-    reader.assign([TopicPartition(topic, 0, 8)])
-    assert values(polled(reader, 2)) == ["8", "9"]
-    reader.seek(TopicPartition(topic, 0, 2))
-    assert values(polled(reader, 3)) == ["2", "3", "4"]
-    assert [each.offset for each in reader.position([TopicPartition(topic, 0)])] == [5]
-
-
-def test_watermarks_tell_the_first_and_the_next_offset(servers: str, reader: Consumer, topic: str) -> None:
-    assert reader.get_watermark_offsets(TopicPartition(topic, 0), TIMEOUT_S) == (0, 10)
-    admin = confluent.admin(servers)
-    admin.delete_records([TopicPartition(topic, 0, 3)])
-    wait_until(lambda: reader.get_watermark_offsets(TopicPartition(topic, 0), TIMEOUT_S) == (3, 10), "records deleted")
-    reader.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
-    assert values(polled(reader, 1)) == ["3"]
-
-
 def test_offsets_are_found_by_their_time(reader: Consumer, topic: str) -> None:
     def first_from(timestamp: int) -> int:
         (found,) = reader.offsets_for_times([TopicPartition(topic, 0, timestamp)], TIMEOUT_S)
@@ -88,21 +67,6 @@ def test_offsets_are_found_by_their_time(reader: Consumer, topic: str) -> None:
     assert first_from(START_MS + 9001) == OFFSET_END
 
 
-def test_a_paused_partition_waits(servers: str, new_topic: NewTopic, reader: Consumer) -> None:
-    topic = new_topic(2)
-    partitions = [TopicPartition(topic, 0, 0), TopicPartition(topic, 1, 0)]
-    confluent.write(servers, topic, "first", "second")
-    reader.assign(partitions)
-    # librdkafka forgets where to begin if it is paused before it has begun.
-    assert sorted(values(polled(reader, 2))) == ["first", "second"]
-    reader.pause(partitions[:1])
-    confluent.write(servers, topic, "waits", "comes")
-    assert values(polled(reader, 1)) == ["comes"]
-    assert reader.poll(0.2) is None
-    reader.resume(partitions[:1])
-    assert values(polled(reader, 1)) == ["waits"]
-
-
 def test_an_offset_that_is_not_there_is_reset_or_told(servers: str, topic: str) -> None:
     for policy, expected in (("earliest", "0"), ("error", KafkaError._AUTO_OFFSET_RESET)):
         consumer = confluent.consumer(servers, auto_offset_reset=policy)
@@ -112,14 +76,6 @@ def test_an_offset_that_is_not_there_is_reset_or_told(servers: str, topic: str) 
         assert message is not None
         error = message.error()
         assert (error.code() if error is not None else values([message])[0]) == expected
-
-
-def test_the_end_of_a_partition_is_told(servers: str, topic: str) -> None:
-    consumer = confluent.consumer(servers, enable_partition_eof=True)
-    consumer.assign([TopicPartition(topic, 0, 9)])
-    assert values(polled(consumer, 1)) == ["9"]
-    assert end_of_partition(consumer) == 10
-    consumer.close()
 
 
 def end_of_partition(consumer: Consumer) -> int | None:
@@ -142,55 +98,3 @@ def test_a_record_is_read_however_little_is_asked_for_at_once(servers: str, new_
     found = values(polled(consumer, 2))
     consumer.close()
     assert found == large
-
-
-def test_a_group_goes_on_where_it_committed(servers: str, topic: str, name: str) -> None:
-    read: list[str] = []
-    for settings in ({"enable_auto_commit": True, "auto_commit_interval_ms": 100}, {}, {}):
-        consumer = confluent.consumer(servers, group_id=name, **settings)
-        consumer.subscribe([topic])
-        read += values(polled(consumer, 3))
-        if not settings:
-            consumer.commit(asynchronous=False)
-        consumer.close()
-    assert read == [str(index) for index in range(9)]
-
-
-def test_only_what_was_stored_is_committed(servers: str, topic: str, name: str) -> None:
-    consumer = confluent.consumer(servers, group_id=name, enable_auto_commit=True, enable_auto_offset_store=False)
-    consumer.subscribe([topic])
-    found = polled(consumer, 5)
-    consumer.store_offsets(found[2])
-    consumer.commit(asynchronous=False)
-    (committed,) = consumer.committed([TopicPartition(topic, 0)], TIMEOUT_S)
-    consumer.close()
-    assert committed.offset == 3
-
-
-def test_committed_offsets_keep_their_text(servers: str, topic: str, name: str) -> None:
-    consumer = confluent.consumer(servers, group_id=name)
-    consumer.commit(offsets=[TopicPartition(topic, 0, 4, "of mine")], asynchronous=False)
-    (committed,) = consumer.committed([TopicPartition(topic, 0)], TIMEOUT_S)
-    consumer.close()
-    admin = confluent.admin(servers)
-    listed = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(name)])[name].result(TIMEOUT_S)
-    assert (committed.offset, committed.metadata) == (4, "of mine")
-    assert [(each.topic, each.partition, each.offset) for each in listed.topic_partitions] == [(topic, 0, 4)]
-
-
-def test_a_group_has_no_offset_where_nothing_was_committed(reader: Consumer, topic: str) -> None:
-    (nothing,) = reader.committed([TopicPartition(topic, 0)], TIMEOUT_S)
-    assert nothing.offset == OFFSET_INVALID
-
-
-def test_a_pattern_finds_topics_that_are_made_later(broker: EmbeddedBroker, servers: str, new_topic: NewTopic, name: str) -> None:
-    first = new_topic()
-    consumer = confluent.consumer(servers, group_id=name, topic_metadata_refresh_interval_ms=100, heartbeat_interval_ms=200)
-    consumer.subscribe([f"^{first}($|-later)"])
-    confluent.write(servers, first, "one")
-    assert values(polled(consumer, 1)) == ["one"]
-    consumer.commit(asynchronous=False)
-    broker.create_topic(f"{first}-later")
-    confluent.write(servers, f"{first}-later", "two")
-    assert values(polled(consumer, 1)) == ["two"]
-    consumer.close()

@@ -55,16 +55,6 @@ def dumped(*options: str, files: list[Path]) -> str:
     return java.run("kafka.tools.DumpLogSegments", *options, "--files", ",".join(map(str, files)), timeout_s=60)
 
 
-def test_every_file_is_valid(folder: Path) -> None:
-    kinds = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
-    printed = dumped("--deep-iteration", files=sorted(path for path in folder.glob("*-*/*") if path.suffix in kinds))
-    batches = re.findall(r"compresscodec: (\w+) crc: \d+ isvalid: (\w+)", printed)
-    assert {valid for _, valid in batches} == {"true"}
-    assert {codec for codec, _ in batches} == {"none", "zstd"}
-    assert [line for line in printed.splitlines() if re.search(r"mismatch|invalid bytes|corrupt|out of order|Error", line)] == []
-    assert printed.count("endTxnMarker: COMMIT") == printed.count("endTxnMarker: ABORT") == 2
-
-
 def test_committed_offsets_and_groups_are_decoded(folder: Path) -> None:
     printed = dumped("--deep-iteration", "--offsets-decoder", files=[folder / "__consumer_offsets-0" / f"{0:020}.log"])
     found = [

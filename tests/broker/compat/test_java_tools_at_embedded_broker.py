@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,24 +37,6 @@ def test_kafka_topics(broker: EmbeddedBroker, servers: str, name: str) -> None:
     assert name not in broker.cluster.image.topics
 
 
-@pytest.mark.whole("three starts of Java; confluent-kafka alters and describes configs in tests/broker/test_admin_clients.py")
-def test_kafka_configs(servers: str, new_topic: NewTopic) -> None:
-    topic = new_topic(segment_ms="5000")
-    entity = ("--entity-type", "topics", "--entity-name", topic)
-    added = "cleanup.policy=[compact,delete]"
-    tool("kafka.admin.ConfigCommand", servers, "--alter", *entity, "--add-config", added, "--delete-config", "segment.ms")
-    described = tool("kafka.admin.ConfigCommand", servers, "--describe", *entity)
-    assert described == [
-        f"Dynamic configs for topic {topic} are:",
-        "  cleanup.policy=compact,delete sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:cleanup.policy=compact,delete, "
-        "DEFAULT_CONFIG:log.cleanup.policy=delete}",
-    ]
-    of_broker = tool(
-        "kafka.admin.ConfigCommand", servers, "--describe", "--entity-type", "brokers", "--entity-name", "1", "--all"
-    )
-    assert any(line.startswith("  socket.request.max.bytes=104857600 sensitive=false ") for line in of_broker)
-
-
 def test_console_producer_and_consumer(servers: str, new_topic: NewTopic) -> None:
     topic = new_topic()
     given = "k:v\ta\t1\nk2:v2\tb\t\n"
@@ -90,28 +70,6 @@ def test_console_consumer_in_a_group_and_kafka_consumer_groups(servers: str, new
     assert sorted((row["PARTITION"], row["NEW-OFFSET"]) for row in moved) == [("0", "2"), ("1", "1")]
     assert {"GROUP": name, "STATE": "Empty"} in table(groups("--list", "--state"))
     assert groups("--delete", "--group", name) == [f"Deletion of requested consumer groups ('{name}') was successful."]
-
-
-@pytest.mark.whole("three starts of Java; other clients ask for offsets and delete records in this folder")
-def test_kafka_get_offsets_and_kafka_delete_records(servers: str, new_topic: NewTopic, tmp_path: Path) -> None:
-    topic = new_topic(2)
-    confluent.write(servers, topic, "0", "1", "2")
-    asked = tmp_path / "offsets.json"
-    asked.write_text(json.dumps({"partitions": [{"topic": topic, "partition": 0, "offset": 1}], "version": 1}))
-    assert f"partition: {topic}-0\tlow_watermark: 1" in tool("DeleteRecordsCommand", servers, "--offset-json-file", str(asked))
-    assert tool("GetOffsetShell", servers, "--topic", topic, "--time", "earliest") == [f"{topic}:0:1", f"{topic}:1:0"]
-    assert tool("GetOffsetShell", servers, "--topic", topic) == [f"{topic}:0:2", f"{topic}:1:1"]
-
-
-@pytest.mark.whole("two starts of Java; the verifiable producer and consumer do the same")
-def test_the_perf_tests(servers: str, new_topic: NewTopic) -> None:
-    topic = new_topic(3)
-    size = ("--num-records", "5000", "--record-size", "100", "--throughput", "-1")
-    properties = ("--producer-props", f"bootstrap.servers={servers}", "compression.type=snappy")
-    written = java.run("org.apache.kafka.tools.ProducerPerformance", "--topic", topic, *size, *properties, timeout_s=60)
-    assert written.startswith("5000 records sent")
-    read = tool("ConsumerPerformance", servers, "--topic", topic, "--messages", "5000", "--hide-header")
-    assert read[0].split(", ")[4] == "5000"
 
 
 def test_verifiable_producer_and_consumer(servers: str, new_topic: NewTopic, name: str) -> None:
@@ -195,16 +153,6 @@ def test_kafka_broker_api_versions_and_kafka_cluster(broker: EmbeddedBroker, ser
     assert not any("UNKNOWN" in line for line in lines)
     printed = java.run("org.apache.kafka.tools.ClusterTool", "cluster-id", "--bootstrap-server", servers, timeout_s=60)
     assert printed.split() == ["Cluster", "ID:", broker.cluster.cluster_id]
-
-
-def test_kafka_log_dirs(broker: EmbeddedBroker, servers: str, new_topic: NewTopic) -> None:
-    topic = new_topic(2)
-    confluent.write(servers, topic, "value", "value")
-    printed = tool("LogDirsCommand", servers, "--describe", "--topic-list", topic)
-    ((folder,),) = [each["logDirs"] for each in json.loads(printed[-1])["brokers"]]
-    assert folder["logDir"] == str(broker.cluster.config.data_dir)
-    sizes = {each["partition"]: (each["size"] > 0, each["offsetLag"]) for each in folder["partitions"]}
-    assert sizes == {f"{topic}-{index}": (True, 0) for index in range(2)}
 
 
 @pytest.mark.whole("many starts of Java; the configs of topics have the same tool")

@@ -12,18 +12,6 @@ from tests.broker.group.world import GROUP, SESSION_MS, World
 from tests.broker.memory_coordinator_log import MemoryCoordinatorLog
 
 
-def test_a_stable_group_is_loaded_as_it_was() -> None:
-    world = World()
-    leader, follower = world.stable(2)
-    world.timer.advance(1)
-    after = world.restarted()
-
-    assert after.described() == world.described()
-    assert after.heartbeat(leader, 1) is after.heartbeat(follower, 1) is ErrorCode.NONE
-    assert after.sync(follower, 1).answer.assignment == follower.encode()
-    assert after.join(leader).waits
-
-
 def test_sessions_begin_anew_when_a_group_is_loaded() -> None:
     world = World()
     world.stable(2)
@@ -34,19 +22,6 @@ def test_sessions_begin_anew_when_a_group_is_loaded() -> None:
     assert after.state() == "Stable"
     world.timer.advance(1)
     assert after.state() == "Empty"
-
-
-def test_a_group_is_loaded_as_of_its_last_generation() -> None:
-    world = World()
-    leader, _ = world.stable(2)
-    world.leave(leader)
-    (other,) = [member.member_id for member in world.described().members]
-    world.join(other)
-    world.sync(other, 2, {other: b"all"})
-    after = world.restarted()
-
-    assert after.heartbeat(other, 2) is ErrorCode.NONE
-    assert after.heartbeat(leader, 1) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_records_that_cannot_be_read_are_left_out() -> None:
@@ -94,24 +69,6 @@ def test_who_waits_to_sync_when_the_coordinator_moves_looks_for_it() -> None:
     assert syncing.error is ErrorCode.NOT_COORDINATOR
     assert world.heartbeat(leader, 2) is ErrorCode.ILLEGAL_GENERATION
     assert world.heartbeat(leader, 1) is ErrorCode.NONE
-
-
-def test_groups_of_other_partitions_stay_where_they_are() -> None:
-    world = World()
-    leader, _ = world.stable(2)
-    joining = world.join(leader)
-    world.coordinator.move({(world.log.partition_for(GROUP) + 1) % 4})
-    assert joining.waits
-
-
-def test_a_group_that_never_had_a_generation_is_empty_after_a_move() -> None:
-    world = World()
-    _, joining = world.joining()
-    world.coordinator.move(range(4))
-    world.timer.advance(0)
-
-    assert joining.error is ErrorCode.NOT_COORDINATOR
-    assert world.state() == "Empty"
 
 
 def test_a_coordinator_that_is_closed_sends_everybody_away_and_leaves_no_timer() -> None:

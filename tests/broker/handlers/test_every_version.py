@@ -10,13 +10,10 @@ import pytest
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.protocol.all_apis import ALL_APIS
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
 from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.find_coordinator import FindCoordinatorRequest
 from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataRequestTopic
-from spark_kafka_sink.protocol.partition_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from spark_kafka_sink.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from spark_kafka_sink.records.decoder import decode_batches
 from tests.broker.network.client import Client
 from tests.broker.rig import batch
 
@@ -64,33 +61,6 @@ def written(client: Client, broker: EmbeddedBroker, value: bytes, version: int) 
     body = ProduceRequest(topic_data=[TopicProduceData(TOPIC, topic_id(broker), [partition])])
     (topic,) = asked(client, ApiKey.PRODUCE, version, body).responses
     return topic.partition_responses[0]
-
-
-@pytest.mark.parametrize("version", versions(ApiKey.PRODUCE))
-def test_produce(client: Client, broker: EmbeddedBroker, version: int) -> None:
-    first, second = (written(client, broker, value, version) for value in (b"one", b"two"))
-    assert (first.error_code, second.error_code, second.base_offset - first.base_offset) == (0, 0, 1)
-
-
-@pytest.mark.parametrize("version", versions(ApiKey.FETCH))
-def test_fetch(client: Client, broker: EmbeddedBroker, version: int) -> None:
-    topic = FetchTopic(TOPIC, topic_id(broker), [FetchPartition(0, fetch_offset=2, partition_max_bytes=1)])
-    answer = asked(client, ApiKey.FETCH, version, FetchRequest(topics=[topic], session_epoch=0))
-    (partition,) = answer.responses[0].partitions
-    assert partition.error_code == 0
-    assert partition.high_watermark >= 5
-    (found,) = decode_batches(b"".join(partition.records))
-    assert found.base_offset == 2
-
-
-@pytest.mark.parametrize("version", versions(ApiKey.LIST_OFFSETS))
-def test_list_offsets(client: Client, version: int) -> None:
-    for timestamp, offset in ((-2, 0), (1, 0)):
-        topic = ListOffsetsTopic(TOPIC, [ListOffsetsPartition(0, timestamp=timestamp)])
-        (answered,) = asked(client, ApiKey.LIST_OFFSETS, version, ListOffsetsRequest(-1, topics=[topic])).topics
-        (partition,) = answered.partitions
-        assert (partition.error_code, partition.offset) == (0, offset)
-        assert (partition.leader_epoch > 0) is (version >= 4)
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.METADATA))

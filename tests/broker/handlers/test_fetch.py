@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import tracemalloc
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,6 @@ import pytest
 from spark_kafka_sink.broker.handlers.fetch import handle_fetch, handle_list_offsets, handle_offset_for_leader_epoch
 from spark_kafka_sink.broker.log.batch import EndTransactionMarker
 from spark_kafka_sink.broker.log.log_types import AppendOrigin
-from spark_kafka_sink.broker.log.unified_log import UnifiedLog
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -30,7 +27,6 @@ from spark_kafka_sink.protocol.partition_offsets import (
 from spark_kafka_sink.records.decoder import decode_batches
 from spark_kafka_sink.records.small_batch import NewRecord, small_batch
 from tests.broker.rig import Asked, Rig, batch
-from tests.every import every
 
 NAMED, BY_ID = 12, 17
 
@@ -141,12 +137,6 @@ def test_who_waits_holds_nothing_of_what_is_there_already(tmp_path: Path) -> Non
         assert [len(values(asked)) for asked in waiting] == [2] * 20
 
 
-def test_without_a_wait_nothing_is_answered_with_nothing() -> None:
-    with Rig() as rig:
-        rig.cluster.create_topic("t")
-        assert values(fetch(rig, 0, max_wait_ms=0)) == []
-
-
 def test_a_leader_that_moves_ends_the_wait_with_the_new_one() -> None:
     with Rig(brokers=2) as rig:
         rig.cluster.create_topic("t", assignments=[(0, [1, 2])])
@@ -158,24 +148,6 @@ def test_a_leader_that_moves_ends_the_wait_with_the_new_one() -> None:
         assert error(asked) == ErrorCode.NOT_LEADER_OR_FOLLOWER
         leader = asked.answer.responses[0].partitions[0].current_leader
         assert (leader.leader_id, leader.leader_epoch) == (2, 1)
-
-
-@every(
-    "asked, code",
-    [
-        ({"offset": 3}, ErrorCode.OFFSET_OUT_OF_RANGE),
-        ({"offset": -1}, ErrorCode.OFFSET_OUT_OF_RANGE),
-        ({"offset": 0, "topic": "other"}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        ({"offset": 0, "broker": 2}, ErrorCode.NOT_LEADER_OR_FOLLOWER),
-        ({"offset": 0, "current_leader_epoch": 7}, ErrorCode.UNKNOWN_LEADER_EPOCH),
-    ],
-)
-def test_what_is_wrong_is_answered_at_once(asked: dict[str, Any], code: ErrorCode) -> None:
-    with Rig(brokers=2) as rig:
-        rig.cluster.create_topic("t", assignments=[(0, [1])])
-        rig.log("t").append_as_leader(batch(b"a"), 0)
-
-        assert error(fetch(rig, asked.pop("offset"), **asked)) == code
 
 
 def test_a_fenced_epoch_is_told_the_leader_of_now() -> None:
@@ -285,71 +257,10 @@ def test_a_fetch_of_an_internal_topic_is_not_answered_by_the_coordinator_that_wr
 # ListOffsets
 
 
-BASE_MS = 1_700_000_000_000
-LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
-
-
 def asked(rig: Rig, timestamp: int, *, version: int = 10, isolation: int = 0, times: int = 1, epoch: int = -1) -> Any:
     partitions = [ListOffsetsPartition(0, epoch, timestamp)] * times
     body = ListOffsetsRequest(-1, isolation, [ListOffsetsTopic("t", partitions)])
     return rig.ask(handle_list_offsets, body, ApiKey.LIST_OFFSETS, version).answer.topics[0].partitions[0]
-
-
-@contextmanager
-def rig_with_records() -> Iterator[Rig]:
-    """Three records a second apart, the middle one in a batch with the last, and an open transaction behind them."""
-    with Rig() as rig:
-        rig.cluster.create_topic("t", configs={"retention.ms": "-1"})
-        fill(rig.log("t"))
-        yield rig
-
-
-def fill(log: UnifiedLog) -> None:
-    log.append_as_leader(small_batch([NewRecord(None, b"a", BASE_MS)]), 0)
-    log.append_as_leader(small_batch([NewRecord(None, b"b", BASE_MS + 1000), NewRecord(None, b"c", BASE_MS + 2000)]), 0)
-    guard = log.maybe_start_transaction_verification(5, 0, 0, supports_epoch_bump=True)
-    record = NewRecord(None, b"d", BASE_MS + 3000)
-    batch = small_batch([record], producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
-    log.append_as_leader(batch, 0, guard=guard)
-
-
-@every(
-    "timestamp, isolation, expected",
-    [
-        (EARLIEST, 0, (-1, 0)),
-        (EARLIEST_LOCAL, 0, (-1, 0)),
-        (LATEST, 0, (-1, 4)),
-        (LATEST, 1, (-1, 3)),
-        (LATEST_TIERED, 0, (-1, -1)),
-        (MAX_TIMESTAMP, 0, (BASE_MS + 3000, 3)),
-        (BASE_MS, 0, (BASE_MS, 0)),
-        (BASE_MS + 1, 0, (BASE_MS + 1000, 1)),
-        (BASE_MS + 1001, 0, (BASE_MS + 2000, 2)),
-        (BASE_MS + 2001, 0, (BASE_MS + 3000, 3)),
-        (BASE_MS + 2001, 1, (-1, -1)),
-        (BASE_MS + 3001, 0, (-1, -1)),
-    ],
-)
-def test_an_offset_for_each_kind_of_question(timestamp: int, isolation: int, expected: tuple[int, int]) -> None:
-    with rig_with_records() as rig:
-        found = asked(rig, timestamp, isolation=isolation)
-        assert (found.error_code, found.timestamp, found.offset) == (ErrorCode.NONE, *expected)
-
-
-@pytest.mark.parametrize(("timestamp", "version"), [(MAX_TIMESTAMP, 6), (EARLIEST_LOCAL, 7), (LATEST_TIERED, 8), (-6, 10)])
-def test_a_question_that_the_version_does_not_know_is_refused(timestamp: int, version: int) -> None:
-    with rig_with_records() as rig:
-        assert asked(rig, timestamp, version=version).error_code == ErrorCode.UNSUPPORTED_VERSION
-
-
-def test_a_partition_asked_for_twice_is_refused() -> None:
-    with rig_with_records() as rig:
-        assert asked(rig, LATEST, times=2).error_code == ErrorCode.INVALID_REQUEST
-
-
-def test_a_client_with_a_newer_epoch_is_refused() -> None:
-    with rig_with_records() as rig:
-        assert asked(rig, LATEST, epoch=3).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
 # OffsetForLeaderEpoch
@@ -379,41 +290,6 @@ def test_an_epoch_ends_where_the_next_one_begins(version: int) -> None:
         led(rig, 0, 2, 3)
 
         assert [end(rig, epoch, version=version) for epoch in (0, 1, 2, 3)] == [(0, 0, 2), (0, 0, 2), (0, 2, 4), (0, 3, 6)]
-
-
-@pytest.mark.parametrize("epoch", [4, -1, 2**31 - 1, -(2**31)])
-def test_of_an_epoch_that_there_was_not_nothing_is_known(epoch: int) -> None:
-    with Rig() as rig:
-        led(rig, 0, 3)
-
-        assert end(rig, epoch) == (0, -1, -1)
-
-
-def test_an_epoch_in_which_nothing_was_written_yet() -> None:
-    with Rig() as rig:
-        led(rig, 0)
-        rig.cluster.move_leader("t", 0, 1)
-        rig.cluster.move_leader("t", 0, 1)
-
-        assert [end(rig, epoch) for epoch in (0, 1, 2, 3)] == [(0, 0, 2), (0, 0, 2), (0, 2, 2), (0, -1, -1)]
-
-
-def test_a_partition_to_which_nobody_ever_wrote() -> None:
-    with Rig() as rig:
-        rig.cluster.create_topic("t")
-
-        assert [end(rig, epoch) for epoch in (0, 1)] == [(0, 0, 0), (0, -1, -1)]
-
-
-@pytest.mark.parametrize(
-    ("current", "code"),
-    [(1, ErrorCode.NONE), (-1, ErrorCode.NONE), (0, ErrorCode.FENCED_LEADER_EPOCH), (2, ErrorCode.UNKNOWN_LEADER_EPOCH)],
-)
-def test_who_asks_with_another_epoch_than_the_leaders(current: int, code: ErrorCode) -> None:
-    with Rig() as rig:
-        led(rig, 0, 1)
-
-        assert end(rig, 0, current=current) == ((0, 0, 2) if code is ErrorCode.NONE else (code, -1, -1))
 
 
 def test_who_does_not_lead_does_not_know() -> None:

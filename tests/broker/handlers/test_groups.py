@@ -123,35 +123,3 @@ def test_who_waits_when_the_coordinator_moves_is_told_and_joins_there() -> None:
         assert again.answer.generation_id == 1
         with pytest.raises(ApiException, match="NOT_COORDINATOR"):
             rig.ask(handle_join_group, JOIN, ApiKey.JOIN_GROUP, 3, broker=before)
-
-
-def test_a_topic_that_is_deleted_takes_its_offsets_along(rig: Rig) -> None:
-    rig.ask(handle_offset_commit, COMMIT, ApiKey.OFFSET_COMMIT, broker=here(rig))
-    rig.cluster.delete_topic("t")
-    rig.timer.advance(0)
-
-    fetched = rig.ask(handle_offset_fetch, FETCH, ApiKey.OFFSET_FETCH, broker=here(rig)).answer
-    assert fetched.groups[0].topics == ()
-
-
-def test_of_a_protocol_that_stands_there_twice_the_first_counts(rig: Rig) -> None:
-    protocols = (JoinGroupRequestProtocol("range", b"first"), JoinGroupRequestProtocol("range", b"second"))
-    body = JoinGroupRequest(GROUP, 10_000, 60_000, protocol_type="consumer", protocols=protocols)
-    joined = rig.ask(handle_join_group, body, ApiKey.JOIN_GROUP, 3, broker=here(rig))
-    rig.timer.advance(0)
-
-    assert [member.metadata for member in joined.answer.members] == [b"first"]
-
-
-def test_a_member_of_v0_has_its_session_for_a_rebalance_timeout(rig: Rig) -> None:
-    body = JoinGroupRequest(GROUP, 10_000, protocol_type="consumer", protocols=JOIN.protocols)
-    first = rig.ask(handle_join_group, body, ApiKey.JOIN_GROUP, 0, broker=here(rig))
-    rig.timer.advance(0)
-    member = first.answer.member_id
-    rig.ask(handle_sync_group, SyncGroupRequest(GROUP, 1, member), ApiKey.SYNC_GROUP, 0, broker=here(rig))
-    second = rig.ask(handle_join_group, body, ApiKey.JOIN_GROUP, 0, broker=here(rig))
-    rig.timer.advance(9_999)
-    rig.ask(handle_heartbeat, HeartbeatRequest(GROUP, 1, member), ApiKey.HEARTBEAT, broker=here(rig))
-    assert not second.is_answered
-    rig.timer.advance(1)
-    assert second.answer.generation_id == 2

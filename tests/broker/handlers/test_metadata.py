@@ -16,7 +16,6 @@ from spark_kafka_sink.broker.network.request import Session
 from spark_kafka_sink.protocol.all_apis import ALL_APIS
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from spark_kafka_sink.protocol.cluster import DescribeClusterRequest
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.find_coordinator import FindCoordinatorRequest
 from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataRequestTopic
@@ -68,16 +67,6 @@ def test_the_apis_are_those_that_have_a_handler(version: int) -> None:
     }
 
 
-@pytest.mark.parametrize(("level", "listed"), [(0, False), (1, True), (2, True)])
-def test_transactions_are_finalized_at_the_configured_version(level: int, listed: bool) -> None:
-    answer = ask(4, transaction_version=level)
-    finalized = {feature.name: (feature.min_version_level, feature.max_version_level) for feature in answer.finalized_features}
-
-    assert answer.finalized_features_epoch >= 0
-    assert finalized.get("transaction.version") == ((level, level) if listed else None)
-    assert finalized["metadata.version"] == (27, 27)
-
-
 @pytest.mark.parametrize(("version", "names"), [(3, {"metadata.version"}), (4, {"metadata.version", "transaction.version"})])
 def test_features_from_0_on_are_kept_from_clients_that_cannot_read_them(version: int, names: set[str]) -> None:
     assert {feature.name for feature in ask(version).supported_features} == names
@@ -91,10 +80,6 @@ def test_a_software_name_that_fits_no_metric_is_an_invalid_request(name: str, so
     answer = ask(3, name, software_version)
 
     assert (answer.error_code, answer.api_keys) == (ErrorCode.INVALID_REQUEST, ())
-
-
-def test_older_versions_have_no_software_name() -> None:
-    assert ask(2, "", "").error_code == 0
 
 
 def test_the_session_knows_the_clients_software() -> None:
@@ -136,12 +121,6 @@ def test_all_topics_with_their_leaders_and_the_brokers_that_run() -> None:
         ]
         assert [tuple(p.offline_replicas) for p in topic.partitions] == [(3,), (3, 2)]
         assert answer.cluster_id == rig.cluster.cluster_id
-
-
-def test_no_topics_are_asked_for_with_an_empty_list() -> None:
-    with Rig() as rig:
-        rig.cluster.create_topic("t")
-        assert metadata(rig).topics == ()
 
 
 def test_a_topic_is_made_when_it_is_asked_for_where_client_and_broker_allow_it() -> None:
@@ -220,44 +199,3 @@ def test_an_unknown_kind_of_coordinator_is_refused_by_its_key() -> None:
 
 
 # DescribeCluster
-
-
-def described(rig: Rig, version: int = 2, operations: bool = False, **fields: Any) -> Any:
-    return rig.ask_api(DescribeClusterRequest(operations, **fields), ApiKey.DESCRIBE_CLUSTER, version)
-
-
-@pytest.mark.parametrize("version", range(3))
-def test_those_that_run(version: int) -> None:
-    with Rig(brokers=3) as rig:
-        rig.cluster.broker_down(1)
-        answer = described(rig, version)
-
-        assert [(broker.broker_id, broker.host, broker.port) for broker in answer.brokers] == [
-            (2, "127.0.0.1", 9002),
-            (3, "127.0.0.1", 9003),
-        ]
-        assert (answer.cluster_id, answer.controller_id) == (rig.cluster.cluster_id, 2)
-
-
-def test_those_that_do_not_where_they_are_asked_for() -> None:
-    with Rig(brokers=2) as rig:
-        rig.cluster.broker_down(1)
-        answer = described(rig, include_fenced_brokers=True)
-
-        assert [(broker.broker_id, broker.is_fenced) for broker in answer.brokers] == [(1, True), (2, False)]
-
-
-def test_what_a_client_may_do_where_it_asks() -> None:
-    with Rig() as rig:
-        assert described(rig, operations=True).cluster_authorized_operations == 8096
-        assert described(rig).cluster_authorized_operations == -(2**31)
-
-
-@pytest.mark.parametrize(
-    ("endpoint", "code"), [(2, ErrorCode.MISMATCHED_ENDPOINT_TYPE), (9, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)]
-)
-def test_controllers_have_addresses_of_their_own(endpoint: int, code: ErrorCode) -> None:
-    with Rig() as rig:
-        answer = described(rig, endpoint_type=endpoint)
-
-        assert (answer.error_code, answer.brokers, answer.cluster_id) == (code, (), "")

@@ -108,12 +108,6 @@ def test_what_cannot_be_stored_is_refused(data: bytes, fields: dict[str, Any], c
         assert stored(rig) == []
 
 
-def test_internal_topics_are_for_the_broker_s_own_tools() -> None:
-    with Rig() as rig:
-        topic = rig.cluster.internal_topic("__consumer_offsets").name
-        assert partition(produce(rig, batch(b"a"), topic=topic)).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
-
-
 def test_too_few_replicas_in_sync_refuse_acks_all_only() -> None:
     with Rig(brokers=2) as rig:
         rig.cluster.create_topic("t", assignments=[(0, [1, 2])], configs={"min.insync.replicas": "2"})
@@ -122,60 +116,3 @@ def test_too_few_replicas_in_sync_refuse_acks_all_only() -> None:
         codes = [partition(produce(rig, batch(b"a"), acks=acks)).error_code for acks in (-1, 1)]
 
         assert codes == [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NONE]
-
-
-def test_a_duplicate_is_told_where_it_is() -> None:
-    with Rig() as rig:
-        rig.cluster.create_topic("t")
-        numbered = batch(b"a", producer_id=5, producer_epoch=0, base_sequence=0)
-
-        offsets = [partition(produce(rig, numbered)).base_offset for _ in range(2)]
-
-        assert offsets == [0, 0]
-        assert stored(rig) == [b"a"]
-
-
-def transactional(value: bytes, producer_id: int, epoch: int, sequence: int = 0) -> bytes:
-    return batch(value, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, transactional=True)
-
-
-def test_a_producer_of_version_2_adds_partitions_by_writing_to_them() -> None:
-    with Rig() as rig:
-        rig.cluster.create_topic("t")
-        coordinator = rig.shared.transaction_coordinator
-        identity = coordinator.init_producer_id("tx", 60_000)
-
-        asked = produce(rig, transactional(b"a", *identity), transactional_id="tx")
-
-        assert partition(asked).error_code == ErrorCode.NONE
-        assert rig.log("t").last_stable_offset == 0
-
-
-def test_a_producer_of_version_1_that_added_nothing_is_refused() -> None:
-    with Rig() as rig:
-        rig.cluster.create_topic("t")
-        identity = rig.shared.transaction_coordinator.init_producer_id("tx", 60_000)
-
-        asked = produce(rig, transactional(b"a", *identity), transactional_id="tx", version=11)
-
-        assert partition(asked).error_code == ErrorCode.TRANSACTION_ABORTABLE
-        assert stored(rig) == []
-
-
-def test_a_fenced_producer_stores_nothing() -> None:
-    with Rig() as rig:
-        rig.cluster.create_topic("t")
-        coordinator = rig.shared.transaction_coordinator
-        zombie = coordinator.init_producer_id("tx", 60_000)
-        coordinator.init_producer_id("tx", 60_000)
-
-        asked = produce(rig, transactional(b"a", *zombie), transactional_id="tx")
-
-        assert partition(asked).error_code == ErrorCode.INVALID_PRODUCER_EPOCH
-        assert stored(rig) == []
-
-
-def test_transactional_records_need_their_transactional_id() -> None:
-    with Rig() as rig, pytest.raises(Exception, match="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"):
-        rig.cluster.create_topic("t")
-        produce(rig, transactional(b"a", 5, 0))

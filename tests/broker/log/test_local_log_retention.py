@@ -53,13 +53,6 @@ def test_the_active_segment_goes_too_and_leaves_the_offsets(folder: Path | None)
         assert [path.name for path in folder.glob("*.log")] == [f"{10:020d}.log"]
 
 
-def test_a_compacted_topic_keeps_the_old(folder: Path | None) -> None:
-    config = LogConfig(segment_bytes=2 * ONE, compact=True, delete=False, retention_ms=0, retention_bytes=0)
-    with opened(folder, config) as log:
-        fill(log)
-        assert log.enforce_retention(NOW + 100_000) == 0
-
-
 def test_records_before_an_offset_are_gone_at_once(folder: Path | None) -> None:
     with opened(folder, KEEP) as log:
         fill(log)
@@ -71,14 +64,6 @@ def test_records_before_an_offset_are_gone_at_once(folder: Path | None) -> None:
                 log.delete_records_before(wrong)
         assert log.delete_records_before(-1) == 10  # the active segment stays: Kafka drops it when time or size say so
         assert log.cleanable(NOW).segments == []
-
-
-def test_a_new_config_holds_at_once(folder: Path | None) -> None:
-    with opened(folder, KEEP) as log:
-        fill(log)
-        log.update_config(replace(KEEP, retention_bytes=0))
-        log.enforce_retention(NOW)
-        assert log.log_start_offset == 10
 
 
 def test_the_epoch_of_the_log_start_begins_there(folder: Path | None) -> None:

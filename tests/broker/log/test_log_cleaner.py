@@ -17,7 +17,7 @@ from spark_kafka_sink.broker.log.unified_log import UnifiedLog
 from spark_kafka_sink.records.compression import Codec
 from spark_kafka_sink.records.record_reader import Record
 from spark_kafka_sink.records.small_batch import NewRecord, small_batch
-from tests.broker.log.logs import COMMITTED, NOW, open_log, opened, stored
+from tests.broker.log.logs import NOW, open_log, opened, stored
 
 DAY = 86_400_000
 COMPACT = LogConfig(compact=True, delete=False, segment_bytes=2000)
@@ -54,13 +54,6 @@ def test_the_last_of_each_key_stays_where_it_was(folder: Path | None, codec: Cod
             assert [offset for offset, *_ in shown(log)] == [2, 3, 4, 5, 6]
 
 
-def test_a_topic_that_is_not_compacted_is_left_alone(folder: Path | None) -> None:
-    with opened(folder) as log:
-        put(log, (b"a", b"1"), (b"a", b"2"))
-        log.roll()
-        assert compact(log, NOW) == 0
-
-
 def test_a_tombstone_outlives_what_it_deletes_for_a_day(folder: Path | None) -> None:
     with opened(folder, COMPACT) as log:
         put(log, (b"a", b"1"), (b"b", b"1"))
@@ -70,17 +63,6 @@ def test_a_tombstone_outlives_what_it_deletes_for_a_day(folder: Path | None) -> 
         assert shown(log) == [(1, b"b", b"1"), (2, b"a", None)]
         compact(log, NOW + DAY + 1)
         assert shown(log) == [(1, b"b", b"1")]
-
-
-def test_small_neighbours_become_one_segment(folder: Path | None) -> None:
-    with opened(folder, COMPACT) as log:
-        for i in range(9):
-            put(log, (b"%d" % (i % 3), b"v" * 100))
-            log.roll()
-        compact(log, NOW)
-        assert len(log.cleanable(NOW).segments) == 1  # and the active one
-        assert [offset for offset, *_ in shown(log)] == [6, 7, 8]
-        assert log.read(4, 1000, COMMITTED).records  # an offset that is gone reads on behind
 
 
 def test_it_waits_until_enough_is_new(folder: Path | None) -> None:
@@ -109,13 +91,6 @@ def test_what_is_younger_than_the_lag_stays(folder: Path | None) -> None:
         assert compact(log, NOW + 1004) == 0
         assert compact(log, NOW + 1005) > 0
         assert shown(log) == [(1, b"a", b"2")]
-
-
-def test_without_a_lag_records_may_be_of_the_future(folder: Path | None) -> None:
-    with opened(folder, COMPACT) as log:
-        put(log, (b"a", b"1"), (b"a", b"2"), timestamp=NOW + 1000)
-        log.roll()
-        assert compact(log, NOW) > 0
 
 
 def test_aborted_records_go_and_open_ones_stop_the_cleaner(folder: Path | None) -> None:

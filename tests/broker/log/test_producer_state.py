@@ -25,24 +25,6 @@ def send(log: UnifiedLog, sequence: int, *, epoch: int = 0, producer: int = 9, c
     return log.append_as_leader(data, 0)
 
 
-def test_numbers_go_on_and_gaps_are_refused(folder: Path | None) -> None:
-    with opened(folder) as log:
-        send(log, 0, count=3)
-        with failing(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
-            send(log, 4)
-        with failing(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
-            send(log, 2)
-        send(log, 3)
-        send(log, 0, producer=10)
-        assert log.log_end_offset == 5
-
-
-def test_a_producer_that_is_not_known_begins_anywhere(folder: Path | None) -> None:
-    with opened(folder) as log:
-        send(log, 77)
-        send(log, 78)
-
-
 def test_each_of_the_last_five_batches_is_known_again(folder: Path | None) -> None:
     with opened(folder) as log:
         first = [send(log, 2 * i, count=2).base_offset for i in range(6)]
@@ -68,24 +50,6 @@ def test_numbers_wrap_around(folder: Path | None) -> None:
             send(log, LAST, count=4)
 
 
-def test_the_last_number_of_all_is_followed_by_the_first(folder: Path | None) -> None:
-    with opened(folder) as log:
-        send(log, LAST)
-        send(log, 0)
-
-
-def test_an_older_epoch_is_fenced_and_a_newer_one_begins_at_0(folder: Path | None) -> None:
-    with opened(folder) as log:
-        send(log, 0, epoch=3)
-        with failing(ErrorCode.INVALID_PRODUCER_EPOCH):
-            send(log, 1, epoch=2)
-        with failing(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
-            send(log, 1, epoch=4)
-        send(log, 0, epoch=4)
-        with failing(ErrorCode.INVALID_PRODUCER_EPOCH):
-            send(log, 0, epoch=3)  # fenced, though it was stored once
-
-
 def test_a_coordinators_records_have_no_numbers(folder: Path | None) -> None:
     data = batch(b"v", producer_id=9, producer_epoch=1, transactional=True)
     with opened(folder) as log:
@@ -94,13 +58,6 @@ def test_a_coordinators_records_have_no_numbers(folder: Path | None) -> None:
         assert log.log_end_offset == 3
         assert log.has_ongoing_transaction(9, 1)
         assert not log.has_ongoing_transaction(9, 2)
-
-
-def test_what_is_known_of_each_producer_can_be_asked(folder: Path | None) -> None:
-    with opened(folder) as log:
-        send(log, 4, epoch=2, count=3, transactional=True)
-        send(log, 0, producer=10)
-        assert log.active_producers() == [(9, 2, 6, NOW, -1, 0), (10, 0, 0, NOW, -1, -1)]
 
 
 def test_who_was_idle_for_a_day_is_forgotten_unless_a_transaction_is_open(folder: Path | None) -> None:

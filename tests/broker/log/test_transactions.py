@@ -14,8 +14,6 @@ from spark_kafka_sink.broker.log.unified_log import UnifiedLog
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.broker.log.logs import COMMITTED, UNCOMMITTED, batch, failing, open_log, opened, stored, values
 
-Again = Callable[[UnifiedLog, Path], UnifiedLog]
-
 
 def write(log: UnifiedLog, producer: int, sequence: int, value: bytes = b"v", epoch: int = 0) -> LogAppendInfo:
     data = batch(value, producer_id=producer, producer_epoch=epoch, base_sequence=sequence, transactional=True)
@@ -87,16 +85,6 @@ def test_aborted_transactions_are_told_to_who_reads_their_records(folder: Path |
         assert log.read(4, 10_000, COMMITTED).aborted_transactions in ([(3, 7)], [])
 
 
-def test_every_one_of_overlapping_aborted_transactions_is_told(folder: Path | None) -> None:
-    with opened(folder) as log:
-        for producer in (1, 2, 3):
-            write(log, producer, 0)
-        for producer in (2, 1, 3):
-            end(log, producer, commit=False)
-        told = log.read(0, 1000, COMMITTED).aborted_transactions
-        assert told == [(2, 1), (1, 0), (3, 2)]
-
-
 def test_an_end_without_a_beginning_changes_nothing_but_the_epochs(folder: Path | None) -> None:
     with opened(folder) as log:
         end(log, 1, commit=False, epoch=4, coordinator=3)
@@ -130,14 +118,6 @@ def test_an_end_of_an_older_epoch_is_fenced_and_one_of_a_newer_begins_it(folder:
         write(log, 1, 0, epoch=3)
 
 
-def test_numbers_go_on_behind_an_end_of_the_same_epoch(folder: Path | None) -> None:
-    with opened(folder) as log:
-        write(log, 1, 0)
-        end(log, 1, commit=True)
-        assert write(log, 1, 0).duplicate
-        write(log, 1, 1)
-
-
 def test_in_a_transaction_all_batches_are_of_it(folder: Path | None) -> None:
     with opened(folder) as log:
         write(log, 1, 0)
@@ -166,14 +146,6 @@ def test_a_first_record_needs_the_coordinators_word(folder: Path | None) -> None
             log.maybe_start_transaction_verification(1, 0, -1, supports_epoch_bump=True)
 
 
-def test_while_one_is_verified_higher_numbers_wait_for_lower_ones(folder: Path | None) -> None:
-    with opened(folder, verify_transactions=True) as log:
-        guard = log.maybe_start_transaction_verification(1, 3, 0, supports_epoch_bump=False)
-        data = batch(b"v", producer_id=1, producer_epoch=0, base_sequence=4, transactional=True)
-        with failing(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "earliest seen"):
-            log.append_as_leader(data, 0, guard=guard)
-
-
 def test_the_lowest_number_seen_is_the_one_to_wait_for(folder: Path | None) -> None:
     with opened(folder, verify_transactions=True) as log:
         for sequence in (5, 3, 4):
@@ -183,14 +155,6 @@ def test_the_lowest_number_seen_is_the_one_to_wait_for(folder: Path | None) -> N
             with failing(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "earliest seen"):
                 log.append_as_leader(data, 0, guard=guard)
         data = batch(b"v", producer_id=1, producer_epoch=0, base_sequence=3, transactional=True)
-        log.append_as_leader(data, 0, guard=guard)
-
-
-def test_a_new_epoch_is_waited_for_anew(folder: Path | None) -> None:
-    with opened(folder, verify_transactions=True) as log:
-        log.maybe_start_transaction_verification(1, 0, 0, supports_epoch_bump=False)
-        guard = log.maybe_start_transaction_verification(1, 2, 1, supports_epoch_bump=False)
-        data = batch(b"v", producer_id=1, producer_epoch=1, base_sequence=2, transactional=True)
         log.append_as_leader(data, 0, guard=guard)
 
 

@@ -14,14 +14,6 @@ from tests.broker.log.logs import NOW, UNCOMMITTED, batch, failing, open_log, op
 SMALL = LogConfig(segment_bytes=400, index_interval_bytes=100)
 
 
-def test_offsets_go_on_from_batch_to_batch(folder: Path | None) -> None:
-    with opened(folder) as log:
-        infos = [log.append_as_leader(batch(b"a", b"b"), 3), log.append_as_leader(batch(b"c"), 3)]
-        assert [(info.base_offset, info.last_offset) for info in infos] == [(0, 1), (2, 2)]
-        assert [(one.base_offset, one.leader_epoch) for one in stored(log)] == [(0, 3), (2, 3)]
-        assert values(stored(log)) == [b"a", b"b", b"c"]
-
-
 def test_the_callers_memory_is_its_own_again(folder: Path | None) -> None:
     data = bytearray(batch(b"before"))
     with opened(folder) as log:
@@ -59,13 +51,6 @@ def test_one_batch_comes_whole_however_little_is_asked_for(folder: Path | None) 
         assert log.read(1, 10_000, UNCOMMITTED).size == len(written)
 
 
-def test_many_small_batches_are_few_buffers(folder: Path | None) -> None:
-    with opened(folder) as log:
-        for _ in range(200):
-            log.append_as_leader(batch(b"v"), 0)
-        assert len(log.read(0, 1_000_000, UNCOMMITTED).records) <= 64
-
-
 def test_what_was_read_outlives_the_segment(folder: Path | None) -> None:
     with opened(folder, SMALL) as log:
         for i in range(20):
@@ -84,11 +69,6 @@ def test_who_waits_is_told_of_each_append_but_not_of_a_duplicate(folder: Path | 
         for _ in range(2):
             log.append_as_leader(batch(b"a", producer_id=1, producer_epoch=0, base_sequence=0), 0)
     assert told == [0]
-
-
-def test_a_batch_must_fit_a_segment(folder: Path | None) -> None:
-    with opened(folder, SMALL) as log, failing(ErrorCode.RECORD_LIST_TOO_LARGE):
-        log.append_as_leader(batch(b"x" * 400), 0)
 
 
 def test_a_segment_is_rolled_for_its_age_by_the_records_own_time(folder: Path | None) -> None:
@@ -129,13 +109,6 @@ def test_a_closed_log_says_so_and_a_deleted_one_that_there_is_none(folder: Path 
     log.delete()
     with failing(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
         log.read(0, 1, UNCOMMITTED)
-
-
-def test_a_deleted_log_leaves_nothing(on_disk: Path) -> None:
-    log = open_log(on_disk)
-    log.append_as_leader(batch(b"v"), 0)
-    log.delete()
-    assert list(on_disk.parent.iterdir()) == []
 
 
 def test_a_folder_of_another_topic_of_that_name_is_moved_away(on_disk: Path) -> None:

@@ -11,7 +11,7 @@ from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.broker.network.processor import MAX_UNAUTHENTICATED_FRAME
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.api_versions import ApiVersionsRequest
-from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataResponse
+from spark_kafka_sink.protocol.metadata import MetadataRequest
 from spark_kafka_sink.protocol.sasl import SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest
 from tests.broker.network.client import Client, framed, request_frame
 
@@ -45,26 +45,6 @@ def padded(size: int) -> bytes:
     """A valid frame whose message has so many bytes: those behind its fields are passed over."""
     message = request_frame(ApiKey.API_VERSIONS, 3, ApiVersionsRequest("test", "1"))[4:]
     return framed(message + bytes(size - len(message)))
-
-
-def test_before_a_login_api_versions_is_answered_and_another_request_ends_the_connection(client: Client, other: Client) -> None:
-    assert client.api_versions().error_code == 0
-    client.send(request_frame(ApiKey.METADATA, 9, MetadataRequest(())))
-    with pytest.raises(EOFError):
-        while client.receive():
-            pass
-    assert other.api_versions().error_code == 0
-
-
-def test_after_a_login_its_connection_is_served_and_no_other(client: Client, other: Client) -> None:
-    log_in(client)
-    answer = client.ask(ApiKey.METADATA, 9, MetadataRequest(()))
-    assert isinstance(answer, MetadataResponse)
-    assert len(answer.brokers) == 1
-    other.send(request_frame(ApiKey.METADATA, 9, MetadataRequest(())))
-    with pytest.raises(EOFError):
-        while other.receive():
-            pass
 
 
 def test_before_a_login_frames_have_a_smaller_limit(client: Client) -> None:

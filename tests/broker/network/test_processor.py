@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import socket
-import struct
 from collections.abc import Mapping
 
 import pytest
 
-from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.network import processor as processor_module
-from spark_kafka_sink.broker.network.request import DecodedRequest, Request, decode
+from spark_kafka_sink.broker.network.request import DecodedRequest, decode
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.network.channel import PlainChannel
 from spark_kafka_sink.network.selector import PollResult, Selector
 from spark_kafka_sink.protocol.api import AnyApi, ApiKey
-from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.groups import HeartbeatResponse
 from tests.broker.network.client import Client
 from tests.broker.network.held import Held, heartbeat_frame
@@ -106,22 +103,6 @@ def closed(client: Client) -> bool:
         return client.socket.recv(1) == b""
     except BlockingIOError:
         return False
-
-
-def test_a_cut_answer_announces_the_whole_and_ends_with_the_connection() -> None:
-    def cut(_services: BrokerServices, request: Request) -> Message | None:
-        request.deliver_part(HeartbeatResponse(), 5)
-        return None
-
-    with Server({ApiKey.HEARTBEAT: cut}) as server:
-        client = server.client()
-        client.send(heartbeat_frame(7))
-        data = b""
-        while piece := client.socket.recv(100):
-            data += piece
-    whole = 4 + 1 + 4 + 2 + 1  # correlation id, tags, throttle time, error code, tags
-
-    assert data == struct.pack(">ii", whole, 7) + b"\0"
 
 
 def test_an_answer_after_the_stop_goes_nowhere() -> None:

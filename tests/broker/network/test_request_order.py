@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import threading
-
 from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.groups import HeartbeatResponse
 from spark_kafka_sink.protocol.produce import ProduceRequest
 from tests.broker.network.client import Client, request_frame
-from tests.broker.network.held import Held, heartbeat_frame, number_of
+from tests.broker.network.held import Held, heartbeat_frame
 from tests.broker.network.servers import Server
 from tests.waiting import wait_until
 
@@ -36,25 +33,6 @@ def test_pipelined_requests_come_to_the_handlers_one_after_another() -> None:
         answers = [client.receive_response(ApiKey.HEARTBEAT, 4) for _ in range(10)]
 
     assert [correlation_id for correlation_id, _ in answers] == list(range(10))
-
-
-def test_pipelined_requests_to_slow_handlers_are_answered_in_order() -> None:
-    threads: list[threading.Timer] = []
-
-    def answer_from_another_thread(_services: BrokerServices, request: Request) -> None:
-        # Later ones sooner: whatever lets two of them in at once gets them out of order.
-        timer = threading.Timer(0.02 * (5 - number_of(request)), request.answer, [HeartbeatResponse()])
-        threads.append(timer)
-        timer.start()
-
-    with Server({ApiKey.HEARTBEAT: answer_from_another_thread}, num_io_threads=8) as server:
-        client = server.client()
-        client.send(b"".join(map(heartbeat_frame, range(5))))
-        answers = [client.receive_response(ApiKey.HEARTBEAT, 4) for _ in range(5)]
-    for timer in threads:
-        timer.join()
-
-    assert [correlation_id for correlation_id, _ in answers] == list(range(5))
 
 
 def large_answer(_services: BrokerServices, _request: Request) -> Message:
@@ -107,19 +85,6 @@ def test_what_was_sent_before_the_client_closed_is_served() -> None:
     assert [request.header.correlation_id for request in held.requests] == list(range(5))
 
 
-def test_connections_do_not_wait_for_each_other() -> None:
-    held = Held()
-    with Server({ApiKey.HEARTBEAT: held}, num_network_threads=1) as server:
-        clients = [server.client() for _ in range(5)]
-        for number, client in enumerate(clients):
-            client.send(heartbeat_frame(number))
-        held.wait_for(5)
-        for index in reversed(range(5)):
-            held.answer(index)
-        for number, client in enumerate(clients):
-            assert client.receive_response(ApiKey.HEARTBEAT, 4)[0] == number
-
-
 def test_an_answer_to_a_connection_that_is_gone_goes_nowhere() -> None:
     held = Held()
     with Server({ApiKey.HEARTBEAT: held}, num_network_threads=1) as server:
@@ -133,14 +98,3 @@ def test_an_answer_to_a_connection_that_is_gone_goes_nowhere() -> None:
         held.answer(1)
         assert other.api_versions().error_code == 0
         wait_until(lambda: server.sockets.snapshot().connections == 1)
-
-
-def test_close_connection_closes_it_and_no_other() -> None:
-    def close(_services: BrokerServices, request: Request) -> None:
-        request.close_connection()
-
-    with Server({ApiKey.HEARTBEAT: close}, num_network_threads=1) as server:
-        client, other = server.client(), server.client()
-        client.send(heartbeat_frame(1) + heartbeat_frame(2))
-        assert client.is_closed_by_broker()
-        assert other.api_versions().error_code == 0

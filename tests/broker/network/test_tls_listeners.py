@@ -24,6 +24,7 @@ from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from tests.broker.network.client import TIMEOUT_S, Client, api_versions_frame
+from tests.broker.unharmed import connections
 from tests.waiting import wait_until
 
 AUTHORITY = CertificateAuthority()
@@ -85,16 +86,6 @@ def test_versions(broker: EmbeddedBroker, version: ssl.TLSVersion) -> None:
         assert client.api_versions().error_code == 0
 
 
-def test_a_large_frame_both_ways_and_many_in_a_row(broker: EmbeddedBroker) -> None:
-    names = [MetadataRequestTopic(name=f"{index:05}-{'x' * 200}") for index in range(5_000)]
-    with tls_client(port_of(broker), context()) as client:
-        asked = MetadataRequest(names, allow_auto_topic_creation=False)
-        assert len(client.ask(ApiKey.METADATA, 12, asked).topics) == 5_000  # type: ignore[attr-defined]
-        client.send(b"".join(api_versions_frame(number) for number in range(50)))
-        numbers = [client.receive_response(ApiKey.API_VERSIONS, 3)[0] for _ in range(50)]
-        assert numbers == list(range(50))
-
-
 def test_a_plain_client_is_closed_and_the_log_says_why(caplog: pytest.LogCaptureFixture) -> None:
     # A broker of its own, because only the first few in ten seconds have a line each.
     with EmbeddedBroker(tls=AUTHORITY) as broker, caplog.at_level(logging.INFO), Client(port_of(broker)) as plain:
@@ -131,12 +122,6 @@ def test_a_connection_that_breaks_off_in_its_handshake_gives_its_place_back(brok
         client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # reset, not closed
         client.close()
     wait_until(lambda: connections(broker) == 0)
-
-
-def connections(broker: EmbeddedBroker) -> int:
-    snapshot = broker.server(1).snapshot()
-    assert snapshot is not None
-    return snapshot.connections
 
 
 def test_all_is_encrypted(broker: EmbeddedBroker) -> None:

@@ -14,7 +14,6 @@ from spark_kafka_sink.broker.sasl.sasl_server import (
     SaslAuthenticationError,
     SaslError,
     ScramSaslServer,
-    ScramState,
 )
 from tests.broker.sasl.scram_client import ScramClient
 from tests.every import every
@@ -71,7 +70,6 @@ def test_another_users_name_is_refused_only_to_who_knows_a_password() -> None:
 
 
 CREDENTIALS = Credentials({"alice": "secret", "a,b=c": "odd"})
-HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
 
 class FixedCredentials(Credentials):
@@ -105,17 +103,6 @@ def test_the_exchange_of_rfc_7677() -> None:
     assert exchange.authorization_id == "user"
 
 
-@pytest.mark.parametrize("mechanism", HASHES)
-@pytest.mark.parametrize(("user", "password"), [("alice", "secret"), ("a,b=c", "odd")])
-def test_a_login(mechanism: str, user: str, password: str) -> None:
-    exchange, client = server(mechanism), ScramClient(user, password, hash_name=HASHES[mechanism])
-    first = exchange.evaluate_response(client.first())
-    users = [exchange.authorization_id]
-
-    assert exchange.evaluate_response(client.final(first)) == client.server_signature()
-    assert ([*users, exchange.authorization_id], exchange.state) == ([None, user], ScramState.COMPLETE)
-
-
 def test_extensions_are_signed_and_passed_over() -> None:
     exchange, client = server(), ScramClient("alice", "secret")
     first = exchange.evaluate_response(client.first())
@@ -131,21 +118,6 @@ def test_the_name_that_a_client_acts_for_is_its_own() -> None:
 
     with pytest.raises(SaslAuthenticationError, match="authorization id that is different from username"):
         server().evaluate_response(ScramClient("alice", "secret", header="n,a=bob,").first())
-
-
-@pytest.mark.parametrize("mechanism", HASHES)
-def test_a_wrong_password(mechanism: str) -> None:
-    exchange, client = server(mechanism), ScramClient("alice", "wrong", hash_name=HASHES[mechanism])
-    first = exchange.evaluate_response(client.first())
-    with pytest.raises(SaslError, match="Invalid client credentials"):
-        exchange.evaluate_response(client.final(first))
-
-    assert (exchange.authorization_id, exchange.state) == (None, ScramState.FAILED)
-
-
-def test_an_unknown_user() -> None:
-    with pytest.raises(SaslError, match="Invalid user credentials"):
-        server().evaluate_response(ScramClient("carol", "secret").first())
 
 
 def test_a_delegation_token_is_no_user() -> None:
@@ -170,12 +142,6 @@ def test_a_nonce_that_only_ends_like_the_servers() -> None:
     nonce = first.decode().split(",")[0][2:]
     with pytest.raises(SaslError, match="Invalid client nonce"):
         exchange.evaluate_response(client.final(first, nonce=f"more{nonce}"))
-
-
-def test_every_exchange_has_a_nonce_of_its_own() -> None:
-    client = ScramClient("alice", "secret")
-
-    assert len({server().evaluate_response(client.first()) for _ in range(50)}) == 50
 
 
 def test_nothing_is_left_after_an_error_or_the_end() -> None:

@@ -11,8 +11,6 @@ from spark_kafka_sink.broker.transaction.add_partitions_to_txn_manager import (
     Failures,
     Guards,
     TransactionSupportedOperation,
-    operation_of_produce,
-    operation_of_txn_offset_commit,
     produce_error,
 )
 from spark_kafka_sink.broker.transaction.transaction_metadata import ProducerIdAndEpoch
@@ -33,38 +31,6 @@ def world() -> World:
 @pytest.fixture
 def manager(world: World) -> AddPartitionsToTxnManager:
     return AddPartitionsToTxnManager(world.coordinator, lambda transactional_id: True, world.timer)
-
-
-def test_what_a_client_can_do_is_known_by_its_version() -> None:
-    assert [operation_of_produce(version) for version in (10, 11, 12)] == [DEFAULT_ERROR, GENERIC_ERROR, ADD_PARTITION]
-    assert [operation_of_txn_offset_commit(version) for version in (3, 4, 5)] == [DEFAULT_ERROR, GENERIC_ERROR, ADD_PARTITION]
-
-
-def test_partitions_are_added_for_who_leaves_it_to_the_broker(world: World, manager: AddPartitionsToTxnManager) -> None:
-    producer = world.init()
-    assert manager.add_or_verify("t", *producer, [A, B], ADD_PARTITION) == {}
-    assert world.coordinator.describe("t").partitions == {A, B}
-
-
-@pytest.mark.parametrize(("operation", "code"), [(DEFAULT_ERROR, E.INVALID_TXN_STATE), (GENERIC_ERROR, E.TRANSACTION_ABORTABLE)])
-def test_partitions_are_verified_for_who_adds_them(
-    world: World, manager: AddPartitionsToTxnManager, operation: TransactionSupportedOperation, code: ErrorCode
-) -> None:
-    producer = world.init()
-    world.add(producer, A, client_version=0)
-    assert manager.add_or_verify("t", *producer, [A, B], operation) == {B: code}
-    assert world.coordinator.describe("t").partitions == {A}
-
-
-@pytest.mark.parametrize("operation", list(TransactionSupportedOperation))
-def test_a_producer_that_was_fenced_is_told_so_in_words_of_produce(
-    world: World, manager: AddPartitionsToTxnManager, operation: TransactionSupportedOperation
-) -> None:
-    first = world.init()
-    world.init()
-    assert manager.add_or_verify("t", *first, [A], operation) == {A: E.INVALID_PRODUCER_EPOCH}
-    assert manager.add_or_verify("u", *first, [A], operation) == {A: E.INVALID_PRODUCER_ID_MAPPING}
-    assert manager.add_or_verify("", *first, [A], operation) == {A: E.INVALID_REQUEST}
 
 
 def test_without_a_coordinator_nothing_is_written(world: World) -> None:

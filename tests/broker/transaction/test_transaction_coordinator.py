@@ -35,13 +35,6 @@ class TestInitProducerId:
         assert (first.producer_epoch, second.producer_epoch) == (0, 0)
         assert world.log.records == []
 
-    def test_the_same_id_gets_the_next_epoch(self, world: World) -> None:
-        first, second = world.init(), world.init()
-        assert second == ProducerIdAndEpoch(first.producer_id, first.producer_epoch + 1)
-
-    def test_an_empty_id_is_an_invalid_request(self, world: World) -> None:
-        assert code_of(lambda: world.coordinator.init_producer_id("", 1000)) is E.INVALID_REQUEST
-
     @pytest.mark.parametrize("timeout_ms", [0, -1, 15 * 60 * 1000 + 1])
     def test_a_timeout_out_of_range_is_refused(self, world: World, timeout_ms: int) -> None:
         assert code_of(lambda: world.init(timeout_ms=timeout_ms)) is E.INVALID_TRANSACTION_TIMEOUT
@@ -51,34 +44,9 @@ class TestInitProducerId:
         assert code_of(lambda: init("t", 0, is_coordinator=False)) is E.INVALID_TRANSACTION_TIMEOUT
         assert code_of(lambda: init("t", 1000, is_coordinator=False)) is E.NOT_COORDINATOR
 
-    def test_a_bump_keeps_the_id_and_repeated_gives_the_same(self, world: World) -> None:
-        first = world.init()
-        second = world.init(first)
-        assert second == ProducerIdAndEpoch(first.producer_id, 1)
-        assert world.init(first) == second
-
-    def test_a_bump_of_a_producer_that_was_fenced_is_refused(self, world: World) -> None:
-        first = world.init()
-        world.init()
-        assert code_of(lambda: world.init(first)) is E.PRODUCER_FENCED
-
     def test_a_bump_of_another_id_is_refused(self, world: World) -> None:
         first = world.init()
         assert code_of(lambda: world.init(ProducerIdAndEpoch(first.producer_id + 1, 0))) is E.PRODUCER_FENCED
-
-    def test_of_an_id_that_was_forgotten_begins_anew(self, world: World) -> None:
-        assert world.init(ProducerIdAndEpoch(7, 3)).producer_epoch == 0
-
-    def test_a_running_transaction_is_aborted_first(self, world: World) -> None:
-        first = ongoing(world)
-        assert code_of(world.init) is E.CONCURRENT_TRANSACTIONS
-        assert world.state() == "PrepareAbort"
-        assert code_of(world.init) is E.CONCURRENT_TRANSACTIONS
-        world.settle()
-        assert world.ended_in(A) == world.ended_in(B) == [False]
-        # One epoch for the abort, one for the new producer.
-        assert world.init() == ProducerIdAndEpoch(first.producer_id, 2)
-        assert code_of(lambda: world.end(first, True)) is E.PRODUCER_FENCED
 
     @pytest.mark.parametrize("expected", [None, ProducerIdAndEpoch(1, 32766)])
     def test_after_the_last_epoch_comes_another_id(self, world: World, expected: ProducerIdAndEpoch | None) -> None:
@@ -102,29 +70,11 @@ class TestInitProducerId:
 
 
 class TestAddPartitions:
-    def test_the_first_starts_the_transaction(self, world: World) -> None:
-        ongoing(world)
-        assert world.state() == "Ongoing"
-        assert world.coordinator.describe("t").partitions == {A, B}
-
     def test_what_is_in_it_already_is_not_logged_again(self, world: World) -> None:
         producer = ongoing(world)
         records = len(world.log.records)
         world.add(producer, B)
         assert len(world.log.records) == records
-
-    def test_an_unknown_id_or_producer_has_no_mapping(self, world: World) -> None:
-        nobody = ProducerIdAndEpoch(5, 0)
-        assert code_of(lambda: world.add(nobody, A)) is E.INVALID_PRODUCER_ID_MAPPING
-        world.init()
-        assert code_of(lambda: world.add(nobody, A)) is E.INVALID_PRODUCER_ID_MAPPING
-
-    @pytest.mark.parametrize("off_by", [-1, 1])
-    def test_another_epoch_is_fenced(self, world: World, off_by: int) -> None:
-        world.init()
-        producer = world.init()
-        other = producer._replace(producer_epoch=producer.producer_epoch + off_by)
-        assert code_of(lambda: world.add(other, A)) is E.PRODUCER_FENCED
 
     def test_everybody_waits_for_the_markers(self, world: World) -> None:
         producer = ongoing(world)
@@ -135,76 +85,8 @@ class TestAddPartitions:
         world.add(renewed, A)
 
 
-class TestVerification:
-    def test_tells_what_is_in_the_transaction(self, world: World) -> None:
-        producer = world.init()
-        world.add(producer, A)
-        codes = world.coordinator.verify_partitions("t", producer, [A, B])
-        assert codes == {A: E.NONE, B: E.TRANSACTION_ABORTABLE}
-
-    def test_after_the_end_nothing_is_in_it(self, world: World) -> None:
-        producer = ongoing(world, client_version=0)
-        world.end(producer, True, client_version=0)
-        assert code_of(lambda: world.coordinator.verify_partitions("t", producer, [A])) is E.CONCURRENT_TRANSACTIONS
-        world.settle()
-        assert world.coordinator.verify_partitions("t", producer, [A]) == {A: E.TRANSACTION_ABORTABLE}
-
-    def test_of_another_epoch_is_fenced_also_while_markers_are_written(self, world: World) -> None:
-        producer = ongoing(world)
-        world.end(producer, True)
-        assert code_of(lambda: world.coordinator.verify_partitions("t", producer, [A])) is E.PRODUCER_FENCED
-
-
-@pytest.mark.parametrize("committed", [True, False])
-class TestEndOfVersion1:
-    def test_keeps_the_epoch(self, world: World, committed: bool) -> None:
-        producer = ongoing(world, client_version=0)
-        assert world.end(producer, committed, client_version=0) == (-1, -1)
-        world.settle()
-        assert world.ended_in(A) == world.ended_in(B) == [committed]
-        assert world.coordinator.describe("t").producer == producer
-        world.add(producer, A, client_version=0)
-
-    def test_repeated_is_in_doubt_and_then_done(self, world: World, committed: bool) -> None:
-        producer = ongoing(world, client_version=0)
-        world.end(producer, committed, client_version=0)
-        assert code_of(lambda: world.end(producer, committed, client_version=0)) is E.CONCURRENT_TRANSACTIONS
-        world.settle()
-        world.end(producer, committed, client_version=0)
-        assert code_of(lambda: world.end(producer, not committed, client_version=0)) is E.INVALID_TXN_STATE
-        assert world.ended_in(A) == [committed]
-
-    def test_of_nothing_is_refused(self, world: World, committed: bool) -> None:
-        producer = world.init()
-        assert code_of(lambda: world.end(producer, committed, client_version=0)) is E.INVALID_TXN_STATE
-
-
 @pytest.mark.parametrize("committed", [True, False])
 class TestEndOfVersion2:
-    def test_bumps_the_epoch(self, world: World, committed: bool) -> None:
-        producer = ongoing(world)
-        renewed = world.end(producer, committed)
-        assert renewed == ProducerIdAndEpoch(producer.producer_id, 1)
-        world.settle()
-        assert world.ended_in(A) == world.ended_in(B) == [committed]
-        assert {marker.producer_epoch for marker in world.partitions.markers[A]} == {1}
-
-    def test_repeated_is_in_doubt_and_then_done(self, world: World, committed: bool) -> None:
-        producer = ongoing(world)
-        renewed = world.end(producer, committed)
-        assert code_of(lambda: world.end(producer, committed)) is E.CONCURRENT_TRANSACTIONS
-        world.settle()
-        assert world.end(producer, committed) == renewed
-        assert code_of(lambda: world.end(producer, not committed)) is E.INVALID_TXN_STATE
-
-    def test_late_does_not_end_the_next_transaction(self, world: World, committed: bool) -> None:
-        producer = ongoing(world)
-        renewed = world.end(producer, committed)
-        world.settle()
-        world.add(renewed, A)
-        assert code_of(lambda: world.end(producer, committed)) is E.PRODUCER_FENCED
-        assert world.state() == "Ongoing"
-
     def test_at_the_last_epoch_gives_another_id(self, world: World, committed: bool) -> None:
         world.remember(TransactionMetadata("t", 1, 60_000, producer_epoch=32766))
         last = ProducerIdAndEpoch(1, 32766)
@@ -220,23 +102,6 @@ class TestEndOfVersion2:
         world.add(renewed, A)
 
 
-class TestEndOfNothingInVersion2:
-    @pytest.mark.parametrize("before", ["Empty", "CompleteCommit", "CompleteAbort"])
-    def test_an_abort_bumps_the_epoch_and_a_commit_is_refused(self, world: World, before: str) -> None:
-        producer = world.init()
-        if before != "Empty":
-            world.add(producer, A)
-            producer = world.end(producer, before == "CompleteCommit")
-            world.settle()
-        markers = len(world.ended_in(A))
-        assert code_of(lambda: world.end(producer, True)) is E.INVALID_TXN_STATE
-        renewed = world.end(producer, False)
-        world.settle()
-        assert world.state() == "CompleteAbort"
-        assert renewed.producer_epoch == producer.producer_epoch + 1
-        assert len(world.ended_in(A)) == markers
-
-
 class TestTimeouts:
     def test_a_transaction_is_aborted_when_its_time_is_over(self, world: World) -> None:
         producer = ongoing(world)
@@ -246,12 +111,6 @@ class TestTimeouts:
         assert world.state() == "CompleteAbort"
         assert world.ended_in(A) == [False]
         assert code_of(lambda: world.end(producer, True)) is E.INVALID_TXN_STATE
-
-    def test_with_version_1_its_producer_is_fenced(self) -> None:
-        world = World(transaction_version=1)
-        producer = ongoing(world, client_version=0)
-        world.timer.advance(62_000)
-        assert code_of(lambda: world.end(producer, True, client_version=0)) is E.PRODUCER_FENCED
 
     def test_a_commit_that_comes_at_the_same_moment_counts(self, world: World) -> None:
         producer = ongoing(world)
@@ -267,11 +126,6 @@ class TestTimeouts:
         world.restart()
         world.timer.advance(22_000)
         assert world.state() == "CompleteAbort"
-
-    def test_time_without_a_transaction_aborts_nothing(self, world: World) -> None:
-        producer = world.init()
-        world.timer.advance(3_600_000)
-        world.add(producer, A)
 
     def test_one_that_cannot_be_aborted_keeps_no_other_from_it(self, world: World) -> None:
         ongoing(world)

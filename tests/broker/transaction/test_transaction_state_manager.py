@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.broker.log.log_types import TopicPartition
 from spark_kafka_sink.broker.transaction.transaction_metadata import TransactionMetadata, TransactionState
-from spark_kafka_sink.broker.transaction.transaction_state_manager import key_of, read_key, read_value, value_of
+from spark_kafka_sink.broker.transaction.transaction_state_manager import read_value, value_of
 from spark_kafka_sink.errors import ProtocolError
 from tests.broker.network.client import Client
 from tests.broker.transaction.transactor import Transactor
@@ -30,22 +29,6 @@ RUNNING = TransactionMetadata(
     last_update_ms=2000,
     client_version=2,
 )
-
-
-def test_what_is_written_is_read() -> None:
-    assert read_key(key_of("t")) == "t"
-    assert read_value("t", value_of(RUNNING, 2)) == RUNNING
-    assert read_value("t", value_of(RUNNING, 1)) == RUNNING
-
-
-def test_version_0_has_no_room_for_what_came_later() -> None:
-    first = dataclasses.replace(RUNNING, previous_producer_id=-1, next_producer_id=-1, client_version=0)
-    assert read_value("t", value_of(RUNNING, 0)) == first
-
-
-def test_an_id_without_a_transaction_has_no_partitions() -> None:
-    empty = TransactionMetadata("t", 7, 60_000, producer_epoch=0, last_update_ms=1)
-    assert read_value("t", value_of(empty, 2)) == empty
 
 
 @pytest.mark.parametrize("status", [TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE, 8, -1])

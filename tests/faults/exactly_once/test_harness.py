@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from spark_kafka_sink.exactly_once.failpoints import VARIABLE, Failpoint, FailpointError, reach
+from tests.every import every
 from tests.faults.exactly_once.failpoint_watch import FailpointWatch, Reached
 from tests.faults.exactly_once.kills import (
     ALL_FAILPOINTS,
@@ -61,8 +62,8 @@ def test_all_rows_of_a_key_are_in_one_file_of_a_batch(rows: NumberedRows) -> Non
     assert keys[0].isdisjoint(keys[1])
 
 
-@pytest.mark.parametrize(
-    ("change", "complaint"),
+@every(
+    "change, complaint",
     [
         (lambda found: found[:5] + found[6:], "key 3: 1 rows lost"),
         (lambda found: [*found, found[5]], "key 3: 1 rows twice"),
@@ -91,7 +92,7 @@ def test_every_run_kills_at_each_step_and_make_test_all_at_each_failpoint() -> N
     assert {*SOONER, *LATER} == set(ALL_FAILPOINTS)
 
 
-@pytest.mark.parametrize("rule", NOTICED)
+@every("rule", NOTICED)
 def test_every_run_has_the_kill_that_each_broken_rule_is_noticed_by(rule: str) -> None:
     kill, _ = NOTICED[rule]
     assert kill in [*WORKERS, *COMMITTERS]
@@ -104,8 +105,8 @@ def test_a_seed_draws_the_same_kills_again() -> None:
     assert len({kill.victim for kill in first}) > 3
 
 
-@pytest.mark.parametrize("victim", Victim)
-@pytest.mark.parametrize(("failpoint", "commits"), [("flush.after", False), ("end.after", True)])
+@every("victim", Victim)
+@every("failpoint, commits", [("flush.after", False), ("end.after", True)])
 def test_a_query_may_fail_only_where_its_commit_was_killed(victim: Victim, failpoint: Failpoint, commits: bool) -> None:
     its_process = victim in {Victim.PYTHON, Victim.ERROR}
     assert is_of_the_commit(Kill(victim, failpoint)) == (commits and its_process)

@@ -20,7 +20,6 @@ from tests.faults.exactly_once.open_transactions import assert_nothing_open, ong
 from tests.faults.exactly_once.stepping import hold, running
 from tests.kafka.brokers import Brokers
 from tests.kafka.witness import read_topic
-from tests.tiers import whole_but
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.embedded, pytest.mark.timeout(600)]
 
@@ -48,7 +47,8 @@ ADVICE: Mapping[Failpoint, Advice] = {
 
 
 @pytest.mark.fault("spark", "the driver of a batch job dies for good")
-@pytest.mark.parametrize("failpoint", whole_but(ADVICE, {"prepared.after"}, "a driver's start each"))
+@pytest.mark.whole("a driver's start each; tests/cli/test_transactions_recovered.py ends what a driver that is gone has left")
+@pytest.mark.parametrize("failpoint", ADVICE)
 def test_what_a_dead_job_has_left_is_ended_as_list_says(
     failpoint: Failpoint, three_brokers: Brokers, moved_rows: MovedRows, fleet: Fleet
 ) -> None:

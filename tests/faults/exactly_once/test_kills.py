@@ -42,12 +42,10 @@ PYTHON, EXECUTOR, DRIVER, BROKER, BROKERS = Victim.PYTHON, Victim.EXECUTOR, Vict
 CALM_BATCHES = 3  # before the first kill, after the last
 
 
-# Each victim once, in the run that `make test` has time for; the commit is killed before, in the middle and afterwards.
+# In the run that `make test` has time for. An executor's death is that of its workers, with another Java to start.
 ONE_OF_EACH = [
     Kill(PYTHON, "flush.after"),
-    Kill(EXECUTOR, "produce.after"),
     COMMITTED_IN_PART,  # in the first run of the query, which has four tasks
-    Kill(PYTHON, "complete.after"),
     Kill(BROKER, "end.after"),
     Kill(DRIVER, "prepared.before"),
 ]
@@ -55,7 +53,7 @@ ONE_OF_EACH = [
 
 def in_parts(kills: Sequence[Kill], more: Sequence[Kill]) -> pytest.MarkDecorator:
     """Parametrizes a test with the kills that show most, and with all others; a failure of one does not hide the other."""
-    mark = pytest.mark.whole("each kill takes 4 to 16 s; test_one_of_each kills each victim once")
+    mark = pytest.mark.whole("each kill takes 4 to 16 s; test_one_of_each kills a worker, a commit, a broker and the driver")
     return pytest.mark.parametrize(
         "kills", [pytest.param(each, id=name, marks=mark) for name, each in (("first", kills), ("more", more))]
     )
@@ -78,8 +76,8 @@ def assert_each_row_once(
 @pytest.mark.fault("spark", "brokers killed")
 @pytest.mark.embedded
 def test_one_of_each(three_brokers: Brokers, fleet: Fleet, moved_rows: MovedRows) -> None:
-    """A worker, an executor, the process that commits, a broker and the driver, one after the other in one query."""
-    assert_each_row_once(three_brokers, fleet, moved_rows, ONE_OF_EACH, master=EXECUTORS, shuffled=True)
+    """A worker, the process that commits, a broker and the driver, one after the other in one query."""
+    assert_each_row_once(three_brokers, fleet, moved_rows, ONE_OF_EACH)
 
 
 class TestPython:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -11,10 +10,6 @@ from spark_kafka_sink.producer.accumulator.append_plan import Groups, group
 
 # A busy machine is no failure.
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-
-
-def int32(*partitions: int) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-    return np.array(partitions, np.int32)
 
 
 def rows_of(groups: Groups, n: int) -> dict[int, list[int]]:
@@ -34,33 +29,3 @@ def test_each_partition_gets_its_rows_in_their_order(data: st.DataObject, n_part
     assert rows_of(groups, len(partitions)) == expected
     assert groups.starts[-1] == len(partitions)
     assert len(set(groups.partition_ids)) == len(groups.partition_ids)
-
-
-def test_no_rows_make_no_groups() -> None:
-    assert group(int32(), 3) == Groups(None, [], [0])
-
-
-@pytest.mark.parametrize(
-    ("partitions", "ids", "starts"),
-    [
-        (int32(2), [2], [0, 1]),
-        (int32(1, 1, 1), [1], [0, 3]),
-        (int32(0, 0, 2), [0, 2], [0, 2, 3]),
-        (int32(2, 0, 0, 1), [2, 0, 1], [0, 1, 3, 4]),
-    ],
-)
-def test_rows_that_stand_together_keep_their_order(partitions: np.ndarray, ids: list[int], starts: list[int]) -> None:
-    assert group(partitions, 3) == Groups(None, ids, starts)
-
-
-@pytest.mark.parametrize("n_partitions", [2, 300, 70_000])
-def test_a_partition_that_comes_back_is_joined(n_partitions: int) -> None:
-    groups = group(int32(1, 0, 1, 1), n_partitions)
-    assert groups.order is not None
-    assert groups.order.tolist() == [1, 0, 2, 3]
-    assert (groups.partition_ids, groups.starts) == ([0, 1], [0, 1, 4])
-
-
-def test_ids_and_starts_are_plain_python_numbers() -> None:
-    for groups in (group(int32(1, 0, 1), 2), group(int32(0, 1), 2)):
-        assert {type(x) for x in groups.partition_ids + groups.starts} == {int}

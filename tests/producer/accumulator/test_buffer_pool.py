@@ -63,13 +63,6 @@ def test_all_of_a_pool_that_is_no_multiple_of_a_chunk_is_free_at_first_and_at_la
     assert pool.available == 4 * CHUNK + 5
 
 
-def test_chunks_are_writable_memory_of_one_size(pool: BufferPool) -> None:
-    chunks = take(pool, 3)
-    memory = [chunk.memory for chunk in chunks]
-    assert [(len(m), m.readonly, m.format, m.ndim) for m in memory] == [(CHUNK, False, "B", 1)] * 3
-    assert pool.available == CHUNK
-
-
 def test_chunks_are_made_when_first_needed_and_then_used_again(pool: BufferPool) -> None:
     first = take(pool, 1)
     memory = first[0].memory
@@ -103,42 +96,6 @@ def test_batches_that_return_together_serve_a_waiter_that_needs_them_all(pool: B
     assert len(waiting.result(FOREVER)) == 4
 
 
-def test_memory_that_was_not_allocated_cannot_return(pool: BufferPool) -> None:
-    chunks = take(pool, 1)
-    pool.deallocate(chunks)
-    with pytest.raises(UsageError, match="more chunks were returned"):
-        pool.take_back([BatchMemory(chunks)])
-
-
-def test_more_than_is_there_can_be_overdrawn_and_the_total_is_as_before_when_it_is_given_back(pool: BufferPool) -> None:
-    held, more = take(pool, 4), pool.overdraw(2)
-    assert (len(more), pool.available) == (2, 0)
-    pool.deallocate(held[:2])
-    assert (pool.available, pool.try_allocate(1)) == (0, None)
-    pool.deallocate(held[2:] + more)
-    assert pool.available == 4 * CHUNK
-    take(pool, 4)
-    assert pool.try_allocate(1) is None
-
-
-def test_total_that_is_no_multiple_of_a_chunk_is_never_exceeded() -> None:
-    pool = BufferPool(3 * CHUNK - 1, CHUNK)
-    assert pool.capacity == 2
-    take(pool, 2)
-    assert pool.try_allocate(1) is None
-
-
-def test_nothing_can_be_had_at_once_from_a_pool_that_is_used_up(pool: BufferPool) -> None:
-    take(pool, 3)
-    assert pool.try_allocate(2) is None
-    assert pool.available == CHUNK
-
-
-def test_no_chunks_can_always_be_had(pool: BufferPool) -> None:
-    take(pool, 4)
-    assert pool.try_allocate(0) == []
-
-
 def test_more_than_the_whole_pool_is_refused_at_once(pool: BufferPool) -> None:
     for ask in (pool.try_allocate, lambda n: pool.allocate(n, soon())):
         with pytest.raises(RecordTooLargeError, match=r"buffer\.memory: 320 bytes are needed at once, but buffer.memory is 256"):
@@ -163,16 +120,6 @@ def test_a_deadline_far_away_is_no_error(pool: BufferPool, appenders: Appenders)
     assert len(waiting.result(FOREVER)) == 1
 
 
-def test_a_waiter_gets_what_comes_back(pool: BufferPool, appenders: Appenders) -> None:
-    held = take(pool, 4)
-    waiting = appenders.start(2)
-    pool.deallocate(held[:1])
-    assert not waiting.done()
-    pool.deallocate(held[1:2])
-    assert waiting.result(FOREVER) == held[:2]
-    assert pool.available == 0
-
-
 def test_a_small_request_does_not_overtake_a_large_one(pool: BufferPool, appenders: Appenders) -> None:
     held = take(pool, 4)
     large, small = appenders.start(3), appenders.start(1)
@@ -192,14 +139,6 @@ def test_a_newcomer_does_not_overtake_who_waits(pool: BufferPool, appenders: App
     assert pool.try_allocate(1) is None
     with pytest.raises(BufferExhaustedError, match="1 appends wait ahead"):
         pool.allocate(1, time.monotonic())
-
-
-def test_several_waiters_are_served_by_one_return(pool: BufferPool, appenders: Appenders) -> None:
-    held = take(pool, 4)
-    waiting = [appenders.start(n) for n in (1, 2, 1)]
-    pool.deallocate(held)
-    assert [len(w.result(FOREVER)) for w in waiting] == [1, 2, 1]
-    assert pool.available == 0
 
 
 def test_a_waiter_that_gives_up_makes_way(pool: BufferPool, appenders: Appenders) -> None:

@@ -35,25 +35,8 @@ def test_a_node_that_takes_something_now_and_then_is_not() -> None:
     assert slow(latencies, 5101, queue(1, 1000)) == {1}
 
 
-def test_a_node_for_which_nothing_waits_is_not() -> None:
-    latencies = NodeLatencies(TIMEOUT, LINGER)
-    latencies.drained(1, 1000)
-    assert slow(latencies, 9000, queue(1)) == set()
-    assert slow(latencies, 9000, queue(1, 8990)) == set()
-
-
-def test_each_node_is_judged_by_its_own_queues() -> None:
-    latencies = NodeLatencies(TIMEOUT, LINGER)
-    assert slow(latencies, 9000, queue(1, 8990), queue(2, 1000), queue(2), queue(None, 1000)) == {2}
-
-
 def test_a_batch_that_is_to_be_sent_again_counts_with_its_whole_age() -> None:
     latencies = NodeLatencies(TIMEOUT, LINGER)
     refused = queue(1, 8990)
     refused.retries.append(queue(1, 1000).batches[0])  # type: ignore[arg-type]  # its age is all that counts
     assert slow(latencies, 9000, refused) == {1}
-
-
-def test_without_a_timeout_none_is() -> None:
-    latencies = NodeLatencies(0, LINGER)
-    assert slow(latencies, 10**9, queue(1, 0)) == set()

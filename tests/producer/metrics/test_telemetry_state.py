@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from spark_kafka_sink.errors import ProtocolError
 from spark_kafka_sink.producer.lifecycle import FOREVER_MS
 from spark_kafka_sink.producer.metrics.telemetry_state import (
     DEFAULT_INTERVAL_MS,
@@ -61,11 +60,6 @@ def state_in(wanted: State, **more: Any) -> TelemetryState:
 # The way through the states
 
 
-def test_the_subscription_is_asked_for_at_once() -> None:
-    state = TelemetryState()
-    assert (state.state, state.due_ms) == (State.SUBSCRIPTION_NEEDED, 0)
-
-
 def test_a_request_in_flight_is_waited_for() -> None:
     for wanted in (State.SUBSCRIPTION_IN_PROGRESS, State.PUSH_IN_PROGRESS):
         assert state_in(wanted).due_ms == FOREVER_MS
@@ -86,17 +80,6 @@ def test_further_pushes_come_after_an_interval() -> None:
     state = state_in(State.PUSH_IN_PROGRESS)
     state.pushed(5_000)
     assert (state.state, state.due_ms) == (State.PUSH_NEEDED, 5_000 + INTERVAL_MS)
-
-
-def test_without_wanted_metrics_the_subscription_is_asked_for_again_after_an_interval() -> None:
-    state = state_in(State.SUBSCRIPTION_IN_PROGRESS)
-    state.subscribed(subscription(requested_metrics=()), 5_000)
-    assert (state.state, state.due_ms) == (State.SUBSCRIPTION_NEEDED, 5_000 + INTERVAL_MS)
-
-
-def test_a_disabled_producer_has_nothing_to_do() -> None:
-    state = TelemetryState(enabled=False)
-    assert (state.state, state.due_ms) == (State.TERMINATED, FOREVER_MS)
 
 
 # Errors
@@ -251,8 +234,3 @@ def test_the_first_codec_that_exists_here_is_used() -> None:
 )
 def test_an_interval_that_brokers_do_not_accept_is_replaced(said_ms: int, used_ms: int) -> None:
     assert subscription(push_interval_ms=said_ms).interval_ms == used_ms
-
-
-def test_a_subscription_without_an_id_is_refused() -> None:
-    with pytest.raises(ProtocolError, match="no client instance id"):
-        subscription(client_instance_id=uuid.UUID(int=0))

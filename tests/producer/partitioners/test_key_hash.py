@@ -27,16 +27,6 @@ with warnings.catch_warnings():
 # A busy machine is no failure.
 unhurried = settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
-# org.apache.kafka.common.utils.UtilsTest.testMurmur2, and the empty key.
-JAVA = {
-    b"21": -973932308,
-    b"foobar": -790332482,
-    b"a-little-bit-long-string": -985981536,
-    b"a-little-bit-longer-string": -1486304829,
-    b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
-    b"abc": 479470107,
-    b"": 275646681,
-}
 
 any_key = st.binary(max_size=300)
 binary_types = st.sampled_from([pa.binary(), pa.large_binary()])
@@ -82,15 +72,6 @@ def column(lengths: NDArray[Any], seed: int = 0) -> pa.Array:
     np.cumsum(lengths, out=offsets[1:])
     data = np.random.default_rng(seed).integers(0, 256, int(offsets[-1]), np.uint8)
     return pa.Array.from_buffers(pa.binary(), len(lengths), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
-
-
-@every("key", JAVA)
-def test_a_key_hashes_as_in_java(key: bytes) -> None:
-    assert murmur2(pa.array([key])).tolist() == [JAVA[key]]
-
-
-def test_keys_of_many_lengths_hash_as_in_java() -> None:
-    assert murmur2(pa.array(list(JAVA))).tolist() == list(JAVA.values())
 
 
 @each_hash

@@ -69,36 +69,6 @@ def test_a_partition_that_does_not_exist_is_refused_with_its_row(partition: int,
     assert facts == {"topic": "orders", "row": 2, "partition": partition, "partition_count": 7}
 
 
-# Java's for the same keys: Utils.toPositive(Utils.murmur2(key)) % 7, from the hashes of UtilsTest.
-@pytest.mark.parametrize(
-    ("key", "java_hash"),
-    [("21", -973932308), ("foobar", -790332482), ("a-little-bit-long-string", -985981536), ("abc", 479470107)],
-)
-def test_a_key_goes_where_java_sends_it(key: str, java_hash: int) -> None:
-    assert choose(pa.array([key])).tolist() == [(java_hash & 0x7FFFFFFF) % 7]
-
-
-@unhurried
-@given(st.lists(st.binary(max_size=40), min_size=1))
-def test_equal_keys_go_to_one_partition(keys: list[bytes]) -> None:
-    assert choose(pa.array(keys, pa.binary())).tolist() == by_key(keys)
-
-
-def test_rows_without_a_key_stick_together() -> None:
-    assert len(set(choose(rows=50).tolist())) == 1
-
-
-def test_an_empty_key_is_a_key() -> None:
-    assert choose(pa.array([b""])).tolist() == [275646681 % 7]
-
-
-def test_null_keys_stick_and_the_others_are_hashed() -> None:
-    keys = [b"a", None, b"c", None, b"e"]
-    chosen = choose(pa.array(keys)).tolist()
-    assert [chosen[i] for i in (0, 2, 4)] == by_key([b"a", b"c", b"e"])
-    assert chosen[1] == chosen[3]
-
-
 def test_only_rows_without_a_key_count_for_the_sticky_partition() -> None:
     by = partitioner(batch_size=300)
     keys = pa.array([b"a", None] * 4)
@@ -110,10 +80,6 @@ def test_keys_can_be_ignored() -> None:
     assert (
         len(set(choose(pa.array([b"a", b"b", b"c", b"d", b"e"]), by=partitioner(partitioner_ignore_keys="true")).tolist())) == 1
     )
-
-
-def test_a_column_of_null_keys_is_no_key() -> None:
-    assert len(set(choose(pa.nulls(20, pa.binary())).tolist())) == 1
 
 
 @unhurried

@@ -43,19 +43,6 @@ def packed(form: str, value: Any) -> bytes | None:
     return struct.pack(form, float("nan") if form == ">d" and value != value else value)  # noqa: PLR0124
 
 
-@pytest.mark.parametrize("name", NUMBERS)
-@few
-@given(data=st.data())
-def test_numbers_are_those_of_struct(name: str, data: st.DataObject) -> None:
-    form, kind, numbers = NUMBERS[name]
-    values = data.draw(st.lists(st.none() | numbers, max_size=20))
-    made = serializer(name)
-    for column in slices(pa.array(values, kind)):
-        wanted = [packed(form, value) for value in column.to_pylist()]
-        assert column_bytes(made, column) == wanted
-        assert single_bytes(made, column.to_pylist()) == wanted
-
-
 @every(
     "name, narrow, form",
     [
@@ -176,29 +163,7 @@ def test_nulls_alone_are_void() -> None:
     assert caught.value.facts["row"] == 1
 
 
-ENCODINGS = {
-    "UTF-8": "utf-8",
-    "UTF-16BE": "utf-16-be",
-    "UTF-16LE": "utf-16-le",
-    "UTF-32LE": "utf-32-le",
-    "ISO-8859-1": "iso8859-1",
-    "US-ASCII": "ascii",
-}
-
-
-@pytest.mark.parametrize("name", ENCODINGS)
-@few
-@given(values=st.lists(st.none() | st.text(max_size=8), max_size=12))
-def test_text_is_that_of_pythons_codec(name: str, values: list[str | None]) -> None:
-    made = serializer("string", value__serializer__encoding=name)
-    for kind in (pa.string(), pa.large_string()):
-        for column in slices(pa.array(values, kind)):
-            wanted = [None if text is None else text.encode(ENCODINGS[name], "replace") for text in column.to_pylist()]
-            assert column_bytes(made, column) == wanted
-            assert single_bytes(made, column.to_pylist()) == wanted
-
-
-@pytest.mark.parametrize("name", ["UTF-16", "UTF-32", "US-ASCII", "ISO-8859-1"])
+@every("name", ["UTF-16", "UTF-32", "US-ASCII", "ISO-8859-1"])
 @few
 @given(values=st.lists(st.none() | st.text(st.characters(max_codepoint=0x1F6FF, exclude_categories=["Cs"]), max_size=8)))
 def test_a_column_of_text_is_its_single_values(name: str, values: list[str | None]) -> None:
@@ -244,7 +209,7 @@ def test_what_lies_under_a_null_is_not_looked_at() -> None:
 UUIDS = [UUID(int=0), None, UUID(int=2**128 - 1), UUID("01234567-89ab-cdef-fedc-ba9876543210"), UUID(int=7)]
 
 
-@pytest.mark.parametrize("encoding", ["UTF-8", "UTF-16"])
+@every("encoding", ["UTF-8", "UTF-16"])
 def test_uuids_are_written_from_text_from_bytes_and_from_arrows_uuid(encoding: str) -> None:
     made = serializer("uuid", serializer__encoding=encoding)
     as_bytes = pa.array([None if one is None else one.bytes for one in UUIDS], pa.binary(16))
@@ -272,7 +237,7 @@ INNERS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("inner", INNERS)
+@every("inner", INNERS)
 @few
 @given(data=st.data())
 def test_a_column_of_lists_is_its_single_lists(inner: str, data: st.DataObject) -> None:

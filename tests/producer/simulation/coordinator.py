@@ -31,6 +31,11 @@ LAST_EPOCH = 3
 """So that epochs are used up soon. Kafka's is 32,766."""
 
 
+def topic_ids(body: MetadataRequest) -> MetadataResponse:
+    """Returns the answer of a broker that is asked for the ids of topics before a commit."""
+    return MetadataResponse(topics=[MetadataResponseTopic(0, each.name, TOPIC_ID) for each in body.topics or ()])
+
+
 @dataclass
 class SimulatedCoordinator:
     """`version`: of transactions. Records are numbers; `partitions` of the open transaction are those that may be written to."""
@@ -80,7 +85,7 @@ class SimulatedCoordinator:
             case TxnOffsetCommitRequest():
                 return self._commit_offsets(body)
             case MetadataRequest():
-                return MetadataResponse(topics=[MetadataResponseTopic(0, each.name, TOPIC_ID) for each in body.topics or ()])
+                return topic_ids(body)
         assert request.api.key is ApiKey.ADD_OFFSETS_TO_TXN
         self.is_open = True
         return AddOffsetsToTxnResponse()

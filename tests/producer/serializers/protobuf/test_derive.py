@@ -68,8 +68,8 @@ def test_the_text_of_a_message() -> None:
     fit(message_types(text, {}, None), kind)
 
 
-@pytest.mark.parametrize(
-    ("kind", "text"),
+@every(
+    "kind, text",
     [
         (pa.bool_(), "bool"),
         (pa.int8(), "int32"),

@@ -11,6 +11,7 @@ from spark_kafka_sink.errors import SchemaError, SerializationError
 from spark_kafka_sink.producer.serializers.protobuf.descriptors import message_types
 from spark_kafka_sink.producer.serializers.protobuf.protobuf_fit import fit
 from spark_kafka_sink.producer.serializers.protobuf.protobuf_single import encode_value
+from tests.every import every
 from tests.producer.serializers.protobuf.compiling import NEEDS_EDITIONS
 from tests.producer.serializers.protobuf.test_columns import encoded, struct
 
@@ -68,8 +69,8 @@ def test_all_misfits_are_listed_with_both_types() -> None:
     assert caught.value.facts["fields"] == ("a", "b", "c[].y", "Case", "gone", "d", "e", "f[]", "f[]", "extra")
 
 
-@pytest.mark.parametrize(
-    ("schema", "kind", "reason"),
+@every(
+    "schema, kind, reason",
     [
         ("float", pa.float64(), "it would lose digits: cast it to float"),
         ("double", pa.int64(), "it must be double or float"),
