@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.compression import CONTENDERS, DATA, JAVA, LIBRDKAFKA, OURS, Case, batch, markdown, measured
+from benchmarks.compression import CONTENDERS, JAVA, LIBRDKAFKA, OURS, Case, measured
 
 
 @pytest.mark.java
@@ -15,18 +15,3 @@ def test_contenders_get_the_same_records_and_are_told_apart_by_their_compressor_
     assert found[JAVA].size == found[OURS].size
     # Its batches begin and end elsewhere, and requests have headers.
     assert found[LIBRDKAFKA].size == pytest.approx(found[OURS].size, rel=0.03)
-
-
-@pytest.mark.parametrize("data", DATA)
-def test_a_batch_has_the_asked_size_and_is_the_same_every_time(data: str) -> None:
-    made = batch(data, 20_000)
-    batch.cache_clear()
-    assert batch(data, 20_000) == made
-    assert len(made) == 20_000
-
-
-def test_a_contender_without_that_level_has_an_empty_cell() -> None:
-    results = measured([Case("Avro 100 B", 16 * 1024, "lz4", -1)], [OURS, LIBRDKAFKA], rounds=1)
-    row = markdown(results, [OURS, LIBRDKAFKA]).splitlines()[-1]
-    assert row.startswith("| Avro 100 B | lz4 -1 | ")
-    assert row.endswith(" |  |  |")

@@ -8,22 +8,20 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.cost.__main__ import _parser, main, planned, progress
-from benchmarks.cost.cells import BY_NAME, CELLS, FILES, FILES_OF, FULL, QUICK, Format, Payload
+from benchmarks.cost.__main__ import main
+from benchmarks.cost.cells import BY_NAME, CELLS, FILES, FILES_OF, Format, Payload
 from benchmarks.cost.contenders import CONTENDERS
 from benchmarks.cost.costs import CostSample, costs, jvm_ratio, over_floor, samples_of
-from benchmarks.cost.page import ALL_CELLS, FILE, HEADLINE, LABELS, README_CELLS, markdown, quoted, readme, write_drafts
-from benchmarks.cost.picture import PANELS, cells_picture, headline_picture
-from benchmarks.cost.rows import AVRO_FIELDS, HEADERS, json_template, table, write_rows
-from benchmarks.pictures import keep, kept
-from benchmarks.results import CEILING, CONFLUENT, JVM, JVM_TUNED, KAFKA_PYTHON, PARQUET, SINK, SINK_EXACTLY_ONCE, Run
+from benchmarks.cost.page import FILE, HEADLINE, LABELS, README_CELLS, quoted, readme
+from benchmarks.cost.rows import AVRO_FIELDS, HEADERS, table, write_rows
+from benchmarks.pictures import kept
+from benchmarks.results import CEILING, CONFLUENT, JVM, JVM_TUNED, KAFKA_PYTHON, PARQUET, SINK, Run
 
 SIZES = (100, 1024, 10 * 1024)
 CELL = "100B-json-lz4-8"
@@ -62,40 +60,7 @@ def test_every_peer_takes_part_and_every_cell_has_both_limits() -> None:
     assert {CONFLUENT, KAFKA_PYTHON} == set(FILES_OF)
 
 
-def test_cells_with_the_same_rows_follow_each_other() -> None:
-    changes = [cell.payload for cell, before in zip(CELLS[1:], CELLS, strict=False) if cell.payload != before.payload]
-    assert len(changes) == len(set(changes))
-
-
-def test_a_cell_says_in_its_title_what_it_has() -> None:
-    titles = [cell.title for cell in CELLS if cell.partitions == 1000 or cell.payload.headers or cell.exactly_once]
-    assert titles == [
-        "100 B JSON, none, 1,000 partitions",
-        "100 B JSON, lz4, 8 partitions, exactly once",
-        "100 B JSON, lz4, 8 partitions, 2 headers",
-    ]
-
-
 # Time
-
-
-def test_quick_measures_some_cells_with_fewer_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("QUICK", raising=False)
-    assert planned(_parser().parse_args([])) == (FULL, list(CELLS))
-    monkeypatch.setenv("QUICK", "1")
-    plan, cells = planned(_parser().parse_args([]))
-
-    assert plan == QUICK
-    assert set(cells) < set(CELLS)
-    assert {CELL, *(cell.name for cell in CELLS if cell.exactly_once)} <= {cell.name for cell in cells}
-    assert all(QUICK.rows(cell.payload) < FULL.rows(cell.payload) == cell.payload.rows for cell in CELLS)
-
-
-def test_what_is_asked_for_goes_before_quick() -> None:
-    plan, cells = planned(_parser().parse_args(["--quick", "--only", "100B-json-none-200", "--repeats", "5", "--share", "0.5"]))
-
-    assert [cell.name for cell in cells] == ["100B-json-none-200"]
-    assert (plan.repeats, plan.least_repeats, plan.share) == (5, 5, 0.5)
 
 
 @pytest.mark.parametrize("part", [["--quick"], ["--only", CELL], ["--contenders", SINK]])
@@ -103,26 +68,6 @@ def test_the_docs_are_not_made_from_a_part_of_the_cells(part: list[str], capsys:
     with pytest.raises(SystemExit):
         main(["--keep", *part])
     assert "--keep needs all cells" in capsys.readouterr().err
-
-
-def test_the_files_of_any_share_hold_the_same_number_of_rows() -> None:
-    for share in (1.0, 1 / 6, 1e-9):
-        plan = planned(_parser().parse_args(["--share", str(share)]))[0]
-        assert all(plan.rows(Payload(size)) % FILES == 0 < plan.rows(Payload(size)) for size in SIZES)
-
-
-def test_cells_share_the_time_that_is_left() -> None:
-    assert FULL.seconds < 45 * 60
-    assert QUICK.seconds < 10 * 60
-    assert FULL.seconds_of_next(0.0, 10) == FULL.seconds / 10
-    assert FULL.seconds_of_next(FULL.seconds - 60, 2) == 30
-    assert FULL.seconds_of_next(FULL.seconds + 60, 2) == 0
-
-
-def test_progress_says_what_is_done_and_what_is_left() -> None:
-    assert progress(0, CELLS, 6.0, 600.0) == f"[1/{len(CELLS)}] {CELLS[0].title}: 0.1 min gone, at most 10 min left"
-    assert progress(1, CELLS[:3], 60.0, 600.0).endswith("1.0 min gone, at most 2 min left")  # two cells like the first
-    assert progress(1, CELLS, 540.0, 600.0).endswith("9.0 min gone, at most 1 min left")
 
 
 # Rows
@@ -176,16 +121,6 @@ def decoded(record: bytes) -> dict[str, Any]:
     return event
 
 
-@pytest.mark.parametrize("format_", Format)
-def test_a_size_that_no_event_fits_in_is_refused(format_: Format) -> None:
-    with pytest.raises(ValueError, match="20"):
-        table(Payload(20, format_), 1, seed=1)
-
-
-def test_a_template_leaves_no_size_out() -> None:
-    assert [len(json_template(size)) for size in range(100, 300)] == list(range(100, 300))
-
-
 def test_rows_with_headers_have_two_each() -> None:
     headers = table(Payload(100, headers=True), 3, seed=1)["headers"].to_pylist()
 
@@ -208,11 +143,6 @@ def test_files_hold_the_rows_in_equal_parts_and_the_same_ones_in_every_run(tmp_p
 # Figures
 
 
-def test_what_is_kept_is_read_back(tmp_path: Path) -> None:
-    keep(tmp_path / "a.csv", "today; a machine", SAMPLES)
-    assert kept(tmp_path / "a.csv", CostSample) == ("today; a machine", SAMPLES)
-
-
 def test_a_run_is_kept_with_the_time_of_each_kind_of_process() -> None:
     run = Run(10, 2.0, cpu_s=0.5, jvm_s=1.5, planners_s=0.25)
     assert samples_of(CELL, {SINK: [run], JVM: []}) == [CostSample(CELL, SINK, 10, 2.0, 1.5, 0.5, 0.25)]
@@ -233,68 +163,7 @@ def test_ratios_compare_with_the_jvm_sink_and_with_the_floor() -> None:
     assert over_floor(cell, SINK) == pytest.approx(0.25)
 
 
-def test_what_was_not_measured_has_no_ratio() -> None:
-    cell = costs([sample(SINK, 1.0, 1.0)])[CELL]
-    assert (jvm_ratio(cell, SINK), over_floor(cell, SINK), jvm_ratio(cell, SINK_EXACTLY_ONCE)) == (None,) * 3
-
-
 # The page and its pictures
-
-
-def texts(picture: str) -> str:
-    return " ".join("".join(element.itertext()) for element in ElementTree.fromstring(picture).iter())
-
-
-def test_the_page_has_a_line_of_figures_for_each_cell() -> None:
-    lines = markdown("today; a machine", SAMPLES).splitlines()
-
-    assert "| 100 B JSON, lz4, 8 partitions | 4.00 | 8.00 | 2.00 | 6.50 | 1.62 | +33% | 1,000,000 | 1,000,000 |" in lines
-    assert "| this sink | 2.00 | 2.00 | 4.00 | 3.00 to 5.00 | 1,000,000 | 1,000,000 |" in lines
-    assert all(any(line.startswith(f"| {cell.title} |") for line in lines) for cell in CELLS)
-    assert "Measured on today; a machine." in lines
-    assert any("medians of 3 rounds" in line for line in lines)
-
-
-def test_an_exactly_once_cell_compares_the_exactly_once_sink() -> None:
-    name = next(cell.name for cell in CELLS if cell.exactly_once)
-    page = markdown("", [sample(JVM, 6.0, 0.0, name), sample(SINK, 1.0, 0.0, name), sample(SINK_EXACTLY_ONCE, 2.0, 0.0, name)])
-    assert f"| {BY_NAME[name].title} | 2.00 | 6.00 | 3.00 |" in page
-
-
-def test_a_contender_that_failed_leaves_its_columns_empty() -> None:
-    page = markdown("", [sample(SINK, 1.0, 1.0)])
-    assert "| 100 B JSON, lz4, 8 partitions | 2.00 |  |  |  |  |  | 1,000,000 |  |" in page
-
-
-def test_the_pictures_show_each_contender_and_follow_dark_colours() -> None:
-    measured = costs(SAMPLES)
-    bars, marks = headline_picture(measured, LABELS, "today & now"), cells_picture(measured, LABELS, "today & now")
-
-    for picture in (bars, marks):
-        assert "measured on today & now" in texts(picture)
-        assert "@media (prefers-color-scheme: dark)" in picture
-    assert all(BY_NAME[name].title in texts(bars) for name in PANELS)
-    assert all(LABELS[name] in texts(bars) for name in set(CONTENDERS) - {KAFKA_PYTHON})
-    assert all(cell.title in texts(marks) for cell in CELLS)
-    assert all(LABELS[name] in texts(marks) for name in (JVM, JVM_TUNED, CONFLUENT, KAFKA_PYTHON, CEILING))
-
-
-def test_a_bar_is_as_long_as_its_cost() -> None:
-    picture = headline_picture(costs([sample(JVM, 8.0, 0.0), sample(SINK, 1.0, 3.0)]), LABELS, "")
-    rectangles = re.findall(r'class="(jvm|python)" x="[\d.]+" y="[\d.]+" width="([\d.]+)"', picture)
-    (_, theirs), _, (_, ours_in_jvm), (_, ours_in_python) = rectangles[2:]  # after those of the legend
-
-    assert float(theirs) == pytest.approx(8 * float(ours_in_jvm), rel=0.01)
-    assert float(ours_in_python) == pytest.approx(3 * float(ours_in_jvm), rel=0.01)
-
-
-def test_a_measurement_leaves_its_page_and_pictures_beside_its_figures(tmp_path: Path) -> None:
-    keep(tmp_path / FILE.name, "today", SAMPLES)
-
-    assert sorted(write_drafts(tmp_path)) == sorted(path.name for path in tmp_path.iterdir())
-    assert (tmp_path / "performance.md").read_text() == markdown("today", SAMPLES)
-    assert (tmp_path / HEADLINE).read_text() == headline_picture(costs(SAMPLES), LABELS, "today")
-    assert (tmp_path / ALL_CELLS).read_text() == cells_picture(costs(SAMPLES), LABELS, "today")
 
 
 def test_the_figures_of_the_docs_are_those_of_all_cells() -> None:

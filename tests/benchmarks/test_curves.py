@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks.curves import OUTPUT, Point, batch_rows, json_values, points
-from benchmarks.pictures import Curve, Sample, draw, keep, kept, medians
+from benchmarks.curves import OUTPUT, json_values, points
+from benchmarks.pictures import Curve, Sample, keep, kept, medians
 
 SAMPLES = [
     Sample("none", 8.0, 1000, 0.5, cpu, batch_bytes=2048, wire_bytes_per_row=110.5, memory_mib=12.5) for cpu in (0.4, 0.2, 0.3)
@@ -38,14 +38,6 @@ def test_values_have_the_size_that_is_asked_for_and_are_not_all_the_same() -> No
         assert len(set(values)) == 5
 
 
-def test_large_rows_come_in_smaller_arrow_batches_and_fewer_of_them() -> None:
-    assert batch_rows(100) == 10_000
-    assert batch_rows(100_000) < 100
-    small, large = Point("", 0, value_bytes=100), Point("", 0, value_bytes=100_000)
-    assert large.rows < small.rows
-    assert large.rows % batch_rows(100_000) == 0
-
-
 @pytest.mark.parametrize("curve", Curve)
 def test_a_picture_in_the_docs_has_each_line_and_says_when_and_on_what_it_was_measured(curve: Curve) -> None:
     measured_on, samples = kept(OUTPUT / f"{curve}.csv", Sample)
@@ -55,13 +47,3 @@ def test_a_picture_in_the_docs_has_each_line_and_says_when_and_on_what_it_was_me
     assert re.match(r"\d{4}-\d\d-\d\d; .* cores", measured_on)
     assert measured_on in shown
     assert all(sample.series in shown for sample in samples)
-
-
-@pytest.mark.parametrize("curve", Curve)
-def test_the_same_figures_make_the_same_picture(curve: Curve, tmp_path: Path) -> None:
-    (tmp_path / f"{curve}.csv").write_bytes((OUTPUT / f"{curve}.csv").read_bytes())
-    draw(curve, tmp_path)
-    first = (tmp_path / f"{curve}.svg").read_bytes()
-    draw(curve, tmp_path)
-
-    assert (tmp_path / f"{curve}.svg").read_bytes() == first

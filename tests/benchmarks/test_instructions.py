@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.instructions import __main__ as command
 from benchmarks.instructions import callgrind
-from benchmarks.instructions.counts import BASELINE, OTHERS, Counter, Counts, changes, differing_facts, load, save
+from benchmarks.instructions.counts import BASELINE, Counter, Counts, changes, differing_facts, load, save
 from tests.test_project import constraints
 
 FACTS = {"python": "3.11", "numpy": "2", "pyarrow": "26"}
@@ -42,32 +42,9 @@ def test_growth_of_more_than_3_percent_fails_and_names_the_functions_that_grew_m
     assert "make count WRITE=1" in said
 
 
-def test_a_new_function_is_named_too() -> None:
-    (change,) = changes(counts({"plan": 600}), counts({"plan": 600, "check": 60}))
-    assert list(change.functions) == [("check", 0, 60)]
-
-
-def test_growth_of_native_code_names_the_python_functions_of_the_path_that_changed() -> None:
-    before = {Counter.BYTECODE: {PATH: {"plan": 600, "encode": 400}}, Counter.LIBRARIES: {PATH: {"numpy: sort": 1000}}}
-    after = {Counter.BYTECODE: {PATH: {"plan": 600, "encode": 395}}, Counter.LIBRARIES: {PATH: {"numpy: sort": 2000}}}
-    (change,) = changes(Counts(FACTS, before), Counts(FACTS, after))
-    assert list(change.functions) == [("numpy: sort", 1000, 2000)]
-    assert list(change.callers) == [("encode", 400, 395)]
-    assert "encode" in str(change)
-
-
 @pytest.mark.parametrize("after", [970, 1000, 1030])
 def test_a_difference_of_3_percent_is_no_change(after: int) -> None:
     assert changes(counts({"plan": 1000}), counts({"plan": after})) == []
-
-
-def test_a_faster_path_passes_and_asks_for_a_new_baseline(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert exit_code(counts({"plan": 1000}), counts({"plan": 900}), tmp_path, monkeypatch) == 0
-    said = capsys.readouterr().out
-    assert "append: bytecode shrank by 10.0 %: 1,000 -> 900" in said
-    assert "renew the baseline" in said
 
 
 def test_growth_that_a_second_run_does_not_have_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,40 +88,6 @@ def test_counts_of_other_versions_are_not_compared_and_the_versions_are_named(
 def test_another_build_of_python_excludes_only_the_counts_that_depend_on_it() -> None:
     here, there = counts({}, build="3.11.7"), counts({}, build="3.11.9")
     assert [counter for counter in Counter if differing_facts(there, here, counter)] == [Counter.SYSTEM]
-
-
-def test_a_written_baseline_equals_the_counts_and_keeps_small_functions_as_one_number(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = counts({"plan": 10_000, "tiny": 3, "small": 4})
-    monkeypatch.setattr("shutil.which", lambda name: name)
-    monkeypatch.setattr("platform.machine", lambda: "x86_64")
-    assert exit_code(counts({"plan": 1}), now, tmp_path, monkeypatch, "--write") == 0
-    read = load(tmp_path / "baseline.json")
-    assert read.paths[Counter.BYTECODE][PATH] == {"plan": 10_000, OTHERS: 7}
-    assert (read.facts, read.total(Counter.BYTECODE, PATH)) == (now.facts, 10_007)
-
-
-def test_small_functions_are_not_named() -> None:
-    before, after = {"plan": 10_000, OTHERS: 30}, {"plan": 11_000, "tiny": 20, "small": 20}
-    (change,) = changes(counts(before), counts(after))
-    assert list(change.functions) == [("plan", 10_000, 11_000)]
-
-
-def test_a_baseline_needs_valgrind(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("shutil.which", lambda name: None)
-    assert command.main(["--write"]) == 1
-    assert "install valgrind" in capsys.readouterr().err
-
-
-def test_a_missing_baseline_is_an_error_that_says_how_to_write_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main(["--baseline", str(tmp_path / "none.json")]) == 1
-    assert "make count WRITE=1" in capsys.readouterr().err
-
-
-def test_an_error_of_the_counting_process_is_shown() -> None:
-    with pytest.raises(command.CountingError, match=r"counting bytecode failed with exit code 1:\n(?s:.*)nobody:1"):
-        command._run([], 0, "bytecode", "nobody:1:x")
 
 
 def test_callgrind_counts_are_those_of_the_function_itself_by_its_package() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from benchmarks.cells import CELLS, FULL, QUICK, Cell, Plan, Turns, take_turns
+from benchmarks.cells import CELLS, Cell, Plan, Turns, take_turns
 from benchmarks.cost.cells import CELLS as COST_CELLS
 from benchmarks.figures import GOALS, reached
 from benchmarks.results import Run
@@ -45,15 +45,6 @@ def test_who_fails_is_not_asked_again_and_has_no_figures() -> None:
 def test_a_cell_out_of_time_still_has_its_least_repeats() -> None:
     runs = take_turns(CELL, replace(THREE_ROUNDS, least_repeats=2, cell_seconds=-1.0), 1, Stage())
     assert {name: len(them) for name, them in runs.items()} == {"a": 2, "b": 2}
-
-
-def test_only_who_was_chosen_takes_part() -> None:
-    assert list(take_turns(CELL, replace(THREE_ROUNDS, only=("b",)), 0, Stage())) == ["b"]
-
-
-def test_a_quick_plan_measures_fewer_rows_of_the_same_cells() -> None:
-    assert all(0 < QUICK.rows(cell) < FULL.rows(cell) == cell.rows for cell in CELLS)
-    assert replace(QUICK, rows_asked=7).rows(CELL) == 7
 
 
 def test_the_cells_feed_every_figure_to_reach() -> None:

@@ -9,8 +9,10 @@ import pytest
 
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from tests.cli.left_over import LeftOver
-from tests.kafka.fixtures import NewTopic
+from tests.kafka.fixtures import NewTopic, embedded_broker_kind
 from tests.kafka.kafka import Kafka
+
+broker_kind = embedded_broker_kind("a second for each; some stay, and tests/exactly_once commits and aborts on real Kafka")
 
 COMPACTED = {"cleanup.policy": "compact"}
 

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import Consumer, KafkaException, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
+from spark_kafka_sink.broker import BrokerConfig, EmbeddedBroker
 from spark_kafka_sink.cli.main import main
 from spark_kafka_sink.protocol.api import ApiKey
 from tests.broker.network.client import Client
@@ -63,33 +64,18 @@ def test_it_serves_a_client_and_ends_in_order_on_sigterm() -> None:
         assert 'message="Broker 1 is down"' in broker.log
 
 
-def test_it_loads_neither_spark_nor_arrow() -> None:
-    """Which would take longer to load than all of it: it is to be ready in less than a second."""
-    code = "import sys, spark_kafka_sink.cli.run_broker; print(sorted({'pyarrow', 'pyspark', 'pandas'} & set(sys.modules)))"
+def test_it_loads_neither_spark_nor_arrow_and_the_commands_on_transactions_no_spark() -> None:
+    """Arrow would take longer to load than all of the broker: it is to be ready in less than a second."""
+    code = (
+        "import sys, spark_kafka_sink.cli.run_broker\n"
+        "print(sorted({'pyarrow', 'pyspark', 'pandas'} & set(sys.modules)))\n"
+        "from spark_kafka_sink.cli.transactions import abort, list_transactions, resolve\n"
+        "print(sorted({'pyspark', 'py4j', 'pandas'} & set(sys.modules)))"
+    )
     shown = subprocess.run(
         [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, timeout=60, check=True
     )
-
-    assert shown.stdout == "[]\n"
-
-
-def test_ctrl_c_ends_it_as_shells_have_it() -> None:
-    with BrokerProcess("--port", "0") as broker:
-        assert broker.signal(signal.SIGINT) == 130
-
-
-@pytest.mark.whole("a process each; that it serves, ends, keeps a killed folder's records and shows no secret stays")
-def test_a_folder_keeps_records_offsets_and_topics_over_a_restart(tmp_path: Path) -> None:
-    folder = str(tmp_path / "made" / "by-it")
-    with BrokerProcess("--port", "0", "--data-dir", folder) as broker:
-        assert f"data in {folder}" in broker.ready
-        admin = AdminClient({"bootstrap.servers": broker.address, **QUIET})
-        admin.create_topics([NewTopic("events", 1, 1)])["events"].result(10)
-        write(broker.address, "events", "a", "b", "c")
-        assert read(broker.address, "events", 2) == ["a", "b"]
-        assert broker.signal(signal.SIGTERM) == 0
-    with BrokerProcess("--port", "0", "--data-dir", folder) as broker:
-        assert read(broker.address, "events", 1) == ["c"]
+    assert shown.stdout == "[]\n[]\n"
 
 
 def test_a_folder_keeps_what_was_acked_when_it_is_killed(tmp_path: Path) -> None:
@@ -100,32 +86,40 @@ def test_a_folder_keeps_what_was_acked_when_it_is_killed(tmp_path: Path) -> None
         assert read(broker.address, "events", 100) == [*map(str, range(100))]
 
 
-@pytest.mark.whole("a process each; that it serves, ends, keeps a killed folder's records and shows no secret stays")
-def test_several_brokers_have_ports_side_by_side() -> None:
-    with BrokerProcess("--port", "0", "--brokers", "3") as brokers:
+def test_it_has_the_brokers_settings_release_faults_registry_and_log_that_it_is_told_to_have() -> None:
+    arguments = ["--brokers", "3", "--set", "num.partitions=5", "--like", "3.7", "--registry-port", "0"]
+    arguments += [
+        "--fault",
+        "produce error=TOPIC_AUTHORIZATION_FAILED times=all topic=secret",
+        "--log-format",
+        "json",
+        "--verbose",
+    ]
+    with BrokerProcess("--port", "0", *arguments) as brokers:
         addresses = brokers.address.split(",")
-        assert len(addresses) == 3
-        found = AdminClient({"bootstrap.servers": addresses[2], **QUIET}).list_topics(timeout=10).brokers
-        assert sorted(f"{node.host}:{node.port}" for node in found.values()) == sorted(addresses)
-
-
-@pytest.mark.whole("a process each; that it serves, ends, keeps a killed folder's records and shows no secret stays")
-def test_settings_have_kafkas_names() -> None:
-    arguments = ["--set", "num.partitions=5", "--set", "log.retention.hours=2", "--set", "auto.create.topics.enable=true"]
-    with BrokerProcess("--port", "0", *arguments) as broker:
-        write(broker.address, "events", "a")
-        topic = AdminClient({"bootstrap.servers": broker.address, **QUIET}).list_topics("events", timeout=10).topics["events"]
-        assert len(topic.partitions) == 5
-
-
-@pytest.mark.whole("a process each; that it serves, ends, keeps a killed folder's records and shows no secret stays")
-def test_it_looks_like_an_older_kafka_if_told_so() -> None:
-    with BrokerProcess("--port", "0", "--like", "3.7") as broker, Client(broker.port) as client:
-        newest = {each.api_key: each.max_version for each in client.api_versions().api_keys}
+        write(brokers.address, "events", "a")
+        assert read(brokers.address, "events", 1) == ["a"]
+        with pytest.raises(AssertionError):
+            write(brokers.address, "secret", "a")
+        found = AdminClient({"bootstrap.servers": addresses[2], **QUIET}).list_topics(timeout=10)
+        assert sorted(f"{node.host}:{node.port}" for node in found.brokers.values()) == sorted(addresses)
+        assert len(found.topics["events"].partitions) == 5
+        with Client(brokers.port) as client:
+            newest = {each.api_key: each.max_version for each in client.api_versions().api_keys}
         assert (newest[ApiKey.PRODUCE], newest[ApiKey.END_TXN]) == (10, 3)
+        registry = re.search(r"schema\.registry\.url=(http://127\.0\.0\.1:\d+),", brokers.ready)
+        assert registry is not None, brokers.ready
+        with SchemaRegistryClient({"url": registry[1]}) as schemas:
+            assert schemas.register_schema("s", Schema('"int"', "AVRO")) == 1
+        assert brokers.signal(signal.SIGTERM) == 0
+        events = [json.loads(line) for line in brokers.log.splitlines()]
+    said = [event["message"] for event in events]
+    assert {"topic": "events", "partitions": 5}.items() <= events[said.index("Created topic events with 5 partitions")].items()
+    for begin in ("Broker 1 is up at", "Preparing to rebalance group readers", "Stabilized group readers"):
+        assert any(text.startswith(begin) for text in said), begin
 
 
-def test_users_of_a_file_may_log_in_and_others_not(tmp_path: Path) -> None:
+def test_users_of_a_file_may_log_in_and_others_not_and_ctrl_c_ends_it(tmp_path: Path) -> None:
     users = tmp_path / "users"
     users.write_text("# who\nalice=se=cret\n\n")
     sasl = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256", "sasl.username": "alice"}
@@ -134,7 +128,7 @@ def test_users_of_a_file_may_log_in_and_others_not(tmp_path: Path) -> None:
         refused = AdminClient({"bootstrap.servers": broker.address, **QUIET, **sasl, "sasl.password": "another"})
         with pytest.raises(KafkaException):
             refused.list_topics(timeout=1)
-        assert broker.signal(signal.SIGTERM) == 0
+        assert broker.signal(signal.SIGINT) == 130  # as shells have it
         assert "se=cret" not in broker.log + broker.ready
 
 
@@ -182,33 +176,6 @@ def test_security_that_cannot_be_had(arguments: list[str], words: str) -> None:
     assert words in done.output
 
 
-@pytest.mark.whole("a process each; that it serves, ends, keeps a killed folder's records and shows no secret stays")
-def test_faults_can_be_given_at_the_start() -> None:
-    with BrokerProcess("--port", "0", "--fault", "produce error=TOPIC_AUTHORIZATION_FAILED times=all topic=secret") as broker:
-        write(broker.address, "events", "a")
-        with pytest.raises(AssertionError):
-            write(broker.address, "secret", "a")
-
-
-@pytest.mark.whole("a process each; that it serves, ends, keeps a killed folder's records and shows no secret stays")
-def test_its_log_is_lines_of_json_if_asked_for() -> None:
-    with BrokerProcess("--port", "0", "--log-format", "json", "--verbose") as broker:
-        write(broker.address, "events", "a")
-        read(broker.address, "events", 1)
-        with Client(broker.port) as hostile:
-            hostile.send(b"HTTP/1.1\r\n")
-            assert hostile.is_closed_by_broker()
-        assert broker.signal(signal.SIGTERM) == 0
-        events = [json.loads(line) for line in broker.log.splitlines()]
-
-    said = [event["message"] for event in events]
-    assert {"topic": "events", "partitions": 1}.items() <= events[said.index("Created topic events with 1 partition")].items()
-    for begin in ("Broker 1 is up at", "Preparing to rebalance group readers", "Stabilized group readers"):
-        assert any(text.startswith(begin) for text in said), begin
-    assert any("new connection from 127.0.0.1" in text for text in said)
-    assert len([event for event in events if event["level"] == "WARNING"]) == 1
-
-
 def test_a_port_in_use_is_said_and_nothing_else() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
@@ -220,32 +187,20 @@ def test_a_port_in_use_is_said_and_nothing_else() -> None:
     )
 
 
-@pytest.mark.whole("a process each; that it serves, ends, keeps a killed folder's records and shows no secret stays")
-def test_a_folder_in_use_is_said(tmp_path: Path) -> None:
-    with BrokerProcess("--port", "0", "--data-dir", str(tmp_path)):
-        refused = ended("broker", "--port", "0", "--data-dir", str(tmp_path))
+def test_a_folder_that_cannot_be_used_is_said(tmp_path: Path) -> None:
+    def refused(folder: Path) -> str:
+        done = CliRunner().invoke(main, ["broker", "--port", "0", "--data-dir", str(folder)])
+        assert (done.exit_code, done.stdout) == (1, "")
+        return done.stderr
 
-    assert refused.returncode == 1
-    assert refused.stderr == f"Error: {tmp_path} is in use by another broker: stop that broker or choose another folder\n"
-
-
-@pytest.mark.whole("a process each; that it serves, ends, keeps a killed folder's records and shows no secret stays")
-def test_a_folder_that_is_none_is_said(tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    file.touch()
-    refused = ended("broker", "--port", "0", "--data-dir", str(file))
-
-    assert (refused.returncode, refused.stdout) == (1, "")
-    assert refused.stderr.startswith(f"Error: could not use the folder {file}: ")
-
-
-@pytest.mark.whole("a process each; that it serves, ends, keeps a killed folder's records and shows no secret stays")
-def test_a_folder_of_something_else_is_said(tmp_path: Path) -> None:
-    (tmp_path / "cluster.json").write_text("{}")
-    refused = ended("broker", "--port", "0", "--data-dir", str(tmp_path))
-
-    assert refused.returncode == 1
-    assert refused.stderr.startswith(f"Error: could not read the data in {tmp_path}: ")
+    (tmp_path / "file").touch()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "cluster.json").write_text("{}")
+    used = tmp_path / "used"
+    with EmbeddedBroker(config=BrokerConfig(data_dir=used)):
+        assert refused(used) == f"Error: {used} is in use by another broker: stop that broker or choose another folder\n"
+    assert refused(tmp_path / "file").startswith(f"Error: could not use the folder {tmp_path / 'file'}: ")
+    assert refused(tmp_path / "other").startswith(f"Error: could not read the data in {tmp_path / 'other'}: ")
 
 
 @pytest.mark.parametrize(
@@ -302,17 +257,3 @@ def test_help_says_what_there_is() -> None:
 
     assert "for development and tests" in shown
     assert all(option in shown for option in ("--port", "--data-dir", "--set", "--fault", "--sasl-users", "--log-format"))
-
-
-@pytest.mark.whole("a process each; that it serves, ends, keeps a killed folder's records and shows no secret stays")
-def test_a_schema_registry_runs_beside_it() -> None:
-    with BrokerProcess("--port", "0", "--registry-port", "0") as broker:
-        found = re.search(r"schema\.registry\.url=(http://127\.0\.0\.1:\d+),", broker.ready)
-        assert found is not None, broker.ready
-        with SchemaRegistryClient({"url": found[1]}) as client:
-            assert client.register_schema("s", Schema('"int"', "AVRO")) == 1
-        port = found[1].rpartition(":")[2]
-        second = ended("broker", "--port", "0", "--registry-port", port)
-        assert broker.signal(signal.SIGTERM) == 0
-    assert second.returncode == 1
-    assert f"the schema registry could not listen on 127.0.0.1, port {port}: Address already in use" in second.stderr

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from spark_kafka_sink.broker import BrokerConfig, EmbeddedBroker
 from spark_kafka_sink.cli.main import main
 from spark_kafka_sink.protocol.api import ApiKey
-from tests.cli.command import ended, environment
+from tests.cli.command import environment
 from tests.kafka.ports import free_ports
 from tests.planted_secrets import MARK, SECRET, USER
 
@@ -96,10 +96,10 @@ def test_wrong_options_are_exit_code_2(arguments: list[str], text: str) -> None:
     assert MARK not in done.output
 
 
-def test_a_terminal_without_unicode_gets_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
-    done = ended("check", "--bootstrap-servers", f"127.0.0.1:{free_ports(1)[0]}", "--timeout", "2")
-    assert done.returncode == 1
+def test_a_terminal_without_unicode_gets_ascii() -> None:
+    servers = f"127.0.0.1:{free_ports(1)[0]}"
+    done = CliRunner(charset="ascii").invoke(main, ["check", "--bootstrap-servers", servers, "--timeout", "0.5"])
+    assert done.exit_code == 1
     assert "FAIL brokers" in done.stdout
     assert done.stderr == ""
 

@@ -28,7 +28,7 @@ from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.configs import DescribeConfigsResourceResult
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.topics import DELETE_TOPICS, DeleteTopicsRequest, DeleteTopicState
-from tests.kafka.fixtures import NewTopic
+from tests.kafka.fixtures import NewTopic, on_real_kafka
 from tests.kafka.kafka import Kafka
 from tests.kafka.ports import free_ports
 from tests.network.black_hole import black_hole
@@ -71,6 +71,7 @@ def values_of(servers: str, *arguments: str) -> list[object]:
 # create, list, describe
 
 
+@on_real_kafka
 def test_a_topic_is_created_and_described(kafka: Kafka) -> None:
     servers, topic = kafka.bootstrap_servers, f"test-{os.getpid()}-{uuid.uuid4()}"
     configs = ("--partitions", "2", "--replication-factor", "1", "--config", "retention.ms=7000")
@@ -178,14 +179,6 @@ def test_a_broker_that_never_answers_leaves_time_for_the_next(broker: EmbeddedBr
         assert "found" in done(f"{host}:{port},{broker.bootstrap_servers}", "list", "--timeout", "2")
 
 
-def test_a_file_that_an_option_names_is_a_wrong_option(tmp_path: Path) -> None:
-    file = tmp_path / "client.properties"
-    file.write_text("security.protocol=SSL\nssl.truststore.location=/nowhere/ca.pem\n", encoding="utf-8")
-    refused = run("b:1", "list", "--command-config", str(file))
-    assert refused.exit_code == 2
-    assert "option ssl.truststore.location: file '/nowhere/ca.pem' does not exist" in refused.stderr
-
-
 def test_a_login_comes_from_the_file_and_a_missing_right_has_its_acl(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     with EmbeddedBroker(config=BrokerConfig(sasl_users={"ana": "word"}, acls=[])) as broker:
@@ -204,6 +197,7 @@ def test_a_login_comes_from_the_file_and_a_missing_right_has_its_acl(tmp_path: P
 # tail
 
 
+@on_real_kafka
 def test_the_newest_records_are_printed_oldest_first(kafka: Kafka, new_topic: NewTopic) -> None:
     servers, topic = kafka.bootstrap_servers, new_topic(2)
     sent(servers, topic, [f"first {number}" for number in range(20)])
@@ -295,6 +289,7 @@ def test_a_terminal_is_safe_from_what_brokers_answer(broker: EmbeddedBroker) -> 
     assert len(result.output.splitlines()) == 1
 
 
+@on_real_kafka
 def test_records_of_aborted_transactions_are_left_out(kafka: Kafka, new_topic: NewTopic) -> None:
     """The markers and the aborted records fill the end of the log, so the reader has to go back further."""
     servers, topic = kafka.bootstrap_servers, new_topic()
@@ -310,11 +305,6 @@ def test_records_of_aborted_transactions_are_left_out(kafka: Kafka, new_topic: N
         producer.commit()
     assert values_of(servers, topic, "-n", "2") == ["b", "committed"]
     assert values_of(servers, topic, "-n", "2", "--uncommitted") == ["aborted 4", "committed"]
-
-
-def test_an_empty_topic_prints_nothing(broker: EmbeddedBroker) -> None:
-    broker.create_topic("empty")
-    assert done(broker.bootstrap_servers, "tail", "empty") == ""
 
 
 def test_new_records_are_followed_until_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:

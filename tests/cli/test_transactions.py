@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import uuid
 from pathlib import Path
 
@@ -12,7 +10,6 @@ from click.testing import CliRunner
 
 from spark_kafka_sink.cli.main import main, transactions
 from spark_kafka_sink.spark.guarantee import ExactlyOnce
-from tests.cli.command import environment
 from tests.cli.left_over import LeftOver
 from tests.waiting import wait_until
 
@@ -111,13 +108,3 @@ def test_defaults_are_the_sinks() -> None:
 @pytest.mark.parametrize("name", ["list", "recover", "abort", "resolve"])
 def test_help_says_what_it_exits_with(name: str) -> None:
     assert "Exit codes: 0 on success, 1 if" in CliRunner().invoke(main, ["transactions", name, "--help"]).stdout
-
-
-def test_no_spark_is_imported() -> None:
-    program = (
-        "import sys\n"
-        "from spark_kafka_sink.cli.transactions import abort, list_transactions, resolve\n"
-        "sys.exit(', '.join(name for name in ('pyspark', 'py4j', 'pandas') if name in sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-c", program], env=environment(), capture_output=True, text=True, check=False)
-    assert done.stderr.strip() == ""

@@ -9,9 +9,11 @@ import pytest
 from spark_kafka_sink.errors import CommitStoppedError
 from spark_kafka_sink.exactly_once.commit_record import State
 from tests.cli.left_over import LeftOver
+from tests.kafka.fixtures import on_real_kafka
 from tests.waiting import wait_until
 
 
+@on_real_kafka
 def test_orphans_of_a_query_are_aborted_and_its_batch_is_written_again(query: LeftOver) -> None:
     query.commit(0, query.task(0, "a"))
     orphans = [query.task(0, "b"), query.task(1, "c")]
@@ -104,25 +106,7 @@ def test_what_is_prepared_is_not_aborted(query: LeftOver) -> None:
     wait_until(lambda: query.visible() == ["a"])
 
 
-def test_without_a_commit_log_nothing_is_aborted_and_none_is_made(query: LeftOver) -> None:
-    query.task(0, "a")
-    query.log_topic = f"{query.log_topic}-another"
-    refused = query.run("abort", "--query", query.query_id, "--yes")
-    assert refused.exit_code == 1
-    assert f"there is no commit log: topic {query.log_topic} does not exist; check --commit-log-topic" in refused.stderr
-    assert query.log_topic not in query.kafka.metadata().topics
-    assert len(query.transactions.open_handles(query.ids, query.soon())) == 1
-
-
 def test_to_abort_where_nothing_is_open_writes_nothing(query: LeftOver) -> None:
     done = query.run("abort", "--query", query.query_id, "--yes")
     assert (done.exit_code, done.stdout) == (0, f"{query.query_id}: no transactions are open under the prefix {query.prefix}\n")
     assert query.last() is None
-
-
-def test_an_orphan_of_a_complete_job_is_no_reason_to_run_it_again(job: LeftOver) -> None:
-    job.commit(0, job.task(0, "a"))
-    wait_until(lambda: job.visible() == ["a"])
-    job.task(0, "a")
-    done = job.run("abort", "--query", job.query_id, "--yes")
-    assert done.stdout.startswith(f"{job.query_id}: 1 transaction aborted\n")

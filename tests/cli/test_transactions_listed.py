@@ -10,6 +10,7 @@ from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.protocol.api import ApiKey
 from tests.cli.left_over import LeftOver
 from tests.kafka.embedded import EmbeddedKafka
+from tests.kafka.fixtures import on_real_kafka
 
 
 def test_nothing_is_listed_where_nothing_is(query: LeftOver) -> None:
@@ -51,6 +52,7 @@ def test_an_orphan_is_listed_with_its_partitions_and_what_to_do(query: LeftOver)
     }
 
 
+@on_real_kafka
 def test_a_prepared_batch_is_listed_with_what_became_of_each_transaction(query: LeftOver) -> None:
     still_open, lost, orphan = query.task(0, "a", "b"), query.task(1, "c"), query.task(1, "c")
     query.prepared(7, [still_open, lost])

@@ -12,9 +12,11 @@ from spark_kafka_sink.exactly_once.commit_log import partition_of
 from spark_kafka_sink.exactly_once.commit_record import State, encode_key
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from tests.cli.left_over import LeftOver
+from tests.kafka.fixtures import on_real_kafka
 from tests.waiting import wait_until
 
 
+@on_real_kafka
 def test_what_a_driver_that_is_gone_has_prepared_is_committed(query: LeftOver) -> None:
     own = [query.task(0, "a", "b"), query.task(1, "c")]
     query.prepared(0, own)
@@ -28,14 +30,6 @@ def test_what_a_driver_that_is_gone_has_prepared_is_committed(query: LeftOver) -
     assert query.commit(0, query.task(0, "a", "b"), query.task(1, "c")).rows == 0
     query.commit(1, query.task(0, "d"))
     wait_until(lambda: query.visible() == ["a", "b", "c", "d"])
-
-
-def test_a_driver_that_is_alive_after_all_loses_its_claim_and_commits_nothing_twice(query: LeftOver) -> None:
-    own = query.task(0, "a")
-    query.prepared(0, [own])
-    assert query.run("recover", "--query", query.query_id).exit_code == 0
-    assert query.commit(0, own).rows == 0
-    wait_until(lambda: query.visible() == ["a"])
 
 
 def test_to_recover_again_is_no_error(query: LeftOver) -> None:
@@ -127,19 +121,6 @@ def test_a_batch_without_rows_is_left_to_its_driver(query: LeftOver) -> None:
         f"{query.query_id}, batch 3: there is nothing to resolve: the batch has no rows\n",
     )
     assert query.listed()["state"] == "prepared"
-
-
-def test_what_is_wrong_with_one_keeps_no_other_from_being_committed(query: LeftOver) -> None:
-    misplaced = LeftOver(query.kafka, query.topic, query.log_topic, "q-4")  # of two partitions in the second
-    misplaced.prefix, misplaced.partitions = query.prefix, 1
-    query.prepared(0, [query.task(0, "a")])
-    misplaced.prepared(0, [misplaced.task(0, "b")])
-    done = query.run("recover", "--all")
-    misplaced.close()
-
-    assert (done.exit_code, done.stdout) == (1, f"{query.query_id}, batch 0: committed, with 1 row\n")
-    assert done.stderr.startswith("q-4, batch 0: [OPTION] with 2 partitions of ")
-    wait_until(lambda: query.visible() == ["a"])
 
 
 def test_a_query_that_the_log_does_not_know_is_said(query: LeftOver) -> None:

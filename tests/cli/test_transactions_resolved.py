@@ -9,6 +9,7 @@ import pytest
 from spark_kafka_sink.errors import CommitStoppedError
 from spark_kafka_sink.exactly_once.commit_record import State, TaskRows
 from tests.cli.left_over import LeftOver
+from tests.kafka.fixtures import on_real_kafka
 from tests.waiting import wait_until
 
 
@@ -35,6 +36,7 @@ def test_a_loss_is_accepted_and_the_query_goes_on(query: LeftOver) -> None:
     wait_until(lambda: query.visible() == ["a", "d"])
 
 
+@on_real_kafka
 def test_lost_rows_are_written_again_by_the_next_run_and_no_others(query: LeftOver) -> None:
     half_lost(query)
     done = query.run("resolve", "--query", query.query_id, "--batch", "0", "--replay", "--yes")
@@ -85,10 +87,9 @@ def test_what_timed_out_in_part_is_resolved(query_of_each_version: LeftOver) -> 
     wait_until(lambda: query.visible() == ["a", "b"])
 
 
-@pytest.mark.parametrize("means", ["--replay", "--accept-loss"])
-def test_all_that_can_be_committed_is_whatever_is_answered(query: LeftOver, means: str) -> None:
+def test_all_that_can_be_committed_is_whatever_is_answered(query: LeftOver) -> None:
     half_lost(query)
-    asked = query.run("resolve", "--query", query.query_id, "--batch", "0", means, answer="n\n")
+    asked = query.run("resolve", "--query", query.query_id, "--batch", "0", "--replay", answer="n\n")
     assert asked.exit_code == 1
     assert query.listed()["state"] == "prepared"
     wait_until(lambda: query.visible() == ["a"])

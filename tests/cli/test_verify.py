@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 from confluent_kafka import TopicPartition
@@ -20,7 +16,6 @@ from spark_kafka_sink.cli.main import main
 from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.verify.consumer_settings import consumer_settings
-from tests.cli.command import environment
 from tests.kafka.ports import free_ports
 from tests.planted_secrets import MARK, SECRET, USER
 from tests.registry.stand_in import Answer, StandIn
@@ -206,39 +201,3 @@ SPARK = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # so does the compiler that makes long runs fast
 }
-
-
-@pytest.mark.spark
-@pytest.mark.timeout(200)
-@pytest.mark.whole("40 s; the command's own errors stay, and the comparison in tests/jobs/test_export_and_verify.py")
-def test_a_topic_is_compared_with_a_source(topic: str, client: Path, stand_in: StandIn, tmp_path: Path) -> None:
-    """Runs in a process of its own, because the command stops its Spark session."""
-    rows: list[dict[str, object]] = [
-        {"key": "0", "id": 1, "at": "a", "gone": False},
-        {"key": "1", "id": 2, "at": "b", "gone": None},
-        {"key": "2", "id": 3, "at": "c", "gone": True},
-    ]
-    kind = pa.schema({"key": pa.string(), "id": pa.int64(), "at": pa.string(), "gone": pa.bool_()})
-    pq.write_table(pa.Table.from_pylist(rows, kind), tmp_path / "rows.parquet")
-    words = ["verify", "--topic", topic, "--command-config", str(client), "--schema-registry-url", stand_in.url]
-    words += ["--source", str(tmp_path / "rows.parquet"), "-o", "value.format=avro", "-o", "tombstone.column=gone"]
-    words += [word for name, value in SPARK.items() for word in ("--spark-conf", f"{name}={value}")]
-    other = ["--select", "key", "--select", "id", "--select", "IF(id = 2, 'other', at) AS at", "--select", "gone", "--json"]
-
-    ran = subprocess.run(
-        [sys.executable, "-c", IN_ONE_PROCESS, json.dumps([words, [*words, *other]])],
-        env={**environment(), "PYTHONWARNINGS": "default"},
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=True,
-    )
-    same, different = json.loads(ran.stdout.splitlines()[-1])
-
-    assert same[0] == 0, same
-    assert f"topic {topic}: as the source has it\ncompared: key, value, headers, partition\n" in same[1]
-    assert different[0] == 4, different
-    report = json.loads(different[1].splitlines()[-1])
-    assert (report["same"], report["missing"], report["unexpected"]) == (False, 1, 1)
-    assert report["examples"] == ['partition 0, offset 1: key=b\'1\' differs: value.at: expected "other", found "b"']
-    assert MARK not in ran.stdout + ran.stderr

@@ -14,7 +14,9 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from click.testing import CliRunner
 
+from spark_kafka_sink.cli.main import main
 from spark_kafka_sink.exporters.prometheus import PrometheusServer, serve_prometheus
 from spark_kafka_sink.spark.metrics import DeliveryMetrics
 from tests.cli.command import TIMEOUT_S, command, ended, environment
@@ -96,8 +98,8 @@ def test_in_a_terminal_the_table_is_replaced_until_the_driver_is_gone_and_ctrl_c
 
 def test_a_page_that_does_not_answer_is_one_line(server: PrometheusServer) -> None:
     server.stop()
-    done = ended("watch", "--url", url(server))
-    assert done.returncode == 1
+    done = CliRunner().invoke(main, ["watch", "--url", url(server)])
+    assert done.exit_code == 1
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"Error: {url(server)} does not answer: Connection refused. Does the driver run")
 
@@ -112,7 +114,7 @@ def test_ctrl_c_ends_a_view_of_a_driver_that_answers_with_success(server: Promet
 
 @pytest.mark.parametrize("wrong", ["127.0.0.1:9404", "file:///etc/passwd", "http://user:password@127.0.0.1:9404"])
 def test_an_address_that_is_none_is_a_wrong_option(wrong: str) -> None:
-    done = ended("watch", "--url", wrong)
-    assert done.returncode == 2
+    done = CliRunner().invoke(main, ["watch", "--url", wrong])
+    assert done.exit_code == 2
     assert "--url: must be http://HOST:PORT/PATH or https://HOST:PORT/PATH, without a user" in done.stderr
     assert "password" not in done.stderr

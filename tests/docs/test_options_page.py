@@ -10,7 +10,7 @@ import pytest
 from docs.options_page import options_page
 from docs.pages import FOLDER
 from spark_kafka_sink.config import OPTIONS
-from spark_kafka_sink.option import INT32_MAX, INT64_MAX
+from spark_kafka_sink.option import INT64_MAX
 from spark_kafka_sink.producer.partitioners.registry import NAMES
 from spark_kafka_sink.producer.serializers.registry import SHORT_NAMES
 from spark_kafka_sink.security_config import SECURITY_NAMES, SECURITY_OPTIONS
@@ -40,25 +40,6 @@ def test_an_entry_has_what_the_code_uses(name: str) -> None:
     assert option.doc in ENTRIES[name]
     assert option.differs in ENTRIES[name]
     assert f"- Takes: {option.kind.wanted}".removesuffix(f" to {INT64_MAX}") in ENTRIES[name]
-
-
-@every(
-    "name, lines",
-    [
-        ("bootstrap.servers", ["Default: none; the option is required"]),
-        ("key.serializer", ["Default: not set", "Java's default: none; the option is required"]),
-        ("acks", ["Default: `all`, as in Java"]),
-        ("enable.idempotence", ["Default: `true`, as in Java"]),
-        ("batch.size", ["Default: `524288`", "Java's default: `16384`"]),
-        ("retries", [f"Default: `{INT32_MAX}`, as in Java"]),
-        ("interceptor.classes", ["Default: not set, as in Java"]),
-        ("proxy.url", ["Default: not set", "Java's client has no such option"]),
-        ("delivery.guarantee", ["Default: `at-least-once`"]),
-    ],
-)
-def test_defaults_are_written_as_a_user_writes_them(name: str, lines: list[str]) -> None:
-    found = re.findall(r"^- (Default: .*|Java's .*)$", ENTRIES[name], re.M)
-    assert found == lines
 
 
 def test_a_secret_is_marked() -> None:

@@ -6,11 +6,10 @@ import functools
 import re
 from pathlib import Path
 
-import griffe
 import pytest
 
 import spark_kafka_sink
-from docs.markdown import anchor, plain, table
+from docs.markdown import anchor
 from docs.pages import FOLDER, PAGES
 from docs.public_names import BROKER, INSIDE, SECTIONS, errors, exported, undocumented
 from spark_kafka_sink import broker
@@ -68,35 +67,6 @@ def test_what_is_left_out_of_a_class_is_still_there(name: str) -> None:
     assert set(INSIDE[name]) <= set(exported(name).members)
 
 
-UNDOCUMENTED = '''
-class Told:
-    """A thing. size: in bytes."""
-    def __init__(self, size: int, colour: str) -> None:
-        self.weight = 1
-    def grow(self, by: int, twice: bool) -> None:
-        """By so many bytes: `by`."""
-    def shrink(self) -> None: ...
-    @property
-    def old(self) -> bool: ...
-    def _inner(self, anything: int) -> None: ...
-
-class Untold: ...
-'''
-
-
-def test_what_has_no_word_in_a_docstring_is_found() -> None:
-    with griffe.temporary_visited_module(UNDOCUMENTED) as module:
-        told, untold = module["Told"], module["Untold"]
-        assert undocumented("Told", told) == [
-            "Told.grow(twice)",
-            "Told.shrink",
-            "Told.old",
-            "Told(colour)",
-            "Told(weight)",
-        ]
-        assert undocumented("Untold", untold) == ["Untold"]
-
-
 def headings(page: Path) -> set[str]:
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     return {anchor(heading) for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE)}
@@ -120,20 +90,3 @@ def test_a_file_that_a_page_names_is_there(page: str) -> None:
 
     assert len(named) > 3
     assert [name for name in named if not any(path.endswith(f"/{name}") for path in files)] == []
-
-
-@pytest.mark.parametrize(
-    ("text", "written"),
-    [
-        ("a Future<int> * 2", r"a Future\<int> \* 2"),
-        ("`a < b * c` < d", r"`a < b * c` \< d"),
-        ("some_name and `__other__`", "some_name and `__other__`"),
-        ("has __eq__", r"has \__eq\__"),
-    ],
-)
-def test_text_means_itself_in_markdown(text: str, written: str) -> None:
-    assert plain(text) == written
-
-
-def test_a_bar_in_a_cell_ends_no_cell() -> None:
-    assert table(["a", "b"], [["int | None", "c"]]) == "| a | b |\n| --- | --- |\n| int \\| None | c |\n"

@@ -36,10 +36,6 @@ def ids(page: Path) -> list[str]:
     return re.findall(r'<section id="([^"]+)">', page.read_text(encoding="utf-8"))
 
 
-def test_make_docs_builds_it_with_the_same_command() -> None:
-    assert f"$(VENV)/bin/python {SPHINX} " in (ROOT / "Makefile").read_text(encoding="utf-8")
-
-
 def test_each_page_is_on_the_start_page(site: Path) -> None:
     start = (site / "index.html").read_text(encoding="utf-8")
     body = start.partition('<article role="main"')[2].partition("</article>")[0]

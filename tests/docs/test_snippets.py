@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import itertools
 import logging
-import re
 import shlex
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -21,7 +20,7 @@ import spark_kafka_sink.broker
 from spark_kafka_sink import Producer
 from spark_kafka_sink.broker import EmbeddedBroker, EmbeddedRegistry
 from spark_kafka_sink.cli.main import main
-from tests.docs.snippets import LANGUAGES, PAGES, Program, Snippet, _blocks, blocks, python_blocks
+from tests.docs.snippets import LANGUAGES, PAGES, Program, blocks, python_blocks
 from tests.kafka.witness import read_topic
 from tests.registry.stand_in import StandIn
 from tests.tiers import whole_but
@@ -210,61 +209,3 @@ COMMANDS = [command for page in PAGES for command in commands(page)]
 def test_a_command_line_is_understood(where: str, words: list[str]) -> None:
     result = CliRunner().invoke(main, [*words, "--help"])
     assert result.exit_code == 0, result.output
-
-
-TEXT = """
-```python
-first = 1
-```
-
-*Not tested: it needs a cluster.*
-
-```python
-spark.stop()
-```
-
-- An item
-  ```python
-  assert first == 1
-  ```
-
-```
-no Python
-```
-"""
-
-
-def test_the_blocks_of_a_text_are_found() -> None:
-    first, second, third, fourth = _blocks("page.md", TEXT)
-    assert (first.line, first.source, first.reason, first.needs_spark) == (2, "first = 1\n", None, False)
-    assert (second.line, second.reason, second.needs_spark) == (8, "it needs a cluster.", True)
-    assert (third.line, third.source) == (13, "assert first == 1\n")
-    assert fourth.language == ""
-
-
-def test_a_block_that_fails_is_found_by_its_line(tmp_path: Path) -> None:
-    running = Program("", tmp_path, {}, {})
-    with pytest.raises(ZeroDivisionError) as raised:
-        running.run(Snippet("log.md", 40, "python", "fine = 1\nfine / 0\n", None))
-    assert (Path(raised.traceback[-1].path).name, raised.traceback[-1].lineno + 1) == ("log.md", 42)
-
-
-def test_blocks_of_a_page_are_one_program_with_addresses_of_the_test(tmp_path: Path) -> None:
-    seen: list[str] = []
-    running = Program("127.0.0.1:1", tmp_path, {"seen": lambda: seen}, {})
-    running.run(Snippet("log.md", 1, "python", 'servers = "a.example.com:9092, b:9093"\n', None))
-    running.run(Snippet("log.md", 5, "python", 'seen += [servers, {"checkpointLocation": "x/y"}["checkpointLocation"]]\n', None))
-    assert seen == ["127.0.0.1:1", str(tmp_path / "checkpoint-5")]
-
-
-def test_a_test_in_a_block_is_called(tmp_path: Path) -> None:
-    called: list[int] = []
-    running = Program("", tmp_path, {"kafka_topic": lambda: 3, "called": lambda: called}, {})
-    running.run(Snippet("log.md", 1, "python", "def test_it(kafka_topic):\n    called.append(kafka_topic)\n", None))
-    assert called == [3]
-
-
-def test_command_lines_are_found() -> None:
-    assert re.match(
-        r"docs/transactions\.md:\d+", next(where for where, words in COMMANDS if words[:2] == ["transactions", "list"])
-    )

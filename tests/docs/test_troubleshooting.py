@@ -33,10 +33,6 @@ ERRORS: Final = sections("Error codes")
 KAFKAS: Final = sections("Kafka's error codes")
 
 
-def test_the_codes_are_found() -> None:
-    assert {"KAFKA_SINK", "OPTION", "COMMIT_TIMEOUT", "CLAIM_LOST"} <= set(CODES)
-
-
 @every("code", CODES)
 def test_each_code_has_a_section(code: str) -> None:
     assert TEXT.count(f"### {code}\n") == 1

@@ -44,6 +44,7 @@ def test_batch_writes_that_fail_are_counted(spark: SparkSession, counted: Delive
     assert counted.writes.failed() == {"batch-jobs": 2}
 
 
+@pytest.mark.whole("a stream; failed writes of publish(), which sends the batch, and of the data source's streams stay")
 def test_a_micro_batch_that_fails_is_counted(
     spark: SparkSession, counted: DeliveryMetrics, options: dict[str, str], tmp_path: Path
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +22,6 @@ from spark_kafka_sink.spark.metrics import DeliveryMetrics
 from tests.exporters.collector import accepted, collector
 from tests.exporters.reports import batch
 from tests.kafka.witness import read_topic
-from tests.tiers import whole_but
 
 
 @contextmanager
@@ -74,9 +72,8 @@ def test_a_collector_that_recovers_gets_all_counts(
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("kind", whole_but(["down", "slow", "garbage"], ["slow"], "a stream each; one that hangs stays"))
-def test_a_stream_goes_on_with_a_collector_that_is(
-    kind: str, spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_a_stream_goes_on_with_a_collector_that_hangs(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     import spark_kafka_sink as sks
 
@@ -87,11 +84,9 @@ def test_a_stream_goes_on_with_a_collector_that_is(
     def slow(handler: BaseHTTPRequestHandler) -> None:
         released.wait(60)
 
-    answers = {"slow": slow, "garbage": garbage}
-    with EmbeddedBroker() as broker, collector(answers.get(kind, accepted)) as made, unused_port() as port:
+    with EmbeddedBroker() as broker, collector(slow) as made:
         broker.create_topic("events", partitions=2)
-        url = f"http://127.0.0.1:{port}/v1/metrics" if kind == "down" else made.url
-        with exporting(metrics, url, timeout_s=1):
+        with exporting(metrics, made.url, timeout_s=1):
             wrote = stream(spark, broker, tmp_path)
             until_logged(caplog)
             released.set()
@@ -118,14 +113,6 @@ def until_logged(caplog: pytest.LogCaptureFixture) -> None:
             assert logged.wait(30)
     finally:
         logging.getLogger("opentelemetry").removeHandler(handler)
-
-
-@contextmanager
-def unused_port() -> Iterator[int]:
-    """Yields a port that is bound and refuses connections."""
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        yield bound.getsockname()[1]
 
 
 def stream(spark: SparkSession, broker: EmbeddedBroker, folder: Path) -> int:

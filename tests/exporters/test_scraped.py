@@ -22,14 +22,6 @@ from spark_kafka_sink.spark.metrics import DeliveryMetrics
 from spark_kafka_sink.spark.watch import UnreachableError
 from spark_kafka_sink.spark.write_events import WriteFailed
 from tests.exporters.reports import batch
-from tests.spark.counting import counting
-
-
-@pytest.fixture
-def metrics() -> Iterator[DeliveryMetrics]:
-    made = counting()
-    yield made
-    made.close()
 
 
 @contextmanager

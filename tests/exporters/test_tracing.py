@@ -20,19 +20,11 @@ from spark_kafka_sink.spark.destination import Destination
 from spark_kafka_sink.spark.history import BatchReport
 from spark_kafka_sink.spark.metrics import DeliveryMetrics
 from spark_kafka_sink.spark.write_events import TaskTime, WriteBegan, WriteCommitted, WriteFailed
-from tests.spark.counting import counting
 
 CONTEXT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-2222222222222222-01"
 WHERE = Destination(("broker-1:9092", "broker-2:9092"), "events")
 TASKS = (TaskTime(0, 1000.0, 1001.5, 6, 120, 1, 2), TaskTime(1, 1000.5, 1003.0, 4, 80))
-
-
-@pytest.fixture
-def metrics() -> Iterator[DeliveryMetrics]:
-    made = counting()
-    yield made
-    made.close()
 
 
 @pytest.fixture

@@ -13,9 +13,6 @@ from jobs.outcome import ExitCode
 from tests.jobs.job_process import CHECKOUT, JobProcess, environment, spark_arguments
 from tests.kafka.kafka import Kafka
 from tests.kafka.ports import free_ports
-from tests.tiers import whole_but
-
-ONE_MORE_SPARK = "a start of Spark for each; the others of this test show how such an error ends a job"
 
 
 @pytest.fixture
@@ -86,12 +83,6 @@ def test_a_command_line_without_settings_is_wrong(capsys: pytest.CaptureFixture[
     ("override", "problem"),
     [
         ("source.schema=v string", "[SCHEMA] column value is required"),
-        pytest.param(
-            "columns.value=array(value)",
-            "[SCHEMA] column value: is array<string>, must be string or binary; use to_json(value)",
-            marks=pytest.mark.whole(ONE_MORE_SPARK),
-        ),
-        pytest.param("columns.value=nothing", "[UNRESOLVED_COLUMN.WITH_SUGGESTION]", marks=pytest.mark.whole(ONE_MORE_SPARK)),
         ("source.path=/no/such/place", "[PATH_NOT_FOUND]"),
     ],
 )
@@ -105,9 +96,8 @@ def test_a_source_that_is_no_source_of_records_is_a_wrong_setting(
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("job", whole_but(["export_batch", "publish_stream"], {"publish_stream"}, ONE_MORE_SPARK))
-def test_an_unknown_topic_ends_it_with_one_error(jobs: JobProcess, job_file: Path, kafka: Kafka, job: str) -> None:
-    ended = jobs.run(job, job_file, "--set", f"sink.kafka.bootstrap.servers={kafka.bootstrap_servers}")
+def test_an_unknown_topic_ends_it_with_one_error(jobs: JobProcess, job_file: Path, kafka: Kafka) -> None:
+    ended = jobs.run("publish_stream", job_file, "--set", f"sink.kafka.bootstrap.servers={kafka.bootstrap_servers}")
 
     assert ended.code == ExitCode.KAFKA
     assert "error: [METADATA_TIMEOUT] topic nowhere: " in ended.err
@@ -122,6 +112,7 @@ def test_a_topic_that_is_not_there_cannot_be_verified(kafka: Kafka, job_file: Pa
 
 
 @pytest.mark.spark
+@pytest.mark.whole("a start of Spark; the stream in test_publish_stream.py that SIGTERM ends passes its exit code on")
 def test_spark_submit_passes_the_exit_code_on_and_a_missing_kafka_source_is_explained(job_file: Path, tmp_path: Path) -> None:
     submit = [str(Path(sys.executable).with_name("spark-submit")), *spark_arguments()]
     job = [str(CHECKOUT / "jobs" / "publish_stream.py"), str(job_file), "--set", "source.format=kafka"]

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from tests.kafka.brokers import Brokers
 from tests.kafka.cluster import KafkaCluster
@@ -46,8 +47,26 @@ only_real_kafka = pytest.mark.parametrize("broker_kind", [_REAL], indirect=True)
 
 def embedded_in_make_test(why: str) -> pytest.MarkDecorator:
     """Marks a test whose run on real Kafka only `make test-all` has. why: what it costs, or who else asks real Kafka."""
-    real = pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.whole(why)])
-    return pytest.mark.parametrize("broker_kind", [_EMBEDDED, real], indirect=True)
+    return pytest.mark.parametrize("broker_kind", _embedded_first(why), indirect=True)
+
+
+def _embedded_first(why: str) -> list[ParameterSet]:
+    return [_EMBEDDED, pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.whole(why)])]
+
+
+on_real_kafka = pytest.mark.parametrize("broker_kind", [_EMBEDDED, _REAL], indirect=True)
+"""Marks a test of a file with `embedded_broker_kind` that real Kafka judges in `make test` as well."""
+
+
+def embedded_broker_kind(why: str) -> Callable[..., BrokerKind]:
+    """Returns the fixture `broker_kind` for a file or folder whose runs on real Kafka only `make test-all` has. why: as above."""
+
+    @pytest.fixture(name="broker_kind", params=_embedded_first(why))
+    def of_file(request: pytest.FixtureRequest) -> BrokerKind:
+        kind: BrokerKind = request.param
+        return kind
+
+    return of_file
 
 
 @pytest.fixture(params=[_EMBEDDED, _REAL])

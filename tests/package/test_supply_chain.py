@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.package.audit import NOT_DONE, PASSED, VULNERABLE, verdict
-from tests.package.minimal import OF_USERS, constraints, lowest
-from tests.package.wheels import requirements
+from tests.package.minimal import OF_USERS, lowest
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -45,21 +44,3 @@ def test_the_lowest_versions_are_those_of_every_requirement_of_users() -> None:
 
 def test_extras_of_users_are_all_but_those_of_developers_and_kerberos() -> None:
     assert set(OF_USERS) == set(PROJECT["optional-dependencies"]) - {"all", "dev", "docs", "kerberos"}
-
-
-def test_a_requirement_without_a_lower_bound_is_an_error() -> None:
-    with pytest.raises(ValueError, match="click has no lower bound"):
-        lowest({"dependencies": ["click"], "optional-dependencies": {}}, ())
-
-
-def test_tools_of_developers_keep_their_versions_and_others_are_free() -> None:
-    lines = constraints(PROJECT, "numpy==9.9\npytest==9.1.1\nurllib3==2.8.0\n")
-    assert "pytest==9.1.1" in lines
-    assert not {"numpy==9.9", "urllib3==2.8.0"} & set(lines)
-
-
-def test_wheels_are_asked_for_everything_but_pyspark() -> None:
-    wanted = " ".join(requirements(PROJECT))
-    assert "numpy" in wanted
-    assert "azure-identity" in wanted
-    assert "pyspark" not in wanted

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+import spark_kafka_sink as sks
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
 
@@ -59,6 +64,36 @@ def expected(count: int, partitions: int) -> list[Any]:
         )
         for row in range(count)
     ]
+
+
+def save(df: DataFrame, settings: Mapping[str, str], mode: str = "append") -> None:
+    df.write.format("kafka_sink").options(**settings).mode(mode).save()
+
+
+def parquet_stream(spark: SparkSession, df: DataFrame, folder: Path) -> DataFrame:
+    """Returns the rows of `df` as a stream of Parquet files, a file a micro-batch."""
+    df.write.parquet(str(folder / "input"))
+    return spark.readStream.schema(df.schema).option("maxFilesPerTrigger", 1).parquet(str(folder / "input"))
+
+
+def run(writer: DataStreamWriter, folder: Path) -> StreamingQuery:
+    """Writes all that is there, then ends."""
+    query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
+    try:
+        query.awaitTermination()
+    finally:
+        query.stop()
+    return query
+
+
+def run_either_way(
+    df: DataFrame, settings: dict[str, str], metrics: sks.DeliveryMetrics, folder: Path, *, calls: bool = False
+) -> StreamingQuery:
+    """Runs a stream to its end, with foreachBatch if it `calls` that."""
+    writer = df.writeStream.queryName("clicks")
+    if calls:
+        return run(writer.foreachBatch(sks.foreach_batch(settings, metrics)), folder)
+    return run(writer.format("kafka_sink").options(**settings), folder)
 
 
 def read_records(kafka: Kafka, topic: str) -> list[Any]:

@@ -1,4 +1,4 @@
-"""A real Jupyter kernel, as notebooks have it: runs cells, is interrupted by the stop button, and is restarted."""
+"""A real Jupyter kernel, as notebooks have it: runs cells, and is interrupted by the stop button."""
 
 from __future__ import annotations
 
@@ -101,9 +101,3 @@ class Kernel:
 
         self._client.execute_interactive(source, timeout=CELL_S, output_hook=take, allow_stdin=False)
         return cell
-
-    def restart(self) -> None:
-        """Kills the kernel as a restart of a busy notebook does, and starts another one."""
-        self._client.stop_channels()
-        self._manager.restart_kernel(now=True)
-        self._connect()

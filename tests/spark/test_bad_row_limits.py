@@ -16,9 +16,11 @@ from spark_kafka_sink.spark.error_options import ErrorOptions, OnError
 from spark_kafka_sink.spark.metrics import Feed
 from spark_kafka_sink.spark.producer_cache import cache
 from spark_kafka_sink.spark.task import run_task
-from tests.kafka.fixtures import NewTopic
+from tests.kafka.fixtures import NewTopic, embedded_broker_kind
 from tests.kafka.kafka import Kafka
 from tests.spark.bad_rows import KEPT, SCHEMA, Given, batch_of, tolerant
+
+broker_kind = embedded_broker_kind("a second for each; one stays, and test_bad_rows_end_to_end.py has every kind on real Kafka")
 
 
 @pytest.fixture(autouse=True)

@@ -26,10 +26,12 @@ from spark_kafka_sink.spark.columns import records_by_topic
 from spark_kafka_sink.spark.producer_cache import cache
 from spark_kafka_sink.spark.row_splitting import split_batch
 from spark_kafka_sink.spark.schema import SinkSchema
-from tests.kafka.fixtures import NewTopic
+from tests.kafka.fixtures import NewTopic, embedded_broker_kind
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
 from tests.spark.bad_rows import SCHEMA, Given, batch_of, delivered, keys, tolerant, why
+
+broker_kind = embedded_broker_kind("a second for each; one stays, and test_bad_rows_end_to_end.py has every kind on real Kafka")
 
 
 @pytest.fixture(autouse=True)

@@ -26,7 +26,7 @@ from spark_kafka_sink.spark.options import sink_options
 from spark_kafka_sink.spark.producer_cache import cache
 from spark_kafka_sink.spark.schema import ColumnGroup, SinkSchema
 from spark_kafka_sink.spark.task import run_task
-from tests.kafka.fixtures import NewTopic
+from tests.kafka.fixtures import NewTopic, embedded_broker_kind, on_real_kafka
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
 from tests.spark.bad_rows import (
@@ -46,6 +46,8 @@ from tests.spark.bad_rows import (
 )
 from tests.spark.frames import options
 
+broker_kind = embedded_broker_kind("a second for each; one stays, and test_bad_rows_end_to_end.py has every kind on real Kafka")
+
 
 @pytest.fixture(autouse=True)
 def _no_producer_left() -> Iterator[None]:
@@ -53,6 +55,7 @@ def _no_producer_left() -> Iterator[None]:
     cache.close()
 
 
+@on_real_kafka
 @pytest.mark.fault("record", "bad rows of every kind, with on.error")
 def test_every_kind_of_bad_row_goes_to_the_dead_letter_topic_and_the_others_arrive(
     kafka: Kafka, new_topic: NewTopic, caplog: pytest.LogCaptureFixture
@@ -118,13 +121,6 @@ def test_dropped_rows_are_counted_and_are_nowhere(kafka: Kafka, new_topic: NewTo
     report = delivered(settings, (SCHEMA, batch_of(rows)))
     assert keys(kafka, topic) == [row.number for row in rows if row.number not in bad]
     assert (report.dropped, report.dead_letters, report.delivered) == (len(bad), 0, len(rows) - len(bad))
-
-
-def test_a_task_of_only_bad_rows_succeeds(kafka: Kafka, new_topic: NewTopic) -> None:
-    letters = new_topic(config=KEPT)
-    report = delivered(tolerant(kafka, letters), (SCHEMA, batch_of(Given(number, None) for number in range(2500))))
-    assert (report.delivered, report.dead_letters) == (0, 2500)
-    assert keys(kafka, letters) == list(range(2500))
 
 
 def test_rows_without_json_become_letters_with_a_text(kafka: Kafka, new_topic: NewTopic) -> None:

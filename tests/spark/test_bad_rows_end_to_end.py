@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import spark_kafka_sink as sks
 from spark_kafka_sink.errors import MetadataTimeoutError, TooManyBadRowsError
@@ -22,14 +19,11 @@ from tests.exactly_once.opened import client_of, soon
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import Witnessed, read_topic
-from tests.spark.frames import options
-from tests.tiers import whole_but
+from tests.spark.bad_rows import BASE_MS, KEPT, LIMITED, why
+from tests.spark.frames import options, run
 from tests.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
-
-PREFIX = "__connect.errors."
-BASE_MS = 1_700_000_000_000
 
 # By the last digit of the row's number: what is wrong with it.
 REASONS = {
@@ -85,16 +79,9 @@ def number_of(record: Witnessed) -> int:
     return int(record.key or b"-1")
 
 
-def why(record: Witnessed) -> dict[str, str]:
-    found = {name.removeprefix(PREFIX): value for name, value in record.headers if name.startswith(PREFIX)}
-    return {name: (value or b"").decode() for name, value in found.items()}
-
-
 @pytest.fixture
 def target(kafka: Kafka, new_topic: NewTopic) -> Iterator[Target]:
-    # Kafka would delete rows of 2023 by their timestamps within minutes.
-    kept = {"retention.ms": "-1"}
-    made = Target(kafka, new_topic(3, config={"message.timestamp.after.max.ms": "3600000", **kept}), new_topic(2, config=kept))
+    made = Target(kafka, new_topic(3, config=LIMITED), new_topic(2, config=KEPT))
     yield made
     assert made.open_ids() == []
 
@@ -126,15 +113,6 @@ def stream(spark: SparkSession, folder: Path, target: Target, *files: range) -> 
         os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))  # Spark takes the oldest first
     given = spark.readStream.schema("id long").option("maxFilesPerTrigger", 1).json(str(folder / "input"))
     return rows(given.repartition(2), target.topic)
-
-
-def run(writer: DataStreamWriter, folder: Path) -> Any:
-    query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
-    try:
-        query.awaitTermination()
-    finally:
-        query.stop()
-    return query
 
 
 @pytest.mark.fault("record", "bad rows of every kind, with on.error")
@@ -192,35 +170,17 @@ def test_publish_reports_bad_rows(spark: SparkSession, target: Target) -> None:
     assert "16 dead letters" in report._repr_html_()
 
 
-@pytest.mark.whole("it writes as publish does, whose test is above; a stream takes 10 s")
-def test_foreach_batch_writes_letters(spark: SparkSession, target: Target, tmp_path: Path) -> None:
-    df = stream(spark, tmp_path, target, range(10), range(10, 20))
-    run(df.writeStream.foreachBatch(sks.foreach_batch(target.options)), tmp_path)
-    target.expect(*split(range(20)))
-    assert {why(each)["batch.id"] for each in target.letters_by_number().values()} == {"0", "1"}
-
-
-def test_dropped_rows_count_as_committed_though_a_batch_has_no_others(
+def test_a_replay_is_known_though_the_broker_takes_rows_now_that_it_rejected(
     spark: SparkSession, target: Target, metrics: sks.DeliveryMetrics, tmp_path: Path
 ) -> None:
+    """A row that was dropped stays so: the first attempt is visible, and the replay is not. One batch has only dropped rows."""
     given = {name: value for name, value in target.options.items() if name != "dead.letter.topic"} | {"on.error": "drop"}
-    df = stream(spark, tmp_path, target, range(10), range(11, 15)).coalesce(1)
+    df = stream(spark, tmp_path, target, range(1, 5), range(20, 40))
     run(df.writeStream.format("kafka_sink").options(**given), tmp_path)
-    target.expect([0, 9], [])
-    assert metrics.committed is not None
-    assert (metrics.committed.delivered, metrics.committed.dropped) == (2, 12)
-
-
-@pytest.mark.parametrize("number_of_tasks", [1, 2])
-def test_a_replay_is_known_though_the_broker_takes_rows_now_that_it_rejected(
-    spark: SparkSession, target: Target, tmp_path: Path, number_of_tasks: int
-) -> None:
-    """A row that was dropped stays so: the first attempt is visible, and the replay is not."""
-    given = {name: value for name, value in target.options.items() if name != "dead.letter.topic"} | {"on.error": "drop"}
-    df = stream(spark, tmp_path, target, range(20), range(20, 40)).coalesce(number_of_tasks)
-    run(df.writeStream.format("kafka_sink").options(**given), tmp_path)
-    good, _ = split(range(40))
+    good, bad = split(range(20, 40))
     target.expect(good, [])
+    assert metrics.committed is not None
+    assert (metrics.committed.delivered, metrics.committed.dropped) == (len(good), len(bad) + 4)
     for name in ("1", ".1.crc"):
         (tmp_path / "checkpoint" / "commits" / name).unlink()
     set_config(target, "message.timestamp.after.max.ms", str(2**63 - 1))
@@ -254,27 +214,21 @@ def test_a_micro_batch_with_too_many_bad_rows_is_not_visible_and_goes_on_with_a_
     target.expect(*split(range(40)))
 
 
-@pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
-def test_a_job_with_too_many_bad_rows_fails(spark: SparkSession, target: Target, guarantee: str) -> None:
-    given = target.options if guarantee == "exactly-once" else target.at_least_once
+def test_a_job_with_too_many_bad_rows_fails(spark: SparkSession, target: Target) -> None:
     df = rows(spark.range(0, 20, 1, 2), target.topic)
     with pytest.raises(PySparkException) as caught:
-        df.write.format("kafka_sink").options(**given, **{"on.error.max.fraction": "0.5"}).mode("append").save()
+        df.write.format("kafka_sink").options(**target.options, **{"on.error.max.fraction": "0.5"}).mode("append").save()
     found = sks.explain(caught.value)
     assert found.code == "TOO_MANY_BAD_ROWS"
     assert "16 rows of 20 are bad" in found.message
     assert "more than on.error.max.fraction=0.5 allows" in found.message
-    target.expect(*(([], []) if guarantee == "exactly-once" else split(range(20))))
+    target.expect([], [])
 
 
-@pytest.mark.parametrize(
-    "guarantee", whole_but(["exactly-once", "at-least-once"], ["at-least-once"], "the job before it has both")
-)
-def test_publish_raises_the_error_of_a_limit(spark: SparkSession, target: Target, guarantee: str) -> None:
-    given = target.options if guarantee == "exactly-once" else target.at_least_once
+def test_publish_raises_the_error_of_a_limit_and_at_least_once_rows_stay(spark: SparkSession, target: Target) -> None:
     with pytest.raises(TooManyBadRowsError, match="16 rows of 20 are bad"):
-        sks.publish(rows(spark.range(0, 20, 1, 2), target.topic), options=given | {"on.error.max.rows": "15"})
-    target.expect(*(([], []) if guarantee == "exactly-once" else split(range(20))))
+        sks.publish(rows(spark.range(0, 20, 1, 2), target.topic), options=target.at_least_once | {"on.error.max.rows": "15"})
+    target.expect(*split(range(20)))
 
 
 # The dead-letter topic
@@ -304,17 +258,3 @@ def test_a_missing_dead_letter_topic_is_found_before_any_task(spark: SparkSessio
         df = spark.range(3).selectExpr("string(id) AS value", "int(id) AS partition")
         sks.publish(df, options=created)
         assert len(read_topic(broker.bootstrap_servers, "letters")) == 2
-
-
-@pytest.mark.whole("tests/docs runs the blocks of docs/bad-rows.md")
-def test_letters_are_read_back_and_written_again(spark: SparkSession, target: Target) -> None:
-    """As docs/bad-rows.md shows, here without Spark's own source."""
-    df = spark.range(4).selectExpr("string(id) AS key", "IF(id = 2, double('NaN'), double(id)) AS amount")
-    given = target.at_least_once | {"topic": target.topic, "value.columns": "amount"}
-    sks.publish(df, options=given)
-    (letter,) = target.letters_by_number().values()
-    assert why(letter)["value.format"] == "text"
-    mended = {"amount": float(json.loads((letter.value or b"").replace(b"NaN", b"0"))["amount"])}
-    again = spark.createDataFrame([((letter.key or b"").decode(), mended["amount"])], "key string, amount double")
-    assert sks.publish(again, options=given).total.delivered == 1
-    target.expect([0, 1, 2, 3], [2])

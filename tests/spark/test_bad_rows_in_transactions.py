@@ -11,11 +11,13 @@ from spark_kafka_sink.spark.metrics import Feed
 from spark_kafka_sink.spark.options import SinkOptions, sink_options
 from spark_kafka_sink.spark.producer_cache import cache
 from spark_kafka_sink.spark.task import run_task
-from tests.kafka.fixtures import NewTopic
+from tests.kafka.fixtures import NewTopic, embedded_broker_kind, on_real_kafka
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
 from tests.spark.bad_rows import KEPT, LIMITED, SCHEMA, Given, batch_of, end, keys, one_of_each, tolerant, why
 from tests.spark.frames import options
+
+broker_kind = embedded_broker_kind("a second for each; one stays, and test_bad_rows_end_to_end.py has every kind on real Kafka")
 
 
 @pytest.fixture(autouse=True)
@@ -24,6 +26,7 @@ def _no_producer_left() -> Iterator[None]:
     cache.close()
 
 
+@on_real_kafka
 def test_letters_are_in_the_transaction_of_their_task(kafka: Kafka, new_topic: NewTopic) -> None:
     topic, letters = new_topic(2, config=LIMITED), new_topic(config=KEPT)
     rows, bad = one_of_each(topic)

@@ -10,19 +10,19 @@ import pytest
 from pyspark.sql import Row
 
 import spark_kafka_sink as sks
-from spark_kafka_sink.broker import BrokerConfig, EmbeddedBroker
 from spark_kafka_sink.errors import (
-    MetadataTimeoutError,
     SerializationError,
     TooManyBadRowsError,
 )
 from spark_kafka_sink.spark import partition_writer
 from spark_kafka_sink.spark.producer_cache import cache
-from tests.kafka.fixtures import NewTopic
+from tests.kafka.fixtures import NewTopic, embedded_broker_kind
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
 from tests.spark.bad_rows import BASE_MS, KEPT, PREFIX, keys, why
 from tests.spark.frames import options
+
+broker_kind = embedded_broker_kind("a second for each; one stays, and test_bad_rows_end_to_end.py has every kind on real Kafka")
 
 
 @pytest.fixture(autouse=True)
@@ -120,17 +120,3 @@ def test_partition_writer_keeps_to_limits_per_task(kafka: Kafka, new_topic: NewT
     write([Row(value="a", partition=0), Row(value="b", partition=0), Row(value="c", partition=9)])
     with pytest.raises(TooManyBadRowsError, match="1 row of 2 is bad"):
         write([Row(value="a", partition=0), Row(value="c", partition=9)])
-
-
-def test_partition_writer_checks_the_dead_letter_topic_on_the_driver() -> None:
-    with EmbeddedBroker(config=BrokerConfig(auto_create_topics_enable=False)) as broker:
-        broker.create_topic("events")
-        given = {
-            "kafka.bootstrap.servers": broker.bootstrap_servers,
-            "kafka.max.block.ms": "300",
-            "topic": "events",
-            "on.error": "dead-letter",
-            "dead.letter.topic": "letters",
-        }
-        with pytest.raises(MetadataTimeoutError, match=r"topic letters \(option dead\.letter\.topic\): the topic does not exist"):
-            sks.partition_writer(given)

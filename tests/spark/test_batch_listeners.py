@@ -13,7 +13,6 @@ import pytest
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.spark import batch_listeners
 from spark_kafka_sink.spark.batch_listeners import BatchListeners
-from spark_kafka_sink.spark.event_queue import MOST_EVENTS
 from spark_kafka_sink.spark.history import BatchReport
 from tests.waiting import HOUR_S
 
@@ -116,24 +115,6 @@ def test_a_listener_may_remove_itself_and_stop_everything(listeners: BatchListen
     listeners.put(batch(1))
     thread.join()
     assert heard == [1]
-
-
-def test_reports_that_are_dropped_are_one_warning(listeners: BatchListeners, caplog: pytest.LogCaptureFixture) -> None:
-    release, heard = threading.Event(), list[int]()
-
-    def slow(report: BatchReport) -> None:
-        assert release.wait(WAIT_S)
-        heard.append(report.batch)
-
-    listeners.add(slow)
-    for number in range(MOST_EVENTS + 10):
-        listeners.put(batch(number))
-    assert len(caplog.records) == 1
-    assert caplog.records[0].getMessage().startswith("batch listeners: 1,000 events are waiting")
-    release.set()
-    listeners.stop()
-    assert heard[-1] == MOST_EVENTS + 9
-    assert MOST_EVENTS <= len(heard) <= MOST_EVENTS + 1
 
 
 def test_a_forked_child_calls_nothing_and_ends(listeners: BatchListeners, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.spark.error_options import CONNECTS_NAMES, CONNECTS_PREFIX, FAIL, ErrorOptions, OnError
-from spark_kafka_sink.spark.options import SINK_OPTIONS, sink_options
+from spark_kafka_sink.spark.options import sink_options
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 LETTERS = {"on.error": "dead-letter", "dead.letter.topic": "letters"}
@@ -75,10 +75,3 @@ def test_the_commit_log_is_no_dead_letter_topic() -> None:
 @pytest.mark.parametrize("name", CONNECTS_NAMES)
 def test_an_option_of_kafka_connect_names_ours(prefix: str, name: str) -> None:
     assert refused(**{prefix + name: "all"}) == f"unknown option {prefix}{name}; {CONNECTS_NAMES[name]}"
-
-
-def test_the_options_that_are_named_in_place_of_connects_exist() -> None:
-    named = {word.rstrip(",;") for text in CONNECTS_NAMES.values() for word in text.split() if "." in word.strip(".")}
-    ours = {word.partition("=")[0] for word in named} - {"errors.tolerance"}
-    assert ours <= {*SINK_OPTIONS, "kafka.delivery.timeout.ms", "kafka.retry.backoff.max.ms"}
-    assert "dead.letter.topic" in ours

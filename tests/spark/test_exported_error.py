@@ -26,8 +26,8 @@ from spark_kafka_sink.spark.explain import sink_error
 from spark_kafka_sink.spark.exported_error import exported
 from tests.exporters.lineage_collector import Collector, running, transport
 from tests.planted_secrets import MARK
-from tests.spark.test_stream_write import stream
-from tests.spark.test_tracing import Traced, run
+from tests.spark.frames import parquet_stream, run_either_way
+from tests.spark.test_tracing import Traced
 
 QUERY = "11111111-1111-4111-8111-111111111111"
 
@@ -91,7 +91,7 @@ def collector() -> Iterator[Collector]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("way", ["publish", "stream", "foreach_batch"])
+@pytest.mark.parametrize("way", ["publish", "stream"])
 def test_a_serializer_that_quotes_its_value_tells_it_to_no_collector(
     spark: SparkSession, metrics: sks.DeliveryMetrics, collector: Collector, tmp_path: Path, way: str
 ) -> None:
@@ -108,7 +108,7 @@ def test_a_serializer_that_quotes_its_value_tells_it_to_no_collector(
                 sks.publish(rows, options=settings, metrics=metrics, progress=False)
         else:
             with pytest.raises(PySparkException, match=MARK):
-                run(stream(spark, rows, tmp_path), settings, metrics, tmp_path, calls=way == "foreach_batch")
+                run_either_way(parquet_stream(spark, rows, tmp_path), settings, metrics, tmp_path)
         fail = collector.until_state("FAIL")[-1]
     lineage.stop()
     tracer.stop()

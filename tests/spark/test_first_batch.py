@@ -27,8 +27,12 @@ from spark_kafka_sink.spark.options import sink_options
 from tests.exactly_once.opened import client_of, new_id, soon, writer
 from tests.kafka.acls import KafkaWithAcls
 from tests.kafka.embedded import EmbeddedKafka
-from tests.kafka.fixtures import NewTopic
+from tests.kafka.fixtures import NewTopic, embedded_broker_kind, on_real_kafka
 from tests.kafka.kafka import Kafka
+
+broker_kind = embedded_broker_kind(
+    "a second for each; one stays, tests/exactly_once reads such logs and tests/kafka_security has the rights on real Kafka"
+)
 
 SCHEMA = StructType([StructField("value", BinaryType())])
 INSTEAD = "set delivery.guarantee=at-least-once"
@@ -82,6 +86,7 @@ def test_a_log_that_is_right_is_made_and_then_asked_about_no_more(kafka: Kafka, 
     assert f"{topic}-commits" not in kafka.metadata().topics
 
 
+@on_real_kafka
 @pytest.mark.fault("spark", "an unusable commit log, before the first batch's tasks")
 @pytest.mark.parametrize("tells_query", [True, False])
 def test_a_topic_that_cannot_be_the_log_is_an_error(kafka: Kafka, new_topic: NewTopic, tmp_path: Path, tells_query: bool) -> None:

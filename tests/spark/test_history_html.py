@@ -5,8 +5,6 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from typing import Any
 
-import pytest
-
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.spark.history import HEADER, BatchReport, History
 from tests.limits import calls_of
@@ -45,26 +43,6 @@ def test_commits_are_charted_under_exactly_once_only() -> None:
     assert len(polylines(page)) == 5
 
 
-def test_bad_rows_are_shown_if_there_are_some() -> None:
-    assert "dead letter" not in Page(html(3)).text
-    assert "2 dead letters" in Page(html(2, bad_rows={"header": 2}, dead_letters=1)).text
-
-
-@pytest.mark.parametrize("count", [0, 1, 2])
-def test_few_micro_batches_are_well_formed(count: int) -> None:
-    page = html(count)
-    ET.fromstring(page)
-    assert ("nothing committed yet" in page) is (count == 0)
-
-
-def test_a_micro_batch_without_acknowledgements_has_no_latency() -> None:
-    history = History()
-    history.add(BatchReport(UUID, 0, 1.0, 1.0, DeliveryReport()))
-    page = history.of(UUID)._repr_html_()
-    ET.fromstring(page)
-    assert "Time to acknowledgement" not in page
-
-
 def test_names_of_queries_are_escaped() -> None:
     page = html(2, HOSTILE[:30])
     ET.fromstring(page)
@@ -84,8 +62,3 @@ def test_thousands_of_micro_batches_take_little_and_no_peak_of_a_latency_is_lost
     assert len(page) < 50_000
     assert "150,000" in page  # the axis of the latencies reaches 131,072 ms
     assert "groups of neighbouring micro-batches" in page
-
-
-def test_it_is_made_of_the_same_styles_as_a_report() -> None:
-    assert html(2).count("<style>") == 1
-    assert "ksr" in html(2)

@@ -22,82 +22,62 @@ pytestmark = pytest.mark.slow
 
 COMMITS = ("spark_kafka_sink.spark.commits", "spark_kafka_sink.exactly_once.commit_log", "spark_kafka_sink.client.cluster_client")
 
-TASK = """
+TASKS = """
+import datetime
 import sys
 import pyarrow as pa
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.spark.publish import ArrowTask
 from spark_kafka_sink.spark.metrics import Feed
 from spark_kafka_sink.spark.options import sink_options
-from spark_kafka_sink.spark.schema import SinkSchema
-
-servers, guarantee, path = sys.argv[1:]
-options = sink_options({"kafka.bootstrap.servers": servers, "delivery.guarantee": guarantee})
-batch = MicroBatch("query", 0) if guarantee == "exactly-once" else None
-schema = SinkSchema(value=0, key=1, headers=2, topic=3, partition=4, timestamp=5)
-with pa.ipc.open_stream(path) as batches:
-    results = list(ArrowTask(schema, options, Feed(), batch).run(iter(batches)))
-assert results[0].num_rows == 1
-print("pandas" in sys.modules)
-"""
-
-JSON_TASK = """
-import sys
-import pyarrow as pa
-from spark_kafka_sink.spark.publish import ArrowTask
-from spark_kafka_sink.spark.metrics import Feed
-from spark_kafka_sink.spark.options import sink_options
 from spark_kafka_sink.spark.schema import ColumnGroup, SinkSchema
 
-servers, topic, path = sys.argv[1:]
-options = sink_options({"kafka.bootstrap.servers": servers, "topic": topic, "headers.source": "x"})
-schema = SinkSchema(value=ColumnGroup((0, 1), ("id", "name"), as_json=True), key=1, tombstone=2)
-with pa.ipc.open_stream(path) as batches:
-    results = list(ArrowTask(schema, options, Feed(), None).run(iter(batches)))
-assert results[0].num_rows == 1
-print("pandas" in sys.modules)
-"""
+servers, topic, path, json_path = sys.argv[1:]
+here = {"kafka.bootstrap.servers": servers}
 
-ONE_RECORD = """
-import sys
+def run(path, schema, batch=None, **more):
+    options = sink_options(here | {name.replace("__", "."): value for name, value in more.items()})
+    with pa.ipc.open_stream(path) as batches:
+        results = list(ArrowTask(schema, options, Feed(), batch).run(iter(batches)))
+    assert results[0].num_rows == 1
+    assert "pandas" not in sys.modules, more
+
+plain = SinkSchema(value=0, key=1, headers=2, topic=3, partition=4, timestamp=5)
+run(path, plain)
+run(path, plain, MicroBatch("query", 0), delivery__guarantee="exactly-once")
+columns = SinkSchema(value=ColumnGroup((0, 1), ("id", "name"), as_json=True), key=1, tombstone=2)
+run(json_path, columns, topic=topic, headers__source="x")
+
 from spark_kafka_sink import Producer
-
-with Producer({"bootstrap.servers": sys.argv[1]}) as producer:
-    producer.send(sys.argv[2], b"value", b"key", headers=[("name", b"1"), ("none", None)]).result(30)
+with Producer({"bootstrap.servers": servers}) as producer:
+    producer.send(topic, b"value", b"key", headers=[("name", b"1"), ("none", None)]).result(30)
     producer.metrics()
-print("pandas" in sys.modules)
-"""
+assert "pandas" not in sys.modules, "one record"
 
-ROWS = """
-import datetime
-import sys
 from pyspark.sql import Row
 import spark_kafka_sink as sks
-
-servers, topic = sys.argv[1:]
-at = datetime.datetime(2026, 1, 2)
-write = sks.partition_writer({"kafka.bootstrap.servers": servers})
-headers = [("name", b"1"), Row(key="none", value=None)]
-write([
-    Row(topic=topic, key="a", value=b"1", headers=headers, partition=0, timestamp=at),
+sks.partition_writer(here)([
+    Row(topic=topic, key="a", value=b"1", headers=[("name", b"1"), Row(key="none", value=None)], partition=0,
+        timestamp=datetime.datetime(2026, 1, 2)),
     Row(topic=topic, key=None, value=None, headers=None, partition=None, timestamp=None),
 ])
-print("pandas" in sys.modules)
+assert "pandas" not in sys.modules, "rows"
 """
 
-SERIALIZER = """
+SERIALIZERS = """
 import sys
 import pyarrow as pa
 from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.producer.serializers.registry import serializers_of
 
-name, inner, path = sys.argv[1:]
-settings = {"bootstrap.servers": "127.0.0.1:1", "value.serializer": name}
-serializer = serializers_of(producer_config(settings | ({"default.list.value.serde.inner": inner} if inner else {})))[1]
-with pa.ipc.open_stream(path) as batches:
-    for batch in batches:
-        assert len(serializer.serialize_column("topic", batch.column(0))) == batch.num_rows
-print("pandas" in sys.modules)
+for argument in sys.argv[1:]:
+    name, inner, path = argument.split("=")
+    settings = {"bootstrap.servers": "127.0.0.1:1", "value.serializer": name}
+    serializer = serializers_of(producer_config(settings | ({"default.list.value.serde.inner": inner} if inner else {})))[1]
+    with pa.ipc.open_stream(path) as batches:
+        for batch in batches:
+            assert len(serializer.serialize_column("topic", batch.column(0))) == batch.num_rows
+    assert "pandas" not in sys.modules, name
 """
 
 AVRO = """
@@ -143,14 +123,6 @@ def test_a_producer_is_not_imported_where_nothing_is_sent() -> None:
     )
 
 
-@pytest.mark.whole("a process; a task stays")
-def test_a_task_that_makes_json_and_tombstones_imports_no_pandas(kafka: Kafka, new_topic: NewTopic, tmp_path: Path) -> None:
-    rows = stream(
-        tmp_path / "rows", id=pa.array([1, 2, None]), name=pa.array(["a", None, "c"]), gone=pa.array([True, None, False])
-    )
-    assert output_of(JSON_TASK, kafka.bootstrap_servers, new_topic(), rows) == ["False"]
-
-
 def test_a_task_that_writes_with_a_schema_imports_neither_pandas_nor_the_registrys_client(tmp_path: Path) -> None:
     values = [{"id": 1, "tags": ["a"], "at": 5, "price": Decimal("1.50")}, None, {"id": None, "tags": None, "at": None}]
     kind = pa.struct(
@@ -162,30 +134,23 @@ def test_a_task_that_writes_with_a_schema_imports_neither_pandas_nor_the_registr
     assert output_of(AVRO, str(tmp_path / "serializer"), rows) == ["False", "False"]
 
 
-@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
-def test_a_task_imports_no_pandas(kafka: Kafka, new_topic: NewTopic, tmp_path: Path, guarantee: str) -> None:
-    """With nulls in every column but the topic's, and records of two topics."""
+def test_a_task_a_record_and_rows_import_no_pandas(kafka: Kafka, new_topic: NewTopic, tmp_path: Path) -> None:
+    """With nulls in every column but the topic's, and records of two topics; with JSON and tombstones."""
     headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    topic, other = new_topic(), new_topic()
     rows = stream(
         tmp_path / "rows",
         value=pa.array([b"1", None, b"3"]),
         key=pa.array(["a", None, "c"]),
         headers=pa.array([[("name", b"1"), ("none", None)], [], None], headers),
-        topic=pa.array([new_topic(), new_topic(), new_topic()]),
+        topic=pa.array([topic, other, other]),
         partition=pa.array([0, None, 0], pa.int32()),
         timestamp=pa.array([1_700_000_000_000_000, None, None], pa.timestamp("us", "UTC")),
     )
-    assert output_of(TASK, kafka.bootstrap_servers, guarantee, rows) == ["False"]
-
-
-@pytest.mark.whole("a process; a task stays")
-def test_a_program_that_sends_one_record_imports_no_pandas(kafka: Kafka, new_topic: NewTopic) -> None:
-    assert output_of(ONE_RECORD, kafka.bootstrap_servers, new_topic()) == ["False"]
-
-
-@pytest.mark.whole("a process; a task stays")
-def test_a_task_that_is_handed_rows_imports_no_pandas(kafka: Kafka, new_topic: NewTopic) -> None:
-    assert output_of(ROWS, kafka.bootstrap_servers, new_topic()) == ["False"]
+    columns = stream(
+        tmp_path / "columns", id=pa.array([1, 2, None]), name=pa.array(["a", None, "c"]), gone=pa.array([True, None, False])
+    )
+    assert output_of(TASKS, kafka.bootstrap_servers, topic, rows, columns) == []
 
 
 _STRUCT = pa.struct(
@@ -220,13 +185,8 @@ _COLUMNS = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(SHORT_NAMES))
-@pytest.mark.whole("a process each; a task and a list of numbers stay")
-def test_a_serializer_imports_no_pandas(tmp_path: Path, name: str) -> None:
-    rows = stream(tmp_path / "rows", value=_COLUMNS[name])
-    assert output_of(SERIALIZER, name, "string" if name == "list" else "", rows) == ["False"]
-
-
-def test_a_list_of_numbers_imports_no_pandas(tmp_path: Path) -> None:
-    rows = stream(tmp_path / "rows", value=pa.array([[1, None], None, []], pa.list_(pa.int64())))
-    assert output_of(SERIALIZER, "list", "long", rows) == ["False"]
+def test_no_serializer_imports_pandas(tmp_path: Path) -> None:
+    columns = [(name, "string" if name == "list" else "", _COLUMNS[name]) for name in sorted(SHORT_NAMES)]
+    columns.append(("list", "long", pa.array([[1, None], None, []], pa.list_(pa.int64()))))
+    given = [f"{name}={inner}={stream(tmp_path / f'{name}{inner}', value=column)}" for name, inner, column in columns]
+    assert output_of(SERIALIZERS, *given) == []

@@ -81,15 +81,6 @@ def read(kafka: Kafka, topic: str, url: str) -> list[tuple[int, Any]]:
 
 @pytest.mark.spark
 @pytest.mark.java
-def test_columns_get_a_derived_schema(spark: SparkSession, kafka: Kafka, new_topic: NewTopic, apicurio: Apicurio) -> None:
-    topic = new_topic(2)
-    settings = options(kafka, topic=topic, value__format="json-schema", schema__registry__url=apicurio.url)
-    orders(spark).write.format("kafka_sink").options(**settings).mode("append").save()
-    assert read(kafka, topic, apicurio.url) == [(n, wanted(n)) for n in range(ROWS)]
-
-
-@pytest.mark.spark
-@pytest.mark.java
 def test_a_given_schema_is_checked_before_any_row_and_for_each_row(
     spark: SparkSession, kafka: Kafka, new_topic: NewTopic, apicurio: Apicurio
 ) -> None:

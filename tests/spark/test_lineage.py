@@ -19,14 +19,14 @@ from spark_kafka_sink.errors import KafkaSinkError, UsageError
 from spark_kafka_sink.exporters.openlineage import emit_lineage
 from spark_kafka_sink.spark.metrics import DeliveryMetrics
 from tests.exporters.lineage_collector import Collector, check, running, transport
+from tests.exporters.test_lineage_runs import JOB, committed
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.ports import free_ports
 from tests.planted_secrets import MARK, PLANTED, SECRET, USER
 from tests.registry.stand_in import StandIn
-from tests.spark.frames import numbers, options, read_values
+from tests.spark.frames import numbers, options, parquet_stream, read_values, run_either_way
 from tests.spark.secrets_program import kafka as as_kafkas
-from tests.spark.test_stream_write import stream
 
 pytestmark = pytest.mark.spark
 
@@ -55,20 +55,6 @@ def publish(df: DataFrame, settings: dict[str, str], metrics: sks.DeliveryMetric
     sks.publish(df, options=settings, metrics=metrics, progress=False)
 
 
-def run(df: DataFrame, settings: dict[str, str], metrics: sks.DeliveryMetrics, folder: Path, *, calls: bool) -> str:
-    """Runs a stream to its end and returns the id of its run. calls: with foreachBatch."""
-    writer = df.writeStream.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True)
-    writer = (
-        writer.foreachBatch(sks.foreach_batch(settings, metrics)) if calls else writer.format("kafka_sink").options(**settings)
-    )
-    query = writer.queryName("clicks").start()
-    try:
-        query.awaitTermination()
-    finally:
-        query.stop()
-    return str(query.runId)
-
-
 def states(events: list[dict[str, Any]]) -> list[str]:
     return [event["eventType"] for event in events]
 
@@ -80,10 +66,6 @@ def rows(event: dict[str, Any]) -> int | None:
     return None if found is None else int(found["rowCount"])
 
 
-@pytest.mark.parametrize(
-    "guarantee",
-    ["at-least-once", pytest.param("exactly-once", marks=pytest.mark.whole("the events follow from the same commit report"))],
-)
 @pytest.mark.parametrize("write", [save, publish])
 def test_a_batch_write_starts_and_completes(
     spark: SparkSession,
@@ -93,10 +75,9 @@ def test_a_batch_write_starts_and_completes(
     collector: Collector,
     lineage: sks.LineageEmitter,
     write: Write,
-    guarantee: str,
 ) -> None:
     topic = new_topic(2)
-    write(numbers(spark, 100), options(kafka, topic=topic, delivery__guarantee=guarantee), metrics)
+    write(numbers(spark, 100), options(kafka, topic=topic), metrics)
     start, complete = collector.until_state("COMPLETE")
     assert states([start, complete]) == ["START", "COMPLETE"]
     for event in (start, complete):
@@ -127,8 +108,8 @@ def test_a_stream_starts_runs_and_completes(
     calls: bool,
 ) -> None:
     topic = new_topic(2)
-    df = stream(spark, numbers(spark, 100), tmp_path)
-    run_id = run(df, options(kafka, topic=topic), metrics, tmp_path, calls=calls)
+    df = parquet_stream(spark, numbers(spark, 100), tmp_path)
+    run_id = str(run_either_way(df, options(kafka, topic=topic), metrics, tmp_path, calls=calls).runId)
     events = collector.until_state("COMPLETE")
     assert states(events) == ["START", "RUNNING", "RUNNING", "COMPLETE"]
     for event in events:
@@ -136,43 +117,6 @@ def test_a_stream_starts_runs_and_completes(
         assert (event["run"]["runId"], event["job"]["name"]) == (run_id, "spark_kafka_sink_tests.kafka_sink.clicks")
         assert event["job"]["facets"]["jobType"]["processingType"] == "STREAMING"
     assert [rows(event) for event in events[1:]] == [50, 100, 100]
-
-
-@pytest.mark.whole("a program; a stream that completes stays")
-def test_a_stream_that_is_stopped_at_the_end_of_a_program_completes(
-    spark: SparkSession, metrics: sks.DeliveryMetrics, collector: Collector, lineage: sks.LineageEmitter, tmp_path: Path
-) -> None:
-    with EmbeddedBroker() as broker:
-        broker.create_topic("events")
-        settings = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "events"}
-        writer = stream(spark, numbers(spark, 10), tmp_path).writeStream.format("kafka_sink").options(**settings)
-        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
-        query.processAllAvailable()
-        query.stop()
-        lineage.stop()
-    assert states(collector.events)[-1] == "COMPLETE"
-
-
-@pytest.mark.whole("a stream that completes stays")
-def test_a_stream_that_ran_before_has_its_run_and_its_name_and_completes(
-    spark: SparkSession, metrics: sks.DeliveryMetrics, collector: Collector, tmp_path: Path
-) -> None:
-    with EmbeddedBroker() as broker:
-        broker.create_topic("events")
-        settings = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "events"}
-        writer = stream(spark, numbers(spark, 10), tmp_path).writeStream.format("kafka_sink").options(**settings)
-        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).queryName("clicks").start()
-        try:
-            query.processAllAvailable()
-            client = OpenLineageClient(transport=transport(collector.url))
-            for _ in range(2):
-                emitter = sks.emit_lineage(spark, metrics, client=client)
-        finally:
-            query.stop()
-        emitter.stop()
-    assert states(collector.events) == ["START", "COMPLETE"]
-    for event in collector.events:
-        assert (event["run"]["runId"], event["job"]["name"]) == (str(query.runId), "spark_kafka_sink_tests.kafka_sink.clicks")
 
 
 def test_a_failed_write_fails(
@@ -190,37 +134,16 @@ def test_a_failed_write_fails(
     _, fail = collector.until_state("FAIL")
     check(fail)
     assert "Spark aborted the write" in fail["run"]["facets"]["errorMessage"]["message"]
-    with pytest.raises(KafkaSinkError):
-        publish(bad, settings, metrics)
-    fail = collector.until(lambda events: states(events) == ["START", "FAIL"] * 2)[-1]
-    assert "[RECORD] column partition, row " in fail["run"]["facets"]["errorMessage"]["message"]
-
-
-def test_a_failed_stream_fails_with_the_sinks_error(
-    spark: SparkSession,
-    kafka: Kafka,
-    new_topic: NewTopic,
-    metrics: sks.DeliveryMetrics,
-    collector: Collector,
-    lineage: sks.LineageEmitter,
-    tmp_path: Path,
-) -> None:
-    bad = stream(spark, numbers(spark, 10).selectExpr("key", "value", "-1 AS partition"), tmp_path)
-    with pytest.raises(PySparkException):
-        run(bad, options(kafka, topic=new_topic()), metrics, tmp_path, calls=False)
-    fail = collector.until_state("FAIL")[-1]
-    check(fail)
-    assert "[RECORD] column partition, row " in fail["run"]["facets"]["errorMessage"]["message"]
 
 
 def test_the_text_of_another_programs_error_stays_at_home(
     spark: SparkSession, metrics: sks.DeliveryMetrics, collector: Collector, lineage: sks.LineageEmitter, tmp_path: Path
 ) -> None:
-    bad = stream(spark, numbers(spark, 10), tmp_path).selectExpr("key", f"raise_error('{MARK}') AS value")
+    bad = parquet_stream(spark, numbers(spark, 10), tmp_path).selectExpr("key", f"raise_error('{MARK}') AS value")
     with EmbeddedBroker() as broker, pytest.raises(PySparkException, match=MARK):
         broker.create_topic("events")
         settings = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "events"}
-        run(bad, settings, metrics, tmp_path, calls=False)
+        run_either_way(bad, settings, metrics, tmp_path)
     events = collector.until_state("FAIL")
     assert "USER_RAISED_EXCEPTION" in events[-1]["run"]["facets"]["errorMessage"]["message"]
     assert MARK not in json.dumps(events)
@@ -233,13 +156,12 @@ def test_no_event_has_a_secret(
         broker.create_topic("events")
         settings = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "events", **as_kafkas(PLANTED)}
         settings |= {"headers.token": SECRET}
-        save(numbers(spark, 4), settings, metrics)
         publish(numbers(spark, 4), settings, metrics)
-        run(stream(spark, numbers(spark, 4), tmp_path), settings, metrics, tmp_path, calls=False)
+        run_either_way(parquet_stream(spark, numbers(spark, 4), tmp_path), settings, metrics, tmp_path)
         wrong = {**settings, "kafka.sasl.jaas.config": "", "kafka.sasl.username": USER, "kafka.sasl.password": f"{SECRET}!"}
         with pytest.raises(KafkaSinkError):
             publish(numbers(spark, 4), wrong, metrics)
-    events = collector.until(lambda events: states(events).count("COMPLETE") == 3)
+    events = collector.until(lambda events: states(events).count("COMPLETE") == 2)
     assert MARK not in json.dumps([*events, *collector.headers])
 
 
@@ -248,16 +170,12 @@ def test_with_a_registry_the_fields_are_those_of_the_values_schema(
 ) -> None:
     df = spark.range(4).selectExpr("string(id) AS key", "id", "named_struct('x', int(id)) AS inner", "array(id) AS ids")
     with EmbeddedBroker() as broker:
-        for form in ("avro", "json-schema", "protobuf"):
-            broker.create_topic(form)
-            servers = {"kafka.bootstrap.servers": broker.bootstrap_servers, "schema.registry.url": stand_in.url}
-            publish(df, {**servers, "topic": form, "value.format": form}, metrics)
-    events = collector.until(lambda events: states(events).count("COMPLETE") == 3)
-    found = [event["outputs"][0]["facets"]["schema"]["fields"] for event in events if event["eventType"] == "COMPLETE"]
-    assert [[one["name"] for one in fields] for fields in found[:2]] == [["id", "inner", "ids"]] * 2
-    assert found[0][0]["type"] == "long"
-    assert [(one["name"], one["type"]) for one in found[0][1]["fields"]] == [("x", "int")]
-    assert [one["name"] for one in found[2]] == ["key", "id", "inner", "ids"]  # the columns
+        broker.create_topic("events")
+        servers = {"kafka.bootstrap.servers": broker.bootstrap_servers, "schema.registry.url": stand_in.url}
+        publish(df, {**servers, "topic": "events", "value.format": "avro"}, metrics)
+    fields = collector.until_state("COMPLETE")[-1]["outputs"][0]["facets"]["schema"]["fields"]
+    assert [(one["name"], one["type"]) for one in fields] == [("id", "long"), ("inner", "record"), ("ids", "array<long>")]
+    assert [(one["name"], one["type"]) for one in fields[1]["fields"]] == [("x", "int")]
 
 
 def test_without_a_collector_rows_are_written_and_one_warning_is_logged(
@@ -268,67 +186,32 @@ def test_without_a_collector_rows_are_written_and_one_warning_is_logged(
     with caplog.at_level(logging.WARNING, "spark_kafka_sink"):
         client = OpenLineageClient(transport=transport(f"http://127.0.0.1:{port}"))
         emitter = sks.emit_lineage(spark, metrics, client=client)
-        for _ in range(2):
-            save(numbers(spark, 10), options(kafka, topic=topic), metrics)
+        save(numbers(spark, 10), options(kafka, topic=topic), metrics)
         emitter.stop()
-    assert len(read_values(kafka, topic)) == 20
+    assert len(read_values(kafka, topic)) == 10
     found = [record.getMessage() for record in caplog.records if "OpenLineage" in record.getMessage()]
     assert found[0].startswith("OpenLineage: an event could not be sent, and further failures are not logged: ConnectionError")
-    assert found[1:] == ["OpenLineage: 4 events were lost"]
-
-
-@pytest.mark.whole("a stream; one without a collector stays")
-def test_a_collector_that_answers_nonsense_delays_nothing(
-    spark: SparkSession,
-    metrics: sks.DeliveryMetrics,
-    collector: Collector,
-    lineage: sks.LineageEmitter,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    collector.status, collector.body = 500, b"\xff\x00<html>" * 100
-    with EmbeddedBroker() as broker, caplog.at_level(logging.WARNING, "spark_kafka_sink"):
-        broker.create_topic("events")
-        settings = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "events"}
-        for _ in range(2):
-            publish(numbers(spark, 10), settings, metrics)
-        collector.until(lambda events: len(events) == 4)
-        lineage.stop()
-    assert sum("could not be sent" in record.getMessage() for record in caplog.records) == 1
+    assert found[1:] == ["OpenLineage: 2 events were lost"]
 
 
 def test_a_slow_collector_delays_neither_writes_nor_the_stop(
     spark: SparkSession, metrics: sks.DeliveryMetrics, collector: Collector, lineage: sks.LineageEmitter
 ) -> None:
     collector.released.clear()
-    with EmbeddedBroker() as broker:
-        broker.create_topic("events")
-        settings = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "events"}
-        publish(numbers(spark, 10), settings, metrics)
+    metrics.writes.tell(committed(JOB))
     assert collector.events == []  # the collector still has not answered the first event
     lineage.stop(timeout_s=0.2)
 
 
-def test_after_its_stop_nothing_is_emitted(
-    spark: SparkSession, metrics: sks.DeliveryMetrics, collector: Collector, lineage: sks.LineageEmitter
-) -> None:
-    lineage.stop()
-    lineage.stop()
-    with EmbeddedBroker() as broker:
-        broker.create_topic("events")
-        publish(numbers(spark, 10), {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "events"}, metrics)
-    assert not metrics.writes.is_wanted
-    assert collector.events == []
-
-
-def test_a_second_call_replaces_the_first_emitter(
+def test_a_second_call_replaces_the_first_emitter_and_after_its_stop_nothing_is_emitted(
     spark: SparkSession, metrics: sks.DeliveryMetrics, collector: Collector, lineage: sks.LineageEmitter
 ) -> None:
     client = OpenLineageClient(transport=transport(collector.url))
     emitters = [sks.emit_lineage(spark, metrics, client=client) for _ in range(2)]
-    with EmbeddedBroker() as broker:
-        broker.create_topic("events")
-        publish(numbers(spark, 10), {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "events"}, metrics)
-    emitters[1].stop()
+    metrics.writes.tell(committed(JOB))
+    for _ in range(2):
+        emitters[1].stop()
+    metrics.writes.tell(committed(JOB))
     assert states(collector.events) == ["START", "COMPLETE"]
     assert not metrics.writes.is_wanted
 
@@ -356,9 +239,7 @@ def test_the_client_finds_its_own_settings(
     monkeypatch.setenv("OPENLINEAGE_PARENT_ID", "airflow/dag.task/0190d5a6-0000-7000-8000-000000000001")
     emitter = emit_lineage(spark, metrics)
     try:
-        with EmbeddedBroker() as broker:
-            broker.create_topic("events")
-            publish(numbers(spark, 10), {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "events"}, metrics)
+        metrics.writes.tell(committed(JOB))
         complete = collector.until_state("COMPLETE")[-1]
     finally:
         emitter.stop()

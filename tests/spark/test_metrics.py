@@ -226,24 +226,6 @@ def test_a_batch_listener_is_called_until_it_is_removed(metrics: DeliveryMetrics
     assert heard == [batch(number=1)]
 
 
-def test_a_batch_listener_that_raises_is_logged_once_and_the_others_are_called(
-    metrics: DeliveryMetrics, caplog: pytest.LogCaptureFixture
-) -> None:
-    heard: list[BatchReport] = []
-
-    def raises(report: BatchReport) -> None:
-        raise ZeroDivisionError("garbage")
-
-    metrics.add_batch_listener(raises)
-    metrics.add_batch_listener(heard.append)
-    feed = Feed(listener=metrics.feed.listener)
-    for number in range(3):
-        feed.committed(batch(number=number))
-    metrics.close()
-    assert [each.batch for each in heard] == [0, 1, 2]
-    assert caplog.text.count("a batch listener raised ZeroDivisionError: garbage") == 1
-
-
 def test_a_slow_batch_listener_delays_no_commit(metrics: DeliveryMetrics) -> None:
     release = threading.Event()
     heard: list[int] = []

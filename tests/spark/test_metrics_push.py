@@ -6,8 +6,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_kafka_sink.broker import BrokerConfig, ClientMetricsManager, EmbeddedBroker, PushedMetrics
-from spark_kafka_sink.protocol.api import ApiKey
-from tests.kafka.witness import read_topic
 from tests.producer.metrics.otlp_witness import read
 from tests.spark.frames import numbers
 from tests.waiting import until
@@ -51,25 +49,3 @@ def test_workers_push_what_their_tasks_sent(spark: SparkSession) -> None:
         save(spark, broker)
         wait_until_sent(pushes)
         assert {push.client_id for push in pushes} == {"spark-kafka-sink"}
-
-
-def test_rows_that_a_worker_sends_again_count_as_sent_twice_and_retried_once(spark: SparkSession) -> None:
-    """A busy machine does this, too, if an answer takes longer than request.timeout.ms. The topic has each row once."""
-    pushes: list[PushedMetrics] = []
-    manager = ClientMetricsManager(pushes.append, metrics=("org.apache.kafka.producer.topic.record.",), interval_ms=100)
-    with EmbeddedBroker(config=BrokerConfig(client_metrics=manager)) as broker:
-        broker.create_topic("pushed", 1)
-        broker.faults.cut_after(ApiKey.PRODUCE, times=1)
-        save(spark, broker)
-        wait_until_sent(pushes)
-        again = ROWS // 2  # the rows of one of the two tasks
-        assert totals(pushes) == {"send": ROWS + again, "retry": again}
-        assert len(read_topic(broker.bootstrap_servers, "pushed")) == ROWS
-
-
-def test_workers_push_nothing_if_the_option_is_off(spark: SparkSession) -> None:
-    manager = ClientMetricsManager(lambda push: None, interval_ms=100)
-    with EmbeddedBroker(config=BrokerConfig(client_metrics=manager)) as broker:
-        broker.create_topic("pushed", 2)
-        save(spark, broker, **{"kafka.enable.metrics.push": "false"})
-        assert broker.faults.seen(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS) == 0

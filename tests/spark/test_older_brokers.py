@@ -12,42 +12,34 @@ from pyspark.sql import SparkSession
 from tests.kafka.brokers import Brokers
 from tests.kafka.cluster import KafkaCluster
 from tests.kafka.embedded import EmbeddedKafka
-from tests.kafka.fixtures import BrokerKind
 from tests.kafka.versions import OLDEST
 from tests.kafka.witness import read_topic
 from tests.spark.frames import numbers, options
-from tests.tiers import whole_but
 
 pytestmark = pytest.mark.spark
 
-OLD = ("2.1", "3.7")
 NEEDS = r"exactly-once requires Kafka 3\.8 or newer .*delivery\.guarantee=at-least-once"
 
 
-@pytest.fixture(scope="module")
-def _old() -> Iterator[dict[tuple[BrokerKind, str], Brokers]]:
-    """Those that a test has asked for: each is started once."""
-    made: dict[tuple[BrokerKind, str], Brokers] = {}
+STARTS = pytest.mark.whole("starts a broker; the embedded one plays the same release")
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(("3.7", False), id="3.7"),
+        *(pytest.param((each, True), id=f"a real {each}", marks=[pytest.mark.kafka, STARTS]) for each in (OLDEST, "3.7")),
+    ],
+)
+def old_kafka(request: pytest.FixtureRequest) -> Iterator[Brokers]:
+    version, is_real = request.param
+    made: Brokers = (
+        KafkaCluster(version=version, zookeeper=version == OLDEST, heap_mb=256)
+        if is_real
+        else EmbeddedKafka(in_memory=True, like=version)
+    )
     yield made
-    for each in made.values():
-        each.stop()
-
-
-@pytest.fixture(params=whole_but(OLD, ["3.7"], "the same refusal, by a cluster of its own"))
-def old(request: pytest.FixtureRequest) -> str:
-    version: str = request.param
-    return version
-
-
-@pytest.fixture
-def old_kafka(broker_kind: BrokerKind, old: str, _old: dict[tuple[BrokerKind, str], Brokers]) -> Brokers:
-    key = broker_kind, old
-    if key not in _old:
-        if broker_kind == "kafka":
-            _old[key] = KafkaCluster(version=old, zookeeper=old == OLDEST, heap_mb=256)
-        else:
-            _old[key] = EmbeddedKafka(in_memory=True, like=old)
-    return _old[key]
+    made.stop()
 
 
 def once(kafka: Brokers, topic: str) -> dict[str, str]:

@@ -81,14 +81,6 @@ def test_an_ill_typed_value_is_named_with_its_prefix() -> None:
     assert "option kafka.linger.ms: 'soon' is not a whole number" in refused(kafka__linger__ms="soon")
 
 
-def test_a_missing_port_is_told_with_the_options_prefix() -> None:
-    assert "option kafka.bootstrap.servers: 'localhost' has no port" in refused(kafka__bootstrap__servers="localhost")
-
-
-def test_settings_that_exclude_each_other_are_refused() -> None:
-    assert "kafka.acks" in refused(kafka__acks="1", **{"kafka.enable.idempotence": "true"})
-
-
 @pytest.mark.parametrize(
     ("name", "meant"),
     [
@@ -122,10 +114,6 @@ def test_an_option_of_another_client_names_what_to_use_here(prefix: str, name: s
     text = refused(**{f"{prefix}{name}": "x"})
     assert f"unknown option {prefix}{name}; " in text
     assert text.endswith(meant)
-
-
-def test_an_option_that_is_near_to_none_is_still_an_error() -> None:
-    assert refused(zzz="x").endswith("unknown option zzz")
 
 
 @pytest.mark.parametrize("name", [*REFUSED, "sasl.oauthbearer.assertion.file", "sasl.login.callback.handler.class"])
@@ -273,10 +261,6 @@ def test_a_provider_of_secrets_may_have_capitals_in_its_name(monkeypatch: pytest
     password = sink_options({**SERVERS, **options}).producer.security.sasl_password
     assert password is not None
     assert password.reveal() == "hunter2"
-
-
-def test_plaintext_may_be_said() -> None:
-    assert sink_options({**SERVERS, "kafka.security.protocol": "PLAINTEXT"}) == sink_options(SERVERS)
 
 
 def test_errors_of_security_name_the_option_as_it_is_written() -> None:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import datetime
 import os
-import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -22,7 +21,7 @@ from spark_kafka_sink.spark.row_splitting import SplitBatch
 from spark_kafka_sink.spark.schema import SinkSchema
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
-from tests.spark.frames import expected, numbers, options, read_records, read_values, records
+from tests.spark.frames import expected, options, read_records, read_values, records
 
 UTC = datetime.UTC
 
@@ -227,16 +226,6 @@ def test_partition_writer_delivers_rows(
     assert read_records(kafka, topic) == expected(300, 3)
     assert metrics.live is not None
     assert metrics.live.records == 300
-
-
-@pytest.mark.spark
-def test_partition_writer_works_from_another_thread(spark: SparkSession, kafka: Kafka, new_topic: NewTopic) -> None:
-    topic = new_topic()
-    write = sks.partition_writer(options(kafka, topic=topic))
-    thread = threading.Thread(target=lambda: numbers(spark.newSession(), 10).foreachPartition(write))
-    thread.start()
-    thread.join()
-    assert read_values(kafka, topic) == list(range(10))
 
 
 def test_partition_writer_needs_no_spark_task(kafka: Kafka, new_topic: NewTopic) -> None:

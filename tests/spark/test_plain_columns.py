@@ -15,7 +15,7 @@ from spark_kafka_sink.errors import OptionError, SchemaError
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
-from tests.spark.frames import options
+from tests.spark.frames import options, save
 
 pytestmark = pytest.mark.spark
 
@@ -62,23 +62,11 @@ def expected(spark: SparkSession) -> list[tuple[object, ...]]:
     )
 
 
-def save(df: DataFrame, settings: dict[str, str]) -> None:
-    df.write.format("kafka_sink").options(**settings).mode("append").save()
-
-
-def publish(df: DataFrame, settings: dict[str, str]) -> None:
-    assert sks.publish(df, options=settings).total.records == 200
-
-
-def foreach_batch(df: DataFrame, settings: dict[str, str]) -> None:
-    sks.foreach_batch(settings)(df, 0)
-
-
 def partition_writer(df: DataFrame, settings: dict[str, str]) -> None:
     df.foreachPartition(sks.partition_writer(settings))
 
 
-@pytest.mark.parametrize("write", [save, publish, foreach_batch, partition_writer])
+@pytest.mark.parametrize("write", [save, partition_writer])
 def test_keys_and_values_are_what_to_json_makes_of_their_columns(
     spark: SparkSession, kafka: Kafka, new_topic: NewTopic, write: Write, expected: list[tuple[object, ...]]
 ) -> None:
@@ -104,22 +92,6 @@ def test_timestamps_in_json_are_utc_with_microseconds(spark: SparkSession, kafka
     }
 
 
-def test_a_serializer_of_one_column_writes_that_column(spark: SparkSession, kafka: Kafka, new_topic: NewTopic) -> None:
-    topic = new_topic()
-    settings = {
-        **options(kafka, topic=topic),
-        "key.columns": "id",
-        "kafka.key.serializer": "long",
-        "value.columns": "name",
-        "kafka.value.serializer": "string",
-        "tombstone.column": "gone",
-    }
-    df = spark.range(3).selectExpr("id", "concat('n', id) AS name", "id = 1 AS gone")
-    sks.publish(df, options=settings)
-    found = sorted((record.key, record.value) for record in read_topic(kafka.bootstrap_servers, topic))
-    assert found == [((0).to_bytes(8), b"n0"), ((1).to_bytes(8), None), ((2).to_bytes(8), b"n2")]
-
-
 def test_mistakes_end_before_any_task(spark: SparkSession, kafka: Kafka) -> None:
     df, settings = spark.range(1), options(kafka, topic="t")
     with pytest.raises(PySparkException, match=r"\[SCHEMA\] option value\.columns: there is no column ids; did you mean id\?"):
@@ -128,10 +100,3 @@ def test_mistakes_end_before_any_task(spark: SparkSession, kafka: Kafka) -> None
         sks.publish(df, options={**settings, "value.columns": "ids"})
     with pytest.raises(OptionError, match=r"option headers\.Source: Spark changes option names to lower case"):
         sks.foreach_batch({**settings, "headers.Source": "x"})
-
-
-def test_a_value_that_json_cannot_hold_is_named_with_its_row(spark: SparkSession, kafka: Kafka, new_topic: NewTopic) -> None:
-    df = spark.range(0, 5, 1, 1).selectExpr("id", "IF(id < 3, 0.5D, double('NaN')) AS share", "id = 3 AS gone")
-    settings = {**options(kafka, topic=new_topic()), "key.columns": "id", "value.columns": "share", "tombstone.column": "gone"}
-    with pytest.raises(Exception, match=r"option value\.columns: share: nan, which JSON cannot represent, in row 4 of the task"):
-        sks.publish(df, options=settings)

@@ -22,7 +22,6 @@ from tests.kafka.kafka import Kafka
 from tests.spark.counting import Context
 from tests.spark.frames import numbers, options
 from tests.spark.test_live import message
-from tests.tiers import whole_but
 
 
 class Refusing:
@@ -297,20 +296,17 @@ def test_the_throughput_over_time_has_few_points_however_long_it_takes(monkeypat
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("with_metrics", whole_but([False, True], [True], "a job of five seconds"))
 def test_the_bar_moves_inside_a_long_task(
     spark: SparkSession,
     kafka: Kafka,
     new_topic: NewTopic,
     metrics: sks.DeliveryMetrics,
     capsys: pytest.CaptureFixture[str],
-    *,
-    with_metrics: bool,
 ) -> None:
     before = set(threading.enumerate())
     slow = options(kafka, topic=new_topic(), max__records__per__second="2000")
     df = numbers(spark, 10_000, tasks=1)  # 2,000 at once, and the others in 4 s
-    sks.publish(df, options=slow, progress=True, metrics=metrics if with_metrics else None)
+    sks.publish(df, options=slow, progress=True, metrics=metrics)
     shown = capsys.readouterr().err
     while_running = [int(rows.replace(",", "")) for rows in re.findall(r"0 of 1 task, ([0-9,]+) rows, [0-9,]+ rows/s", shown)]
     assert any(0 < rows < 10_000 for rows in while_running)

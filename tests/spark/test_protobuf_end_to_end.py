@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +11,6 @@ from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from pyspark.sql import SparkSession
 
-import spark_kafka_sink as sks
-from spark_kafka_sink.errors import SchemaError, SerializationError
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
@@ -32,14 +29,6 @@ ORDERS = [
     "named_struct('x', int(id), 'tags', array('a', string(id))) AS inner",
     "map('k', double(id)) AS by_name",
 ]
-GIVEN = """syntax = "proto3";
-package shop;
-message First {}
-message Shop {
-  message Order { int64 id = 1; optional string text = 2; State state = 16; repeated double numbers = 3; }
-  enum State { NEW = 0; PAID = 1; }
-}
-"""
 
 
 def read(kafka: Kafka, topic: str, url: str, own: Any) -> list[tuple[Any, Any]]:
@@ -74,32 +63,3 @@ def test_a_derived_message_is_read_by_confluents_deserializer(
         own = message_class(file_set(client.get_latest_version(f"{topic}-value").schema.schema_str or ""), "a.Order")
     found = read(kafka, topic, apicurio.url, own)
     assert sorted(found, key=lambda one: int(one[0])) == [(str(n).encode(), wanted(own, n)) for n in range(ROWS)]
-
-
-@pytest.mark.spark
-@pytest.mark.java
-def test_a_nested_message_of_a_file_and_a_bad_row(
-    spark: SparkSession, kafka: Kafka, new_topic: NewTopic, apicurio: Apicurio, tmp_path: Path
-) -> None:
-    topic = new_topic(1)
-    file = tmp_path / "shop.proto"
-    file.write_text(GIVEN)
-    message = "shop.Shop.Order"
-    settings = options(
-        kafka,
-        topic=topic,
-        value__format="protobuf",
-        value__schema__file=str(file),
-        value__schema__message=message,
-        schema__registry__url=apicurio.url,
-    )
-    rows = spark.range(0, ROWS, 1, 2).selectExpr("id", "IF(id % 2 = 0, 'NEW', 'PAID') AS state", "array(double(id)) AS numbers")
-    rows.write.format("kafka_sink").options(**settings).mode("append").save()
-
-    own = message_class(file_set(GIVEN), message)
-    found = sorted((one for _, one in read(kafka, topic, apicurio.url, own)), key=lambda one: one.id)
-    assert found == [own(id=n, state=n % 2, numbers=[n]) for n in range(ROWS)]
-    with pytest.raises(SerializationError, match=r"state: the text is not a name of enum shop\.Shop\.State"):
-        sks.publish(rows.selectExpr("id", "'LOST' AS state"), options=settings, progress=False)
-    with pytest.raises(SchemaError, match=r"state: column boolean, schema enum shop\.Shop\.State: it must be string"):
-        sks.publish(rows.selectExpr("id", "true AS state"), options=settings, progress=False)

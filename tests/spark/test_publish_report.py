@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import pickle
-import sys
-
-import pytest
 
 import spark_kafka_sink as sks
-from spark_kafka_sink.errors import InstallationError
 from spark_kafka_sink.producer.partition_reports import PartitionReport, PartitionReports
 from tests.producer.reports import eventful
 
@@ -50,12 +46,6 @@ def test_its_tables_have_a_row_for_each_task_and_partition() -> None:
     frame = report.to_pandas()
     assert str(frame.dtypes["spark_partition"]) == "Int32"
     assert frame["records"].sum() == report.total.records
-
-
-def test_without_pandas_there_is_an_error_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(InstallationError, match=r"PublishReport\.to_pandas\(\) needs pandas, and pandas is not installed"):
-        of_tasks(1).to_pandas()
 
 
 def test_it_pickles_also_after_it_was_shown() -> None:

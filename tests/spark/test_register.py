@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, cast
@@ -18,7 +19,6 @@ from spark_kafka_sink.spark.metrics import Feed
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.spark.frames import numbers, options, read_values
-from tests.tiers import whole_but
 
 pytestmark = pytest.mark.spark
 
@@ -52,19 +52,17 @@ def write(spark: SparkSession, kafka: Kafka, topic: str) -> None:
     df.write.format("kafka_sink").options(**options(kafka, topic=topic)).mode("append").save()
 
 
-@pytest.mark.parametrize("error", NOT_ALLOWED)
 def test_without_the_jvm_the_format_is_registered_and_counts(
-    spark: SparkSession,
-    kafka: Kafka,
-    new_topic: NewTopic,
-    caplog: pytest.LogCaptureFixture,
-    error: Exception,
+    spark: SparkSession, kafka: Kafka, new_topic: NewTopic, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic = new_topic()
-    handle = sks.register(cast("SparkSession", Restricted(spark, error, "_jvm")))
-    (warning,) = caplog.messages
-    assert "register: not everything is allowed in this session: " in warning
-    assert "active session of this thread" in warning
+    for error in NOT_ALLOWED:
+        caplog.clear()
+        handle = sks.register(cast("SparkSession", Restricted(spark, error, "_jvm")))
+        (warning,) = caplog.messages
+        assert "register: not everything is allowed in this session: " in warning
+        assert "active session of this thread" in warning
+        assert handle.available
     write(spark, kafka, topic)
     assert read_values(kafka, topic) == list(range(10))
     assert handle.live is not None
@@ -72,31 +70,25 @@ def test_without_the_jvm_the_format_is_registered_and_counts(
     handle.close()
 
 
-RESTRICTIONS = [(error, refused) for refused in ("accumulator", "sparkContext", "applicationId") for error in NOT_ALLOWED]
-
-
-@pytest.mark.parametrize("restriction", whole_but(RESTRICTIONS, RESTRICTIONS[:1], "a session each"))
 def test_what_cannot_be_counted_is_an_error_to_read_and_never_0(
-    spark: SparkSession,
-    kafka: Kafka,
-    new_topic: NewTopic,
-    caplog: pytest.LogCaptureFixture,
-    restriction: tuple[Exception, str],
+    spark: SparkSession, kafka: Kafka, new_topic: NewTopic, caplog: pytest.LogCaptureFixture
 ) -> None:
-    topic, (error, refused) = new_topic(), restriction
-    context = Restricted(spark.sparkContext, error, refused)
-    session = Restricted(spark, error, refused, instead={"sparkContext": context})
-    handle = sks.register(cast("SparkSession", session))
-    (warning,) = caplog.messages
-    assert "deliveries through kafka_sink are not counted" in warning
-    assert refused != "sparkContext" or "JVM_ATTRIBUTE" not in warning  # Spark Connect, which is named
+    topic = new_topic()
+    for error, refused in itertools.product(NOT_ALLOWED, ("accumulator", "sparkContext", "applicationId")):
+        caplog.clear()
+        context = Restricted(spark.sparkContext, error, refused)
+        session = Restricted(spark, error, refused, instead={"sparkContext": context})
+        handle = sks.register(cast("SparkSession", session))
+        (warning,) = caplog.messages
+        assert "deliveries through kafka_sink are not counted" in warning
+        assert refused != "sparkContext" or "JVM_ATTRIBUTE" not in warning  # Spark Connect, which is named
+        assert not handle.available
+        for count in ("live", "committed"):
+            with pytest.raises(UsageError, match="are not counted"):
+                getattr(handle, count)
+        handle.close()
     write(spark, kafka, topic)
     assert read_values(kafka, topic) == list(range(10))
-    assert not handle.available
-    for count in ("live", "committed"):
-        with pytest.raises(UsageError, match="are not counted"):
-            getattr(handle, count)
-    handle.close()
 
 
 LOGGER = "org.apache.spark.sql.execution.datasources.DataSourceManager"

@@ -6,17 +6,11 @@ import json
 import pickle
 import urllib.request
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import pytest
-from confluent_kafka.schema_registry import SchemaRegistryClient
-from confluent_kafka.schema_registry.avro import AvroDeserializer
-from confluent_kafka.serialization import MessageField, SerializationContext
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 import spark_kafka_sink as sks
@@ -25,7 +19,6 @@ from spark_kafka_sink.errors import (
     OptionError,
     RegistryError,
     SchemaError,
-    SchemaIncompatibleError,
     SerializationError,
 )
 from spark_kafka_sink.spark.options import SinkOptions, sink_options
@@ -90,39 +83,6 @@ def test_structs_and_primitives_have_schemas_of_their_own_and_tombstones_have_no
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("way", ["publish", "write"])
-def test_ids_in_headers_are_read_by_confluents_deserializer(
-    spark: SparkSession, kafka: Kafka, topic: str, stand_in: StandIn, settings: Settings, way: str
-) -> None:
-    df = spark.range(0, 4, 1, 1).selectExpr("string(id) AS key", "concat('order ', id) AS name", "id = 2 AS gone")
-    given = settings(tombstone__column="gone", schema__id__serializer="header", **{"headers.source": "billing"})
-    if way == "publish":
-        sks.publish(df, options=given, progress=False)
-    else:
-        df.write.format("kafka_sink").options(**given).mode("append").save()
-    found = written(kafka, topic)
-    with SchemaRegistryClient({"url": stand_in.url}) as client:
-        reader = AvroDeserializer(client)
-        read = [reader(one.value, SerializationContext(topic, MessageField.VALUE, list(one.headers))) for one in found]
-    assert read == [{"name": "order 0"}, {"name": "order 1"}, None, {"name": "order 3"}]
-    assert [sorted(name for name, _ in one.headers) for one in found[1:3]] == [["__value_schema_id", "source"], ["source"]]
-
-
-@pytest.mark.spark
-def test_listed_columns_form_the_key_and_the_rest_the_value(
-    spark: SparkSession, kafka: Kafka, topic: str, stand_in: StandIn, settings: Settings
-) -> None:
-    df = spark.range(1).selectExpr("id AS customer", "'x' AS region", "named_struct('a', 1) AS more", "false AS gone")
-    sks.publish(df, options=settings(key__format="avro", key__columns="customer", tombstone__column="gone"), progress=False)
-    ((key, value),) = [(one.key, one.value) for one in written(kafka, topic)]
-    assert key == b"\0\0\0\0\1\0"
-    assert value == b"\0\0\0\0\2\2x\2"
-    fields = [asked.json["schema"] for asked in stand_in.requests if asked.method == "POST" and "-value" in asked.path]
-    assert '"name": "region"' in fields[0]
-    assert '"gone"' not in fields[0]
-
-
-@pytest.mark.spark
 def test_topics_of_rows_share_the_schema_of_their_record(
     spark: SparkSession, kafka: Kafka, new_topic: NewTopic, settings: Settings
 ) -> None:
@@ -170,54 +130,6 @@ def test_what_tasks_get_holds_no_secret_and_no_address(stand_in: StandIn) -> Non
     assert str(stand_in.port).encode() not in pickled
     assert pickle.loads(pickled) == found
     assert '"doc": "The order."' in found.producer.value_serializer.schema.text  # type: ignore[attr-defined]
-
-
-@pytest.mark.spark
-def test_a_stream_asks_the_registry_for_each_checkpoint(
-    spark: SparkSession, stand_in: StandIn, settings: Settings, tmp_path: Path
-) -> None:
-    folder = str(tmp_path / "input")
-    given = settings()
-
-    def asks(checkpoint: str) -> bool:
-        """Runs a stream over the rows that are new to it."""
-        spark.range(3).write.mode("append").parquet(folder)
-        before = len(stand_in.requests)
-        rows = spark.readStream.schema(spark.range(0).schema).parquet(folder)
-        writer = rows.writeStream.format("kafka_sink").options(**given).option("checkpointLocation", str(tmp_path / checkpoint))
-        writer.trigger(availableNow=True).start().awaitTermination()
-        return len(stand_in.requests) > before
-
-    assert [asks(checkpoint) for checkpoint in ("first", "first", "second")] == [True, False, True]
-
-
-@pytest.mark.spark
-def test_all_problems_of_columns_are_in_one_error_before_a_row_is_sent(spark: SparkSession, settings: Settings) -> None:
-    schema = (
-        '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}, {"name": "b", "type": "string"},'
-        ' {"name": "c", "type": "string", "default": "x"}]}'
-    )
-    df = spark.range(1).selectExpr("'1' AS a", "1 AS extra")
-    with pytest.raises(SchemaError) as caught:
-        sks.publish(df, options=settings(value__schema=schema), progress=False)
-    assert set(caught.value.facts["fields"]) == {"a", "b", "extra"}
-    with pytest.raises(PySparkException, match=r"\[SCHEMA\] value: option value\.schema"):
-        df.write.format("kafka_sink").options(**settings(value__schema=schema)).mode("append").save()
-
-
-@pytest.mark.spark
-def test_an_incompatible_schema_names_the_fields_with_both_types(
-    spark: SparkSession, kafka: Kafka, topic: str, settings: Settings
-) -> None:
-    sks.publish(spark.range(1), options=settings(), progress=False)
-    with pytest.raises(SchemaIncompatibleError) as caught:
-        sks.publish(spark.range(1).selectExpr("string(id) AS id"), options=settings(), progress=False)
-    assert "id: was long, is string" in caught.value.message
-    assert "TYPE_MISMATCH" in caught.value.message
-    with pytest.raises(RegistryError, match=r"auto\.register\.schemas is false.*\n +id: was long, is string"):
-        df = spark.range(1).selectExpr("string(id) AS id")
-        sks.publish(df, options=settings(auto__register__schemas="false"), progress=False)
-    assert len(written(kafka, topic)) == 1
 
 
 SYMBOLS = '{"type": "enum", "name": "E", "symbols": ["RED", "BLUE"]}'
@@ -287,15 +199,6 @@ def test_a_subject_whose_latest_schema_has_rules_gets_no_version_without_them(st
     assert not any(one.path.partition("?")[0].endswith("/versions") for one in stand_in.requests[asked:])
 
 
-def test_an_id_from_before_the_rules_of_its_subject_is_refused(stand_in: StandIn) -> None:
-    servers = {"kafka.bootstrap.servers": "localhost:9092", "topic": "events", "schema.registry.url": stand_in.url}
-    resolved_options(*columns_and(sink_options({**servers, "value.format": "avro"})))
-    body = {"schema": TEXT, "ruleSet": RULES}
-    request = urllib.request.Request(f"{stand_in.url}/subjects/events-value/versions", json.dumps(body).encode(), method="POST")
-    with urllib.request.urlopen(request, timeout=30), pytest.raises(SchemaError, match=r"has rules, .*ssn \(ENCRYPT\)"):
-        resolved_options(*columns_and(sink_options({**servers, "value.format": "avro", "value.use.schema.id": "1"})))
-
-
 def test_a_given_schema_with_rules_of_its_own_is_refused_before_it_is_registered(stand_in: StandIn) -> None:
     servers = {"kafka.bootstrap.servers": "localhost:9092", "topic": "events", "schema.registry.url": stand_in.url}
     escaped = INLINE.replace("confluent:rules", "confluent\\u003arules")
@@ -333,27 +236,6 @@ def test_partition_writer_names_what_to_use_instead() -> None:
     given = {"kafka.bootstrap.servers": "localhost:9092", "value.format": "avro", "schema.registry.url": "http://r"}
     with pytest.raises(OptionError, match=r"partition_writer does not support it.*use publish\(df"):
         sks.partition_writer(given)
-
-
-@pytest.mark.spark
-def test_a_check_asks_the_registry_and_registers_nothing(spark: SparkSession, stand_in: StandIn, settings: Settings) -> None:
-    df = spark.range(1).withColumn("text", F.lit("x"))
-
-    def line(report: sks.CheckReport) -> str:
-        (found,) = [f"{one.status.value}: {one.text}" for one in report.lines if one.name == "registry"]
-        return found
-
-    assert line(sks.check(settings(), df)).startswith("ok: value: the schema is new in subject")
-    assert not any(
-        asked.method == "POST" and asked.path.partition("?")[0].endswith("/versions") for asked in stand_in.requests[:1]
-    )
-    sks.publish(df, options=settings(), progress=False)
-    assert line(sks.check(settings(), df)).startswith("ok: value: schema 1 of subject")
-    assert line(sks.check(settings(), df.select("id"))).startswith("ok: value: the schema is new")
-    assert line(sks.check(settings(), df.selectExpr("string(id) AS id"))).startswith("failed: ")
-    assert line(sks.check(settings())).startswith("ok: value: the registry responds; subject")
-    stand_in.login = "no one's"
-    assert line(sks.check(settings(), df)).startswith("failed: ")
 
 
 @pytest.mark.spark

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,11 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from pyspark.sql import DataFrame, SparkSession
 
-import spark_kafka_sink as sks
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
 from tests.registry.apicurio import Apicurio
-from tests.spark.frames import options
-from tests.tiers import whole_but
+from tests.spark.frames import options, parquet_stream, run, save
 
 ROWS = 40
 ORDERS = [
@@ -32,8 +29,6 @@ ORDERS = [
     "named_struct('x', int(id), 'tags', array('a', string(id))) AS inner",
     "map('k', double(id)) AS by_name",
 ]
-
-Write = Callable[[DataFrame, dict[str, str]], Any]
 
 
 def orders(spark: SparkSession) -> DataFrame:
@@ -60,33 +55,17 @@ def read(kafka: Kafka, topic: str, url: str) -> list[tuple[Any, Any]]:
         return [(one.key, reader(one.value, context)) for one in read_topic(kafka.bootstrap_servers, topic)]
 
 
-def save(df: DataFrame, settings: dict[str, str]) -> None:
-    df.write.format("kafka_sink").options(**settings).mode("append").save()
-
-
-WAYS: dict[str, Write] = {
-    "write": save,
-    "publish": lambda df, settings: sks.publish(df, options=settings, progress=False),
-    "foreach_batch": lambda df, settings: sks.foreach_batch(settings)(df, 0),
-}
-
-
 @pytest.mark.spark
 @pytest.mark.java
-@pytest.mark.parametrize(
-    "way", whole_but([*WAYS, "stream"], [*(way for way in WAYS if way != "foreach_batch"), "stream"], "a second stream")
-)
+@pytest.mark.parametrize("is_stream", [False, True])
 def test_each_way_of_writing_is_read_by_confluents_deserializer(
-    spark: SparkSession, kafka: Kafka, new_topic: NewTopic, apicurio: Apicurio, tmp_path: Path, way: str
+    spark: SparkSession, kafka: Kafka, new_topic: NewTopic, apicurio: Apicurio, tmp_path: Path, is_stream: bool
 ) -> None:
     topic = new_topic(2)
     settings = options(kafka, topic=topic, value__format="avro", schema__registry__url=apicurio.url)
-    if way == "stream":
-        orders(spark).write.parquet(str(tmp_path / "input"))
-        rows = spark.readStream.schema(orders(spark).schema).parquet(str(tmp_path / "input"))
-        writer = rows.writeStream.format("kafka_sink").options(**settings)
-        writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start().awaitTermination()
+    if is_stream:
+        run(parquet_stream(spark, orders(spark), tmp_path).writeStream.format("kafka_sink").options(**settings), tmp_path)
     else:
-        WAYS[way](orders(spark), settings)
+        save(orders(spark), settings)
     found = read(kafka, topic, apicurio.url)
     assert sorted(found, key=lambda one: int(one[0])) == [(str(n).encode(), wanted(n)) for n in range(ROWS)]

@@ -68,9 +68,12 @@ def test_all_requests_of_a_check_have_one_deadline(stand_in: StandIn) -> None:
     assert len(stand_in.requests) <= 6
 
 
-def test_a_check_finds_rules_that_the_registry_added(stand_in: StandIn) -> None:
+def test_a_check_registers_nothing_and_finds_rules_that_the_registry_added(stand_in: StandIn) -> None:
     """They are in the answer by id alone, as rules of a subject's settings are."""
     options = given(stand_in)
+    assert all("the schema is new in subject events-" in line.text for line in checked(options))
+    posted = [asked.path.partition("?")[0] for asked in stand_in.requests if asked.method == "POST"]
+    assert not [path for path in posted if path.startswith("/subjects/") and path.endswith("/versions")]
     resolved_schemas.resolved_options(options, columns_of(options), COLUMNS)
     assert [line.text for line in checked(options)] == [
         "key: schema 1 of subject events-key",
@@ -105,35 +108,6 @@ def test_a_value_that_does_not_fit_leaves_no_schema_of_the_key(stand_in: StandIn
         resolved_schemas.resolved_options(options, columns_of(options), COLUMNS)
     with RegistryClient(registry_config({"schema.registry.url": stand_in.url})) as client:
         assert client.latest("events-key") is None
-
-
-def test_misfits_name_sparks_types(stand_in: StandIn) -> None:
-    inner = t.StructType([t.StructField("x", t.IntegerType(), False)])
-    schema = t.StructType(
-        [
-            t.StructField("a", t.IntegerType()),
-            t.StructField("at", t.TimestampType()),
-            t.StructField("inner", t.ArrayType(inner)),
-        ]
-    )
-    fields = ["a", "at", "inner"]
-    text = {"type": "record", "name": "R", "fields": [{"name": name, "type": "string"} for name in fields]}
-    more = {"topic": "events", "kafka.bootstrap.servers": "localhost:9092", "schema.registry.url": stand_in.url}
-    options = sink_options({**more, "value.format": "avro", "value.schema": json.dumps(text)})
-    columns = sink_schema(schema, options.topic, record=options.record, formats=options.formats)
-    with pytest.raises(SchemaError) as caught:
-        resolved_schemas.resolved_options(options, columns, schema)
-    assert [line.split(":")[1] for line in caught.value.message.splitlines()[1:]] == [
-        " column int, schema string",
-        " column timestamp, schema string",
-        " column array<struct<x",
-    ]
-    assert [one[1] for one in caught.value.facts["misfits"]] == ["int", "timestamp", "array<struct<x:int>>"]
-    schema = t.StructType([t.StructField("value", t.MapType(t.IntegerType(), t.StringType()))])
-    derived = sink_options({**more, "value.format": "avro"})
-    columns = sink_schema(schema, derived.topic, record=derived.record, formats=derived.formats)
-    with pytest.raises(SchemaError, match="the keys of a map are int, must be string"):
-        resolved_schemas.resolved_options(derived, columns, schema)
 
 
 def test_python_functions_take_lists_and_dicts(stand_in: StandIn) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,10 +19,11 @@ from spark_kafka_sink.errors import OptionError, SchemaError, SerializationError
 from spark_kafka_sink.spark.options import serializers_by_column, sink_options
 from spark_kafka_sink.spark.partition_writer import batches_of_rows
 from spark_kafka_sink.spark.schema import sink_schema
+from tests.every import every
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
-from tests.spark.frames import options
+from tests.spark.frames import options, save
 
 JAVA = "org.apache.kafka.common.serialization."
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
@@ -111,7 +111,7 @@ REFUSED = [
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(("name", "expression", "cast"), REFUSED)
+@every("name, expression, cast", REFUSED)
 def test_a_wrong_type_names_the_serializer_and_the_cast_that_mends_it(
     spark: SparkSession, name: str, expression: str, cast: str
 ) -> None:
@@ -122,7 +122,6 @@ def test_a_wrong_type_names_the_serializer_and_the_cast_that_mends_it(
     assert text.endswith(f"; use {cast}")
     mended = df.withColumn("value", F.expr(cast))
     sink_schema(mended.schema, "events", made(value__serializer=name, **INNER))
-    mended.collect()
 
 
 @pytest.mark.parametrize(
@@ -215,34 +214,17 @@ def assert_written(kafka: Kafka, topic: str) -> None:
     assert [None if (value := found[n]) is None else json.loads(value) for n in range(ROWS)] == WANTED
 
 
-def save(df: DataFrame, settings: dict[str, str]) -> None:
-    df.write.format("kafka_sink").options(**settings).mode("append").save()
-
-
 WAYS: dict[str, Write] = {
-    "write": save,
     "publish": lambda df, settings: sks.publish(df, options=settings),
-    "foreach_batch": lambda df, settings: sks.foreach_batch(settings)(df, 0),
     "partition_writer": lambda df, settings: df.foreachPartition(sks.partition_writer(settings)),
 }
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", ["publish", "partition_writer"])
 def test_long_keys_and_json_values_reach_kafka(spark: SparkSession, kafka: Kafka, new_topic: NewTopic, way: str) -> None:
     topic = new_topic(3)
     WAYS[way](frame(spark), {**options(kafka, topic=topic), **LONG_AND_JSON})
-    assert_written(kafka, topic)
-
-
-@pytest.mark.spark
-@pytest.mark.whole("a stream; batches of structs stay")
-def test_a_stream_of_structs_reaches_kafka(spark: SparkSession, kafka: Kafka, new_topic: NewTopic, tmp_path: Path) -> None:
-    topic = new_topic(3)
-    frame(spark).write.parquet(str(tmp_path / "input"))
-    stream = spark.readStream.schema(frame(spark).schema).parquet(str(tmp_path / "input"))
-    writer = stream.writeStream.format("kafka_sink").options(**options(kafka, topic=topic), **LONG_AND_JSON)
-    writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start().awaitTermination()
     assert_written(kafka, topic)
 
 
@@ -281,20 +263,6 @@ def test_a_value_that_cannot_be_written_names_the_tasks_row(spark: SparkSession,
         assert "value: " in str(caught.value)
         assert "nan, which JSON cannot represent" in str(caught.value)
         assert "row 7 of the task" in str(caught.value)
-
-
-@pytest.mark.spark
-def test_a_column_that_its_serializer_does_not_take_is_refused_by_the_driver(
-    spark: SparkSession, kafka: Kafka, new_topic: NewTopic
-) -> None:
-    settings = options(kafka, topic=new_topic(), kafka__value__serializer="long")
-    text = "column value: is string, which LongSerializer does not accept"
-    df = spark.range(5).selectExpr("string(id) AS value")
-    with pytest.raises(PySparkException) as caught:
-        save(df, settings)
-    assert text in str(caught.value)
-    with pytest.raises(SchemaError, match=text):
-        sks.publish(df, options=settings)
 
 
 # Rows

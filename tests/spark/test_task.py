@@ -26,10 +26,12 @@ from spark_kafka_sink.spark.partition_writer import batches_of_rows
 from spark_kafka_sink.spark.producer_cache import cache
 from spark_kafka_sink.spark.schema import SinkSchema
 from spark_kafka_sink.spark.task import SchemaAndBatch, run_task, spark_partition
-from tests.kafka.fixtures import NewTopic
+from tests.kafka.fixtures import NewTopic, embedded_broker_kind, on_real_kafka
 from tests.kafka.kafka import Kafka
 from tests.spark.frames import options, read_values
 from tests.waiting import wait_until
+
+broker_kind = embedded_broker_kind("a second for each; one stays, and the tests of this folder with Spark run on real Kafka")
 
 
 @pytest.fixture(autouse=True)
@@ -106,6 +108,7 @@ def test_a_failure_counts_the_batches_that_a_broker_rejected() -> None:
     assert way_out == "To go on without such rows, set on.error=dead-letter and dead.letter.topic."
 
 
+@on_real_kafka
 def test_a_failure_says_what_was_acked_and_that_stays(kafka: Kafka, new_topic: NewTopic) -> None:
     topic = new_topic()
 

@@ -28,11 +28,13 @@ from spark_kafka_sink.spark.producer_cache import cache
 from spark_kafka_sink.spark.task import SchemaAndBatch, run_task, task_batch
 from tests.exactly_once.opened import client_of, soon
 from tests.kafka.acls import KafkaWithAcls
-from tests.kafka.fixtures import NewTopic
+from tests.kafka.fixtures import NewTopic, embedded_broker_kind, on_real_kafka
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
 from tests.spark.frames import options
 from tests.waiting import until
+
+broker_kind = embedded_broker_kind("a second for each; some stay, and test_exactly_once.py runs on real Kafka")
 
 
 @pytest.fixture(autouse=True)
@@ -86,6 +88,7 @@ def end(settings: SinkOptions, share: TaskTransaction, commit: bool) -> None:
     assert ended.error == ""
 
 
+@on_real_kafka
 def test_a_tasks_rows_are_acked_and_invisible_until_somebody_else_commits_them(settings: SinkOptions) -> None:
     batch = MicroBatch.of_new_job()
     report, share = write(settings, numbered(0, 95), batch)
@@ -169,6 +172,7 @@ def test_a_bad_header_fails_the_task_and_leaves_nothing_open(settings: SinkOptio
     assert open_ids(settings, batch) == []
 
 
+@on_real_kafka
 def test_a_timeout_over_the_brokers_limit_is_told_by_the_first_task(settings: SinkOptions) -> None:
     # 15 minutes and a second
     patient = replace(settings, producer=replace(settings.producer, transaction_timeout_ms=901_000))

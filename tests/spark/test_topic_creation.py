@@ -7,12 +7,10 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.readwriter import DataStreamWriter
+from pyspark.sql import SparkSession
 
 import spark_kafka_sink as sks
 from spark_kafka_sink.broker import BrokerConfig, EmbeddedBroker
@@ -27,7 +25,6 @@ from spark_kafka_sink.spark.options import sink_options
 from tests.kafka.kafka import Kafka
 from tests.kafka.ports import free_ports
 from tests.spark.frames import numbers
-from tests.tiers import whole_but
 
 NO_AUTO_CREATION = BrokerConfig(auto_create_topics_enable=False)
 SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:1"}
@@ -186,43 +183,7 @@ def test_a_writer_of_partitions_creates_the_topic_before_it_is_sent_to_tasks(bro
 # In Spark
 
 
-def _write(df: DataFrame, options: dict[str, str], _: Path) -> None:
-    df.write.format("kafka_sink").options(**options).mode("append").save()
-
-
-def _publish(df: DataFrame, options: dict[str, str], _: Path) -> None:
-    sks.publish(df, options=options, progress=False)
-
-
-def _stream(df: DataFrame, options: dict[str, str], folder: Path) -> None:
-    _ended(_source(df, folder).format("kafka_sink").options(**options), folder)
-
-
-def _foreach_batch(df: DataFrame, options: dict[str, str], folder: Path) -> None:
-    _ended(_source(df, folder).foreachBatch(sks.foreach_batch(options)), folder)
-
-
-def _source(df: DataFrame, folder: Path) -> DataStreamWriter:
-    df.write.parquet(str(folder / "rows"))
-    return df.sparkSession.readStream.schema(df.schema).parquet(str(folder / "rows")).writeStream
-
-
-def _ended(writer: DataStreamWriter, folder: Path) -> None:
-    query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
-    try:
-        assert query.awaitTermination(120)
-    finally:
-        query.stop()
-
-
-Way = Callable[[DataFrame, dict[str, str], Path], None]
-WAYS = whole_but(
-    [_stream, _publish, _write, _foreach_batch], [_stream, _publish], "a stream takes seconds; plans as these two do"
-)
-
-
 @pytest.mark.spark
-@pytest.mark.parametrize("way", WAYS)
-def test_each_way_of_writing_creates_the_topic(spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path, way: Way) -> None:
-    way(numbers(spark, 10), settings(broker, **THREE), tmp_path)
+def test_publish_creates_the_topic(spark: SparkSession, broker: EmbeddedBroker) -> None:
+    sks.publish(numbers(spark, 10), options=settings(broker, **THREE), progress=False)
     assert len(broker.cluster.image.topics["events"].partitions) == 3

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
-from typing import Any
 
 import pytest
-from confluent_kafka import Producer
-from confluent_kafka.schema_registry import SchemaRegistryClient
-from confluent_kafka.schema_registry.avro import AvroSerializer
-from confluent_kafka.serialization import MessageField, SerializationContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -52,8 +46,6 @@ COLUMNS = [
 ROWS = 12
 COMPARED = ("key", "value", "headers")
 
-Check = Callable[..., Comparison]
-
 
 def rows(spark: SparkSession, *more: str) -> DataFrame:
     return spark.range(0, ROWS, 1, 1).selectExpr(*COLUMNS, *more)
@@ -92,57 +84,6 @@ def test_records_of_every_type_are_found_as_they_were_written(
     assert re.match(r"partition [01], offset [0-9]+: expected 0, found 1: key=\{\"id\": 11\}, ", example), example
 
 
-@pytest.mark.whole("20 s; tests/verify shows differences without Spark")
-def test_differences_are_shown_field_by_field(spark: SparkSession, settings: dict[str, str]) -> None:
-    sks.publish(rows(spark), options=settings, progress=False)
-    amount, tags = "IF(id = 5, cast(7.5 AS decimal(38, 10)), amount) AS amount", "IF(id = 6, map('k', 1.5D), by_name) AS by_name"
-    other = rows(spark).where("id != 7")
-    names = [name for name in other.columns if name not in ("amount", "by_name")]
-
-    found = compared(other.selectExpr(*names, amount, tags), settings)
-
-    assert not found.same()
-    assert (found.expected, found.found, found.missing, found.unexpected) == (ROWS - 1, ROWS, 2, 3)
-    shown = sorted(re.sub("^partition [01], offset [0-9]+: ", "", one, count=1) for one in found.examples)
-    assert 'key={"id": 5} differs: value.amount: expected "7.5000000000", found "1.2500000000"' in shown
-    assert (
-        'key={"id": 6} differs: value.by_name.k: expected 1.5, found 6.0; value.by_name.a: expected nothing, found null' in shown
-    )
-    assert any(text.startswith('expected 0, found 1: key={"id": 7}, value={"id": 7, "flag": false,') for text in shown)
-
-
-@pytest.mark.whole("15 s; tests/verify decodes without Spark")
-def test_records_that_cannot_be_decoded_are_differences_that_say_why(
-    spark: SparkSession, settings: dict[str, str], stand_in: StandIn
-) -> None:
-    sks.publish(rows(spark).where("id < 2"), options=settings, progress=False)
-    good = {"id": 9, "name": "n"}
-    with SchemaRegistryClient({"url": stand_in.url}) as client:
-        fields = [{"name": "id", "type": "long"}, {"name": "name", "type": "string"}]
-        writer = AvroSerializer(client, json.dumps({"type": "record", "name": "other", "fields": fields}), conf=OTHER_SUBJECT)
-        context = SerializationContext(settings["topic"], MessageField.VALUE)
-        other = writer(good, context)
-    assert other is not None
-    bad = {"cut": other[:-1], "text": b"plain text", "unknown": b"\0\0\0\x03\xe7" + other[5:], "extra": other, "short": b"\0\0"}
-    producer = Producer({"bootstrap.servers": settings["kafka.bootstrap.servers"]})
-    for value in bad.values():
-        producer.produce(settings["topic"], key=None, value=value, headers=[("source", b"x")])
-    assert producer.flush(30) == 0
-
-    found = compared(rows(spark).where("id < 2"), settings)
-
-    assert (found.expected, found.found, found.missing, found.unexpected) == (2, 7, 0, 5)
-    problems = "\n".join(found.examples)
-    assert "value=cannot be decoded: schema 3: " in problems
-    assert "value=cannot be decoded: does not begin with a schema id (10 bytes)" in problems
-    assert "value=cannot be decoded: the registry does not have its schema 999" in problems
-    assert "value=cannot be decoded: name has the value n, but there is no such column" in problems
-    assert "value=cannot be decoded: does not begin with a schema id (2 bytes)" in problems
-
-
-OTHER_SUBJECT: dict[str, Any] = {"subject.name.strategy": lambda *_: "other"}
-
-
 @pytest.mark.whole("20 s; types and differences are compared above")
 def test_what_a_given_schema_rounds_is_no_difference(spark: SparkSession, settings: dict[str, str]) -> None:
     fields = [
@@ -170,27 +111,6 @@ def test_what_a_given_schema_rounds_is_no_difference(spark: SparkSession, settin
     assert found.same()
     assert not compared(df.selectExpr("at + interval 1 millisecond AS at", "fine", "local", "either"), named).same()
     assert not compared(df.selectExpr("at", "fine + interval 1 microsecond AS fine", "local", "either"), named).same()
-
-
-SERIALIZED = {
-    "json": "named_struct('a', id, 't', timestamp_micros(id), 'd', cast(id AS decimal(20, 3)), 'b', binary('x'))",
-    "float": "float(id / 3)",
-}
-
-
-@pytest.mark.whole("a minute for all; their decoders are tested in tests/verify")
-@pytest.mark.parametrize("name", SERIALIZED)
-def test_records_of_kafkas_serializers_are_compared_as_values(spark: SparkSession, settings: dict[str, str], name: str) -> None:
-    plain = {one: value for one, value in settings.items() if "format" not in one and "registry" not in one}
-    plain["kafka.value.serializer"] = name
-    df = spark.range(0, 5, 1, 1).selectExpr("string(id) AS key", f"IF(id = 0, NULL, {SERIALIZED[name]}) AS value")
-    sks.publish(df, options=plain, progress=False)
-
-    found = compared(df, plain, ("key", "value", "headers", "partition"))
-
-    assert found.examples == ()
-    assert found.same()
-    assert not compared(df.where("key != '3'"), plain).same()
 
 
 @pytest.mark.whole("14 s; tests/cli/test_verify_with_registry.py decodes all three formats, tests/verify compares their values")
@@ -258,6 +178,7 @@ def test_what_a_given_message_leaves_out_is_no_difference(spark: SparkSession, s
         sks.publish(nulls, options=named, progress=False)
 
 
+@pytest.mark.whole("20 s; test_header_ids.py of the producer writes them, and tests/verify reads them")
 def test_ids_in_headers_are_read(spark: SparkSession, settings: dict[str, str], kafka_schema_registry: EmbeddedRegistry) -> None:
     named = {**settings, "schema.id.serializer": "header", "schema.registry.url": kafka_schema_registry.url}
     sks.publish(rows(spark), options=named, progress=False)
@@ -266,32 +187,3 @@ def test_ids_in_headers_are_read(spark: SparkSession, settings: dict[str, str], 
 
     assert found.examples == ()
     assert found.same()
-
-
-@pytest.mark.whole("17 s; tests/verify/test_decoding.py has the bad values, and reading goes on after those of Avro above")
-def test_bad_values_are_differences_and_reading_goes_on(spark: SparkSession, settings: dict[str, str], stand_in: StandIn) -> None:
-    text = """syntax = "proto2"; import "google/protobuf/timestamp.proto";
-        message M { optional google.protobuf.Timestamp at = 1; optional string text = 2; }"""
-    named = {**settings, "value.format": "protobuf", "value.schema": text, "kafka.key.serializer": "json"}
-    del named["key.format"]
-    df = spark.range(0, 3, 1, 1).selectExpr("named_struct('id', id) AS key", "timestamp_micros(id) AS at", "string(id) AS text")
-    sks.publish(df, options=named, progress=False)
-    prefix, timestamp = b"\0\0\0\0\1\0", b"\x0a\x09\x08\x80\x80\x9a\xa6\xea\xaf\xe3\x01"  # 10**15 seconds
-    bad = [
-        (b'{"id": 1}', prefix + timestamp, "value=cannot be decoded: at is 1000000000000000000000 (int), not a timestamp"),
-        (b'{"id": 1}', prefix + b"\x12\x01\xff", r"value=cannot be decoded: text is b'\xff' (bytes), not text"),
-        (b'{"\\ud800": 1}', None, "key=cannot be decoded: is not valid JSON: it has half of a surrogate pair"),
-        (b'{"id": 1e999999999}', None, "key=cannot be decoded: id is 1E+999999999 (JsonNumber), not a whole number of 64 bits"),
-        (b'{"id": NaN}', None, "key=cannot be decoded: is not valid JSON: NaN is not a JSON value"),
-    ]
-    producer = Producer({"bootstrap.servers": settings["kafka.bootstrap.servers"]})
-    for key, value, _ in bad:
-        producer.produce(settings["topic"], key=key, value=value, headers=[("source", b"x")])
-    assert producer.flush(30) == 0
-
-    found = compared(df, named)
-
-    assert (found.expected, found.found, found.missing, found.unexpected) == (3, 3 + len(bad), 0, len(bad))
-    problems = "\n".join(found.examples)
-    for _, _, problem in bad:
-        assert problem in problems

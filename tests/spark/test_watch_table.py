@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.spark.query_totals import BATCH_JOBS, QueryTotals
-from spark_kafka_sink.spark.watch_table import ENDED, MOST_POINTS, Reading, WatchTable, duration
+from spark_kafka_sink.spark.watch_table import ENDED, Reading, WatchTable, duration
 
 QUERY = "b44074e6-598d-4b2d-877c-aec61ca3ef32"
 NOW = 1_700_000_000.0
@@ -78,19 +78,6 @@ def test_what_is_known_from_before_is_in_the_line_of_throughput_and_in_the_lag()
     table.take(Reading(NOW + 12, {QUERY: totals()}))
     assert cells(table)[0]["trend"] == "▂█"
     assert cells(table)[0]["lag"] == "2 s"
-
-
-def test_the_line_of_throughput_has_the_last_micro_batches_only() -> None:
-    table = WatchTable()
-    for number in range(2 * MOST_POINTS):
-        table.take(Reading(NOW, {QUERY: totals(number + 1, NOW + number, records=number)}))
-    assert len(cells(table)[0]["trend"]) == MOST_POINTS
-
-
-def test_without_blocks_there_is_no_line_of_throughput() -> None:
-    table = WatchTable(blocks=False)
-    table.take(Reading(NOW, {QUERY: totals()}))
-    assert "\n".join(table.table(5)).isascii()
 
 
 def test_a_restarted_driver_begins_again() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import json
 import sys
@@ -166,13 +165,6 @@ def test_a_schema_of_protobuf_that_is_not_valid_is_a_problem(kafka_schema_regist
         assert found_schema(1, client).problem == (
             "its schema 1 cannot be used: the text is not a valid Protobuf schema: line 1:9: Expected message name."
         )
-
-
-def test_a_schema_in_base64_needs_no_compiler() -> None:
-    descriptor = last_file(compiled(SchemaText("PROTOBUF", PROTO), {}))
-    serialized = base64.b64encode(descriptor.serialized_pb).decode()
-    again = last_file(compiled(SchemaText("PROTOBUF", serialized), {}))
-    assert list(again.message_types_by_name) == ["Other", "Order"]
 
 
 @pytest.mark.parametrize(

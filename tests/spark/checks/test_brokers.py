@@ -98,13 +98,6 @@ def test_an_authority_that_is_not_trusted_is_a_cross_of_tls() -> None:
     assert statuses(report)["login"] is Status.NOT_CHECKED
 
 
-def test_no_tls_where_brokers_want_it_is_a_cross_of_tls() -> None:
-    with EmbeddedBroker(tls=True) as broker:
-        report = check({"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "events"})
-    assert [each.name for each in report.failed] == ["TLS"]
-    assert "Set security.protocol=SSL" in line(report, "TLS").text
-
-
 def test_tls_where_brokers_have_none_is_a_cross_of_tls() -> None:
     with EmbeddedBroker() as broker:
         report = check(settings(broker) | {"kafka.security.protocol": "SSL"})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +14,8 @@ from pyspark.sql import SparkSession
 from spark_kafka_sink.broker import EmbeddedBroker
 from spark_kafka_sink.spark.check import check
 from spark_kafka_sink.spark.checks.dataframe import check_python
-from spark_kafka_sink.spark.checks.report import CheckLine, CheckReport, Status
+from spark_kafka_sink.spark.checks.report import Status
+from tests.spark.checks.reading import line, settings
 from tests.spark.frames import numbers
 
 
@@ -25,15 +25,6 @@ def broker() -> Iterator[EmbeddedBroker]:
         made.create_topic("events")
         made.create_topic("compacted", configs={"cleanup.policy": "compact"})
         yield made
-
-
-def settings(broker: EmbeddedBroker, **more: str) -> dict[str, str]:
-    return {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "events", **more}
-
-
-def line(report: CheckReport, name: str) -> CheckLine:
-    (found,) = [each for each in report.lines if each.name == name]
-    return found
 
 
 @pytest.mark.spark
@@ -81,11 +72,6 @@ def test_a_compacted_topic_needs_a_column_key(spark: SparkSession, broker: Embed
     assert check(settings(broker, topic="compacted"), rows).ok
 
 
-@pytest.mark.spark
-def test_the_report_of_a_dataframe_is_json(spark: SparkSession, broker: EmbeddedBroker) -> None:
-    assert json.loads(json.dumps(check(settings(broker), numbers(spark, 1)).as_json()))["ok"] is True
-
-
 def test_another_python_of_the_workers_is_a_cross(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The context is that of a script that was started with `.venv/bin/python`, where the environment is not activated."""
     own, other = tmp_path / "venv" / "bin" / "python", tmp_path / "bin" / "python3"
@@ -107,11 +93,6 @@ def frame(master: str, python: str) -> Any:
     return SimpleNamespace(sparkSession=SimpleNamespace(_sc=SimpleNamespace(master=master, pythonExec=python)))
 
 
-def test_the_same_python_on_this_machine_is_a_tick() -> None:
-    (tick,) = check_python(frame("local[2]", sys.executable))
-    assert tick.status is Status.OK
-
-
 def test_the_python_of_other_machines_is_not_checked() -> None:
     (found,) = check_python(frame("yarn", sys.executable))
     assert found.status is Status.NOT_CHECKED
@@ -125,8 +106,3 @@ def test_a_python_that_does_not_answer_is_not_a_tick(tmp_path: Path) -> None:
     (found,) = check_python(frame("local[2]", str(other)))
     assert found.status is Status.NOT_CHECKED
     assert str(other) in found.text
-
-
-def test_spark_connect_does_not_say_which_python_runs() -> None:
-    (found,) = check_python(SimpleNamespace(sparkSession=SimpleNamespace()))  # type: ignore[arg-type]
-    assert found.status is Status.NOT_CHECKED

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 
 from spark_kafka_sink.errors import AuthorizationError, DeadlineError, OptionError
 from spark_kafka_sink.spark.checks.report import CheckReport, failed, failed_by, not_checked, not_checked_after, ok
@@ -34,16 +33,6 @@ def test_it_prints_a_mark_for_each_line_and_what_to_do() -> None:
 
 def test_a_command_stays_in_one_line() -> None:
     assert any(COMMAND in line for line in repr(REPORT).splitlines())
-
-
-def test_each_field_of_an_error_has_a_line() -> None:
-    fields = [f"  {name}: column string, schema int: it must be a whole number; use cast({name} as int)" for name in "ab"]
-    long = f"  c: column string, schema {'enum ' * 30}"
-    report = CheckReport((failed("registry", "\n".join(["2 fields do not fit:", *fields, long])),), 0)
-    shown = report.text().splitlines()[1:]
-    assert shown[:3] == ["✗ registry  2 fields do not fit:", *(f"{' ' * 12}{field}" for field in fields)]
-    assert [line.startswith(" " * 16 + "enum") for line in shown[4:]] == [True]
-    assert "do not fit:<br>  a: column" in report._repr_html_()
 
 
 def test_marks_are_ascii_for_a_terminal_that_lacks_others() -> None:
@@ -103,7 +92,3 @@ def test_the_line_of_a_missing_right_has_its_acl_as_what_to_do() -> None:
     line = failed_by("rights", error, "ask for it")
     assert line.text == "[AUTHORIZATION] topic t: NOT ALLOWED; User:ana is not authorized for Write on topic t"
     assert line.to_do == "run `kafka-acls`, or ask for it"
-
-
-def test_it_pickles() -> None:
-    assert pickle.loads(pickle.dumps(REPORT)) == REPORT

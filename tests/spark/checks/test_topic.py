@@ -74,15 +74,6 @@ def test_partitions_without_a_leader_are_named() -> None:
     assert not report.ok
 
 
-def test_the_only_partition_of_a_topic_is_named_as_such() -> None:
-    with EmbeddedBroker(2) as made:
-        made.create_topic("events", 1)
-        made.kill(made.leader("events", 0))
-        report = check(settings(made))
-    assert line(report, "topic").text == "topic 'events': its only partition has no leader"
-    assert line(report, "brokers").text.startswith("1 of 1 broker answered: ")
-
-
 def test_fewer_in_sync_replicas_than_needed_is_a_cross() -> None:
     with EmbeddedBroker(2) as made:
         made.create_topic("events", 1, 2, {"min.insync.replicas": "2"})

@@ -54,12 +54,6 @@ def test_exactly_once_is_possible(kafka: Kafka, new_topic: NewTopic) -> None:
     } | ({"timestamps": Status.OK} if lines(report, "timestamps") else {})
 
 
-def test_a_commit_log_that_is_not_there_is_not_made(broker: EmbeddedBroker) -> None:
-    report = check(settings(broker, **EXACTLY_ONCE))
-    assert "the first commit creates it" in line(report, "commit log").text
-    assert list(broker.cluster.image.topics) == ["events"] or "__spark_kafka_sink_commits" not in broker.cluster.image.topics
-
-
 # Options
 
 
@@ -82,13 +76,6 @@ def test_a_file_that_cannot_be_used_is_a_wrong_option(name: str, file: str, tmp_
     (cross,) = report.lines
     assert cross.text.startswith(f"[OPTION] option kafka.{name}: file '{tmp_path / file}' ")
     assert report.wrong_options
-
-
-def test_an_environment_variable_that_is_not_set_is_a_wrong_option() -> None:
-    login = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN", "kafka.sasl.username": "ana"}
-    report = check({"kafka.bootstrap.servers": "127.0.0.1:1", **login, "kafka.sasl.password": "${env:NO_SUCH_VARIABLE}"})
-    assert report.wrong_options
-    assert "environment variable NO_SUCH_VARIABLE is not set" in line(report, "options").text
 
 
 def test_a_password_that_is_sent_unencrypted_is_a_hint_and_not_a_warning_too(caplog: pytest.LogCaptureFixture) -> None:
