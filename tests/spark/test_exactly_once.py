@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -312,3 +313,34 @@ def test_publish_knows_whether_a_job_that_failed_had_begun_to_commit(
 def test_foreach_partition_has_no_commit(target: Target) -> None:
     with pytest.raises(sks.KafkaSinkError, match=r"option delivery\.guarantee: partition_writer does not support exactly-once"):
         sks.partition_writer(target.options)
+
+
+@pytest.mark.whole("three runs of a query; the committer without Spark has each reason to stop in tests/exactly_once")
+def test_a_checkpoint_that_was_rolled_back_is_refused_before_anything_is_visible(
+    spark: SparkSession, target: Target, tmp_path: Path
+) -> None:
+    df = stream(spark, tmp_path, range(10))
+    run(sink(df, target), tmp_path)
+    shutil.copytree(tmp_path / "checkpoint", tmp_path / "before")
+    for number in (1, 2):
+        add(spark, tmp_path, range(number * 10, number * 10 + 10), f"1{number}")
+        run(sink(df, target), tmp_path)
+    shutil.rmtree(tmp_path / "checkpoint")
+    shutil.copytree(tmp_path / "before", tmp_path / "checkpoint")
+    with pytest.raises(StreamingQueryException, match=r"\[COMMIT_STOPPED\] batch 1 of .* its checkpoint was rolled back"):
+        run(sink(df, target), tmp_path)
+    target.expect(range(30))
+
+
+@pytest.mark.whole("three runs of a query; the committer without Spark has each reason to stop in tests/exactly_once")
+def test_a_query_that_ran_at_least_once_goes_on_exactly_once_from_where_it_is_told_to(
+    spark: SparkSession, target: Target, tmp_path: Path
+) -> None:
+    df = stream(spark, tmp_path, range(10))
+    loose = {name: value for name, value in target.options.items() if not name.startswith(("delivery", "trans", "commit"))}
+    run(df.writeStream.format("kafka_sink").options(**loose), tmp_path)
+    add(spark, tmp_path, range(10, 20), "10")
+    with pytest.raises(StreamingQueryException, match=r"set commit\.log\.start=1 for this start"):
+        run(sink(df, target), tmp_path)
+    run(sink(df, target, **{"commit.log.start": "1"}), tmp_path)
+    target.expect(range(20))
