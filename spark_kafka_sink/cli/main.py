@@ -200,7 +200,8 @@ def resolve(options: ConnectionOptions, query: str, batch: int, accept_loss: boo
 
     This happens if brokers abort the rest of a prepared batch before its driver comes back. The command first commits everything
     that can be committed and shows the lost rows. With --replay, the query's next run writes the whole batch again and commits
-    only the lost part. The run stops if any task's row count or checksum differs from the first time.
+    only the lost part. The run stops if any task's row count or checksum differs from the first time. If the brokers no longer
+    know how a transaction ended, --replay looks for its marker in each partition that it wrote to, and is refused without it.
     """
     if accept_loss is replay:
         raise click.UsageError("set either --accept-loss or --replay, not both")

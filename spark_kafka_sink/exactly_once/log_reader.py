@@ -27,7 +27,8 @@ from spark_kafka_sink.protocol.partition_offsets import (
     ListOffsetsTopic,
 )
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
-from spark_kafka_sink.records.decoder import decode_batches
+from spark_kafka_sink.records.compression import Buffer
+from spark_kafka_sink.records.decoder import FetchedBatch, decode_batches
 from spark_kafka_sink.records.record_reader import Record
 from spark_kafka_sink.security.acls import COMMIT_LOG
 
@@ -62,13 +63,16 @@ class LogReader:
         partition: int,
         on_record: Callable[[Record], None],
         on_restart: Callable[[], None],
+        grants: str | None = COMMIT_LOG,
     ) -> None:
+        """grants: as for `Rights.error`."""
         self._client = client
         self._topic = topic
         self._partition = partition
         self._where = f"{topic}-{partition}"
         self._on_record = on_record
         self._on_restart = on_restart
+        self._grants = grants
         self.topic_id: uuid.UUID | None = None  # of the topic that is read; None from brokers whose topics have no ids
         self._position: int | None = None  # the offset of the first unread record
         self._end: int | None = None  # the high watermark to read to
@@ -104,29 +108,48 @@ class LogReader:
 
         Raises ClaimLostError if the topic was made again since it was read.
         """
-        found: list[Record] = []
+        data = (each for each in self._batches(self.position, end, deadline) if not each.is_control)
+        return [record for each in data for record in each.each_record() if self.position <= record.offset < end]
+
+    def markers(self, since_ms: int, deadline: float) -> Iterator[FetchedBatch]:
+        """Yields the batches with the markers of transactions, from a time in ms since the epoch to the current high watermark.
+
+        Brokers give a marker their own time. Other records may have any, so markers of an earlier time may be yielded as well.
+        """
         self._waiting = ResponseWaiter(deadline, BACKOFF)
-        position = self.position
+        offsets = list[int | None]()
+        while None in (offsets or [None]):
+            node_id = leader_of(self._client, self._topic, self._partition, deadline)
+            self.topic_id = self._client.known().topic_id(self._topic)
+            requests = [self._offsets_request(node_id, timestamp) for timestamp in (since_ms, LATEST_TIMESTAMP)]
+            offsets = [self._offset(answer) for answer in self._client.try_many(requests, deadline)]
+            if None in offsets:
+                self._waiting.again()
+        start, end = (each for each in offsets if each is not None)
+        if start >= 0:  # else no record is as new
+            yield from (each for each in self._batches(start, end, deadline) if each.is_control)
+
+    # Inside
+
+    def _batches(self, position: int, end: int, deadline: float) -> Iterator[FetchedBatch]:
+        """Yields the batches from `position` to the offset `end`, committed or not."""
+        self._waiting = ResponseWaiter(deadline, BACKOFF)
         while position < end:
             node_id = leader_of(self._client, self._topic, self._partition, deadline)
             if self._client.known().topic_id(self._topic) != self.topic_id:
-                raise ClaimLostError(f"the commit log, topic {self._topic}, was made again after it was read", topic=self._topic)
+                raise ClaimLostError(f"topic {self._topic} was made again after it was read", topic=self._topic)
             (answer,) = self._client.try_many([self._fetch(node_id, position, _READ_UNCOMMITTED, 0)], deadline)
             said = self._fetched(answer)
             if said is None or not self._is_fine(said.error_code, FETCH.key):
                 self._waiting.again()
                 continue
             before = position
-            for record, after in list(committed_records(said, position)):
-                if record is not None and record.offset < end:
-                    found.append(record)
-                position = after
-            if position == before:  # a new leader has yet to learn the high watermark
+            for batch in decode_batches(_data(said), cut_off=True):
+                position = max(position, batch.last_offset + 1)
+                yield batch
+            if position == before or (self._waiting.is_over and position < end):  # a new leader may not know the high watermark
                 self._waiting.note(f"Fetch of {self._where}", f"no records at offset {position}, expected up to {end}")
                 self._waiting.again()
-        return found
-
-    # Inside
 
     def _is_at_end(self) -> bool:
         known = self._end is not None and self._position is not None and self._position >= self._end
@@ -141,7 +164,7 @@ class LogReader:
         """Requests unknown offsets, and fetches if they are known. False: try again after a pause, maybe with another leader."""
         unknown = [LATEST_TIMESTAMP] if self._end is None else []
         unknown += [EARLIEST_TIMESTAMP] if self._position is None else []
-        questions = [ClusterRequest(node_id, _LIST_OFFSETS, self._offsets_request(timestamp)) for timestamp in unknown]
+        questions = [self._offsets_request(node_id, timestamp) for timestamp in unknown]
         if self._position is not None:
             # At the end there is nothing to wait for; before it the broker answers as soon as the last stable offset moves.
             is_at_end = self._end is None or self._position >= self._end
@@ -158,12 +181,13 @@ class LogReader:
                 self._position = offset
         return len(answers) == len(unknown) or self._take_fetched(answers[-1])
 
-    def _offsets_request(self, timestamp: int) -> ListOffsetsRequest:
+    def _offsets_request(self, node_id: int, timestamp: int) -> ClusterRequest:
         partition = ListOffsetsPartition(
             partition_index=self._partition, current_leader_epoch=self._leader_epoch(), timestamp=timestamp
         )
         topic = ListOffsetsTopic(name=self._topic, partitions=[partition])
-        return ListOffsetsRequest(replica_id=-1, isolation_level=_READ_UNCOMMITTED, topics=[topic])
+        request = ListOffsetsRequest(replica_id=-1, isolation_level=_READ_UNCOMMITTED, topics=[topic])
+        return ClusterRequest(node_id, _LIST_OFFSETS, request)
 
     def _fetch(self, node_id: int, position: int, isolation_level: int, wait_ms: int) -> ClusterRequest:
         partition = FetchPartition(
@@ -234,7 +258,7 @@ class LogReader:
         facts = error_facts(code)
         if not facts.retriable:
             text = f"{api.kafka_name} of {self._where}: {facts.name}"
-            raise self._client.rights.error(text, api, code, self._topic, grants=COMMIT_LOG, topic=self._topic)
+            raise self._client.rights.error(text, api, code, self._topic, grants=self._grants, topic=self._topic)
         self._waiting.note(f"{api.kafka_name} of {self._where}", facts.name)
         if facts.refreshes_metadata or code in _OTHER_LEADER:
             self._client.stale()
@@ -243,7 +267,14 @@ class LogReader:
 
 # The committed records in the response to a Fetch with read_committed. Java's CompletedFetch. Pure.
 
-_ABORT: Final = b"\x00\x00\x00\x00"  # version 0, type 0; a commit's type is 1 (ControlRecordType)
+# Version 0, then the type (ControlRecordType).
+ABORT: Final = b"\x00\x00\x00\x00"
+COMMIT: Final = b"\x00\x00\x00\x01"
+
+
+def _data(said: PartitionData) -> Buffer:
+    found = said.records or b""
+    return found if isinstance(found, (bytes, bytearray, memoryview)) else b"".join(found)
 
 
 def committed_records(said: PartitionData, position: int) -> Iterator[tuple[Record | None, int]]:
@@ -253,14 +284,12 @@ def committed_records(said: PartitionData, position: int) -> Iterator[tuple[Reco
     """
     aborted = sorted(said.aborted_transactions or (), key=lambda each: each.first_offset)
     producers = set[int]()  # whose records are being dropped
-    found = said.records or b""
-    data = found if isinstance(found, (bytes, bytearray, memoryview)) else b"".join(found)
-    for batch in decode_batches(data, cut_off=True):
+    for batch in decode_batches(_data(said), cut_off=True):
         while aborted and aborted[0].first_offset <= batch.last_offset:
             producers.add(aborted.pop(0).producer_id)
         if batch.is_control:
             marker = next(batch.each_record(), None)  # None where compaction has removed it
-            if marker is not None and marker.key == _ABORT:
+            if marker is not None and marker.key == ABORT:
                 producers.discard(batch.producer_id)
         elif not (batch.is_transactional and batch.producer_id in producers):
             for record in batch.each_record():

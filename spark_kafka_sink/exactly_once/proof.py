@@ -1,4 +1,4 @@
-"""Proofs of a transaction's outcome from the responses of EndTxn and DescribeTransactions. Pure.
+"""Proofs of a transaction's outcome: the responses of EndTxn and DescribeTransactions, and markers in topics. Pure.
 
 A transaction of epoch e leaves this state at its coordinator (TransactionMetadata of Kafka 4.1, and measured):
 
@@ -14,7 +14,7 @@ With version 2 the last epoch of a producer id (32,766) leaves a Complete... sta
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -115,3 +115,23 @@ def proof_of(handle: TransactionHandle, description: TransactionDescription | No
     table = _VERSION_2 if handle.transaction_version >= 2 else _VERSION_1
     later = description.epoch - handle.epoch
     return table.get(description.state, _NOTHING)[later] if later in (0, 1) else Proof.UNKNOWN
+
+
+# Markers in topics
+
+
+def proof_of_marker(handle: TransactionHandle, producer_id: int, epoch: int, *, committed: bool) -> Proof:
+    """Returns what a marker proves. Its epoch is that of the coordinator when it had decided."""
+    state = "CompleteCommit" if committed else "CompleteAbort"
+    return proof_of(handle, TransactionDescription(state, producer_id, epoch, 0, -1))
+
+
+def outcome_of_markers(proofs: Collection[Proof]) -> Outcome:
+    """Returns the outcome of a transaction from what the markers in each of its partitions prove.
+
+    An abort has to be proved in all of them, because `kafka-transactions abort` writes a marker to one partition alone.
+    """
+    found = set(proofs)
+    if found == {Proof.ABORTED}:
+        return Outcome.ABORTED
+    return Outcome.COMMITTED if found in ({Proof.COMMITTED}, {Proof.COMMITTED, Proof.UNKNOWN}) else Outcome.UNKNOWN

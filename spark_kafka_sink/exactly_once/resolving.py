@@ -6,6 +6,7 @@ with `view.begun()`. They end with Done, Refused, or with the Write of `resolve`
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -24,6 +25,7 @@ from spark_kafka_sink.exactly_once.rules import (
     rewritten,
     roll_forward,
 )
+from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 
 
 class Resolution(Enum):
@@ -90,6 +92,15 @@ def resolve(view: View, resolution: Resolution) -> Read | Commit | Write | Refus
         return Refused(NOTHING_TO_RESOLVE[last.state])
     step = roll_forward(view, last)
     return _unresolved(view, last, resolution) if isinstance(step, Stop) else step
+
+
+def with_proofs(view: View, proofs: Mapping[TransactionHandle, Outcome]) -> View:
+    """Returns the view with the outcomes that are proved by other means than the coordinators' responses."""
+    if view.outcomes is None or view.last is None:
+        return view
+    proved = {each.transactional_id: proofs[each] for each in view.last.to_commit if each in proofs}
+    unknown = {each for each, outcome in view.outcomes.items() if outcome is Outcome.UNKNOWN}
+    return view.with_outcomes({**view.outcomes, **{each: proved[each] for each in unknown & proved.keys()}})
 
 
 def _unresolved(view: View, last: CommitRecord, resolution: Resolution) -> Write | Refused:

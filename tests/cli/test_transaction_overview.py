@@ -73,7 +73,7 @@ J, K = handle("a", 10, "job-1"), handle("b", 20, "job-1")
             "recover --query q before the open ones time out, then: resolve --query q --batch 4 --replay (or --accept-loss)",
         ),
         (line(State.PREPARED, {A: ABORTED, B: COMMITTED}), "resolve --query q --batch 4 --replay (or --accept-loss)"),
-        (line(State.PREPARED, {A: "Empty"}), "resolve --query q --batch 4 --accept-loss"),
+        (line(State.PREPARED, {A: "Empty"}), "resolve --query q --batch 4 --replay (or --accept-loss)"),
         (line(State.PREPARED, {J: ABORTED, K: COMMITTED}, query_id="job-1"), "resolve --query job-1 --batch 4 --accept-loss"),
         (line(None, {}, orphans=(C,)), "if it no longer runs: abort --query q; if it runs, its next commit ends them"),
         (

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from confluent_kafka import TopicPartition
 
 from spark_kafka_sink.errors import CommitStoppedError
-from spark_kafka_sink.exactly_once.commit_record import State, TaskRows
+from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction, State, TaskRows
 from tests.cli.left_over import LeftOver
 from tests.kafka.fixtures import on_real_kafka
 from tests.waiting import wait_until
@@ -126,19 +127,84 @@ def test_another_batch_than_the_last_is_refused(query: LeftOver) -> None:
     assert refused.stderr.endswith("there is nothing to resolve: the commit log is at batch 5, prepared\n")
 
 
+def forgotten(query: LeftOver, *tasks: PreparedTransaction) -> None:
+    """Their coordinators know other transactions of their ids now, and abort what is open of them."""
+    for each in 2 * tasks:
+        query.transactions.init_producer_id(each.handle.transactional_id, 60_000, query.soon())
+
+
+def without_records(query: LeftOver) -> None:
+    """As retention leaves a topic."""
+    end = TopicPartition(query.topic, 0, -1)
+    query.kafka.admin.delete_records([end])[end].result(timeout=30)
+
+
+def test_rows_are_written_again_if_the_topic_proves_that_they_are_not_visible(query_of_each_version: LeftOver) -> None:
+    query = query_of_each_version
+    kept, lost = query.task(0, "a"), query.task(1, "b")
+    query.prepared(0, [kept, lost])
+    forgotten(query, lost)
+    assert [each["state"] for each in query.listed()["transactions"]] == ["prepared", "unknown"]
+    done = query.run("resolve", "--query", query.query_id, "--batch", "0", "--replay", "--yes")
+
+    assert (done.exit_code, "unknown" in done.stderr) == (0, False)
+    assert done.stdout.startswith(f"{query.query_id}, batch 0: 1 row will be written again: start the query")
+    query.commit(0, query.task(0, "a"), query.task(1, "b"))
+    wait_until(lambda: query.visible() == ["a", "b"])
+
+
+def test_a_batch_is_written_again_if_the_topic_proves_that_nothing_of_it_is_visible(query: LeftOver) -> None:
+    lost = query.task(0, "a"), query.task(1, "b")
+    query.prepared(0, lost)
+    forgotten(query, *lost)
+    done = query.run("resolve", "--query", query.query_id, "--batch", "0", "--replay", "--yes")
+
+    assert done.exit_code == 0
+    assert done.stdout.endswith("none of its rows are visible: restart the query to write the batch again\n")
+    query.commit(0, query.task(0, "a"), query.task(1, "b"))
+    wait_until(lambda: query.visible() == ["a", "b"])
+
+
+def test_a_batch_is_complete_if_the_topic_proves_that_all_of_it_is_visible(query: LeftOver) -> None:
+    own = query.task(0, "a"), query.task(1, "b")
+    query.prepared(0, own)
+    query.transactions.end([each.handle for each in own], True, query.soon())
+    forgotten(query, *own)
+    done = query.run("resolve", "--query", query.query_id, "--batch", "0", "--replay")
+
+    assert (done.exit_code, done.stdout) == (0, f"{query.query_id}, batch 0: committed, with 2 rows\n")
+    assert query.commit(0, query.task(0, "a"), query.task(1, "b")).rows == 0
+    wait_until(lambda: query.visible() == ["a", "b"])
+
+
 def test_what_became_of_nobody_knows_is_not_written_again(query: LeftOver) -> None:
-    kept, fenced = query.task(0, "a"), query.task(1, "b")
-    query.prepared(0, [kept, fenced])
-    query.transactions.init_producer_id(fenced.handle.transactional_id, 60_000, query.soon())
-    query.transactions.init_producer_id(fenced.handle.transactional_id, 60_000, query.soon())
+    kept, lost = query.task(0, "a"), query.task(1, "b")
+    query.prepared(0, [kept, lost])
+    query.transactions.end([kept.handle], True, query.soon())
+    forgotten(query, lost)
+    wait_until(lambda: query.visible() == ["a"])
+    without_records(query)
     refused = query.run("resolve", "--query", query.query_id, "--batch", "0", "--replay", "--yes")
 
     assert refused.exit_code == 1
     assert "Transactions in state `unknown` may be visible" in refused.stderr
     assert "a replay could duplicate rows: --accept-loss" in refused.stderr
+    assert f"topic {query.topic}, partition 0 has no marker of {lost.handle.transactional_id} since" in refused.stderr
     assert query.run("resolve", "--query", query.query_id, "--batch", "0", "--accept-loss", "--yes").exit_code == 0
     query.commit(1, query.task(0, "d"))
-    wait_until(lambda: query.visible() == ["a", "d"])
+    wait_until(lambda: query.visible() == ["d"])
+
+
+def test_nothing_is_written_again_if_the_topic_is_gone(query: LeftOver) -> None:
+    lost = query.task(0, "a")
+    query.prepared(0, [lost])
+    forgotten(query, lost)
+    query.kafka.delete_topic(query.topic)
+    refused = query.run("resolve", "--query", query.query_id, "--batch", "0", "--replay", "--yes")
+
+    assert refused.exit_code == 1
+    assert f"topic '{query.topic}' does not exist" in refused.stderr
+    query.kafka.create_topic(query.topic, 1, 1, {})  # for the fixture, which deletes it
 
 
 def test_a_job_is_not_replayed(job: LeftOver) -> None:

@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_sink.exactly_once.proof import Proof, TransactionDescription, proof_of
+from spark_kafka_sink.exactly_once.proof import (
+    Outcome,
+    Proof,
+    TransactionDescription,
+    outcome_of_markers,
+    proof_of,
+    proof_of_marker,
+)
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 
 STATES = [
@@ -79,3 +86,30 @@ def test_a_producer_id_whose_epochs_ran_out_is_followed_by_another_which_proves_
 
 def test_an_id_that_nobody_knows_proves_nothing() -> None:
     assert proof_of(handle(5), None) is Proof.UNKNOWN
+
+
+def test_a_marker_proves_what_its_coordinator_did_at_that_epoch() -> None:
+    def proofs(version: int, *, committed: bool) -> list[Proof]:
+        return [proof_of_marker(handle(version), 1000, epoch, committed=committed) for epoch in (6, 7, 8, 9)]
+
+    unknown = Proof.UNKNOWN
+    assert proofs(1, committed=True) == [unknown, Proof.COMMITTED, unknown, unknown]
+    assert proofs(1, committed=False) == [unknown, Proof.ABORTED, Proof.ABORTED, unknown]
+    assert proofs(2, committed=True) == [unknown, unknown, Proof.COMMITTED, unknown]
+    assert proofs(2, committed=False) == [unknown, unknown, Proof.ABORTED, unknown]
+    assert proof_of_marker(handle(2), 1001, 8, committed=True) is unknown
+
+
+@pytest.mark.parametrize(
+    ("proofs", "outcome"),
+    [
+        ([Proof.ABORTED, Proof.ABORTED], Outcome.ABORTED),
+        ([Proof.ABORTED, Proof.UNKNOWN], Outcome.UNKNOWN),
+        ([Proof.ABORTED, Proof.COMMITTED], Outcome.UNKNOWN),
+        ([Proof.COMMITTED, Proof.UNKNOWN], Outcome.COMMITTED),
+        ([Proof.UNKNOWN], Outcome.UNKNOWN),
+        ([], Outcome.UNKNOWN),
+    ],
+)
+def test_an_abort_is_proved_only_by_the_markers_in_all_partitions(proofs: list[Proof], outcome: Outcome) -> None:
+    assert outcome_of_markers(proofs) is outcome

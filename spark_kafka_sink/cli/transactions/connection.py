@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +18,12 @@ from spark_kafka_sink.exactly_once.commit_log import CommitLog, LastRecords, Log
 from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord
 from spark_kafka_sink.exactly_once.execution import CommitCall, Execution, retry_on_claim_lost
+from spark_kafka_sink.exactly_once.markers import look_for_markers
+from spark_kafka_sink.exactly_once.proof import Outcome
 from spark_kafka_sink.exactly_once.rules import View
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds, foreign_prefix
+from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 
@@ -97,6 +100,12 @@ class Connection:
     def no_log(self) -> str:
         """The error message for a missing log."""
         return f"there is no commit log: topic {self._options.commit_log_topic} does not exist; check --commit-log-topic"
+
+    def look_for_markers(
+        self, handles: Iterable[TransactionHandle], prepared_ms: int
+    ) -> tuple[dict[TransactionHandle, Outcome], list[str]]:
+        """Looks into the topics of transactions, as the function of this name does."""
+        return look_for_markers(self._client, handles, prepared_ms, self.deadline())
 
     # Operations that claim the log. A running driver then reads it again.
 

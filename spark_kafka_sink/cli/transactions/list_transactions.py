@@ -336,7 +336,7 @@ def _of_prepared(query_id: str, batch: int, statuses: set[TransactionStatus]) ->
         return "recover --query {id}" if is_job(query_id) else "restart the query, or: recover --query {id}"
     if statuses == {TransactionStatus.ABORTED}:
         return "{again}"
-    to_resolve = how_to_resolve(query_id, batch, is_proved=TransactionStatus.UNKNOWN not in statuses)
+    to_resolve = how_to_resolve(query_id, batch)
     if TransactionStatus.PREPARED in statuses:
         return f"recover --query {query_id} before the open ones time out, then: {to_resolve}"
     return to_resolve

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import click
@@ -24,6 +24,8 @@ from spark_kafka_sink.exactly_once.resolving import NOTHING_TO_RESOLVE, Refusal,
 from spark_kafka_sink.exactly_once.rules import View, Write
 from spark_kafka_sink.exactly_once.transactional_ids import foreign_prefix
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
+
+_NO_PROOFS: Final[Mapping[TransactionHandle, Outcome]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +47,16 @@ class ResolvedBatch:
         return sum(each.records for each, _ in self.lost)
 
 
-def resolve_batch(connection: Connection, query_id: str, batch: int, resolution: Resolution) -> ResolvedBatch:
+def resolve_batch(
+    connection: Connection,
+    query_id: str,
+    batch: int,
+    resolution: Resolution,
+    proofs: Mapping[TransactionHandle, Outcome] = _NO_PROOFS,
+) -> ResolvedBatch:
     """Commits what can be committed of a prepared batch, and ends the rest according to `resolution`.
+
+    proofs: outcomes of transactions, which count where the coordinators' responses prove nothing.
 
     It claims the log, as any commit does. A record that it wrote before it lost the claim does not count as a refusal at the next
     attempt.
@@ -54,7 +64,7 @@ def resolve_batch(connection: Connection, query_id: str, batch: int, resolution:
     written = list[Write]()
 
     def decide(view: View) -> object:
-        step = resolving.resolve(view, resolution)
+        step = resolving.resolve(resolving.with_proofs(view, proofs), resolution)
         if isinstance(step, Write):
             written.append(step)
         return step
@@ -65,7 +75,7 @@ def resolve_batch(connection: Connection, query_id: str, batch: int, resolution:
         refusal, last = None if is_written else end.refusal, execution.view.last
         if last is None:
             return ResolvedBatch(refusal, None)
-        outcomes = execution.view.outcomes or {}
+        outcomes = resolving.with_proofs(execution.view, proofs).outcomes or {}
         words = {each: str(outcomes.get(each, Outcome.UNKNOWN)) for each in end.transactional_ids}
         words = words or dict.fromkeys(last.aborted, str(Outcome.ABORTED))
         lost = ((each, words[each.transactional_id]) for each in last.handles if each.transactional_id in words)
@@ -171,8 +181,7 @@ def recovery(query_id: str, batch: int, found: ResolvedBatch) -> Result:
     is_done = found.refusal in _NOTHING_TO_COMMIT
     text = found.refusal.value
     if found.refusal is Refusal.UNRESOLVED:
-        is_proved = all(word == Outcome.ABORTED for _, word in found.lost)
-        count, to_do = len(found.lost), f"{COMMAND} {how_to_resolve(query_id, batch, is_proved=is_proved)}"
+        count, to_do = len(found.lost), f"{COMMAND} {how_to_resolve(query_id, batch)}"
         rows, verb = counted(found.lost_rows, "row"), "is" if count == 1 else "are"
         text = f"{count} of its transactions with {rows} {verb} not committed: {to_do}"
     return Result(query_id, batch, is_done, text, found.lost)
@@ -228,12 +237,19 @@ def _resolved(connection: Connection, query_id: str, batch: int, resolution: Res
     is_given_up = found.refusal is Refusal.TO_BE_REPLAYED and resolution is Resolution.ACCEPT_LOSS
     if not is_lost and not is_given_up:
         return Result(query_id, batch, False, f"there is nothing to resolve: {_why(found)}")
-    _show(query_id, batch, found)
-    if not yes:
-        click.confirm(_QUESTIONS[resolution], abort=True, err=True)
-    found = resolve_batch(connection, query_id, batch, resolution)
+    proofs, reasons = dict[TransactionHandle, Outcome](), list[str]()
+    unknown = [each for each, word in found.lost if word == Outcome.UNKNOWN]
+    if resolution is Resolution.REPLAY and unknown:
+        proofs, reasons = connection.look_for_markers(unknown, logged.written_ms)
+        lost = ((each, str(proofs.get(each, word))) for each, word in found.lost)
+        found = replace(found, lost=tuple((each, word) for each, word in lost if word != Outcome.COMMITTED))
+    if found.lost:
+        _show(query_id, batch, found)
+        if not yes:
+            click.confirm(_QUESTIONS[resolution], abort=True, err=True)
+    found = resolve_batch(connection, query_id, batch, resolution, proofs)
     if found.refusal is not None:
-        return Result(query_id, batch, False, _why(found), found.lost)
+        return Result(query_id, batch, False, "; ".join((_why(found), *reasons)), found.lost)
     assert found.record is not None
     if found.record.state is not _STATES[resolution]:  # the outcome in doubt is proved by now
         return recovery(query_id, batch, found)
@@ -261,7 +277,7 @@ def _show(query_id: str, batch: int, found: ResolvedBatch) -> None:
     click.echo(f"{query_id}, batch {batch}: {said}, in these transactions:", err=True)
     click.echo(transactions_text(found.lost), err=True)
     if any(word == Outcome.UNKNOWN for _, word in found.lost):
-        click.echo("Transactions in state `unknown` may be visible: their outcome can no longer be found out.", err=True)
+        click.echo("Transactions in state `unknown` may be visible: their outcome is not proved.", err=True)
 
 
 def _why(found: ResolvedBatch) -> str:

@@ -20,15 +20,9 @@ def written_again(query_id: str) -> str:
     return "run the job again" if is_job(query_id) else "restart the query to write the batch again"
 
 
-def how_to_resolve(query_id: str, batch: int, *, is_proved: bool) -> str:
-    """Returns the options of `resolve`. Those that lose nothing come first.
-
-    Args:
-        query_id: the id of the query or job.
-        batch: the batch to resolve.
-        is_proved: whether all uncommitted transactions are proved to be aborted. Unknown ones are never written again.
-    """
-    means = "--replay (or --accept-loss)" if is_proved and not is_job(query_id) else "--accept-loss"
+def how_to_resolve(query_id: str, batch: int) -> str:
+    """Returns the options of `resolve`. Those that lose nothing come first."""
+    means = "--accept-loss" if is_job(query_id) else "--replay (or --accept-loss)"
     return f"resolve --query {query_id} --batch {batch} {means}"
 
 

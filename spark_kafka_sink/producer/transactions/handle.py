@@ -43,11 +43,12 @@ def covers(partitions: tuple[tuple[str, str], ...], others: tuple[tuple[str, str
     """Returns whether all of `others` are among `partitions`, both as made by `partition_ranges`."""
     if partitions == others:
         return True
-    known = {topic: _numbers(text) for topic, text in partitions}
-    return all(_numbers(text) <= known.get(topic, frozenset()) for topic, text in others)
+    known = {topic: partition_numbers(text) for topic, text in partitions}
+    return all(partition_numbers(text) <= known.get(topic, frozenset()) for topic, text in others)
 
 
-def _numbers(text: str) -> frozenset[int]:
+def partition_numbers(text: str) -> frozenset[int]:
+    """Returns the partitions of a topic in the short form of `partition_ranges`."""
     ends = (run.partition("-") for run in text.split(","))
     return frozenset(number for first, _, last in ends for number in range(int(first), int(last or first) + 1))
 
