@@ -261,6 +261,8 @@ class CommitError(KafkaSinkError):
 class CommitStoppedError(CommitError):
     """The query stopped because continuing would lose or duplicate rows. It stops at every restart until an operator decides.
 
+    With the reason TOPIC_REPLACED it stops once, because the rows that are gone went with their topic.
+
     `facts` also has reason (a name of `exactly_once.rules.Reason`), and the rows and transactional_ids concerned. The message has
     the command that resolves it.
     """

@@ -56,6 +56,7 @@ _TO_DO: Mapping[Reason, tuple[str, ...]] = {
         "run `{resolve}`, which shows the outcome of each transaction: add --replay to write the lost ones again"
         " at the next start, if all of them are proved to be aborted, or --accept-loss to continue without them",
     ),
+    Reason.TOPIC_REPLACED: ("{again}, which continues with the next batch; rows of other topics are visible",),
     Reason.NOT_REPLAYED: ("run `{resolve} --accept-loss` to continue without the lost rows",),
 }
 
@@ -80,6 +81,7 @@ _UNFINISHED: Mapping[State, tuple[str, ...]] = {
 # A job has one batch and a unique id, so no other run may write what is in doubt.
 _OF_JOB: Mapping[Reason, tuple[str, ...]] = {
     **_TO_DO,
+    Reason.TOPIC_REPLACED: ("do not run the job again for rows of other topics, because they are visible",),
     Reason.UNRESOLVED: (
         "run `{resolve} --accept-loss`, which shows the outcome of each transaction and commits those that can"
         " be committed; committed rows stay, so run the job again for the lost rows only",

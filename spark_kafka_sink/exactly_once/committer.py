@@ -230,7 +230,13 @@ class Committer:
             is_invisible = self._is_invisible(batch, own, call) and not is_committed
             left = self._left_open(batch, view)
             raise commit_stopped(
-                batch, view, end.reason, self._options, is_invisible=is_invisible, left_open=left, replaced=call.replaced
+                batch,
+                view,
+                end.reason,
+                self._options,
+                is_invisible=is_invisible,
+                left_open=left,
+                replaced=view.replaced or call.replaced,
             )
         recorded = {key(each) for each in view.last.handles} if view.last is not None else set()
         # Brokers may reject all rows of a task or of the run, which then has fewer transactions than the record, or none.

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from spark_kafka_sink.client.backoff import ExponentialBackoff, ResponseWaiter
+from spark_kafka_sink.client.topics import records_are_gone
 from spark_kafka_sink.errors import DeadlineError, KafkaSinkError, OptionError
 from spark_kafka_sink.exactly_once import failpoints
 from spark_kafka_sink.exactly_once.commit_errors import checkpoint_deleted
@@ -355,9 +356,16 @@ class Execution:
     def _commit(self, handles: tuple[TransactionHandle, ...]) -> None:
         last = self.view.last
         assert last is not None
-        is_commit = not self._replaced(last.topic_ids)
+        gone, is_commit = self._replaced(last.topic_ids), True
+        if gone:
+            described = self._transactions.describe([each.transactional_id for each in handles], self._call.deadline)
+            left = [each for each in handles if proof_of(each, described.get(each.transactional_id)) is not Proof.COMMITTED]
+            gone &= {topic for each in left for topic, _ in each.partitions}
+            is_commit = len(left) < len(handles)
+        if gone and is_commit:
+            logger.warning("batch %s of %s: %s", self.view.batch, self._ids.query_id, records_are_gone(gone))
         ended = self._transactions.end_surely(handles, is_commit, self._call.deadline, self.view.batch)
-        self.view = self.view.with_outcomes({each: end.outcome for each, end in ended.items()})
+        self.view = self.view.with_outcomes({each: end.outcome for each, end in ended.items()}, gone)
         if all(end.outcome is Outcome.COMMITTED for end in ended.values()):
             self._call.rows, self._call.committed, self._call.visible = last.rows, len(handles), time.monotonic()
             self._call.ended = tuple(ended)

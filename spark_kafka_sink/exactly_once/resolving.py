@@ -100,7 +100,7 @@ def with_proofs(view: View, proofs: Mapping[TransactionHandle, Outcome]) -> View
         return view
     proved = {each.transactional_id: proofs[each] for each in view.last.to_commit if each in proofs}
     unknown = {each for each, outcome in view.outcomes.items() if outcome is Outcome.UNKNOWN}
-    return view.with_outcomes({**view.outcomes, **{each: proved[each] for each in unknown & proved.keys()}})
+    return replace(view, outcomes={**view.outcomes, **{each: proved[each] for each in unknown & proved.keys()}})
 
 
 def _unresolved(view: View, last: CommitRecord, resolution: Resolution) -> Write | Refused:

@@ -46,6 +46,7 @@ class Reason(Enum):
     CLOSED = "the run was stopped, or its transactions were aborted by an operator"
     UNRESOLVED = "some transactions of the batch are not proved to be committed, and not all are proved to be aborted"
     NOT_REPLAYED = "the replayed rows are not proved to be the lost ones"
+    TOPIC_REPLACED = "the batch was already committed in part, so its other transactions were committed as well"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,8 @@ class Write:
 class Commit:
     """A step: send EndTxn(commit) for each transaction and note the outcomes.
 
-    If one of the record's topics was replaced, EndTxn(abort) is sent instead, which is a timeout to whoever else looks.
+    If one of the record's topics was replaced and none of the transactions is committed, EndTxn(abort) is sent instead, which is
+    a timeout to whoever else looks. Once one is committed, the others are as well, or rows in other topics would be lost.
     """
 
     handles: tuple[TransactionHandle, ...]
@@ -98,7 +100,10 @@ class GiveUp:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """An end: fail, because continuing would lose or duplicate rows. A retry stops again. `leftovers` are aborted first."""
+    """An end: fail, because continuing would lose or duplicate rows. `leftovers` are aborted first.
+
+    A retry stops again, except after TOPIC_REPLACED: these rows went with their topic, and the batch is complete.
+    """
 
     reason: Reason
     leftovers: tuple[TransactionHandle, ...]
@@ -116,7 +121,8 @@ class View:
     outcomes: the outcomes of `last.to_commit` by transactional id; None before. reread: whether the log still had the same end
     when it was claimed and read again after that, or after Look. letters: the topic of dead letters, if there is one.
     tasks: the rows that Spark passed to each task with rows; if empty, these are the rows in `own`.
-    replaced: topics of `own` that Look found to be deleted since, and perhaps created again.
+    replaced: topics that were deleted since, and perhaps created again: those of `own` that Look found, or those of `outcomes`
+    whose rows were not committed before.
     """
 
     batch: int
@@ -165,8 +171,8 @@ class View:
     ) -> View:
         return replace(self, described=described, listed=listed, now_ms=now_ms, replaced=replaced)
 
-    def with_outcomes(self, outcomes: Mapping[str, Outcome]) -> View:
-        return replace(self, outcomes=outcomes)
+    def with_outcomes(self, outcomes: Mapping[str, Outcome], replaced: frozenset[str] = frozenset()) -> View:
+        return replace(self, outcomes=outcomes, replaced=replaced)
 
     def with_written(self, record: CommitRecord) -> View:
         """Returns the view after `record` was committed as the log's end.
@@ -175,7 +181,8 @@ class View:
         examined again.
         """
         listed = self.listed if record.state in (State.PREPARED, State.COMPLETE) else None
-        return replace(self.begun(), read=True, last=record, listed=listed)
+        replaced = self.replaced if record.state is State.COMPLETE else frozenset[str]()
+        return replace(self.begun(), read=True, last=record, listed=listed, replaced=replaced)
 
 
 def decide(view: View) -> Step:
@@ -209,7 +216,7 @@ def _same_batch(view: View, last: CommitRecord) -> Step:
         return _stop(view, Reason.OTHER_TOPICS)
     match last.state:
         case State.COMPLETE:
-            return Done(_leftovers(view))
+            return _stop(view, Reason.TOPIC_REPLACED) if view.replaced else Done(_leftovers(view))
         case State.PREPARED:
             return roll_forward(view, last)
         case State.ABORTED | State.CLOSED:

@@ -102,7 +102,10 @@ class LeftOver:
         transactions = tuple(own)
         rows = sum(each.handle.records for each in transactions)
         gone = tuple(each.handle.transactional_id for each in aborted)
-        record = CommitRecord(self.query_id, batch, state, os.urandom(8).hex(), rows, transactions, aborted=gone)
+        topic_ids = sorted({each for one in transactions for each in one.handle.topic_ids}) if state is State.PREPARED else ()
+        record = CommitRecord(
+            self.query_id, batch, state, os.urandom(8).hex(), rows, transactions, aborted=gone, topic_ids=tuple(topic_ids)
+        )
         self.log.claim(self.ids, soon()).write(record, soon())
 
     def commit(self, batch: int, *own: PreparedTransaction, tasks: tuple[TaskRows, ...] = ()) -> CommitReport:

@@ -55,6 +55,21 @@ def test_a_batch_that_was_aborted_altogether_is_written_again(query: LeftOver) -
     wait_until(lambda: query.visible() == ["a"])
 
 
+def test_what_was_committed_in_part_is_committed_as_a_whole_though_its_topic_was_replaced(query: LeftOver) -> None:
+    own = query.task(0, "a"), query.task(1, "b", "c")
+    query.prepared(0, own)
+    query.transactions.end([own[0].handle], True, query.soon())
+    query.kafka.delete_topic(query.topic)
+    query.kafka.create_topic(query.topic)
+    done = query.run("recover", "--all")
+
+    assert done.exit_code == 0
+    assert done.stdout.startswith(
+        f"{query.query_id}, batch 0: committed, with 3 rows, but acknowledged records are gone, because"
+    )
+    assert done.stdout.endswith(f": {query.topic}\n")
+
+
 def test_what_was_committed_in_part_is_left_to_be_resolved(query: LeftOver) -> None:
     kept, lost = query.task(0, "a"), query.task(1, "b", "c")
     query.prepared(0, [kept, lost])

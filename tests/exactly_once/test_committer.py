@@ -87,6 +87,32 @@ def test_a_batch_in_a_topic_that_was_replaced_before_the_commit_is_written_again
     query.expect("a", "b")
 
 
+def test_when_a_topic_is_replaced_in_the_middle_of_a_commit_the_rows_of_other_topics_stay(
+    query: Query, new_topic: NewTopic, cut: Cut
+) -> None:
+    gone = new_topic()
+    query.client.topic(gone, soon())
+    (lost,) = query.write("c", topic=gone)
+    lost = replace(lost, handle=replace(lost.handle, topic_ids=((gone, str(query.client.known().topic_id(gone))),)))
+    own = (*query.write("a", "b"), lost)
+    cut("prepared.after")
+    with pytest.raises(CutError):
+        query.commit(0, own)
+    cut(None)
+    TransactionClient(query.client).end([own[0].handle], True, soon())
+    query.kafka.delete_topic(gone)
+    query.kafka.create_topic(gone)
+    with pytest.raises(
+        CommitStoppedError, match=rf"records are gone.*: {gone}\. .* continue: start the query again, which"
+    ) as caught:
+        query.commit(0, query.write("a", "b", "c"))
+    assert caught.value.facts["reason"] == "TOPIC_REPLACED"
+    assert query.open_ids() == []
+    assert query.run(0, "a", "b", "c").rows == 0
+    query.run(1, "d")
+    query.expect("a", "b", "d")
+
+
 CUTS = [
     "commit.start",
     "log.before",

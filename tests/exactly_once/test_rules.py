@@ -290,6 +290,13 @@ def test_when_all_are_aborted_the_batch_is_written_again() -> None:
     assert decide(outcome_view(A, A).with_read(record(State.PREPARED))) == Write(State.ABORTED, BEFORE, 20)
 
 
+def test_rows_that_went_with_their_topic_stop_the_query_once_the_others_are_visible() -> None:
+    view = read(record(State.PREPARED)).with_outcomes({"before-0": C, "before-1": C}, frozenset({"topic"}))
+    assert decide(view) == Write(State.COMPLETE, BEFORE, 20)
+    assert decide(view.with_written(record(State.COMPLETE))) == Stop(Reason.TOPIC_REPLACED, OWN_HANDLES)
+    assert decide(read(record(State.COMPLETE))) == Done(OWN_HANDLES)
+
+
 @pytest.mark.parametrize("outcomes", [(C, A), (C, U), (U, U), (A, U)])
 def test_it_stops_when_some_are_not_committed_and_not_all_are_aborted(outcomes: tuple[Outcome, Outcome]) -> None:
     view = outcome_view(*outcomes).with_read(record(State.PREPARED))

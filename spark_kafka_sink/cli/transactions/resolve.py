@@ -12,6 +12,7 @@ import click
 from spark_kafka_sink.cli.transactions.abort import check_not_committed
 from spark_kafka_sink.cli.transactions.connection import Connection, ConnectionOptions, connected
 from spark_kafka_sink.cli.transactions.result import COMMAND, Result, how_to_resolve, transactions_text, written_again
+from spark_kafka_sink.client.topics import records_are_gone
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.exactly_once import resolving
@@ -36,11 +37,13 @@ class ResolvedBatch:
         refusal: why nothing was written; None if something was.
         record: the query's last record now.
         lost: the uncommitted transactions, each with its proved outcome.
+        replaced: the topics whose rows were gone before the rest of the batch was committed.
     """
 
     refusal: Refusal | None
     record: CommitRecord | None
     lost: tuple[tuple[TransactionHandle, str], ...] = ()
+    replaced: frozenset[str] = frozenset()
 
     @property
     def lost_rows(self) -> int:
@@ -79,7 +82,7 @@ def resolve_batch(
         words = {each: str(outcomes.get(each, Outcome.UNKNOWN)) for each in end.transactional_ids}
         words = words or dict.fromkeys(last.aborted, str(Outcome.ABORTED))
         lost = ((each, words[each.transactional_id]) for each in last.handles if each.transactional_id in words)
-        return ResolvedBatch(refusal, last, tuple(lost))
+        return ResolvedBatch(refusal, last, tuple(lost), execution.view.replaced)
 
     return connection.carry_out(query_id, View(batch, ()), decide, finish)
 
@@ -175,9 +178,9 @@ def recovery(query_id: str, batch: int, found: ResolvedBatch) -> Result:
     last = found.record
     if found.refusal is None:
         assert last is not None
-        return Result(
-            query_id, batch, True, _ENDED[last.state].format(rows=counted(last.rows, "row"), again=written_again(query_id))
-        )
+        text = _ENDED[last.state].format(rows=counted(last.rows, "row"), again=written_again(query_id))
+        gone = f", but {records_are_gone(found.replaced)}" if found.replaced else ""
+        return Result(query_id, batch, True, f"{text}{gone}")
     is_done = found.refusal in _NOTHING_TO_COMMIT
     text = found.refusal.value
     if found.refusal is Refusal.UNRESOLVED:

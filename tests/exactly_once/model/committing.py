@@ -175,9 +175,12 @@ def _commit(turn: Turn, step: Commit) -> Next:
     if todo is None:
         todo, last = values.numbers_of(step.handles), VIEWS[program.view].last
         ids = last.topic_ids if last is not None else ()  # a rule that is left out may have written no record
-        turn = turn._replace(program=program._replace(is_gone=bool(todo) and _is_gone(turn, ids)))
+        left = tuple(each for each in todo if not _is_committed(turn, each))
+        is_gone = bool(left) and _is_gone(turn, ids)
+        turn = turn._replace(program=program._replace(is_gone=is_gone, is_begun=is_gone and len(left) < len(todo)))
     if not todo:
-        after = program._replace(view=values.with_outcomes(program.view, program.got), todo=None, got=(), is_gone=False)
+        view = values.with_outcomes(program.view, program.got, frozenset({"topic"} if program.is_gone else ()))
+        after = program._replace(view=view, todo=None, got=(), is_gone=False, is_begun=False)
         yield turn.does("knows the outcomes", program.got), turn.becomes(after)
         return
     for each in todo:
@@ -190,12 +193,17 @@ def _is_gone(turn: Turn, topic_ids: tuple[tuple[str, str], ...]) -> bool:
     return bool(topic_ids) and topic_ids != values.topic_ids(turn.world.topic)
 
 
+def _is_committed(turn: Turn, transaction: int) -> bool:
+    described = values.description(worlds.slot_of(turn.world, transaction))
+    return proof_of(TRANSACTIONS[transaction].handle, described) is Proof.COMMITTED
+
+
 def _end_txn(turn: Turn, transaction: int, others: tuple[int, ...]) -> Next:
     program, world, configuration = turn.program, turn.world, turn.configuration
-    is_commit = not program.is_gone
+    is_commit = not program.is_gone or (program.is_begun and not turn.breaks("what is committed in part is committed as a whole"))
     other_version = turn.breaks("one EndTxn version for each transaction") and turn.number > 0
     answer, after = worlds.end_txn(world, transaction, is_commit, program.batch, configuration.has_markers, other_version)
-    if not is_commit and after != world:  # to everybody else it has timed out
+    if not is_commit and after != world and not program.is_begun:  # to everybody else it has timed out
         after = after.with_slot(TRANSACTIONS[transaction].slot, worlds.slot_of(after, transaction)._replace(by_timeout=True))
     if answer is not ErrorCode.CONCURRENT_TRANSACTIONS:
         outcome = _proved(transaction, answer, worlds.slot_of(after, transaction), is_commit)

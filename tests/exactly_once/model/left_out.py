@@ -79,6 +79,7 @@ LEFT_OUT: Final[dict[str, Configuration]] = {
         (ALONE,), budget=Budget(errors=1)
     ),
     "only what is still there is committed": Configuration((ALONE,), budget=Budget(replaced=1)),
+    "what is committed in part is committed as a whole": Configuration((ALONE,), budget=Budget(crashes=1, replaced=1)),
     # What EndTxn's answer proves
     "unknown is not aborted": Configuration(
         (ALONE,), budget=Budget(forgotten=1, crashes=1), commit=mutations.takes_unknown_for_aborted

@@ -24,13 +24,26 @@ def check_done(turn: Turn) -> None:
     if turn.program.is_aborting or who not in turn.configuration.drivers or last is None:
         return
     given_up = {row for each in _lost_transactions(turn) for row in TRANSACTIONS[each].rows if turn.configuration.accepts_loss}
-    given_up |= _dropped(last)
+    given_up |= _dropped(last) | went_with_topic(turn.world, last)
     batch = turn.program.batch
     begin = turn.driver.start or 0  # what came before, a person has given up
     batches = range(min(begin, batch) if turn.driver.ignores_failures else batch, batch + 1)
     for row in (row for each in batches for row in turn.driver.batches[each]):
         if not turn.world.visible[row] and row not in given_up:
             raise BrokenError(f"batch {batch} counts as complete, and row {row} is not visible")
+
+
+def went_with_topic(world: World, last: CommitRecord) -> set[int]:
+    """The rows of a topic that was replaced in the middle of the commit: who committed the rest said so, or died before."""
+    rows = {each: TRANSACTIONS[each].rows for each in values.numbers_of(last.handles)}
+    is_begun = any(world.visible[row] for some in rows.values() for row in some)
+    return {row for each, some in rows.items() for row in some if is_begun and TRANSACTIONS[each].topic != world.topic}
+
+
+def _is_without_topic(turn: Turn) -> bool:
+    last = VIEWS[turn.program.view].last
+    assert last is not None
+    return any(not turn.world.visible[row] for row in went_with_topic(turn.world, last))
 
 
 def _dropped(last: CommitRecord) -> set[int]:
@@ -119,6 +132,7 @@ IS_TRUE: Final[dict[Reason, Callable[[Turn], bool]]] = {
     Reason.CLOSED: _was_aborted_by_person,
     Reason.UNRESOLVED: _was_aborted_by_broker,
     Reason.NOT_REPLAYED: _is_written_otherwise,
+    Reason.TOPIC_REPLACED: _is_without_topic,
 }
 
 

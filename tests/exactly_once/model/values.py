@@ -175,8 +175,9 @@ def with_look(
 
 
 @cache
-def with_outcomes(number: int, outcomes: tuple[tuple[int, Outcome], ...]) -> int:
-    return view(VIEWS[number].with_outcomes({TRANSACTIONS[each].handle.transactional_id: how for each, how in outcomes}))
+def with_outcomes(number: int, outcomes: tuple[tuple[int, Outcome], ...], replaced: frozenset[str]) -> int:
+    found = {TRANSACTIONS[each].handle.transactional_id: how for each, how in outcomes}
+    return view(VIEWS[number].with_outcomes(found, replaced))
 
 
 @cache
