@@ -326,15 +326,22 @@ class Committer:
         call = self._call(job)
         return retry_on_claim_lost(partial(self._abort, job, own, call), call.deadline)
 
-    def end_stopped(self, batch: MicroBatch, driver: str) -> Refused | bool:
+    def end_stopped(self, batch: MicroBatch, driver: str, counted: Callable[[CommitReport], None]) -> Refused | bool:
         """Ends the transactions of a run that was stopped in a micro-batch: commits them if they are prepared, else aborts them.
 
         driver: whose transactions these are, as in `TransactionalIds`, because another driver may have taken over the query.
+        counted: called with what was committed, if anything was.
 
         Returns and raises as `abort_job` does. Refused also if the log is at a later batch, whose driver aborts these.
         """
-        call = CommitCall(time.monotonic() + _STOP_S, batch.checkpoint)
-        return retry_on_claim_lost(partial(self._end_stopped, batch, driver, call), call.deadline)
+        begun = time.monotonic()
+        call = CommitCall(begun + _STOP_S, batch.checkpoint)
+        try:
+            return retry_on_claim_lost(partial(self._end_stopped, batch, driver, call), call.deadline)
+        finally:
+            if call.visible is not None:
+                commit_ms = round((time.monotonic() - begun) * 1000)
+                counted(CommitReport(call.rows, False, call.committed, call.aborted, 0, commit_ms))
 
     def _end_stopped(self, batch: MicroBatch, driver: str, call: CommitCall) -> Refused | bool:
         execution = self._execution(batch, View(batch.number, ()), call, driver)

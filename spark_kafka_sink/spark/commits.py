@@ -11,7 +11,7 @@ import logging
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -33,7 +33,7 @@ from spark_kafka_sink.errors import (
 from spark_kafka_sink.exactly_once.commit_errors import RowVisibility
 from spark_kafka_sink.exactly_once.commit_log import CommitLog
 from spark_kafka_sink.exactly_once.commit_log_topic import HOW_TO_LOOK, CommitLogDeletedError, how_to_look
-from spark_kafka_sink.exactly_once.committer import Committer, OwnTransactions
+from spark_kafka_sink.exactly_once.committer import CommitReport, Committer, OwnTransactions
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction
 from spark_kafka_sink.exactly_once.resolving import Refusal, Refused
 from spark_kafka_sink.exactly_once.rules import commit_timeout_ms
@@ -263,6 +263,11 @@ def commit_shares(
             letters=options.errors.topic,
             refuse=partial(check_limits, options.errors, reports, is_visible=False),
         )
+    return Committed(commit.own, _counted(commit, reports))
+
+
+def _counted(commit: CommitReport, reports: list[DeliveryReport]) -> list[DeliveryReport]:
+    """Returns the reports of what a commit made visible. reports: of this run's rows."""
     if not commit.is_first:  # rows that an earlier commit made visible were counted with it
         visible = []
     else:  # of an earlier attempt's rows only the number is known
@@ -274,7 +279,7 @@ def commit_shares(
         prepare_to_visible_ms=commit.visible_ms,
         commit_ms=commit.commit_ms,
     )
-    return Committed(commit.own, [*visible, of_commit])
+    return [*visible, of_commit]
 
 
 def _transactions(shares: Iterable[TaskTransaction]) -> OwnTransactions:
@@ -363,13 +368,21 @@ _MICRO_BATCH_OPEN = (
 )
 
 
-def abort_micro_batch(options: SinkOptions, batch: MicroBatch, driver: str, *, is_commit_begun: bool) -> bool:
+def abort_micro_batch(
+    options: SinkOptions,
+    batch: MicroBatch,
+    driver: str,
+    count: Callable[[list[DeliveryReport]], None],
+    *,
+    is_commit_begun: bool,
+) -> bool:
     """Ends the transactions of a micro-batch that failed or was stopped, so that readers need not wait for the query's next run.
 
     Args:
         options: of the query.
         batch: The micro-batch. query_id: "" if it is not known.
         driver: As of `Feed`. Without it, or without the query, nothing is touched, because others' transactions may be found.
+        count: Called with what was committed, because the batch was prepared. Of its rows only the number is known.
         is_commit_begun: Whether all tasks had ended.
 
     Returns:
@@ -379,12 +392,16 @@ def abort_micro_batch(options: SinkOptions, batch: MicroBatch, driver: str, *, i
     until = time.time() + options.producer.transaction_timeout_ms / 1000
     why, is_over = "", False
     if batch.query_id and driver:
+
+        def counted(commit: CommitReport) -> None:
+            count(_counted(commit, []))
+
         try:
             with committers.of(options, batch) as committer:
-                end = committer.end_stopped(batch, driver)
+                end = committer.end_stopped(batch, driver, counted)
                 if not is_commit_begun and not isinstance(end, Refused):
                     time.sleep(KILL_TIMEOUT_S)
-                    end = committer.end_stopped(batch, driver)
+                    end = committer.end_stopped(batch, driver, counted)
             is_over = end is True
             why = f" ({end.refusal.value})" if isinstance(end, Refused) else ""
         except KafkaSinkError as error:

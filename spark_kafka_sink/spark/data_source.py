@@ -354,7 +354,12 @@ class KafkaSinkStreamWriter(KafkaSinkWriter, DataSourceStreamWriter):
             from spark_kafka_sink.spark.commits import abort_micro_batch
 
             batch = MicroBatch(query_id, batchId)
-            if abort_micro_batch(self._options, batch, self._feed.driver, is_commit_begun=None not in messages):
+            now = time.time()
+
+            def count(reports: list[DeliveryReport]) -> None:
+                self._feed.committed(BatchReport(query_id, batchId, now, time.time() - now, total(reports)))
+
+            if abort_micro_batch(self._options, batch, self._feed.driver, count, is_commit_begun=None not in messages):
                 self._feed.aborted(batch)
         finally:  # consumers wait for the transactions, and nobody for this
             self._feed.tell(WriteFailed(query_id, batchId, time.time(), _ABORTED, destination=where))

@@ -371,7 +371,14 @@ def publish_dataframe(
             tell_failed(metrics, batch, error, where)
         finally:
             if written is not None and where is not None:
-                is_over = abort_micro_batch(options, batch, DRIVER, is_commit_begun=bool(shares))
+                now, sink = time.time(), "" if options.exactly_once is None else options.exactly_once.sink
+
+                def count(reports: list[DeliveryReport]) -> None:
+                    if metrics is not None and metrics.available:
+                        report = BatchReport(batch.query_id, batch.number, now, time.time() - now, total(reports), sink)
+                        metrics.batch_committed(report)
+
+                is_over = abort_micro_batch(options, batch, DRIVER, count, is_commit_begun=bool(shares))
                 if is_over and metrics is not None:
                     metrics.batch_aborted(batch.query_id, batch.number)
         raise

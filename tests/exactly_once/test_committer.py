@@ -15,6 +15,7 @@ from spark_kafka_sink.errors import BatchAbortedError, BrokerError, CommitStoppe
 from spark_kafka_sink.exactly_once import commit_log, failpoints
 from spark_kafka_sink.exactly_once.commit_log import Claim, CommitLog, partition_of
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, CommitRecordError, PreparedTransaction, State, TaskRows
+from spark_kafka_sink.exactly_once.committer import CommitReport
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.resolving import Refusal, Refused
 from spark_kafka_sink.exactly_once.transaction_client import Ended, TransactionClient
@@ -474,6 +475,10 @@ def test_a_job_that_failed_while_it_was_committed_is_not_touched(query: Query, c
     assert query.committer().abort_job(MicroBatch(query.id, 0), own) == Refused(Refusal.COMPLETE)
 
 
+def not_called(report: CommitReport) -> None:
+    raise AssertionError(report)
+
+
 @pytest.mark.parametrize("at", whole_but([None, *CUTS], [None, *SHOW_MOST], "a second each; the model has every order of events"))
 def test_a_run_that_is_stopped_leaves_nothing_open_wherever_its_commit_was(query: Query, cut: Cut, at: str | None) -> None:
     query.run(0, "a")
@@ -486,7 +491,10 @@ def test_a_run_that_is_stopped_leaves_nothing_open_wherever_its_commit_was(query
         cut(None)
     run.write("b", batch=1)  # of a task that was killed
     (of_other,) = other.write("b", batch=1)
-    assert run.committer().end_stopped(MicroBatch(query.id, 1), "c0") is True
+    counted: list[CommitReport] = []
+    assert run.committer().end_stopped(MicroBatch(query.id, 1), "c0", counted.append) is True
+    is_prepared = at in ("prepared.after", "end.before", "end.after", "complete.before")
+    assert [(each.rows, each.committed) for each in counted] == [(2, 2)] * is_prepared
     assert query.open_ids() == [of_other.handle.transactional_id]
     query.run(1, "b", "c")
     query.expect("a", "b", "c")
@@ -498,7 +506,7 @@ def test_a_stopped_run_leaves_a_query_alone_that_another_driver_has_taken_over(q
     other = replace(query, driver="d0")
     other.run(1, "b")
     open_ids = [each.handle.transactional_id for each in (*other.write("c"), *replace(query, driver="c0").write("a"))]
-    assert query.committer().end_stopped(MicroBatch(query.id, 0), "c0") == Refused(Refusal.MOVED_ON)
+    assert query.committer().end_stopped(MicroBatch(query.id, 0), "c0", not_called) == Refused(Refusal.MOVED_ON)
     assert sorted(query.open_ids()) == sorted(open_ids)
 
 
@@ -506,7 +514,7 @@ def test_the_record_of_a_query_that_is_stopped_again_and_again_stays_small(query
     query.run(0, "a")
     for _ in range(3):
         query.write("b", "c", batch=1)
-        assert query.committer().end_stopped(MicroBatch(query.id, 1), "") is True
+        assert query.committer().end_stopped(MicroBatch(query.id, 1), "", not_called) is True
     record = query.log().last_records(soon()).records[query.id].record
     assert (record.batch, record.state, len(record.transactions)) == (0, State.COMPLETE, 3)
     query.run(1, "b", "c")

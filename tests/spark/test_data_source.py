@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -23,7 +24,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 import pyspark_kafka_sink
 from spark_kafka_sink.errors import DeadlineError, KafkaSinkError, OptionError, UsageError
 from spark_kafka_sink.exactly_once.commit_log_topic import made_again
-from spark_kafka_sink.exactly_once.committer import Committer
+from spark_kafka_sink.exactly_once.committer import CommitReport, Committer
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.spark import commits
@@ -191,7 +192,7 @@ def test_what_a_stopped_micro_batch_has_open_is_ended_or_told_with_the_command_a
     (tmp_path / "metadata").write_text(json.dumps({"id": "5e0fb6f6-0c2c-4a4b-9f0e-7d7c4e1f8a11"}))
     drivers: list[str] = []
 
-    def end_stopped(_: object, batch: MicroBatch, driver: str) -> bool:
+    def end_stopped(_: object, batch: MicroBatch, driver: str, counted: Callable[[CommitReport], None]) -> bool:
         drivers.append(driver)
         if isinstance(end, KafkaSinkError):
             raise end
@@ -206,6 +207,25 @@ def test_what_a_stopped_micro_batch_has_open_is_ended_or_told_with_the_command_a
     assert set(drivers) == ({"c0"} if location == "local" else set())
     if "none of its transactions" not in said:
         assert re.search(r"may be open until \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ, when brokers abort them", caplog.text)
+
+
+def test_rows_that_the_end_of_a_stopped_micro_batch_commits_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "metadata").write_text(json.dumps({"id": "5e0fb6f6-0c2c-4a4b-9f0e-7d7c4e1f8a11"}))
+
+    def end_stopped(_: object, batch: MicroBatch, driver: str, counted: Callable[[CommitReport], None]) -> bool:
+        counted(CommitReport(5, False, 2, 0, 0, 10))
+        return True
+
+    monkeypatch.setattr(Committer, "end_stopped", end_stopped)
+    received: list[BatchReport] = []
+    listener = MetricsListener({b"C": lambda content: received.append(BatchReport.from_bytes(content))})
+    options = CaseInsensitiveDict({**OPTIONS, "delivery.guarantee": "exactly-once", "checkpointlocation": str(tmp_path)})
+    try:
+        made = through_spark(reporting_to(Feed(listener=listener.address, driver="c0")))
+        made(options=options).streamWriter(SCHEMA, False).abort([], 3)
+    finally:
+        listener.stop()
+    assert [(each.batch, each.report.records, each.report.transactions_committed) for each in received] == [(3, 5, 2)]
 
 
 @pytest.mark.parametrize("scheme", ["", "file://"])
