@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
 import pytest
@@ -144,6 +145,55 @@ def test_a_task_and_a_transaction_fail_where_single_records_go_on_to_the_other_c
                 with pytest.raises(ClusterChangedError, match=changed):
                     transactional.commit()
             assert [record.value for record in read_topic(second.direct_servers, "t")] == [b"3"]
+
+
+@contextmanager
+def one_address_of_two_clusters() -> Iterator[tuple[TcpProxy, RecordingBroker, RecordingBroker]]:
+    """Both have a topic `t`. It leads to the first until it is told otherwise."""
+    with TcpProxy() as proxy:
+        advertised = {1: ("127.0.0.1", proxy.port)}
+        with RecordingBroker(advertised=advertised) as first, RecordingBroker(advertised=advertised) as second:
+            for cluster in (first, second):
+                cluster.topic()
+            proxy.forward_to(first.address(1))
+            yield proxy, first, second
+
+
+def fail_over(proxy: TcpProxy, to: RecordingBroker, caplog: pytest.LogCaptureFixture) -> None:
+    """Returns when the producer knows of it."""
+    proxy.forward_to(to.address(1))
+    proxy.cut()
+    changed = f"belongs to cluster {to.cluster.cluster_id} now"
+    wait_until(lambda: any(changed in message for message in caplog.messages), "the other cluster's metadata")
+
+
+def test_another_cluster_gives_a_producer_id_before_the_next_batch_is_sent(caplog: pytest.LogCaptureFixture) -> None:
+    """It has given the first cluster's id to another producer, whose batches would make these count as stored."""
+    with one_address_of_two_clusters() as (proxy, first, second):
+        with one_by_one(proxy.address) as producer, one_by_one(second.direct_servers) as other:
+            send(producer, numbers([0]))
+            send(other, numbers([10, 11]))
+            fail_over(proxy, second, caplog)
+            for value in (1, 2):
+                producer.send("t", b"%d" % value).result(10)
+        theirs, _, ours, _ = [received.batch.producer_id for received in second.received]
+        assert first.received[0].batch.producer_id == theirs != ours
+        assert second.values() == [10, 11, 1, 2]
+
+
+def test_a_batch_that_the_cluster_of_before_may_have_stored_fails_and_later_ones_go_on(caplog: pytest.LogCaptureFixture) -> None:
+    with one_address_of_two_clusters() as (proxy, first, second):
+        with one_by_one(proxy.address) as producer, one_by_one(second.direct_servers) as other:
+            send(producer, numbers([0]))
+            send(other, numbers([10, 11]))
+            lost = first.faults.hold(ApiKey.PRODUCE, applied=True)
+            unanswered = producer.send("t", b"1")
+            lost.wait()
+            fail_over(proxy, second, caplog)
+            with pytest.raises(ClusterChangedError, match=r"topic t partition 0: 1 record was sent and may have been stored; .*"):
+                unanswered.result(10)
+            producer.send("t", b"2").result(10)
+        assert second.values() == [10, 11, 2]
 
 
 def test_the_version_of_transactions_is_that_of_the_cluster_that_is_asked_now() -> None:

@@ -419,6 +419,11 @@ class RecordAccumulator:
                 queue.clear()
             return batches
 
+    def numbered_queues(self) -> set[PartitionQueue]:
+        """Returns the queues whose batches have had numbers."""
+        with self.lock:
+            return {queue for queue in self._all_queues() if queue.sequences is not None}
+
     def has_incomplete(self) -> bool:
         return bool(self._incomplete)
 

@@ -74,6 +74,7 @@ class PartitionSequences:
         "last_created_ms",
         "lost_count",
         "next_record",
+        "of_other_cluster",
         "producer",
         "unsure_through",
     )
@@ -88,6 +89,7 @@ class PartitionSequences:
         self.in_flight: list[NumberedBatch] = []  # sent at least once and not finished, in the order of their numbers
         self.gap = False  # a sent batch is gone: the broker may wait for numbers that will never come
         self.lost_count = False  # the broker rejected the very batch it should expect: only a new epoch helps
+        self.of_other_cluster = False  # the numbers mean nothing, or another producer's batches, to the brokers of now
         self.gap_from = _NO_NUMBER  # the first number that nothing has, because records were rejected
         # Behind the last number of an attempt whose outcome was not known: a copy of it may still arrive, or be stored.
         self.unsure_through = 0
@@ -153,6 +155,10 @@ class PartitionSequences:
         """Handles UNKNOWN_PRODUCER_ID: not stored, and the broker has forgotten this producer."""
         batch.known_not_stored = True
         self.gap = self.lost_count = True
+
+    def cluster_changed(self) -> None:
+        """Handles another cluster at the brokers' addresses: only a producer id of that cluster helps."""
+        self.gap = self.lost_count = self.of_other_cluster = True
 
     def dropped(self, batch: NumberedBatch) -> None:
         """Handles a sent batch that failed for good or expired: its numbers are never reused under this producer id and epoch."""
@@ -249,7 +255,7 @@ class PartitionSequences:
         else:
             self.producer = ProducerIdAndEpoch(self.producer.producer_id, self.producer.epoch + 1)
         self.next_record = self.acked_through = self.assigned = self.unsure_through = 0
-        self.known = False
+        self.known = self.of_other_cluster = False
         for batch in self.in_flight:
             self._number(batch)
 

@@ -40,6 +40,7 @@ class IdempotentIdentity(NumberedIdentity):
         self._current: ProducerIdAndEpoch | None = None
         self._gaps: set[PartitionQueue] = set()
         self._asked = False
+        self._changes = 0  # of the cluster; the tag of requests, because a response may arrive after a change
         self._not_before_ms = 0
         self._quiet_until_ms: int | None = None  # None: the last response was not a rejection
         self._last_error = "no broker could be asked"
@@ -51,6 +52,18 @@ class IdempotentIdentity(NumberedIdentity):
     @property
     def blocked_reason(self) -> str:
         return f"there is no producer id yet; {self._last_error}"
+
+    def cluster_changed(self, error: KafkaSinkError) -> None:
+        """Requests a producer id of the new cluster, which may have given this one to another producer.
+
+        That producer's batches with the same numbers would make these count as stored.
+        """
+        self._current, self._asked = None, False
+        self._changes += 1
+        self._gaps = self._accumulator.numbered_queues()
+        for queue in self._gaps:
+            assert queue.sequences is not None
+            queue.sequences.cluster_changed()
 
     def settled(self, queue: PartitionQueue) -> None:
         if queue.sequences is not None and queue.sequences.gap:
@@ -80,11 +93,13 @@ class IdempotentIdentity(NumberedIdentity):
             return self._back_off_ms
         if not self._client.ready(node, now_ms):
             return self._client.poll_delay_ms(node, now_ms)
-        self._client.send(node, INIT_PRODUCER_ID, InitProducerIdRequest(), now_ms, tag=self)
+        self._client.send(node, INIT_PRODUCER_ID, InitProducerIdRequest(), now_ms, tag=self._changes)
         self._asked = True
         return FOREVER_MS
 
     def answered(self, response: ClientResponse, now_ms: int) -> KafkaSinkError | None:
+        if response.tag != self._changes:
+            return None
         self._asked = False
         self._not_before_ms = now_ms + self._back_off_ms
         if isinstance(response.error, UnsupportedVersionError):

@@ -158,7 +158,14 @@ class ProduceRequests:
         self._client.send(node, PRODUCE, request, now_ms, expects_answer=config.acks != 0, tag=batches, max_version=version)
 
     def _fails_with(self, change: ClusterChangedError, batch: Batch) -> bool:
-        """Fails a drained batch of a scope whose other records are in the cluster of before."""
+        """Fails a drained batch that may be in the cluster of before, or is of a scope whose other records are there."""
+        queue = batch.queue
+        if queue.sequences is not None and queue.sequences.of_other_cluster:
+            records = counted(batch.record_count, "record was", "records were")
+            text = f"topic {queue.topic} partition {queue.partition}: {records} sent and may have been stored; {change.message}"
+            facts = change.facts | {"topic": queue.topic, "partition": queue.partition}
+            self.delivery.fail(batch, ClusterChangedError(text, **facts))
+            return True
         if batch.tally is None or batch.tally.may_send_to(self._cluster_id):
             return False
         self.delivery.fail(batch, change)

@@ -28,7 +28,7 @@ def levels(identity: IdempotentIdentity, caplog: pytest.LogCaptureFixture, answe
     caplog.set_level(logging.INFO)
     for now_ms, code in answers.items():
         body = InitProducerIdResponse(error_code=code, producer_id=7, producer_epoch=0)
-        response = ClientResponse(1, INIT_PRODUCER_ID, 4, identity, body, None, 0, now_ms)
+        response = ClientResponse(1, INIT_PRODUCER_ID, 4, 0, body, None, 0, now_ms)
         assert identity.answered(response, now_ms) is None
     return [record.levelname for record in caplog.records]
 

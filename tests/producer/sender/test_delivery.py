@@ -37,7 +37,7 @@ def identity_of(parts: Parts) -> IdempotentIdentity:
     client: Any = None  # nothing is asked
     identity = IdempotentIdentity(parts.config, client, parts.accumulator)
     body = InitProducerIdResponse(producer_id=IDENTITY.producer_id, producer_epoch=IDENTITY.epoch)
-    identity.answered(ClientResponse(0, INIT_PRODUCER_ID, 4, identity, body, None, 0, 0), 0)
+    identity.answered(ClientResponse(0, INIT_PRODUCER_ID, 4, 0, body, None, 0, 0), 0)
     return identity
 
 
