@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -54,6 +54,7 @@ _TIME_LIMITS: Final = (
 )
 _NO_LIMIT: Final = 2**63 - 1
 
+_AT_ONCE: Final = 1000
 _CREATE_TIMEOUT_MS: Final = 10_000
 _SHOWS_RIGHTS_SINCE: Final = 8
 _BACKOFF: Final = ExponentialBackoff(50, 500)
@@ -211,6 +212,28 @@ def configs_of(
             raise client.rights.error(text, ApiKey.DESCRIBE_CONFIGS, result.error_code, name)
         waiter.note(f"DescribeConfigs of {what}", facts.name)
         waiter.again()
+
+
+def all_time_limits(client: ClusterClient, topics: Iterable[str], deadline: float) -> Iterator[tuple[str, dict[str, int]]]:
+    """Yields each topic and its `time_limits`, as soon as it is known. Asks for many topics in one request.
+
+    A topic that the brokers do not describe, such as for want of the right to, is left out.
+    """
+    waiter, left = ResponseWaiter(deadline, _BACKOFF), list(topics)
+    keys = (*_TIME_LIMITS, "cleanup.policy", "message.timestamp.type")
+    while left:
+        asked, left = left[:_AT_ONCE], left[_AT_ONCE:]
+        resources = [DescribeConfigsResource(TOPIC, topic, keys) for topic in asked]
+        late = set[str]()
+        for result in client.ask(None, DESCRIBE_CONFIGS, DescribeConfigsRequest(resources), deadline).results:
+            if not result.error_code:
+                yield result.resource_name, time_limits({each.name: each.value or "" for each in result.configs})
+            elif error_facts(result.error_code).retriable:
+                late.add(result.resource_name)
+                waiter.note(f"DescribeConfigs of topic {result.resource_name!r}", error_facts(result.error_code).name)
+        if again := [topic for topic in asked if topic in late]:
+            left += again
+            waiter.again()
 
 
 def time_limits(configs: Mapping[str, str]) -> dict[str, int]:

@@ -111,7 +111,7 @@ class Producer:
         if rate_limit is not None:
             appender = RateLimitedAppender(config, accumulator, lifecycle, rate_limit)
         # Of a producer that closes itself when idle, the tasks of a cluster have one each: their driver warns once for all.
-        retention = Retention(config, lifecycle, warns=idle_close_ms is None)
+        retention = Retention(config, lifecycle, metadata, warns=idle_close_ms is None)
         self._columns = ColumnAppender(config, lifecycle, self._user_classes, metadata, appender, metrics, retention)
         self._transactions: TransactionCalls | None = None
         if transactional or config.transactional_id is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import replace
+from threading import Lock
 from typing import Final
 
 import numpy as np
@@ -15,6 +16,7 @@ from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.option import INT64_MAX
 from spark_kafka_sink.producer.lifecycle import Lifecycle
+from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
 from spark_kafka_sink.producer.report import DELETED_SOON
 from spark_kafka_sink.records.columns import NO_TIMESTAMP
 
@@ -27,16 +29,20 @@ _PATIENCE_S: Final = 5.0
 class Retention:
     """Counts records that are older than their topic's retention.ms.
 
-    It asks the brokers once for each topic that gets a record that is older than a minute, over a connection of its own. Any
-    thread may call it; where none may wait, it does not ask.
+    When a topic gets a record that is older than a minute, it asks the brokers about all of the producer's topics at once, over a
+    connection of its own. If they do not respond it never asks again. Any thread may call it; where none may wait, it does not
+    ask.
     """
 
-    def __init__(self, config: ProducerConfig, lifecycle: Lifecycle, *, warns: bool) -> None:
+    def __init__(self, config: ProducerConfig, lifecycle: Lifecycle, metadata: ProducerMetadata, *, warns: bool) -> None:
         """warns: whether to log a warning for each topic that gets such records."""
         self._config = replace(config, transactional_id=None)  # without idempotence, as a ClusterClient is, it has none
         self._lifecycle = lifecycle
+        self._metadata = metadata
         self._warns = warns
         self._known: dict[str, int] = {}
+        self._asks = True
+        self._asking = Lock()
         self._warned: set[str] = set()
 
     def count(self, topic: str, times: NDArray[np.int64]) -> int:
@@ -60,13 +66,17 @@ class Retention:
             return
         # Here, because few tasks need it.
         from spark_kafka_sink.client.cluster_client import ClusterClient
-        from spark_kafka_sink.client.topics import RETENTION, TOPIC, configs_of, time_limits
+        from spark_kafka_sink.client.topics import RETENTION, all_time_limits
 
-        self._known[topic] = INT64_MAX  # if they do not tell
-        try:
-            with ClusterClient(self._config) as client:
-                configs = configs_of(client, TOPIC, topic, time.monotonic() + _PATIENCE_S)
-        except KafkaSinkError as error:
-            logger.info("topic %s: whether records are older than its retention.ms is not known: %s", topic, error)
-        else:
-            self._known[topic] = time_limits({name: each.value or "" for name, each in configs.items()}).get(RETENTION, INT64_MAX)
+        with self._asking:
+            topics = {topic, *self._metadata.fetch().topics} - self._known.keys()
+            found = dict.fromkeys(topics, INT64_MAX)  # if they do not tell
+            try:
+                if self._asks and topics:
+                    with ClusterClient(self._config) as client:
+                        for name, limits in all_time_limits(client, topics, time.monotonic() + _PATIENCE_S):
+                            found[name] = limits.get(RETENTION, INT64_MAX)
+            except KafkaSinkError as error:
+                self._asks = False
+                logger.info("whether records are older than the retention.ms of their topics is not known: %s", error)
+            self._known.update(found)

@@ -8,9 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.errors import DeliveryError, RecordError
 from spark_kafka_sink.producer.bad_rows import BadRows
 from spark_kafka_sink.producer.producer import Producer
+from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.records.columns import NO_TIMESTAMP, RecordColumns
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
@@ -41,6 +43,32 @@ def test_old_records_are_counted_and_warned_of_once(kafka: Kafka, new_topic: New
     assert warning.startswith(
         f"topic {topic}: 1 record is older than its retention.ms=604800000: brokers delete such records soon"
     )
+
+
+def test_the_brokers_are_asked_once_for_many_topics() -> None:
+    """With one partition each, of which the last is kept for ever."""
+    with EmbeddedBroker() as broker:
+        for number in range(5):
+            broker.create_topic(f"t{number}", 1, configs={"retention.ms": "-1"} if number == 4 else {})
+        asked = broker.faults.watch(ApiKey.DESCRIBE_CONFIGS, times=None)
+        with Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer, producer.scope() as scope:
+            scope.request_topics(f"t{number}" for number in range(5))
+            for number in range(5):
+                scope.append(f"t{number}", columns(YEAR_2020))
+            assert scope.report().older_than_retention == 4
+        assert asked.hits == 1
+
+
+def test_brokers_that_do_not_answer_are_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_kafka_sink.producer.retention._PATIENCE_S", 0.2)
+    with EmbeddedBroker() as broker:
+        asked = broker.faults.hold(ApiKey.DESCRIBE_CONFIGS, times=None)
+        with Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer, producer.scope() as scope:
+            for topic in ("t", "u"):
+                broker.create_topic(topic, 1)
+                scope.append(topic, columns(YEAR_2020))
+            assert scope.report().older_than_retention == 0
+        assert asked.hits == 1
 
 
 @pytest.mark.parametrize(
