@@ -266,7 +266,11 @@ def test_each_code_makes_the_error_that_has_it() -> None:
             ' ErrorIfExists mode. Please use either the "Append" or "Overwrite" mode instead.',
             "Add .mode('append')",
         ),
-        ("IllegalArgumentException: requirement failed: kafka_sink does not support Update mode.", "foreachBatch(foreach_batch("),
+        (
+            "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: requirement failed: kafka_sink does not support"
+            " Update mode. SQLSTATE: XXKST",
+            "foreachBatch(foreach_batch(",
+        ),
     ],
 )
 def test_a_failure_of_spark_that_users_meet_first_has_a_hint(text: str, hint: str) -> None:

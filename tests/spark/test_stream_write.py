@@ -46,6 +46,16 @@ def test_complete_mode_appends_the_whole_result_of_each_batch(
     assert words(read_topic(kafka.bootstrap_servers, topic)) == ["5", "10"]
 
 
+def test_update_mode_without_foreach_batch_is_refused_by_spark_in_words_that_explain_knows(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    counts = parquet_stream(spark, numbers(spark, 10), tmp_path).groupBy("key").count().selectExpr("key AS value")
+    nowhere = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}
+    with pytest.raises(StreamingQueryException) as caught:
+        run(counts.writeStream.outputMode("update").format("kafka_sink").options(**nowhere), tmp_path)
+    assert "df.writeStream.outputMode('update').foreachBatch(foreach_batch(options))" in str(sks.explain(caught.value))
+
+
 def test_foreach_batch_keeps_the_reports_of_the_last_batch(spark: SparkSession, kafka: Kafka, new_topic: NewTopic) -> None:
     topic = new_topic()
     write = sks.foreach_batch(options(kafka, topic=topic))
