@@ -182,7 +182,7 @@ def replaced(topic_ids: Iterable[tuple[str, uuid.UUID]], answer: MetadataRespons
 def records_are_gone(topics: Collection[str]) -> str:
     """Returns the text about topics that were `replaced` before a transaction was committed."""
     return (
-        "acknowledged records are gone, because their topic was deleted before the commit, even if it was created again:"
+        "acknowledged records are gone with their topic, which was deleted before the commit, even if it was created again:"
         f" {', '.join(sorted(topics))}"
     )
 

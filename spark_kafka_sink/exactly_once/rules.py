@@ -77,7 +77,7 @@ class Commit:
     """A step: send EndTxn(commit) for each transaction and note the outcomes.
 
     If one of the record's topics was replaced and none of the transactions is committed, EndTxn(abort) is sent instead, which is
-    a timeout to whoever else looks. Once one is committed, the others are as well, or rows in other topics would be lost.
+    a timeout to any other driver. Once one is committed, the others are as well, or rows in other topics would be lost.
     """
 
     handles: tuple[TransactionHandle, ...]
