@@ -93,7 +93,7 @@ PYTEST := -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 # `make test-all`, and those marked `smoke` in `make test`, in one process with one Spark session.
 NEWEST := -m "not oldest"
 OLDEST_TESTS := -m "spark and not kafka"
-SMOKE = -m pytest --tier=test -m "smoke and not kafka" $(shell grep -l mark.smoke tests/spark/*.py)
+SMOKE = -m pytest --tier=test -m "smoke and not kafka" $(shell grep -rl mark.smoke tests/spark --include=*.py)
 
 test-quick: setup
 	$(VENV)/bin/python $(PYTEST) --tier=quick $(PYTEST_ARGS)

@@ -25,9 +25,9 @@ from benchmarks.environment import CHECKOUT, Topics, broker
 from benchmarks.pictures import Curve, Sample
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.spark.coalescer import ArrowBatchCoalescer
-from spark_kafka_sink.spark.columns import TopicRecords
 from spark_kafka_sink.spark.options import TASK_LINGER_MS
+from spark_kafka_sink.spark.task.coalescer import ArrowBatchCoalescer
+from spark_kafka_sink.spark.task.columns import TopicRecords
 
 OUTPUT = CHECKOUT / "docs" / "pictures"
 

@@ -25,8 +25,8 @@ from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from benchmarks.pictures import machine
-from spark_kafka_sink.producer.serializers.json_schema.json_schema_format import LoadedJsonSchema
-from spark_kafka_sink.producer.serializers.schemas.framing import id_prefix
+from spark_kafka_sink.formats.json_schema.json_schema_format import LoadedJsonSchema
+from spark_kafka_sink.formats.schemas.framing import id_prefix
 from tests.registry.stand_in import StandIn
 
 BATCH_ROWS: Final = 10_000  # Spark's rows per Arrow batch

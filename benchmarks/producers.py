@@ -22,9 +22,9 @@ from benchmarks.results import CONFLUENT, KAFKA_PYTHON, SEND, SINK, Run
 from spark_kafka_sink.config import OPTIONS
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.spark.coalescer import ArrowBatchCoalescer
-from spark_kafka_sink.spark.columns import TopicRecords
 from spark_kafka_sink.spark.options import TASK_LINGER_MS
+from spark_kafka_sink.spark.task.coalescer import ArrowBatchCoalescer
+from spark_kafka_sink.spark.task.columns import TopicRecords
 
 # The number of different records that are prepared. A run repeats them.
 PREPARED = 500_000

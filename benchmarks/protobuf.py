@@ -22,9 +22,9 @@ import pyarrow.compute as pc
 
 from benchmarks.avro_records import RECORDS, rows_of
 from benchmarks.pictures import machine
-from spark_kafka_sink.producer.serializers.protobuf.protobuf_format import ProtobufFormat
-from spark_kafka_sink.producer.serializers.schemas.framing import id_prefix
-from tests.producer.serializers.protobuf.compiling import file_set, message_class
+from spark_kafka_sink.formats.protobuf.protobuf_format import ProtobufFormat
+from spark_kafka_sink.formats.schemas.framing import id_prefix
+from tests.formats.protobuf.compiling import file_set, message_class
 
 BATCH_ROWS: Final = 10_000  # Spark's rows per Arrow batch
 ROWS_OF_UPB: Final = 1_000  # it takes longer

@@ -27,14 +27,14 @@ from benchmarks.cells import WARM_UPS, Cell, Plan, take_turns
 from benchmarks.environment import Topics
 from benchmarks.instructions.paths import TurnedProducer
 from benchmarks.results import AVRO_APPEND, BYTES_APPEND, FASTAVRO, PYRUHVRO, PYRUHVRO_PREFIXED, SINK, Run, Runs
-from spark_kafka_sink.producer.serializers.avro.avro_fit import fit
-from spark_kafka_sink.producer.serializers.avro.avro_schema import parse
-from spark_kafka_sink.producer.serializers.schemas.framing import id_prefix
+from spark_kafka_sink.formats.avro.avro_fit import fit
+from spark_kafka_sink.formats.avro.avro_schema import parse
+from spark_kafka_sink.formats.schemas.framing import id_prefix
 from spark_kafka_sink.producer.serializers.serializer import Serializer
 from spark_kafka_sink.records.columns import RecordColumns
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.producer.serializers.avro.avro_fit import AvroPlan
+    from spark_kafka_sink.formats.avro.avro_fit import AvroPlan
 
 BATCH_ROWS: Final = 10_000  # Spark's rows per Arrow batch
 PREFIX: Final = id_prefix(1)

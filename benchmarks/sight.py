@@ -28,7 +28,7 @@ import spark_kafka_sink as sks
 from benchmarks.environment import SHORT_RETENTION, Topics, broker, spark_session
 from benchmarks.measure import timed
 from benchmarks.streaming import TASKS, Source, milliseconds, source_of
-from spark_kafka_sink.spark.data_source import KafkaSinkDataSource
+from spark_kafka_sink.spark.plan.data_source import KafkaSinkDataSource
 
 SCRAPE_S: Final = 15.0
 EXPORT_S: Final = 60.0

@@ -22,7 +22,7 @@ from tqdm.auto import tqdm
 import spark_kafka_sink as sks
 from jobs.demo_events import write_events
 from jobs.outcome import ExitCode, ending
-from spark_kafka_sink.spark.display import summary
+from spark_kafka_sink.reports.report_line import summary
 from spark_kafka_sink.spark.options import sink_options
 from spark_kafka_sink.verify.comparison import Comparison
 from spark_kafka_sink.verify.read_back import whole_topic

@@ -45,7 +45,7 @@ if _is_looked_up:
 
         def _sink(self) -> DataSource:
             try:
-                from spark_kafka_sink.spark.data_source import KafkaSinkDataSource
+                from spark_kafka_sink.spark.plan.data_source import KafkaSinkDataSource
             except Exception as error:
                 # These name cause and fix already.
                 if getattr(error, "code", None) == "INSTALLATION" or sys.version_info < (3, 11):

@@ -27,32 +27,33 @@ if TYPE_CHECKING:
     from spark_kafka_sink.exporters.opentelemetry import export_opentelemetry
     from spark_kafka_sink.exporters.prometheus import DriverCollector, PrometheusServer, serve_prometheus
     from spark_kafka_sink.exporters.tracing import WriteTracer, trace_writes
-    from spark_kafka_sink.producer.bad_rows import BadRows
-    from spark_kafka_sink.producer.interceptors import ColumnsMetadata, ProducerInterceptor
-    from spark_kafka_sink.producer.partition_reports import PartitionReport, PartitionReports
-    from spark_kafka_sink.producer.partitioners.partitioner import Partitioner
-    from spark_kafka_sink.producer.producer import Producer
-    from spark_kafka_sink.producer.producer_record import PartitionInfo, ProducerRecord, RecordMetadata
-    from spark_kafka_sink.producer.report import DeliveryReport
-    from spark_kafka_sink.producer.scopes.send_scope import SendScope
-    from spark_kafka_sink.producer.serializers.schemas.registry_serializer import (
+    from spark_kafka_sink.formats.schemas.registry_serializer import (
         AvroSerializer,
         JsonSchemaSerializer,
         ProtobufSerializer,
     )
+    from spark_kafka_sink.producer.base.bad_rows import BadRows
+    from spark_kafka_sink.producer.base.producer_record import PartitionInfo, ProducerRecord, RecordMetadata
+    from spark_kafka_sink.producer.interceptors import ColumnsMetadata, ProducerInterceptor
+    from spark_kafka_sink.producer.partitioners.partitioner import Partitioner
+    from spark_kafka_sink.producer.producer import Producer
+    from spark_kafka_sink.producer.scopes.send_scope import SendScope
     from spark_kafka_sink.producer.serializers.serializer import Serializer
     from spark_kafka_sink.producer.single_records.record_future import RecordFuture
     from spark_kafka_sink.producer.transactions.offsets import ConsumerGroupMetadata, OffsetAndMetadata
     from spark_kafka_sink.records.columns import RecordColumns
-    from spark_kafka_sink.spark.check import check
-    from spark_kafka_sink.spark.checks.report import CheckLine, CheckReport
-    from spark_kafka_sink.spark.explain import Explanation, explain
-    from spark_kafka_sink.spark.foreach_batch import foreach_batch
-    from spark_kafka_sink.spark.history import BatchReport, QueryHistory
-    from spark_kafka_sink.spark.metrics import DeliveryMetrics
-    from spark_kafka_sink.spark.partition_writer import partition_writer
-    from spark_kafka_sink.spark.publish import PublishReport, TaskReport, publish
-    from spark_kafka_sink.spark.register import register
+    from spark_kafka_sink.reports.delivery_report import DeliveryReport
+    from spark_kafka_sink.reports.partition_reports import PartitionReport, PartitionReports
+    from spark_kafka_sink.spark.batch_report import BatchReport
+    from spark_kafka_sink.spark.driver.check import check
+    from spark_kafka_sink.spark.driver.checks.report import CheckLine, CheckReport
+    from spark_kafka_sink.spark.driver.explain import Explanation, explain
+    from spark_kafka_sink.spark.driver.foreach_batch import foreach_batch
+    from spark_kafka_sink.spark.driver.history import QueryHistory
+    from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics
+    from spark_kafka_sink.spark.driver.partition_writer import partition_writer
+    from spark_kafka_sink.spark.driver.publish import PublishReport, TaskReport, publish
+    from spark_kafka_sink.spark.driver.register import register
 
 __all__ = [
     "AvroSerializer",
@@ -106,52 +107,52 @@ __all__ = [
 ]
 
 _HOME = {
-    "AvroSerializer": "producer.serializers.schemas.registry_serializer",
-    "BadRows": "producer.bad_rows",
-    "BatchReport": "spark.history",
-    "CheckLine": "spark.checks.report",
-    "CheckReport": "spark.checks.report",
+    "AvroSerializer": "formats.schemas.registry_serializer",
+    "BadRows": "producer.base.bad_rows",
+    "BatchReport": "spark.batch_report",
+    "CheckLine": "spark.driver.checks.report",
+    "CheckReport": "spark.driver.checks.report",
     "Cluster": "client.cluster",
     "ColumnsMetadata": "producer.interceptors",
     "ConsumerGroupMetadata": "producer.transactions.offsets",
-    "DeliveryMetrics": "spark.metrics",
-    "DeliveryReport": "producer.report",
+    "DeliveryMetrics": "spark.driver.metrics",
+    "DeliveryReport": "reports.delivery_report",
     "DriverCollector": "exporters.prometheus",
-    "Explanation": "spark.explain",
-    "JsonSchemaSerializer": "producer.serializers.schemas.registry_serializer",
+    "Explanation": "spark.driver.explain",
+    "JsonSchemaSerializer": "formats.schemas.registry_serializer",
     "KafkaSinkError": "errors",
     "LineageEmitter": "exporters.openlineage",
     "Node": "client.cluster",
     "OffsetAndMetadata": "producer.transactions.offsets",
-    "PartitionInfo": "producer.producer_record",
-    "PartitionReport": "producer.partition_reports",
-    "PartitionReports": "producer.partition_reports",
+    "PartitionInfo": "producer.base.producer_record",
+    "PartitionReport": "reports.partition_reports",
+    "PartitionReports": "reports.partition_reports",
     "Partitioner": "producer.partitioners.partitioner",
     "Producer": "producer.producer",
     "ProducerConfig": "config",
     "ProducerInterceptor": "producer.interceptors",
     "PrometheusServer": "exporters.prometheus",
-    "ProtobufSerializer": "producer.serializers.schemas.registry_serializer",
-    "ProducerRecord": "producer.producer_record",
-    "PublishReport": "spark.publish",
-    "QueryHistory": "spark.history",
+    "ProtobufSerializer": "formats.schemas.registry_serializer",
+    "ProducerRecord": "producer.base.producer_record",
+    "PublishReport": "spark.driver.publish",
+    "QueryHistory": "spark.driver.history",
     "RecordColumns": "records.columns",
     "RecordFuture": "producer.single_records.record_future",
-    "RecordMetadata": "producer.producer_record",
+    "RecordMetadata": "producer.base.producer_record",
     "SendScope": "producer.scopes.send_scope",
     "Serializer": "producer.serializers.serializer",
-    "TaskReport": "spark.publish",
+    "TaskReport": "spark.driver.publish",
     "WriteTracer": "exporters.tracing",
-    "check": "spark.check",
+    "check": "spark.driver.check",
     "emit_lineage": "exporters.openlineage",
     "errors": "errors",
-    "explain": "spark.explain",
+    "explain": "spark.driver.explain",
     "export_opentelemetry": "exporters.opentelemetry",
-    "foreach_batch": "spark.foreach_batch",
-    "partition_writer": "spark.partition_writer",
+    "foreach_batch": "spark.driver.foreach_batch",
+    "partition_writer": "spark.driver.partition_writer",
     "producer_config": "config",
-    "publish": "spark.publish",
-    "register": "spark.register",
+    "publish": "spark.driver.publish",
+    "register": "spark.driver.register",
     "serve_prometheus": "exporters.prometheus",
     "trace_writes": "exporters.tracing",
 }
@@ -159,7 +160,7 @@ _HOME = {
 
 # They work without pyarrow and numpy, and without PySpark.
 _NEED_NO_LIBRARIES = ("config", "errors")
-_NEED_NO_SPARK = ("spark.check", "spark.checks.report", "spark.explain")
+_NEED_NO_SPARK = ("spark.driver.check", "spark.driver.checks.report", "spark.driver.explain")
 
 
 def __getattr__(name: str) -> Any:

@@ -22,9 +22,9 @@ import pyarrow as pa
 from spark_kafka_sink.client.network_client import NetworkClient
 from spark_kafka_sink.network.channel import Address, Buffer, PlainChannel
 from spark_kafka_sink.network.selector import monotonic_ms
-from spark_kafka_sink.producer import lifecycle as lifecycle_module
 from spark_kafka_sink.producer import producer as producer_module
 from spark_kafka_sink.producer.accumulator.append_plan import group
+from spark_kafka_sink.producer.base import lifecycle as lifecycle_module
 from spark_kafka_sink.producer.partitioners.key_hash import murmur2
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.records.columns import RecordColumns

@@ -19,8 +19,8 @@ import pyarrow as pa
 from spark_kafka_sink.client import network_client
 from spark_kafka_sink.client.cluster import Node
 from spark_kafka_sink.client.connections import Connections, LostConnection
+from spark_kafka_sink.producer.base.producer_record import RecordMetadata
 from spark_kafka_sink.producer.producer import Producer
-from spark_kafka_sink.producer.producer_record import RecordMetadata
 from spark_kafka_sink.protocol.api import AnyApi, ApiKey
 from spark_kafka_sink.records.columns import RecordColumns
 

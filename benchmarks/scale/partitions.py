@@ -26,9 +26,9 @@ from docs.markdown import table
 from spark_kafka_sink.broker import EmbeddedBroker
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.spark.coalescer import ArrowBatchCoalescer
-from spark_kafka_sink.spark.columns import TopicRecords
 from spark_kafka_sink.spark.options import TASK_LINGER_MS
+from spark_kafka_sink.spark.task.coalescer import ArrowBatchCoalescer
+from spark_kafka_sink.spark.task.columns import TopicRecords
 
 PICTURES = CHECKOUT / "docs" / "pictures"
 KEYS, NO_KEYS = "random keys", "no keys"

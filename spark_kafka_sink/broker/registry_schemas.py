@@ -24,12 +24,12 @@ def check_schema(schema: SchemaText, find: Find) -> None:
     try:
         json.loads(schema.text)
         if schema.kind == "AVRO":
-            from spark_kafka_sink.producer.serializers.avro.avro_defaults import check_defaults
-            from spark_kafka_sink.producer.serializers.avro.avro_schema import parse
+            from spark_kafka_sink.formats.avro.avro_defaults import check_defaults
+            from spark_kafka_sink.formats.avro.avro_schema import parse
 
             check_defaults(parse(schema.text, named), len(schema.text) + sum(map(len, named.values())))
         else:
-            from spark_kafka_sink.producer.serializers.json_schema.json_schema_format import JsonSchemaFormat
+            from spark_kafka_sink.formats.json_schema.json_schema_format import JsonSchemaFormat
 
             JsonSchemaFormat().prepared(schema.text, named, None)
     except InstallationError:
@@ -47,7 +47,7 @@ def serialized(schema: SchemaText, find: Find) -> str:
     """
     if schema.kind != "PROTOBUF":
         return schema.text
-    from spark_kafka_sink.producer.serializers.protobuf.proto_files import check_libraries, files_by_name
+    from spark_kafka_sink.formats.protobuf.proto_files import check_libraries, files_by_name
 
     check_libraries()
     main, files = files_by_name(schema.text, _named(schema, find), None)

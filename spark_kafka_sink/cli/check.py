@@ -56,7 +56,7 @@ def check(
     """
     check_libraries()  # ahead of the modules that import them, so that a broken library is one line
     from spark_kafka_sink.cli.client_settings import settings_of
-    from spark_kafka_sink.spark.check import check as run
+    from spark_kafka_sink.spark.driver.check import check as run
 
     options = {"kafka.bootstrap.servers": LOCAL_BROKER}
     if command_config is not None:

@@ -40,8 +40,8 @@ def watch(url: str, interval_s: float, timeout_s: float | None) -> None:
     """
     check_libraries()  # ahead of the modules that import them, so that a broken library is one line
     from spark_kafka_sink.exporters.scraped import NotOursError, is_web_address, read_page
-    from spark_kafka_sink.spark.watch import UnreachableError, screen_of, table_for
-    from spark_kafka_sink.spark.watch import watch as run
+    from spark_kafka_sink.spark.driver.views.watch import NoAnswerError, screen_of, table_for
+    from spark_kafka_sink.spark.driver.views.watch import watch as run
 
     if not is_web_address(url):
         raise click.BadParameter("must be http://HOST:PORT/PATH or https://HOST:PORT/PATH, without a user", param_hint="--url")
@@ -55,7 +55,7 @@ def watch(url: str, interval_s: float, timeout_s: float | None) -> None:
             timeout_s=timeout_s,
             again=True,
         )
-    except (UnreachableError, NotOursError) as error:
+    except (NoAnswerError, NotOursError) as error:
         hint = (
             "" if isinstance(error, NotOursError) else ". Does the driver run, and has it called sks.serve_prometheus(metrics)?"
         )

@@ -12,11 +12,11 @@ from math import isnan
 from typing import Final
 
 from spark_kafka_sink.exporters.series_choices import choices_of
-from spark_kafka_sink.producer.partition_reports import ALL_PARTITIONS
-from spark_kafka_sink.producer.report import LATENCY_BUCKETS, DeliveryReport
-from spark_kafka_sink.spark.active_queries import active_ids
-from spark_kafka_sink.spark.live import Counts
-from spark_kafka_sink.spark.metrics import DeliveryMetrics
+from spark_kafka_sink.reports.delivery_report import LATENCY_BUCKETS, DeliveryReport
+from spark_kafka_sink.reports.partition_reports import ALL_PARTITIONS
+from spark_kafka_sink.spark.driver.active_queries import active_ids
+from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics
+from spark_kafka_sink.spark.feed import Counts
 from spark_kafka_sink.spark.query_totals import NO_QUERIES, QUANTILES, QueryTotals
 
 logger = logging.getLogger(__name__)

@@ -15,10 +15,10 @@ from spark_kafka_sink.exporters.lineage_events import run_event
 from spark_kafka_sink.exporters.lineage_runs import LineageRuns, RunChange, State
 from spark_kafka_sink.exporters.lineage_settings import LineageSettings, lineage_settings
 from spark_kafka_sink.installation import check_extra
-from spark_kafka_sink.spark.error_text import error_text
-from spark_kafka_sink.spark.event_queue import NOISY, EventQueue
-from spark_kafka_sink.spark.metrics import DeliveryMetrics
-from spark_kafka_sink.spark.query_events import QueryEvent, QueryEvents
+from spark_kafka_sink.spark.driver.error_text import error_text
+from spark_kafka_sink.spark.driver.event_queue import NOISY, EventQueue
+from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics
+from spark_kafka_sink.spark.driver.query_events import QueryEvent, QueryEvents
 from spark_kafka_sink.spark.write_events import WriteEvent
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from spark_kafka_sink.exporters.families import (
     SnapshotReader,
 )
 from spark_kafka_sink.installation import check_extra
-from spark_kafka_sink.spark.metrics import DeliveryMetrics
+from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics
 from spark_kafka_sink.version import __version__
 
 if TYPE_CHECKING:

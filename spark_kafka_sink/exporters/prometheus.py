@@ -28,7 +28,7 @@ from spark_kafka_sink.exporters.families import (
     SnapshotReader,
 )
 from spark_kafka_sink.installation import check_extra
-from spark_kafka_sink.spark.metrics import DeliveryMetrics
+from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric

@@ -10,11 +10,11 @@ from email.utils import parsedate_to_datetime
 from typing import Final
 
 from spark_kafka_sink.installation import check_extra
-from spark_kafka_sink.producer.report_facts import printable
+from spark_kafka_sink.reports.report_facts import printable
 from spark_kafka_sink.security.http import HttpAnswer, HttpRequest, HttpTimeouts, send, shown
+from spark_kafka_sink.spark.driver.views.watch import NoAnswerError
+from spark_kafka_sink.spark.driver.views.watch_table import Reading
 from spark_kafka_sink.spark.query_totals import QUANTILES, QueryTotals
-from spark_kafka_sink.spark.watch import UnreachableError
-from spark_kafka_sink.spark.watch_table import Reading
 
 PREFIX: Final = "kafka_sink_"
 _QUERY, _QUANTILE, _NAME = "query", "quantile", "query_name"
@@ -53,7 +53,7 @@ def read_page(url: str) -> Reading:
         url: Its address, with http or https.
 
     Raises:
-        UnreachableError: There is no answer.
+        NoAnswerError: There is no answer.
         NotOursError: The answer is not a page of this sink's metrics.
         InstallationError: prometheus-client is missing.
     """
@@ -63,7 +63,7 @@ def read_page(url: str) -> Reading:
         answer = send(HttpRequest("GET", url, {"Accept": "text/plain"}), _TIMEOUTS, tls, max_bytes=_MAX_BYTES)
     except (OSError, http.client.HTTPException, ValueError) as error:
         text = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise UnreachableError(f"{shown(url)} does not answer: {printable(text)}") from None
+        raise NoAnswerError(f"{shown(url)} does not answer: {printable(text)}") from None
     if answer.status != 200:
         raise NotOursError(f"{shown(url)} answers with HTTP status {answer.status}: {_HINT}")
     return reading(answer.body.decode(errors="replace"), shown(url), _time_of(answer))

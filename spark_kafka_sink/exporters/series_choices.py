@@ -13,8 +13,8 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 from spark_kafka_sink.exporters.topic_limits import TopicLimit
-from spark_kafka_sink.producer.report import DeliveryReport
-from spark_kafka_sink.spark.metrics import DeliveryMetrics
+from spark_kafka_sink.reports.delivery_report import DeliveryReport
+from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics
 
 MOST_QUERIES: Final = 400
 """That are remembered, unless more are shown at one time."""

@@ -8,8 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from spark_kafka_sink.producer.partition_reports import PartitionReports
-from spark_kafka_sink.producer.report import LATENCY_BUCKETS
+from spark_kafka_sink.reports.delivery_report import LATENCY_BUCKETS
+from spark_kafka_sink.reports.partition_reports import PartitionReports
 
 OTHER_TOPICS: Final = "other"
 """Stands for all topics beyond the limit. A topic of this name is one of them then, because series must differ."""

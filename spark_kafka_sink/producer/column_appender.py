@@ -17,7 +17,7 @@ from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.producer.accumulator.append_plan import Sizes
 from spark_kafka_sink.producer.accumulator.appender import MAX_BYTES, ROWS_PER_PARTITION, Appender, CompletionFactory
 from spark_kafka_sink.producer.accumulator.tally import Tally
-from spark_kafka_sink.producer.bad_rows import (
+from spark_kafka_sink.producer.base.bad_rows import (
     BadRow,
     BadRows,
     OnBadRows,
@@ -26,9 +26,9 @@ from spark_kafka_sink.producer.bad_rows import (
     forget_frames,
     good_pieces,
 )
-from spark_kafka_sink.producer.column_checks import check_columns, check_shapes, check_topic
+from spark_kafka_sink.producer.base.column_checks import check_columns, check_shapes, check_topic
+from spark_kafka_sink.producer.base.lifecycle import NO_WAIT, Lifecycle, in_callback
 from spark_kafka_sink.producer.interceptors import ColumnsInterception, ProducerInterceptors
-from spark_kafka_sink.producer.lifecycle import NO_WAIT, Lifecycle, in_callback
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.partitioners.partitioner import ClosablePartitioner, Partitions
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata

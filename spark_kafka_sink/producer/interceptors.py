@@ -10,10 +10,10 @@ from typing import NamedTuple, TypeVar
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaSinkError, OptionError
 from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult
-from spark_kafka_sink.producer.partition_reports import NO_OFFSET
-from spark_kafka_sink.producer.plugins import configured, full_name, plugin
-from spark_kafka_sink.producer.producer_record import OnDelivery, ProducerRecord, RecordMetadata
+from spark_kafka_sink.producer.base.plugins import configured, full_name, plugin
+from spark_kafka_sink.producer.base.producer_record import OnDelivery, ProducerRecord, RecordMetadata
 from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns
+from spark_kafka_sink.reports.partition_reports import NO_OFFSET
 
 logger = logging.getLogger(__name__)
 

@@ -20,24 +20,24 @@ from spark_kafka_sink.errors import FlushTimeoutError, KafkaSinkError, Serializa
 from spark_kafka_sink.producer.accumulator.appender import Appender
 from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
+from spark_kafka_sink.producer.base.lifecycle import NO_WAIT, Lifecycle, in_callback, process
+from spark_kafka_sink.producer.base.producer_record import OnDelivery, PartitionInfo
+from spark_kafka_sink.producer.base.rate_limit import RateLimit
 from spark_kafka_sink.producer.column_appender import ColumnAppender, UserClasses
 from spark_kafka_sink.producer.identity.idempotent import IdempotentIdentity
 from spark_kafka_sink.producer.identity.identity import Identity
 from spark_kafka_sink.producer.interceptors import ProducerInterceptors
-from spark_kafka_sink.producer.lifecycle import NO_WAIT, Lifecycle, in_callback, process
 from spark_kafka_sink.producer.metrics.client_telemetry_sender import ClientTelemetrySender
 from spark_kafka_sink.producer.metrics.sender_metrics import ProducerMetrics, SenderMetrics, snapshot
-from spark_kafka_sink.producer.partitioners.registry import partitioner_of
+from spark_kafka_sink.producer.partitioners.partitioner_table import partitioner_of
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
-from spark_kafka_sink.producer.producer_record import OnDelivery, PartitionInfo
-from spark_kafka_sink.producer.rate_limit import RateLimit
 from spark_kafka_sink.producer.rate_limited_appender import RateLimitedAppender
 from spark_kafka_sink.producer.retention import Retention
 from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.producer.sender.produce_requests import ProduceRequests
 from spark_kafka_sink.producer.sender.sender import Sender
-from spark_kafka_sink.producer.serializers.registry import serializers_of
 from spark_kafka_sink.producer.serializers.serialization import Serialization
+from spark_kafka_sink.producer.serializers.serializer_table import serializers_of
 from spark_kafka_sink.producer.single_records.record_appender import (
     AnyHeaders,
     RecordAppender,

@@ -12,8 +12,8 @@ from spark_kafka_sink.client.metadata import Metadata
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import AuthenticationError, MetadataTimeoutError, UsageError
 from spark_kafka_sink.network.selector import monotonic_ms
-from spark_kafka_sink.producer.column_checks import check_topic
-from spark_kafka_sink.producer.lifecycle import NO_WAIT, wait_until
+from spark_kafka_sink.producer.base.column_checks import check_topic
+from spark_kafka_sink.producer.base.lifecycle import NO_WAIT, wait_until
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.security.acls import rights_of

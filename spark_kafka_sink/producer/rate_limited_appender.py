@@ -15,9 +15,9 @@ from spark_kafka_sink.producer.accumulator.appender import Appender, CompletionF
 from spark_kafka_sink.producer.accumulator.produce_result import Thunk
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.accumulator.tally import Tally
-from spark_kafka_sink.producer.bad_rows import RowNumbers
-from spark_kafka_sink.producer.lifecycle import NO_WAIT, Lifecycle
-from spark_kafka_sink.producer.rate_limit import RateLimit
+from spark_kafka_sink.producer.base.bad_rows import RowNumbers
+from spark_kafka_sink.producer.base.lifecycle import NO_WAIT, Lifecycle
+from spark_kafka_sink.producer.base.rate_limit import RateLimit
 from spark_kafka_sink.records.columns import RecordColumns
 
 

@@ -15,10 +15,10 @@ from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.option import INT64_MAX
-from spark_kafka_sink.producer.lifecycle import Lifecycle
+from spark_kafka_sink.producer.base.lifecycle import Lifecycle
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
-from spark_kafka_sink.producer.report import DELETED_SOON
 from spark_kafka_sink.records.columns import NO_TIMESTAMP
+from spark_kafka_sink.reports.delivery_report import DELETED_SOON
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from typing import Any
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
 from spark_kafka_sink.option import INT64_MAX, Kind, integer, one_of
-from spark_kafka_sink.producer.column_checks import topic_problem
+from spark_kafka_sink.producer.base.column_checks import topic_problem
 
 GUARANTEE = "delivery.guarantee"
 TRANSACTIONAL_ID_PREFIX = "transactional.id.prefix"

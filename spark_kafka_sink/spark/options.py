@@ -15,9 +15,9 @@ from spark_kafka_sink.config import OPTIONS, RATE_LIMITS, ProducerConfig, produc
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.option import INT64_MAX, nearest, replacement
 from spark_kafka_sink.producer.interceptors import ProducerInterceptors
-from spark_kafka_sink.producer.partitioners.registry import partitioner_of
-from spark_kafka_sink.producer.serializers.registry import format_named, serializers_of
+from spark_kafka_sink.producer.partitioners.partitioner_table import partitioner_of
 from spark_kafka_sink.producer.serializers.serializer import Serializer, is_default
+from spark_kafka_sink.producer.serializers.serializer_table import format_named, serializers_of
 from spark_kafka_sink.registry.registry_options import REGISTRY_OPTIONS
 from spark_kafka_sink.schema_options import OF_ONE_PART, is_schema_option, refuse_unsupported, schema_option_names
 from spark_kafka_sink.security_config import SECURITY_NAMES, UNSECURED, is_security_option, security_warnings

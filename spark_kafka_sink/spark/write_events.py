@@ -13,8 +13,8 @@ from dataclasses import astuple, dataclass
 from typing import Any, Final
 
 from spark_kafka_sink.exactly_once.micro_batch import is_job
+from spark_kafka_sink.spark.batch_report import BatchReport
 from spark_kafka_sink.spark.destination import Destination
-from spark_kafka_sink.spark.history import BatchReport
 from spark_kafka_sink.spark.messages import DeliveryMessage
 from spark_kafka_sink.spark.query_totals import BATCH_JOBS, UNKNOWN
 

@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from spark_kafka_sink.errors import InstallationError, SchemaError
-from spark_kafka_sink.installation import not_installed
-from spark_kafka_sink.producer.serializers.avro.avro_schema import (
+from spark_kafka_sink.formats.avro.avro_schema import (
     Array,
     AvroType,
     Fixed,
@@ -23,6 +22,7 @@ from spark_kafka_sink.producer.serializers.avro.avro_schema import (
     Union,
     parse,
 )
+from spark_kafka_sink.installation import not_installed
 from spark_kafka_sink.registry.registry_client import SchemaText
 from spark_kafka_sink.verify.avro_times import with_wide_times
 from spark_kafka_sink.verify.conversion import AVRO, JSON, PROTOBUF

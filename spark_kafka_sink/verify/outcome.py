@@ -6,8 +6,8 @@ import re
 from enum import IntEnum
 
 from spark_kafka_sink.errors import LocalError, RecordError
-from spark_kafka_sink.spark.explain import explain as explained
-from spark_kafka_sink.spark.explain import sink_error
+from spark_kafka_sink.spark.driver.explain import explain as explained
+from spark_kafka_sink.spark.driver.explain import sink_error
 from spark_kafka_sink.verify.read_back import ReadBackError
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from spark_kafka_sink.errors import InstallationError, SchemaError
+from spark_kafka_sink.formats.protobuf.proto_files import files_by_name, in_order
 from spark_kafka_sink.installation import not_installed
 from spark_kafka_sink.peer_text import quoted
-from spark_kafka_sink.producer.serializers.protobuf.proto_files import files_by_name, in_order
 from spark_kafka_sink.registry.registry_client import SchemaText
 
 

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from spark_kafka_sink.errors import InstallationError, OptionError
+from spark_kafka_sink.formats.schemas.formats import schema_format
 from spark_kafka_sink.installation import check_extra
 from spark_kafka_sink.producer.serializers.json_serializer import JsonSerializer
 from spark_kafka_sink.producer.serializers.primitives import (
@@ -24,7 +25,6 @@ from spark_kafka_sink.producer.serializers.primitives import (
     LongSerializer,
     ShortSerializer,
 )
-from spark_kafka_sink.producer.serializers.schemas.formats import schema_format
 from spark_kafka_sink.producer.serializers.serializer import Serializer
 from spark_kafka_sink.producer.serializers.text import StringSerializer
 from spark_kafka_sink.records.timestamps import PER_SECOND

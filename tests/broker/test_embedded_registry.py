@@ -24,7 +24,7 @@ from spark_kafka_sink.broker import EmbeddedRegistry
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.registry.registry_client import RegistryClient, SchemaText
 from spark_kafka_sink.registry.registry_options import registry_config
-from tests.producer.serializers.protobuf.compiling import file_set, message_class
+from tests.formats.protobuf.compiling import file_set, message_class
 
 ORDER = '{"type": "record", "name": "R", "fields": [{"name": "x", "type": "int"}]}'
 WIDER = '{"type": "record", "name": "R", "fields": [{"name": "x", "type": "int"}, {"name": "y", "type": "int", "default": 0}]}'

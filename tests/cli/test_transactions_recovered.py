@@ -64,9 +64,7 @@ def test_what_was_committed_in_part_is_committed_as_a_whole_though_its_topic_was
     done = query.run("recover", "--all")
 
     assert done.exit_code == 0
-    assert done.stdout.startswith(
-        f"{query.query_id}, batch 0: committed, with 3 rows, but acknowledged records are gone with"
-    )
+    assert done.stdout.startswith(f"{query.query_id}, batch 0: committed, with 3 rows, but acknowledged records are gone with")
     assert done.stdout.endswith(f": {query.topic}\n")
 
 

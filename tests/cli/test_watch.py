@@ -18,7 +18,7 @@ from click.testing import CliRunner
 
 from spark_kafka_sink.cli.main import main
 from spark_kafka_sink.exporters.prometheus import PrometheusServer, serve_prometheus
-from spark_kafka_sink.spark.metrics import DeliveryMetrics
+from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics
 from tests.cli.command import TIMEOUT_S, command, ended, environment
 from tests.exporters.reports import batch
 from tests.spark.counting import counting

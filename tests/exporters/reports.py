@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from spark_kafka_sink.producer.partition_reports import PartitionReport, PartitionReports
-from spark_kafka_sink.producer.report import LATENCY_BUCKETS, DeliveryReport
-from spark_kafka_sink.spark.history import BatchReport
+from spark_kafka_sink.reports.delivery_report import LATENCY_BUCKETS, DeliveryReport
+from spark_kafka_sink.reports.partition_reports import PartitionReport, PartitionReports
+from spark_kafka_sink.spark.batch_report import BatchReport
 
 
 def report(partitions: int = 2) -> DeliveryReport:

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 import spark_kafka_sink as sks
 from spark_kafka_sink.broker import EmbeddedBroker
 from spark_kafka_sink.errors import KafkaSinkError
-from spark_kafka_sink.spark.metrics import DeliveryMetrics
+from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics
 
 pytestmark = pytest.mark.spark
 

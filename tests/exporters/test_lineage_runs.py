@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from spark_kafka_sink.exporters.lineage_runs import MOST_OUTPUTS, MOST_RUNS, LineageRuns, RunChange, State
 from spark_kafka_sink.exporters.lineage_settings import LineageSettings
-from spark_kafka_sink.producer.partition_reports import PartitionReport, PartitionReports
-from spark_kafka_sink.producer.report import DeliveryReport
+from spark_kafka_sink.reports.delivery_report import DeliveryReport
+from spark_kafka_sink.reports.partition_reports import PartitionReport, PartitionReports
+from spark_kafka_sink.spark.batch_report import BatchReport
 from spark_kafka_sink.spark.destination import Destination, Field
-from spark_kafka_sink.spark.history import BatchReport
-from spark_kafka_sink.spark.query_events import QueryBegan, QueryEnded
+from spark_kafka_sink.spark.driver.query_events import QueryBegan, QueryEnded
 from spark_kafka_sink.spark.write_events import WriteBegan, WriteCommitted, WriteFailed
 
 QUERY = "11111111-1111-4111-8111-111111111111"

@@ -9,10 +9,10 @@ import pytest
 
 from spark_kafka_sink.exporters.lineage_settings import LineageSettings
 from spark_kafka_sink.exporters.openlineage import LineageEmitter
-from spark_kafka_sink.producer.report import DeliveryReport
+from spark_kafka_sink.reports.delivery_report import DeliveryReport
+from spark_kafka_sink.spark.batch_report import BatchReport
 from spark_kafka_sink.spark.destination import Destination
-from spark_kafka_sink.spark.history import BatchReport
-from spark_kafka_sink.spark.metrics import DeliveryMetrics
+from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics
 from spark_kafka_sink.spark.write_events import WriteCommitted
 from tests.spark.query_session import Query, Session
 

@@ -19,9 +19,9 @@ from opentelemetry.semconv.attributes import error_attributes
 from spark_kafka_sink.errors import InstallationError
 from spark_kafka_sink.exporters.families import FAMILIES, Family
 from spark_kafka_sink.exporters.opentelemetry import ATTRIBUTES, export_opentelemetry, instrument_name, instrument_unit
-from spark_kafka_sink.producer.report import DeliveryReport
-from spark_kafka_sink.spark.history import BatchReport
-from spark_kafka_sink.spark.metrics import DeliveryMetrics
+from spark_kafka_sink.reports.delivery_report import DeliveryReport
+from spark_kafka_sink.spark.batch_report import BatchReport
+from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics
 from tests.exporters.reports import batch, of_topics
 from tests.limits import calls_of
 from tests.spark.counting import counting

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from spark_kafka_sink.broker import EmbeddedBroker
 from spark_kafka_sink.exporters.opentelemetry import export_opentelemetry
-from spark_kafka_sink.spark.metrics import DeliveryMetrics
+from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics
 from tests.exporters.collector import accepted, collector
 from tests.exporters.reports import batch
 from tests.kafka.witness import read_topic

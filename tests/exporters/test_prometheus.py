@@ -20,10 +20,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from spark_kafka_sink.errors import InstallationError, UsageError
 from spark_kafka_sink.exporters import prometheus
 from spark_kafka_sink.exporters.prometheus import DriverCollector, PrometheusServer, serve_prometheus
-from spark_kafka_sink.producer.partition_reports import PartitionReport, PartitionReports
-from spark_kafka_sink.producer.report import LATENCY_BUCKETS, DeliveryReport
-from spark_kafka_sink.spark.history import BatchReport
-from spark_kafka_sink.spark.metrics import DeliveryMetrics
+from spark_kafka_sink.reports.delivery_report import LATENCY_BUCKETS, DeliveryReport
+from spark_kafka_sink.reports.partition_reports import PartitionReport, PartitionReports
+from spark_kafka_sink.spark.batch_report import BatchReport
+from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics
 from spark_kafka_sink.spark.write_events import WriteFailed
 from tests.every import every
 from tests.exporters.reports import batch, of_topics

@@ -18,8 +18,8 @@ from spark_kafka_sink.errors import InstallationError
 from spark_kafka_sink.exporters.families import FAMILIES
 from spark_kafka_sink.exporters.prometheus import prometheus_name, serve_prometheus
 from spark_kafka_sink.exporters.scraped import NotOursError, is_web_address, metric_names, read_page, reading
-from spark_kafka_sink.spark.metrics import DeliveryMetrics
-from spark_kafka_sink.spark.watch import UnreachableError
+from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics
+from spark_kafka_sink.spark.driver.views.watch import NoAnswerError
 from spark_kafka_sink.spark.write_events import WriteFailed
 from tests.exporters.reports import batch
 
@@ -84,7 +84,7 @@ def test_the_queries_that_run_are_known_if_the_driver_knows_them() -> None:
 def test_a_port_where_nothing_listens_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    with pytest.raises(UnreachableError, match=rf"http://127.0.0.1:{port}/metrics does not answer: Connection refused"):
+    with pytest.raises(NoAnswerError, match=rf"http://127.0.0.1:{port}/metrics does not answer: Connection refused"):
         read_page(f"http://127.0.0.1:{port}/metrics?token=secret")
 
 

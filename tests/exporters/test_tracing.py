@@ -14,11 +14,11 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import NoOpTracerProvider, SpanKind, StatusCode
 
 from spark_kafka_sink.exporters.tracing import WriteTracer, trace_writes
-from spark_kafka_sink.producer.partition_reports import PartitionReport, PartitionReports
-from spark_kafka_sink.producer.report import DeliveryReport
+from spark_kafka_sink.reports.delivery_report import DeliveryReport
+from spark_kafka_sink.reports.partition_reports import PartitionReport, PartitionReports
+from spark_kafka_sink.spark.batch_report import BatchReport
 from spark_kafka_sink.spark.destination import Destination
-from spark_kafka_sink.spark.history import BatchReport
-from spark_kafka_sink.spark.metrics import DeliveryMetrics
+from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics
 from spark_kafka_sink.spark.write_events import TaskTime, WriteBegan, WriteCommitted, WriteFailed
 
 CONTEXT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

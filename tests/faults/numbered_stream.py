@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import Self
 
 from spark_kafka_sink.producer.producer import Producer
-from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.producer.scopes.send_scope import SendScope
+from spark_kafka_sink.reports.delivery_report import DeliveryReport
 from tests.faults.producing import numbers
 from tests.waiting import wait_until
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.errors import BrokerError, DeliveryError, TransactionAbortableError
-from spark_kafka_sink.producer.bad_rows import BadRows
+from spark_kafka_sink.producer.base.bad_rows import BadRows
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.producer.scopes.transaction_scope import TransactionScope

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.errors import BrokerError, DeliveryError, KafkaSinkError
-from spark_kafka_sink.producer.producer_record import RecordMetadata
+from spark_kafka_sink.producer.base.producer_record import RecordMetadata
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.produce import BatchIndexAndErrorMessage, ProduceRequest, ProduceResponse

@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from spark_kafka_sink.errors import UsageError
-from spark_kafka_sink.producer.bad_rows import BadRows
+from spark_kafka_sink.producer.base.bad_rows import BadRows
 from spark_kafka_sink.producer.interceptors import ProducerInterceptor
 from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.protocol.api import ApiKey

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.producer.producer import Producer
-from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.reports.delivery_report import DeliveryReport
 from tests.faults.producing import producer_on
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka

@@ -12,11 +12,11 @@ import pytest
 
 from spark_kafka_sink.errors import DeliveryError
 from spark_kafka_sink.producer.producer import Producer
-from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.produce import ProduceRequest
 from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.reports.delivery_report import DeliveryReport
 from tests.faults.producing import buffered_bytes, failing_scope, figure, numbers, producer_on
 from tests.faults.recording_broker import RecordingBroker, batches_of, numbers_in
 from tests.kafka.dump_log import DumpedBatch, dump_log, records_of

@@ -11,7 +11,7 @@ from typing import Final
 
 import atheris
 
-_FOLDERS: Final = ("protocol", "records", "client", "broker", "exactly_once", "producer.serializers", "verify")
+_FOLDERS: Final = ("protocol", "records", "client", "broker", "exactly_once", "formats", "verify")
 _PACKAGES: Final = [f"spark_kafka_sink.{name}" for name in _FOLDERS]
 _SECONDS: Final = 1.0
 

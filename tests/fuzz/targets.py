@@ -24,11 +24,11 @@ from spark_kafka_sink.errors import ProtocolError, SchemaError, SerializationErr
 from spark_kafka_sink.exactly_once import commit_record
 from spark_kafka_sink.exactly_once.commit_record import State
 from spark_kafka_sink.exactly_once.log_reader import committed_records
-from spark_kafka_sink.producer.serializers.avro.avro_format import AvroFormat
-from spark_kafka_sink.producer.serializers.json_schema.json_document import Documents
-from spark_kafka_sink.producer.serializers.protobuf.descriptors import inline_rules
-from spark_kafka_sink.producer.serializers.protobuf.proto_files import _with_marks as with_marks
-from spark_kafka_sink.producer.serializers.protobuf.proto_files import decoded
+from spark_kafka_sink.formats.avro.avro_format import AvroFormat
+from spark_kafka_sink.formats.json_schema.json_document import Documents
+from spark_kafka_sink.formats.protobuf.descriptors import inline_rules
+from spark_kafka_sink.formats.protobuf.proto_files import _with_marks as with_marks
+from spark_kafka_sink.formats.protobuf.proto_files import decoded
 from spark_kafka_sink.protocol.all_apis import ALL_APIS
 from spark_kafka_sink.protocol.api import AnyApi
 from spark_kafka_sink.protocol.api_versions import ApiVersionsResponse
@@ -42,7 +42,7 @@ from spark_kafka_sink.records.compression import Codec, compress, decompress
 from spark_kafka_sink.records.decoder import FetchedBatch, decode_batches
 from spark_kafka_sink.records.record_iter import iter_records
 from spark_kafka_sink.records.record_reader import Record
-from spark_kafka_sink.spark.error_text import error_text
+from spark_kafka_sink.spark.driver.error_text import error_text
 from spark_kafka_sink.verify.json_values import json_value, validated_json
 from spark_kafka_sink.verify.record_errors import UndecodableError
 from tests.exactly_once.examples import BEFORE, record

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from spark_kafka_sink.spark.check import CheckReport, check
+from spark_kafka_sink.spark.driver.check import CheckReport, check
 from tests.kafka_security.logins import at, mtls_by_files, with_password
 from tests.kafka_security.secure_kafka import USER, SecureKafka
 

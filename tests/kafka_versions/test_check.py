@@ -6,10 +6,10 @@ import pytest
 
 from spark_kafka_sink import Producer
 from spark_kafka_sink.errors import BrokerError
-from spark_kafka_sink.spark.check import check
-from spark_kafka_sink.spark.checks.report import Status
-from spark_kafka_sink.spark.first_contact import create_missing_topic
+from spark_kafka_sink.spark.driver.check import check
+from spark_kafka_sink.spark.driver.checks.report import Status
 from spark_kafka_sink.spark.options import sink_options
+from spark_kafka_sink.spark.plan.first_contact import create_missing_topic
 from tests.kafka.cluster import KafkaCluster
 from tests.kafka.kafka import has_leaders
 from tests.kafka.version_fixtures import only_versions

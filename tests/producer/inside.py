@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
+from spark_kafka_sink.producer.base.lifecycle import Lifecycle
 from spark_kafka_sink.producer.column_appender import ColumnAppender
-from spark_kafka_sink.producer.lifecycle import Lifecycle
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
 from spark_kafka_sink.producer.scopes.send_scope import SendScope

@@ -12,8 +12,8 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from spark_kafka_sink.errors import KafkaSinkError
+from spark_kafka_sink.producer.base.producer_record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.producer.interceptors import ColumnsMetadata, ProducerInterceptor
-from spark_kafka_sink.producer.producer_record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.records.columns import RecordColumns
 
 

@@ -22,9 +22,9 @@ from spark_kafka_sink.errors import (
     SerializationError,
     UsageError,
 )
+from spark_kafka_sink.producer.base.producer_record import RecordMetadata
 from spark_kafka_sink.producer.interceptors import ColumnsMetadata, ProducerInterceptor
 from spark_kafka_sink.producer.producer import CHUNK_SIZE, Producer
-from spark_kafka_sink.producer.producer_record import RecordMetadata
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.columns import RecordColumns

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.errors import KafkaSinkError
+from spark_kafka_sink.producer.base.producer_record import OnDelivery, RecordMetadata
 from spark_kafka_sink.producer.producer import Producer
-from spark_kafka_sink.producer.producer_record import OnDelivery, RecordMetadata
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.faults.producing import producer_on
 from tests.kafka.fixtures import NewTopic

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from spark_kafka_sink.errors import BrokerError, RecordError
 from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult
-from spark_kafka_sink.producer.partition_reports import PartitionReport, PartitionReports
 from spark_kafka_sink.producer.producer import Producer
-from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.producer.single_records.record_future import RecordThunk
+from spark_kafka_sink.reports.delivery_report import DeliveryReport
+from spark_kafka_sink.reports.partition_reports import PartitionReport, PartitionReports
 from tests.producer.parts import make_parts
 from tests.producer.told import future
 

@@ -10,7 +10,7 @@ import pytest
 
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.errors import DeliveryError, RecordError
-from spark_kafka_sink.producer.bad_rows import BadRows
+from spark_kafka_sink.producer.base.bad_rows import BadRows
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.records.columns import NO_TIMESTAMP, RecordColumns

@@ -6,8 +6,8 @@ import threading
 from typing import Any
 
 from spark_kafka_sink.errors import KafkaSinkError
-from spark_kafka_sink.producer.lifecycle import Lifecycle
-from spark_kafka_sink.producer.producer_record import OnDelivery, RecordMetadata
+from spark_kafka_sink.producer.base.lifecycle import Lifecycle
+from spark_kafka_sink.producer.base.producer_record import OnDelivery, RecordMetadata
 from spark_kafka_sink.producer.single_records.record_future import RecordFuture, TopicWaiter
 from tests.waiting import DEADLINE_S
 

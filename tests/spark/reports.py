@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from spark_kafka_sink.producer.partition_reports import PartitionReport, PartitionReports
-from spark_kafka_sink.producer.report import LATENCY_BUCKETS, DeliveryReport
+from spark_kafka_sink.reports.delivery_report import LATENCY_BUCKETS, DeliveryReport
+from spark_kafka_sink.reports.partition_reports import PartitionReport, PartitionReports
 
 _counts = st.integers(0, 2**62)
 _of_a_partition = st.builds(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import types as t
 
-from spark_kafka_sink.producer.serializers.schemas.resolved_schema import ResolvedSchema
+from spark_kafka_sink.formats.schemas.resolved_schema import ResolvedSchema
 from spark_kafka_sink.spark.destination import Destination, Field, destination, schema_fields
 from spark_kafka_sink.spark.options import sink_options
 from spark_kafka_sink.spark.schema import SinkSchema, sink_schema

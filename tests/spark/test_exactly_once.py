@@ -21,7 +21,7 @@ from spark_kafka_sink.exactly_once.commit_log_topic import CommitLogDeletedError
 from spark_kafka_sink.exactly_once.committer import Committer, OwnTransactions
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
-from spark_kafka_sink.spark.task import QUERY_ID
+from spark_kafka_sink.spark.task.task import QUERY_ID
 from tests.exactly_once.opened import client_of, soon
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka

@@ -17,7 +17,7 @@ import spark_kafka_sink as sks
 from spark_kafka_sink.broker import BrokerConfig, EmbeddedBroker
 from spark_kafka_sink.errors import KafkaSinkError, UsageError
 from spark_kafka_sink.exporters.openlineage import emit_lineage
-from spark_kafka_sink.spark.metrics import DeliveryMetrics
+from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics
 from tests.exporters.lineage_collector import Collector, check, running, transport
 from tests.exporters.test_lineage_runs import JOB, committed
 from tests.kafka.fixtures import NewTopic

@@ -13,8 +13,8 @@ from pyspark import cloudpickle
 from spark_kafka_sink.errors import ClusterChangedError, UsageError
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction, TaskRows
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction
-from spark_kafka_sink.producer.report import LATENCY_BUCKETS, DeliveryReport
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle, partition_ranges
+from spark_kafka_sink.reports.delivery_report import LATENCY_BUCKETS, DeliveryReport
 from spark_kafka_sink.spark.messages import (
     DeliveryMessage,
     check_clusters,
@@ -27,7 +27,7 @@ from spark_kafka_sink.spark.messages import (
     total,
 )
 from tests.limits import calls_of
-from tests.producer.test_partition_reports import of_1000_partitions
+from tests.reports.test_partition_reports import of_1000_partitions
 from tests.spark.reports import reports
 
 BATCH = MicroBatch("query", 3)

@@ -7,9 +7,10 @@ from itertools import permutations
 import pytest
 
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
-from spark_kafka_sink.producer.report import DeliveryReport
-from spark_kafka_sink.spark.history import BatchReport
-from spark_kafka_sink.spark.metrics import DeliveryMetrics, OldestParam
+from spark_kafka_sink.reports.delivery_report import DeliveryReport
+from spark_kafka_sink.spark.batch_report import BatchReport
+from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics
+from spark_kafka_sink.spark.feed import OldestParam
 from spark_kafka_sink.spark.open_transactions import MOST_QUERIES, OpenTransaction, merged, owner, transaction_ages
 from spark_kafka_sink.spark.query_totals import BATCH_JOBS
 from tests.limits import calls_of

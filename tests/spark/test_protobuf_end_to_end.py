@@ -11,10 +11,10 @@ from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from pyspark.sql import SparkSession
 
+from tests.formats.protobuf.compiling import SerializedSchemas, file_set, message_class
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
-from tests.producer.serializers.protobuf.compiling import SerializedSchemas, file_set, message_class
 from tests.registry.apicurio import Apicurio
 from tests.spark.frames import options
 

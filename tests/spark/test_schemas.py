@@ -22,8 +22,8 @@ from spark_kafka_sink.errors import (
     SerializationError,
 )
 from spark_kafka_sink.spark.options import SinkOptions, sink_options
+from spark_kafka_sink.spark.plan.resolved_schemas import resolved_options
 from spark_kafka_sink.spark.record_options import record_options
-from spark_kafka_sink.spark.resolved_schemas import resolved_options
 from spark_kafka_sink.spark.schema import ColumnGroup, SinkSchema, sink_schema
 from tests.kafka.fixtures import BrokerKind, NewTopic
 from tests.kafka.kafka import Kafka

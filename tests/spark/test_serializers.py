@@ -16,8 +16,8 @@ from pyspark.sql import types as t
 
 import spark_kafka_sink as sks
 from spark_kafka_sink.errors import OptionError, SchemaError, SerializationError
+from spark_kafka_sink.spark.driver.partition_writer import batches_of_rows
 from spark_kafka_sink.spark.options import serializers_by_column, sink_options
-from spark_kafka_sink.spark.partition_writer import batches_of_rows
 from spark_kafka_sink.spark.schema import sink_schema
 from tests.every import every
 from tests.kafka.fixtures import NewTopic
@@ -275,7 +275,7 @@ def test_rows_are_serialized_one_by_one() -> None:
 
 
 def test_a_row_that_its_serializer_does_not_take_is_counted_over_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_kafka_sink.spark.partition_writer.CHUNK_ROWS", 3)
+    monkeypatch.setattr("spark_kafka_sink.spark.driver.partition_writer.CHUNK_ROWS", 3)
     rows = [*(Row(topic="a", value=n) for n in range(7)), Row(topic="b", value="7")]
     with pytest.raises(
         SerializationError,

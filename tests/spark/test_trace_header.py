@@ -15,10 +15,10 @@ from pyspark.sql import types as t
 import spark_kafka_sink as sks
 from spark_kafka_sink.errors import OptionError, RecordError, SchemaError
 from spark_kafka_sink.exactly_once.row_checksum import RowChecksum
-from spark_kafka_sink.spark.columns import records_by_topic
 from spark_kafka_sink.spark.options import SinkOptions, sink_options
-from spark_kafka_sink.spark.row_splitting import split_batch
 from spark_kafka_sink.spark.schema import SinkSchema, sink_schema
+from spark_kafka_sink.spark.task.columns import records_by_topic
+from spark_kafka_sink.spark.task.row_splitting import split_batch
 from spark_kafka_sink.spark.trace_header import (
     bad_traceparents,
     is_traceparent,

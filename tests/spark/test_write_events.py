@@ -6,11 +6,12 @@ import logging
 
 import pytest
 
-from spark_kafka_sink.producer.report import DeliveryReport
+from spark_kafka_sink.reports.delivery_report import DeliveryReport
+from spark_kafka_sink.spark.batch_report import BatchReport
 from spark_kafka_sink.spark.destination import Destination, Field
-from spark_kafka_sink.spark.history import BatchReport
+from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics
+from spark_kafka_sink.spark.feed import Feed
 from spark_kafka_sink.spark.messages import DeliveryMessage
-from spark_kafka_sink.spark.metrics import DeliveryMetrics, Feed
 from spark_kafka_sink.spark.write_events import (
     MOST_TASKS,
     TaskTime,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.producer.serializers.protobuf.descriptors import message_types
-from spark_kafka_sink.producer.serializers.protobuf.proto_files import base64_of
+from spark_kafka_sink.formats.protobuf.descriptors import message_types
+from spark_kafka_sink.formats.protobuf.proto_files import base64_of
 from spark_kafka_sink.registry.registry_client import SchemaText
 from spark_kafka_sink.verify.protobuf_files import compiled, last_file
 

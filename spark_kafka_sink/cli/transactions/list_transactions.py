@@ -31,8 +31,8 @@ from spark_kafka_sink.exactly_once.proof import Proof, TransactionDescription, p
 from spark_kafka_sink.exactly_once.rules import key
 from spark_kafka_sink.exactly_once.transaction_client import ONGOING, PREPARE_COMMIT, is_unlisted
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds, foreign_prefix
-from spark_kafka_sink.producer.report_facts import printable
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
+from spark_kafka_sink.reports.report_facts import printable
 
 
 def list_transactions(options: ConnectionOptions) -> None:

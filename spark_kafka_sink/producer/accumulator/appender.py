@@ -23,9 +23,9 @@ from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccum
 from spark_kafka_sink.producer.accumulator.request_size import batch_limit
 from spark_kafka_sink.producer.accumulator.row_origins import AppendedRows, note_rows
 from spark_kafka_sink.producer.accumulator.tally import Tally
-from spark_kafka_sink.producer.bad_rows import RowNumbers
-from spark_kafka_sink.producer.column_checks import too_large
-from spark_kafka_sink.producer.lifecycle import NO_WAIT, Lifecycle
+from spark_kafka_sink.producer.base.bad_rows import RowNumbers
+from spark_kafka_sink.producer.base.column_checks import too_large
+from spark_kafka_sink.producer.base.lifecycle import NO_WAIT, Lifecycle
 from spark_kafka_sink.records.arrow_arrays import byte_column, repeated_number
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
 from spark_kafka_sink.records.columns import RecordColumns

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from spark_kafka_sink.errors import KafkaSinkError
-from spark_kafka_sink.producer.lifecycle import callbacks
-from spark_kafka_sink.producer.partition_reports import NO_OFFSET
+from spark_kafka_sink.producer.base.lifecycle import callbacks
 from spark_kafka_sink.records.batch_header import NO_TIMESTAMP
+from spark_kafka_sink.reports.partition_reports import NO_OFFSET
 
 logger = logging.getLogger(__name__)
 

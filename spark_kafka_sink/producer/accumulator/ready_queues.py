@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from spark_kafka_sink.client.cluster import Cluster
 from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, PartitionQueue
-from spark_kafka_sink.producer.lifecycle import FOREVER_MS
+from spark_kafka_sink.producer.base.lifecycle import FOREVER_MS
 
 
 class ReadyQueues:

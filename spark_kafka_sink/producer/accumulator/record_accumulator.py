@@ -17,7 +17,7 @@ from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult
 from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, PartitionQueue, SealedBatch
 from spark_kafka_sink.producer.accumulator.ready_queues import NodeLatencies, ReadyQueues
 from spark_kafka_sink.producer.accumulator.tally import Tally
-from spark_kafka_sink.producer.lifecycle import FOREVER_MS
+from spark_kafka_sink.producer.base.lifecycle import FOREVER_MS
 
 Batch = OpenBatch | SealedBatch
 # Queues under write that a drain skips before it gives up. While an append writes to 1,000 partitions all of them are, and moving

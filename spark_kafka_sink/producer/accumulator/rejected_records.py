@@ -15,7 +15,7 @@ from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.producer.accumulator.batch_splitting import records_of
 from spark_kafka_sink.producer.accumulator.producer_batch import SealedBatch
 from spark_kafka_sink.producer.accumulator.row_origins import RowRun, moved_rows, row_numbers_of
-from spark_kafka_sink.producer.bad_rows import BadRows
+from spark_kafka_sink.producer.base.bad_rows import BadRows
 from spark_kafka_sink.records.added_headers import LIST_OF_HEADERS
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes
 from spark_kafka_sink.records.columns import RecordColumns

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spark_kafka_sink.errors import UsageError
-from spark_kafka_sink.producer.bad_rows import RowNumbers
+from spark_kafka_sink.producer.base.bad_rows import RowNumbers
 
 if TYPE_CHECKING:
     from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from spark_kafka_sink.changes import Changes
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import DeliveryError, FlushTimeoutError, KafkaSinkError
-from spark_kafka_sink.producer.lifecycle import wait_until
-from spark_kafka_sink.producer.report import DeliveryReport
+from spark_kafka_sink.producer.base.lifecycle import wait_until
+from spark_kafka_sink.reports.delivery_report import DeliveryReport
 
 if TYPE_CHECKING:
     from spark_kafka_sink.producer.accumulator.rejected_records import RejectedRecords

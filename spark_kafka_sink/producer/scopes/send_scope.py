@@ -12,13 +12,13 @@ from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.accumulator.tally import Tally
-from spark_kafka_sink.producer.bad_rows import BadRows, OnBadRows, RowNumbers
+from spark_kafka_sink.producer.base.bad_rows import BadRows, OnBadRows, RowNumbers
+from spark_kafka_sink.producer.base.lifecycle import Lifecycle
 from spark_kafka_sink.producer.column_appender import ColumnAppender
 from spark_kafka_sink.producer.identity.identity import Identity
-from spark_kafka_sink.producer.lifecycle import Lifecycle
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
-from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.reports.delivery_report import DeliveryReport
 
 
 class SendScope:

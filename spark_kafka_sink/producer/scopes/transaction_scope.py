@@ -6,8 +6,8 @@ from types import TracebackType
 
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
+from spark_kafka_sink.producer.base.lifecycle import Lifecycle
 from spark_kafka_sink.producer.column_appender import ColumnAppender
-from spark_kafka_sink.producer.lifecycle import Lifecycle
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle, partition_ranges

@@ -16,11 +16,10 @@ from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, Part
 from spark_kafka_sink.producer.accumulator.record_accumulator import Batch, RecordAccumulator
 from spark_kafka_sink.producer.accumulator.rejected_records import RejectedRecords, rejected_records
 from spark_kafka_sink.producer.accumulator.tally import Tally
-from spark_kafka_sink.producer.error_policy import SOON_MS, WITHOUT_IDEMPOTENCE, Action, action_for
+from spark_kafka_sink.producer.base.error_policy import SOON_MS, WITHOUT_IDEMPOTENCE, Action, action_for
 from spark_kafka_sink.producer.identity.identity import Identity
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.producer_metadata import CREATE_IT
-from spark_kafka_sink.producer.report import LATENCY_BUCKETS, DeliveryReport, latency_bucket
 from spark_kafka_sink.producer.sender.rejections import (
     NO_REASON,
     advice,
@@ -33,6 +32,7 @@ from spark_kafka_sink.producer.sender.rejections import (
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.produce import PartitionProduceResponse
+from spark_kafka_sink.reports.delivery_report import LATENCY_BUCKETS, DeliveryReport, latency_bucket
 from spark_kafka_sink.security.acls import rights_of
 
 logger = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ from typing import TypeAlias
 from spark_kafka_sink.client.network_client import NetworkClient
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
+from spark_kafka_sink.producer.base.lifecycle import FOREVER_MS
 from spark_kafka_sink.producer.identity.identity import Identity
-from spark_kafka_sink.producer.lifecycle import FOREVER_MS
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
 
 logger = logging.getLogger(__name__)

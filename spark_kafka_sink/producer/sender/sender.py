@@ -8,9 +8,9 @@ from contextlib import ExitStack
 from spark_kafka_sink.errors import KafkaSinkError, UsageError
 from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
+from spark_kafka_sink.producer.base.lifecycle import Lifecycle
 from spark_kafka_sink.producer.column_appender import UserClasses
 from spark_kafka_sink.producer.identity.identity import Identity
-from spark_kafka_sink.producer.lifecycle import Lifecycle
 from spark_kafka_sink.producer.metrics.client_telemetry_sender import ClientTelemetrySender
 from spark_kafka_sink.producer.sender.produce_requests import ProduceRequests
 from spark_kafka_sink.producer.single_records.record_buffer import RecordBuffer

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_kafka_sink.errors import SerializationError
-from spark_kafka_sink.producer.producer_record import Headers
+from spark_kafka_sink.producer.base.producer_record import Headers
 from spark_kafka_sink.producer.serializers.arrays import null_column
 from spark_kafka_sink.producer.serializers.bad_row import BadRowError
 from spark_kafka_sink.producer.serializers.encodings import whole_pairs

@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from spark_kafka_sink.errors import OptionError, SerializationError
-from spark_kafka_sink.producer.producer_record import Headers
+from spark_kafka_sink.producer.base.producer_record import Headers
 from spark_kafka_sink.producer.serializers.arrays import (
     as_binary,
     binary_array,

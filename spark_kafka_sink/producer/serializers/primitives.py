@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from spark_kafka_sink.errors import SerializationError
-from spark_kafka_sink.producer.producer_record import Headers
+from spark_kafka_sink.producer.base.producer_record import Headers
 from spark_kafka_sink.producer.serializers.arrays import fixed_width_array, is_binary, null_column
 from spark_kafka_sink.producer.serializers.serializer import Serializer, refused_type, refused_value
 from spark_kafka_sink.records.arrow_arrays import numbers, valid_mask

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import InstallationError, OptionError, RegistryError, SchemaError, SerializationError, UsageError
-from spark_kafka_sink.producer.call_deadline import call_deadline
-from spark_kafka_sink.producer.producer_record import Headers
+from spark_kafka_sink.producer.base.call_deadline import call_deadline
+from spark_kafka_sink.producer.base.producer_record import Headers
 from spark_kafka_sink.producer.serializers.serializer import Serializer, is_default
 from spark_kafka_sink.records.added_headers import with_headers, without_headers
 from spark_kafka_sink.records.arrow_arrays import holds_bytes, validity

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from spark_kafka_sink.errors import SerializationError
-from spark_kafka_sink.producer.producer_record import Headers
+from spark_kafka_sink.producer.base.producer_record import Headers
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, holds_bytes
 from spark_kafka_sink.records.columns import FixedHeaders
 

@@ -13,15 +13,15 @@ from spark_kafka_sink.counts import partition_range
 from spark_kafka_sink.errors import KafkaSinkError, RecordError, RecordTooLargeError, UsageError
 from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.option import INT64_MAX
-from spark_kafka_sink.producer.call_deadline import call_deadline
-from spark_kafka_sink.producer.column_checks import is_text, too_large
+from spark_kafka_sink.producer.base.call_deadline import call_deadline
+from spark_kafka_sink.producer.base.column_checks import is_text, too_large
+from spark_kafka_sink.producer.base.lifecycle import NO_WAIT, Lifecycle, in_callback
+from spark_kafka_sink.producer.base.producer_record import Headers, OnDelivery, ProducerRecord, not_stored
+from spark_kafka_sink.producer.base.rate_limit import RateLimit
 from spark_kafka_sink.producer.identity.identity import Identity
 from spark_kafka_sink.producer.interceptors import ProducerInterceptors, as_ours
-from spark_kafka_sink.producer.lifecycle import NO_WAIT, Lifecycle, in_callback
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
-from spark_kafka_sink.producer.producer_record import Headers, OnDelivery, ProducerRecord, not_stored
-from spark_kafka_sink.producer.rate_limit import RateLimit
 from spark_kafka_sink.producer.retention import Retention
 from spark_kafka_sink.producer.serializers.serialization import prepare_both, serialized_value
 from spark_kafka_sink.producer.serializers.serializer import Serializer, is_default

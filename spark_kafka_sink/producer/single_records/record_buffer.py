@@ -23,9 +23,9 @@ from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.accumulator.tally import Tally
+from spark_kafka_sink.producer.base.lifecycle import FOREVER_MS, MAX_WAIT_S, NO_WAIT, Lifecycle, in_callback
 from spark_kafka_sink.producer.column_appender import ColumnAppender
 from spark_kafka_sink.producer.identity.identity import Identity
-from spark_kafka_sink.producer.lifecycle import FOREVER_MS, MAX_WAIT_S, NO_WAIT, Lifecycle, in_callback
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.single_records.record_future import RecordFuture, RecordThunk, TopicWaiter
 from spark_kafka_sink.producer.single_records.topic_buffer import BufferedRows, BufferLimits, TopicBuffer

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from spark_kafka_sink.errors import KafkaSinkError, ResultTimeoutError
 from spark_kafka_sink.producer.accumulator.tally import Tally
-from spark_kafka_sink.producer.lifecycle import Lifecycle, callbacks
-from spark_kafka_sink.producer.partition_reports import NO_OFFSET
-from spark_kafka_sink.producer.producer_record import OnDelivery, RecordMetadata, not_stored
+from spark_kafka_sink.producer.base.lifecycle import Lifecycle, callbacks
+from spark_kafka_sink.producer.base.producer_record import OnDelivery, RecordMetadata, not_stored
 from spark_kafka_sink.records.batch_header import NO_TIMESTAMP
+from spark_kafka_sink.reports.partition_reports import NO_OFFSET
 
 if TYPE_CHECKING:
     from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult

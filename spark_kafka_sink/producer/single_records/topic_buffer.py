@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.network.selector import monotonic_ms
-from spark_kafka_sink.producer.producer_record import Headers
+from spark_kafka_sink.producer.base.producer_record import Headers
 from spark_kafka_sink.producer.single_records.record_future import RecordFuture, TopicWaiter
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers
 from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns

@@ -11,7 +11,7 @@ from typing import Final
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import FlushTimeoutError, KafkaSinkError, TransactionAbortableError, UsageError
 from spark_kafka_sink.network.selector import monotonic_ms
-from spark_kafka_sink.producer.lifecycle import Lifecycle
+from spark_kafka_sink.producer.base.lifecycle import Lifecycle
 from spark_kafka_sink.producer.transactions.offsets import ConsumerGroupMetadata, Offsets, checked_group, checked_offsets
 from spark_kafka_sink.producer.transactions.states import Call
 from spark_kafka_sink.producer.transactions.transaction_manager import TransactionManager

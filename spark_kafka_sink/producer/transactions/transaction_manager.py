@@ -21,8 +21,8 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.producer.accumulator.producer_batch import PartitionQueue
 from spark_kafka_sink.producer.accumulator.sequences import MAX_EPOCH, NO_PRODUCER, ProducerIdAndEpoch
-from spark_kafka_sink.producer.error_policy import FORGOTTEN
-from spark_kafka_sink.producer.lifecycle import wait_until
+from spark_kafka_sink.producer.base.error_policy import FORGOTTEN
+from spark_kafka_sink.producer.base.lifecycle import wait_until
 from spark_kafka_sink.producer.transactions import requests
 from spark_kafka_sink.producer.transactions.offsets import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from spark_kafka_sink.producer.transactions.reactions import Reaction

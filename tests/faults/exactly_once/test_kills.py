@@ -96,7 +96,7 @@ class TestPython:
         assert_each_row_once(kafka3, fleet, moved_rows, kills)
 
     @pytest.mark.fault("spark", "SIGKILL of processes that write dead letters")
-    @pytest.mark.whole("tests/spark/test_bad_rows_in_transactions.py has letters in transactions; each kill takes 4 to 16 s")
+    @pytest.mark.whole("tests/spark/task/test_bad_rows_in_transactions.py has letters in transactions; each kill takes 4 to 16 s")
     @only_real_kafka
     def test_dead_letters(self, kafka3: Brokers, fleet: Fleet, tmp_path: Path, moved_rows: MovedRows) -> None:
         """They are in the transactions of their tasks, so each bad row is there once, too."""

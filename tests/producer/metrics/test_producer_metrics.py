@@ -14,8 +14,8 @@ from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.producer.metrics.metric_table import CONSTANT_METRICS, OWN
 from spark_kafka_sink.producer.metrics.sender_metrics import ProducerMetrics
 from spark_kafka_sink.producer.producer import Producer
-from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.reports.delivery_report import DeliveryReport
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.producer.metrics.golden_metrics import golden_names, java_producer, names

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from spark_kafka_sink.producer.lifecycle import FOREVER_MS
+from spark_kafka_sink.producer.base.lifecycle import FOREVER_MS
 from spark_kafka_sink.producer.metrics.telemetry_state import (
     DEFAULT_INTERVAL_MS,
     MIN_INTERVAL_MS,

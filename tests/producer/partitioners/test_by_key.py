@@ -10,7 +10,7 @@ import pytest
 
 from spark_kafka_sink.producer.partitioners.by_key import fnv1a_absolute, fnv1a_positive
 from spark_kafka_sink.producer.partitioners.partitioner import Partitioner
-from spark_kafka_sink.producer.partitioners.registry import partitioner_of
+from spark_kafka_sink.producer.partitioners.partitioner_table import partitioner_of
 from tests.every import every
 from tests.producer.partitioners.asking import ask, available, config
 

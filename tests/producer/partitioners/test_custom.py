@@ -13,7 +13,7 @@ import pytest
 
 from spark_kafka_sink.client.cluster import Cluster
 from spark_kafka_sink.errors import OptionError, RecordError
-from spark_kafka_sink.producer.partitioners.registry import partitioner_of
+from spark_kafka_sink.producer.partitioners.partitioner_table import partitioner_of
 from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns
 from tests.every import every
 from tests.producer.partitioners.asking import TOPIC, ask, available, config

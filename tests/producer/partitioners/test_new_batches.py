@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from spark_kafka_sink.client.cluster import Cluster
 from spark_kafka_sink.producer.partitioners.new_batches import deal
 from spark_kafka_sink.producer.partitioners.partitioner import Partitioner
-from spark_kafka_sink.producer.partitioners.registry import partitioner_of
+from spark_kafka_sink.producer.partitioners.partitioner_table import partitioner_of
 from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns
 from tests.examples import examples
 from tests.producer.partitioners.asking import ask, available, config

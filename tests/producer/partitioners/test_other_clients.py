@@ -16,7 +16,7 @@ import pytest
 from spark_kafka_sink.producer.partitioners.built_in import load_stats
 from spark_kafka_sink.producer.partitioners.key_hash import murmur2
 from spark_kafka_sink.producer.partitioners.keyless import RoundRobinPartitioner
-from spark_kafka_sink.producer.partitioners.registry import partitioner_of
+from spark_kafka_sink.producer.partitioners.partitioner_table import partitioner_of
 from tests.kafka.jars import jars
 from tests.kafka.java import java
 from tests.producer.partitioners.asking import ask, available, config

@@ -18,9 +18,9 @@ from spark_kafka_sink.errors import (
     SerializationError,
     TransactionAbortableError,
 )
-from spark_kafka_sink.producer.bad_rows import BadRows
+from spark_kafka_sink.producer.base.bad_rows import BadRows
+from spark_kafka_sink.producer.base.producer_record import Headers
 from spark_kafka_sink.producer.interceptors import ProducerInterceptor
-from spark_kafka_sink.producer.producer_record import Headers
 from spark_kafka_sink.producer.serializers.serializer import Serializer
 from spark_kafka_sink.records.columns import FixedHeaders, RecordColumns
 from tests.faults.producing import figure, numbers, producer_on

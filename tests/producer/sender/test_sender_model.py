@@ -23,7 +23,7 @@ from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.errors import DeadlineError, DeliveryError, KafkaSinkError, PeerError
 from spark_kafka_sink.producer.accumulator.producer_batch import SealedBatch
 from spark_kafka_sink.producer.accumulator.sequences import MAX_EPOCH, NumberedBatch
-from spark_kafka_sink.producer.producer_record import OnDelivery, RecordMetadata
+from spark_kafka_sink.producer.base.producer_record import OnDelivery, RecordMetadata
 from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.decoder import decode_batches

@@ -10,14 +10,14 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.errors import SerializationError
-from spark_kafka_sink.producer.bad_rows import BadRow, good_pieces
-from spark_kafka_sink.producer.producer_record import Headers
+from spark_kafka_sink.producer.base.bad_rows import BadRow, good_pieces
+from spark_kafka_sink.producer.base.producer_record import Headers
 from spark_kafka_sink.producer.serializers.serializer import Serializer
 from tests.every import every
-from tests.producer.serializers.avro.test_columns import encoded as avro
-from tests.producer.serializers.json_schema.test_fit import written as json_schema
+from tests.formats.avro.test_columns import encoded as avro
+from tests.formats.json_schema.test_fit import written as json_schema
+from tests.formats.protobuf.test_columns import encoded as protobuf
 from tests.producer.serializers.making import column_bytes, serializer
-from tests.producer.serializers.protobuf.test_columns import encoded as protobuf
 
 ROWS = 200
 BAD = (0, 1, 63, 64, 66, 130, 199)

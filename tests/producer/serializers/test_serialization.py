@@ -12,8 +12,8 @@ import pytest
 
 from spark_kafka_sink.broker import EmbeddedBroker
 from spark_kafka_sink.errors import OptionError, SerializationError
+from spark_kafka_sink.producer.base.producer_record import Headers
 from spark_kafka_sink.producer.producer import Producer
-from spark_kafka_sink.producer.producer_record import Headers
 from spark_kafka_sink.producer.serializers.serialization import Serialization, serialized_value
 from spark_kafka_sink.producer.serializers.serializer import DefaultSerializer, Serializer
 from spark_kafka_sink.records.columns import FixedHeaders, RecordColumns

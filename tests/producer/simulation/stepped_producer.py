@@ -12,12 +12,12 @@ from unittest.mock import patch
 
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaSinkError
-from spark_kafka_sink.producer import lifecycle as lifecycle_module
 from spark_kafka_sink.producer import producer as producer_module
 from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.accumulator.request_size import CompressionRatios
-from spark_kafka_sink.producer.lifecycle import Lifecycle
+from spark_kafka_sink.producer.base import lifecycle as lifecycle_module
+from spark_kafka_sink.producer.base.lifecycle import Lifecycle
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
 from spark_kafka_sink.producer.sender.sender import Sender

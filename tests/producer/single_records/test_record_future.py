@@ -12,8 +12,8 @@ import pytest
 
 from spark_kafka_sink.errors import BrokerError, KafkaSinkError, RecordError, ResultTimeoutError
 from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult
-from spark_kafka_sink.producer.lifecycle import in_callback
-from spark_kafka_sink.producer.producer_record import RecordMetadata
+from spark_kafka_sink.producer.base.lifecycle import in_callback
+from spark_kafka_sink.producer.base.producer_record import RecordMetadata
 from spark_kafka_sink.producer.single_records.record_future import RecordFuture, RecordThunk
 from tests.producer.interrupts import Interrupt
 from tests.producer.told import Told, future, waiter

@@ -21,8 +21,8 @@ from spark_kafka_sink.errors import (
     SerializationError,
     UsageError,
 )
+from spark_kafka_sink.producer.base.producer_record import RecordMetadata
 from spark_kafka_sink.producer.producer import Producer
-from spark_kafka_sink.producer.producer_record import RecordMetadata
 from spark_kafka_sink.producer.single_records.record_future import RecordFuture
 from spark_kafka_sink.producer.single_records.topic_buffer import TopicBuffer
 from spark_kafka_sink.protocol.api import ApiKey

@@ -7,7 +7,7 @@ from itertools import count, takewhile
 import pytest
 
 from spark_kafka_sink.errors import RecordError, UsageError
-from spark_kafka_sink.producer.producer_record import Headers
+from spark_kafka_sink.producer.base.producer_record import Headers
 from spark_kafka_sink.producer.single_records.topic_buffer import (
     ALL_ROWS,
     MAX_BYTES,

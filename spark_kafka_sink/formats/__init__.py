@@ -1,0 +1,1 @@
+"""Formats of a schema registry: Avro, Protobuf and JSON Schema for whole Arrow columns."""

@@ -1,0 +1,112 @@
+"""Avro as a format of schemas."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from spark_kafka_sink.errors import SchemaError
+from spark_kafka_sink.formats.avro.avro_derive import derive
+from spark_kafka_sink.formats.avro.avro_differences import differences
+from spark_kafka_sink.formats.avro.avro_fit import AvroPlan, fit
+from spark_kafka_sink.formats.avro.avro_schema import Primitive, full_name, parse
+from spark_kafka_sink.formats.avro.avro_single import encode_value
+from spark_kafka_sink.formats.schemas.schema_format import ColumnPlan, LoadedSchema, SchemaFormat, Versions
+from spark_kafka_sink.producer.serializers.arrays import binary_array, joined
+from spark_kafka_sink.records.arrow_arrays import offsets_of, scalar_of_bytes, valid_mask
+
+_INLINE: Final = "confluent:rules"
+_WIDEST: Final = 5  # bytes of a length below 2 GiB
+
+
+class AvroFormat(SchemaFormat):
+    """Avro. References name a type by its full name."""
+
+    name = "avro"
+    kind = "AVRO"
+
+    def load(self, text: str, named: Mapping[str, str]) -> LoadedAvro:
+        return LoadedAvro(text, named)
+
+    def derive(self, kind: pa.DataType, name: str, versions: Versions = ()) -> str:
+        try:
+            return derive(kind, name)
+        except RecursionError:
+            raise SchemaError("the type of the columns is nested too deeply") from None
+
+    def differences(self, old: str, new: str) -> list[str]:
+        return differences(old, new)
+
+    def inline_rules(self, text: str) -> list[str]:
+        found: list[str] = []
+
+        def seen(pairs: dict[str, Any]) -> dict[str, Any]:
+            if pairs.get(_INLINE):
+                found.append(f"{pairs.get('name', 'a type')} ({_INLINE})")
+            return pairs
+
+        try:
+            json.loads(text, object_hook=seen)
+        except (ValueError, RecursionError):  # the bare name of a primitive type; anything else is refused as a schema
+            return [_INLINE] if _INLINE in text else []
+        return found
+
+
+class LoadedAvro(LoadedSchema):
+    """An Avro schema."""
+
+    def __init__(self, text: str, named: Mapping[str, str]) -> None:
+        self._tree = parse(text, named)
+        self.record_name = full_name(self._tree)
+        # Confluent's serializers write a whole value of this type without its length, and their deserializers read it so.
+        self._is_bytes = isinstance(self._tree, Primitive) and self._tree.kind == "bytes"
+
+    def fit(self, kind: pa.DataType) -> ColumnPlan:
+        plan = fit(self._tree, kind)
+        return WholeBytesPlan(plan) if self._is_bytes else plan
+
+    def encode_value(self, value: Any, prefix: bytes = b"") -> bytes | None:
+        if not self._is_bytes:
+            return encode_value(self._tree, value, prefix)
+        data = encode_value(self._tree, value)
+        return None if data is None else prefix + data[varint_width(len(data)) :]
+
+
+@dataclass(frozen=True, slots=True)
+class WholeBytesPlan(ColumnPlan):
+    """How to encode columns whose rows are Avro's bytes, and not part of a record: without their length."""
+
+    _plan: AvroPlan
+
+    def encode(self, column: pa.Array, prefix: bytes = b"") -> pa.Array:
+        encoded = self._plan.encode(column)
+        offsets = offsets_of(encoded).astype(np.int64)
+        sizes = np.diff(offsets)
+        widths = np.where(sizes > 0, varint_widths(sizes), 0)
+        kept = np.ones(int(offsets[-1] - offsets[0]), np.bool_)
+        for place in range(int(widths.max(initial=0))):
+            kept[offsets[:-1][widths > place] - offsets[0] + place] = False
+        ends = np.zeros(len(offsets), np.int64)
+        np.cumsum(sizes - widths, out=ends[1:])
+        data = np.frombuffer(encoded.buffers()[2] or b"", np.uint8)[offsets[0] : offsets[-1]][kept]
+        bare = binary_array(data, ends, valid_mask(encoded))
+        return joined(scalar_of_bytes(prefix, bare.type), bare) if prefix else bare
+
+
+def varint_width(size: int) -> int:
+    """Returns the number of bytes of the length before bytes that take `size` bytes with it."""
+    return int(varint_widths(np.array([size]))[0])
+
+
+def varint_widths(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Returns `varint_width` of each size."""
+    widths = np.ones(len(sizes), np.int64)
+    for width in range(1, _WIDEST):
+        widths += sizes - width >= 1 << (7 * width - 1)
+    return widths

@@ -1,0 +1,106 @@
+"""JSON Schema as a format of schemas."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+
+from spark_kafka_sink.errors import SchemaError
+from spark_kafka_sink.formats.json_schema.json_derive import derive
+from spark_kafka_sink.formats.json_schema.json_document import Documents, official
+from spark_kafka_sink.formats.json_schema.json_fit import JsonPlan, fit
+from spark_kafka_sink.formats.json_schema.json_single import MODULE, USED_BY, SingleValues
+from spark_kafka_sink.formats.json_schema.json_words import differences
+from spark_kafka_sink.formats.schemas.schema_format import LoadedSchema, SchemaFormat, Versions
+from spark_kafka_sink.installation import check_extra
+from spark_kafka_sink.producer.serializers.json_serializer import json_bytes
+
+_INLINE: Final = "confluent:rules"
+
+
+class JsonSchemaFormat(SchemaFormat):
+    """JSON Schema. References have the URI that `$ref` has."""
+
+    name = "json-schema"
+    kind = "JSON"
+
+    def prepared(self, text: str, named: Mapping[str, str], message: str | None) -> tuple[str, Mapping[str, str]]:
+        Documents(text, named)
+        for name, one in {"the schema": text, **named}.items():
+            _check_schema(json.loads(one), name)
+        return text, named
+
+    def load(self, text: str, named: Mapping[str, str]) -> LoadedJsonSchema:
+        return LoadedJsonSchema(text, named)
+
+    def derive(self, kind: pa.DataType, name: str, versions: Versions = ()) -> str:
+        try:
+            return derive(kind, name)
+        except RecursionError:
+            raise SchemaError("the type of the columns is nested too deeply") from None
+
+    def differences(self, old: str, new: str) -> list[str]:
+        return differences(old, new)
+
+    def inline_rules(self, text: str) -> list[str]:
+        try:
+            return _inline_rules(json.loads(text), "")
+        except (ValueError, RecursionError):
+            return [_INLINE] if _INLINE in text else []
+
+
+class LoadedJsonSchema(LoadedSchema):
+    """A JSON Schema. Columns do not need the library jsonschema, single values do."""
+
+    def __init__(self, text: str, named: Mapping[str, str]) -> None:
+        self._text, self._named = text, dict(named)
+        self._documents = Documents(text, named)
+        root = self._documents.root.value
+        title = root.get("title") if isinstance(root, dict) else None
+        self.record_name = title if isinstance(title, str) and title else None
+        self._single_values: SingleValues | None = None
+
+    def fit(self, kind: pa.DataType) -> JsonPlan:
+        return fit(self._documents, kind)
+
+    def encode_value(self, value: Any, prefix: bytes = b"") -> bytes | None:
+        if value is None:
+            return None
+        data = json_bytes(value)
+        if self._single_values is None:
+            self._single_values = SingleValues(self._text, self._named)
+        self._single_values.check(json.loads(data))
+        return prefix + data
+
+
+def _check_schema(schema: Any, name: str) -> None:
+    check_extra(MODULE, USED_BY)
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import SchemaError as InvalidError
+    from jsonschema.validators import validator_for
+
+    schema = official(schema)
+    try:
+        validator_for(schema, default=Draft202012Validator).check_schema(schema)
+    except InvalidError as error:
+        where = "".join(f"/{step}" for step in error.absolute_path)
+        raise SchemaError(f"{name} is not a valid JSON Schema: #{where}: {error.message}") from None
+    except RecursionError:
+        raise SchemaError(f"{name} is nested too deeply") from None
+
+
+def _inline_rules(schema: Any, path: str) -> list[str]:
+    if isinstance(schema, list):
+        return [rule for one in schema for rule in _inline_rules(one, path)]
+    if not isinstance(schema, dict):
+        return []
+    found = [f"{path or 'the schema'} ({_INLINE})"] if schema.get(_INLINE) else []
+    for name, inner in schema.items():
+        if name == "properties" and isinstance(inner, dict):
+            found += [rule for key, one in inner.items() for rule in _inline_rules(one, f"{path}.{key}".lstrip("."))]
+        else:
+            found += _inline_rules(inner, path)
+    return found

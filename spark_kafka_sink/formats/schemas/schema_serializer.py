@@ -1,0 +1,99 @@
+"""The serializer that writes with a resolved schema. Tasks do not connect to the registry."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from spark_kafka_sink.errors import SchemaError, SerializationError
+from spark_kafka_sink.formats.schemas.formats import schema_format
+from spark_kafka_sink.formats.schemas.framing import id_header, id_header_name, id_prefix
+from spark_kafka_sink.formats.schemas.resolved_schema import ResolvedSchema
+from spark_kafka_sink.installation import SameVersion
+from spark_kafka_sink.producer.base.producer_record import Headers
+from spark_kafka_sink.producer.serializers.arrays import null_column
+from spark_kafka_sink.producer.serializers.serializer import Serializer
+from spark_kafka_sink.records.columns import FixedHeaders
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.formats.schemas.schema_format import ColumnPlan, LoadedSchema
+
+
+class SchemaSerializer(SameVersion, Serializer):
+    """Writes columns and single values in the schema's format, after its id. Null rows stay null.
+
+    Equal schemas make equal serializers, and pickles hold the schema alone.
+
+    Attributes:
+        schema: the schema and its id.
+    """
+
+    wanted = "columns that fit the schema"
+
+    def __init__(self, schema: ResolvedSchema) -> None:
+        self.schema = schema
+        self._loaded: LoadedSchema | None = None
+        self._plans: dict[pa.DataType, ColumnPlan] = {}
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"schema": self.schema}
+
+    def __setstate__(self, state: dict[str, ResolvedSchema]) -> None:
+        self.schema = state["schema"]
+        self._loaded = None
+        self._plans = {}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SchemaSerializer) and other.schema == self.schema
+
+    def __hash__(self) -> int:
+        return hash(self.schema)
+
+    def accepts(self, kind: pa.DataType) -> None:
+        if pa.types.is_null(kind):
+            return
+        try:
+            self._plan(kind)
+        except SchemaError as error:
+            raise SerializationError(error.message, **error.facts) from None
+
+    def serialize_column(self, topic: str, column: pa.Array) -> pa.Array:
+        self.accepts(column.type)
+        if pa.types.is_null(column.type):
+            return null_column(len(column))
+        return self._plan(column.type).encode(column, self._prefix())
+
+    def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes | None:
+        return self._written().encode_value(value, self._prefix())
+
+    @property
+    def own_headers(self) -> tuple[str, ...]:
+        return (id_header_name(self.schema.part),)
+
+    @property
+    def adds_headers(self) -> bool:
+        return self.schema.guid is not None
+
+    def headers_of(self, topic: str, kind: pa.DataType | None) -> FixedHeaders:
+        if self.schema.guid is None:
+            return ()
+        return (id_header(self.schema.part, self.schema.guid, self._written().after_id),)
+
+    def _prefix(self) -> bytes:
+        if self.schema.guid is not None:
+            return b""
+        return id_prefix(self.schema.schema_id) + self._written().after_id
+
+    def _written(self) -> LoadedSchema:
+        """Returns the schema. It is loaded once, when it is first needed."""
+        if self._loaded is None:
+            self._loaded = schema_format(self.schema.format).load(self.schema.text, dict(self.schema.named))
+        return self._loaded
+
+    def _plan(self, kind: pa.DataType) -> ColumnPlan:
+        """Returns the plan for columns of a type. It is made once, with the first column."""
+        plan = self._plans.get(kind)
+        if plan is None:
+            plan = self._plans[kind] = self._written().fit(kind)
+        return plan

@@ -1,0 +1,1 @@
+"""Parts that all of the producer uses: its state, its records, its errors, and the rows that are bad."""

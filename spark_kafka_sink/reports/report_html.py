@@ -1,0 +1,192 @@
+"""A delivery report as HTML for notebooks, which is XML as well: no script, no file of another origin, no element id.
+
+JupyterLab and VS Code set variables with the colours of their theme, which may be dark where the operating system prefers light.
+Other notebooks set none. So the text keeps the colour around it, rules are translucent, and each accent has a contrast of at
+least 3 to a white and to a black page. A notebook that is not trusted shows the same text and tables without styles and charts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from spark_kafka_sink.counts import counted
+from spark_kafka_sink.reports.delivery_report import DeliveryReport
+from spark_kafka_sink.reports.report_charts import escaped, histogram, share_bar, time_series
+from spark_kafka_sink.reports.report_facts import (
+    Fact,
+    Latency,
+    Partitions,
+    Point,
+    by_count,
+    latency_of,
+    more_partitions,
+    partitions_of,
+    percent,
+    throughput_title,
+    totals,
+)
+from spark_kafka_sink.reports.report_text import HEADER
+
+# Longer tables are folded.
+_OPEN_ROWS = 20
+
+ACCENTS: Final = {"light": ("#2f6fdb", "#c9372c"), "dark": ("#4c8df6", "#e5534b")}
+"""Colours of bars and of problems, for light and for dark pages."""
+
+_COLORS: Final = (
+    "--ksr-accent:var(--jp-brand-color1,var(--vscode-charts-blue,{}));"
+    "--ksr-problem:var(--jp-error-color1,var(--vscode-charts-red,{}));"
+)
+
+STYLE: Final = (
+    "<style>"
+    f".ksr{{{_COLORS.format(*ACCENTS['light'])}--ksr-faint:rgba(128,128,128,.45);font-variant-numeric:tabular-nums}}"
+    f"@media (prefers-color-scheme:dark){{.ksr{{{_COLORS.format(*ACCENTS['dark'])}}}}}"
+    ".ksr .ksr-bar{fill:var(--ksr-accent)}"
+    ".ksr .ksr-line{stroke:var(--ksr-accent)}"
+    ".ksr .ksr-problem{border-left:3px solid var(--ksr-problem);padding-left:9px;margin:10px 0}"
+    ".ksr p{margin:4px 0}"
+    ".ksr svg{max-width:100%;vertical-align:middle;overflow:visible}"
+    ".ksr dl{display:flex;flex-wrap:wrap;gap:8px 26px;margin:4px 0 10px}"
+    ".ksr dl div{margin:0}"
+    ".ksr dt,.ksr dd{display:block;float:none;width:auto;margin:0;padding:0;text-align:left}"
+    ".ksr dt,.ksr .ksr-note{font-size:85%;font-weight:normal;opacity:.75}"
+    ".ksr dd{font-size:125%}"
+    ".ksr dd .ksr-note{display:block;font-size:68%;max-width:30em}"
+    ".ksr details{margin:10px 0}"
+    ".ksr summary{cursor:pointer}"
+    ".ksr table{border-collapse:collapse;margin:6px 0}"
+    ".ksr th,.ksr td{padding:2px 12px 2px 0;text-align:right;white-space:nowrap;border:0}"
+    ".ksr thead th{border-bottom:1px solid var(--ksr-faint)}"
+    ".ksr td svg+span{display:inline-block;min-width:4.5em}"
+    ".ksr th:first-child,.ksr td:first-child{text-align:left}"
+    "</style>"
+)
+
+
+def report_html(report: DeliveryReport, facts: Sequence[Fact] = (), throughput: Iterable[Point] = ()) -> str:
+    """Returns the report as one element of HTML, of under 100 KB with names that Kafka allows, however many partitions there are.
+
+    Args:
+        report: The report.
+        facts: More totals, which follow the first one.
+        throughput: Points of (seconds, rows per second).
+    """
+    return element(_body(report, facts, throughput))
+
+
+def reports_html(reports: Sequence[tuple[str, DeliveryReport | None]]) -> str:
+    """Returns several reports with their names, the first of them unfolded. None is a report of nothing yet."""
+    parts = []
+    for place, (name, report) in enumerate(reports):
+        if report is None:
+            parts.append(f"<p><b>{escaped(name)}</b>: nothing reported yet</p>")
+        else:
+            title = f"<b>{escaped(name)}</b>: {counted(report.records, 'record')}"
+            parts.append(details_html(title, _body(report), is_open=place == 0))
+    return element("".join(parts))
+
+
+def element(content: str) -> str:
+    """Returns an element with its styles. content: HTML."""
+    return f'<div class="ksr">{STYLE}{content}</div>'
+
+
+def text_html(text: str) -> str:
+    """Returns a text as a paragraph."""
+    return f"<p>{escaped(text)}</p>"
+
+
+def _body(report: DeliveryReport, facts: Sequence[Fact] = (), throughput: Iterable[Point] = ()) -> str:
+    partitions, latency = partitions_of(report.partitions), latency_of(report.ack_latency)
+    first, *rest = totals(report, partitions)
+    return "".join(
+        [
+            facts_html([first, *facts, *rest]),
+            _slowed_down(report),
+            _errors(report),
+            _bad_rows(report),
+            _throughput(list(throughput)),
+            _partitions(partitions),
+            _latency(latency) if latency else "",
+        ]
+    )
+
+
+def facts_html(facts: Sequence[Fact]) -> str:
+    """Returns counts with their names, side by side."""
+    parts = []
+    for fact in facts:
+        note = f'<span class="ksr-note"> {escaped(fact.note)}</span>' if fact.note else ""
+        parts.append(f"<div><dt>{escaped(fact.label)}</dt><dd>{escaped(fact.value)}{note}</dd></div>")
+    return f"<dl>{''.join(parts)}</dl>"
+
+
+def _slowed_down(report: DeliveryReport) -> str:
+    texts = report.slowed_down()
+    return f"<p>Slowed down: {escaped(', '.join(texts))}</p>" if texts else ""
+
+
+def _errors(report: DeliveryReport) -> str:
+    if not report.errors:
+        return ""
+    table = _counts(("error", "batches"), by_count(report.errors))
+    return f'<div class="ksr-problem"><p>Rejected batches by error</p>{table}</div>'
+
+
+def _bad_rows(report: DeliveryReport) -> str:
+    if not report.bad_rows:
+        return ""
+    ended = f"{counted(report.dead_letters, 'dead letter')}, {report.dropped:,} dropped"
+    table = _counts(("reason", "rows"), by_count(report.bad_rows))
+    example = f"<p>Example: {escaped(report.bad_row_example)}</p>" if report.bad_row_example else ""
+    return f'<div class="ksr-problem"><p>Bad rows by reason: {ended}</p>{table}{example}</div>'
+
+
+def _counts(header: tuple[str, str], counts: Iterable[tuple[str, int]]) -> str:
+    return table_html(header, ((escaped(name), f"{count:,}") for name, count in counts))
+
+
+def _throughput(points: Sequence[Point]) -> str:
+    title = throughput_title(points)
+    return f"<p>{title}</p>{time_series(title, points)}" if title else ""
+
+
+def _partitions(partitions: Partitions) -> str:
+    if not partitions.shown:
+        return ""
+    rows = (
+        (
+            escaped(one.topic),
+            one.number,
+            f"{one.records:,}",
+            f"{share_bar(one.bar, f'{percent(one.share)} of the records')} <span>{percent(one.share)}</span>",
+            f"{one.bytes:,}",
+            *one.offsets,
+        )
+        for one in partitions.shown
+    )
+    more = more_partitions(partitions)
+    table = f"{table_html(HEADER, rows)}{f'<p>{more}</p>' if more else ''}"
+    title = f"{counted(len(partitions.shown) + partitions.hidden, 'topic-partition')}"
+    return details_html(title, table, is_open=len(partitions.shown) <= _OPEN_ROWS)
+
+
+def _latency(latency: Latency) -> str:
+    return details_html(
+        escaped(latency.title), histogram(latency.title, latency.edges, [count for _, count in latency.buckets]), is_open=True
+    )
+
+
+def details_html(title: str, content: str, *, is_open: bool) -> str:
+    """Returns what can be folded. title, content: HTML."""
+    opened = ' open="open"' if is_open else ""  # XML has no attribute without a value
+    return f"<details{opened}><summary>{title}</summary>{content}</details>"
+
+
+def table_html(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Returns a table. The cells are HTML."""
+    head = "".join(f'<th scope="col">{name}</th>' for name in header)
+    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

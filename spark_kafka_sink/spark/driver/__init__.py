@@ -1,0 +1,1 @@
+"""The user's program: the sink's calls there, and what they report."""

@@ -1,0 +1,54 @@
+"""Checks in Spark: whether the DataFrame's columns fit, and which Python the workers run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from spark_kafka_sink.errors import KafkaSinkError
+from spark_kafka_sink.spark.driver.checks.report import CheckLine, failed, not_checked, ok
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from spark_kafka_sink.spark.options import SinkOptions
+    from spark_kafka_sink.spark.schema import SinkSchema
+
+
+def check_columns(df: DataFrame, options: SinkOptions, found: list[SinkSchema]) -> Iterator[CheckLine]:
+    """Checks whether the columns are those of a Kafka record. Adds their places to `found` if they are."""
+    from spark_kafka_sink.spark.schema import check_arrow, schema_of
+
+    schema = schema_of(df, options)
+    found.append(schema)
+    places = sorted(schema.places())
+    used = [f"{field.name} {field.dataType.simpleString()}" for field in (df.schema.fields[place] for place in places)]
+    ignored = [name for place, name in enumerate(df.columns) if place not in places]
+    hints = [f"not written: {', '.join(ignored)}"] if ignored else []
+    try:
+        check_arrow(df.schema)
+    except KafkaSinkError as error:
+        hints.append(f"only publish() and foreach_batch() can write it: {error.message}")
+    yield ok("columns", ", ".join(used), "; ".join(hints))
+
+
+def check_python(df: DataFrame) -> Iterator[CheckLine]:
+    """Checks whether Spark's workers run this program's Python."""
+    from spark_kafka_sink.spark.python_workers import is_known, is_local, other_python
+
+    context = getattr(df.sparkSession, "_sc", None)
+    python = getattr(context, "pythonExec", None)
+    if python is None:
+        yield not_checked("Python", "unknown: Spark Connect does not say which Python its workers run")
+        return
+    problem = other_python(python, sys.executable, os.environ)
+    if problem is not None:
+        yield failed("Python", problem)
+    elif not is_known(python, sys.executable, os.environ):
+        yield not_checked("Python", f"workers run {python}, which does not answer", f"run `{python} --version`")
+    elif not is_local(context):
+        yield not_checked("Python", f"{python} fits on this machine; the executors' own {python} is not known here")
+    else:
+        yield ok("Python", f"workers run {python}")

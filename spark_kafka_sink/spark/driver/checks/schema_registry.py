@@ -1,0 +1,80 @@
+"""Checks of the schema registry: whether it responds, and whether the columns fit its schemas. Nothing is registered."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from spark_kafka_sink.errors import KafkaSinkError
+from spark_kafka_sink.schema_options import SchemaConfig
+from spark_kafka_sink.spark.driver.checks.context import CheckContext
+from spark_kafka_sink.spark.driver.checks.report import CheckLine, failed_by, not_checked, ok
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from spark_kafka_sink.registry.registry_client import RegistryClient
+
+REGISTRY: Final = "registry"
+
+
+def check_registry(context: CheckContext) -> Iterator[CheckLine]:
+    """Checks each part, key and value, that has a format."""
+    settings = context.options.schemas
+    if settings is None:
+        return
+    from pyspark.sql.types import StructType
+
+    from spark_kafka_sink.registry.registry_client import RegistryClient
+    from spark_kafka_sink.spark.plan.resolved_schemas import whole_type
+    from spark_kafka_sink.spark.plan.sparks_types import in_sparks_words
+
+    now = time.monotonic()
+    one_s, all_s = (max(0.1, deadline - now) for deadline in (context.soon(), context.deadline))
+    quick = replace(settings.registry, timeout=min(settings.registry.timeout, one_s), max_retries=0)
+    with RegistryClient(quick, call_s=one_s) as opened:
+        client = opened.within(all_s)
+        for config in settings.configs:
+            try:
+                with in_sparks_words(context.dataframe or StructType(), whole_type, context.schema):
+                    line = _part(context, config.loaded(), client)
+            except KafkaSinkError as error:
+                line = failed_by(REGISTRY, error)
+            yield line
+
+
+def _part(context: CheckContext, config: SchemaConfig, client: RegistryClient) -> CheckLine:
+    from spark_kafka_sink.formats.schemas.resolve import checked
+    from spark_kafka_sink.formats.schemas.resolved_schema import ResolvedSchema
+
+    kind = _kind(context, config)
+    if not config.is_registrys and config.text is None and kind is None:
+        return _without_columns(context, config, client)
+    found = checked(config, context.options.topic, kind, client)
+    if isinstance(found, ResolvedSchema):
+        return ok(REGISTRY, f"{config.part}: {found}")
+    new = f"{config.part}: the schema is new in subject {found.subject} and will be registered"
+    # Whether the schema is compatible can be asked only with all files that it comes with.
+    return ok(REGISTRY, new if found.given is not None else f"{new} with the files that it imports")
+
+
+def _without_columns(context: CheckContext, config: SchemaConfig, client: RegistryClient) -> CheckLine:
+    """Asks for the subject at least, if its name is known without the columns."""
+    unknown = "the schema is derived from a DataFrame, and none that fits was given"
+    if context.options.topic is None or config.strategy != "topic":
+        return not_checked(REGISTRY, f"{config.part}: {unknown}")
+    subject = f"{context.options.topic}-{config.part}"
+    found = client.latest(subject)
+    known = "is new" if found is None else f"has schema {found.schema_id} as its latest"
+    return ok(REGISTRY, f"{config.part}: the registry responds; subject {subject} {known}", unknown)
+
+
+def _kind(context: CheckContext, config: SchemaConfig) -> pa.DataType | None:
+    """Returns the type of the part's column; None without a DataFrame whose columns fit."""
+    if context.schema is None or context.dataframe is None:
+        return None
+    from spark_kafka_sink.spark.plan.resolved_schemas import part_types
+
+    return part_types((config,), context.schema, context.dataframe)[config.part]

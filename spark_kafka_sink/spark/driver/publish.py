@@ -1,0 +1,488 @@
+"""`publish(df, ...)` writes a DataFrame to Kafka and returns a report.
+
+publish() and foreach_batch() run a batch DataFrame through mapInArrow. Each task returns its report as a row.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from spark_kafka_sink.counts import counted
+from spark_kafka_sink.errors import OptionError, UsageError
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction
+from spark_kafka_sink.installation import SameVersion, check_extra
+from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers
+from spark_kafka_sink.reports.delivery_report import DeliveryReport
+from spark_kafka_sink.spark.batch_report import BatchReport, warn_of_old_rows
+from spark_kafka_sink.spark.destination import Destination, destination
+from spark_kafka_sink.spark.driver.explain import linked, plug_in_error, sink_error
+from spark_kafka_sink.spark.driver.interrupts import cancelled_if_interrupted, without_py4js_traceback, without_pysparks_handler
+from spark_kafka_sink.spark.driver.metrics import DRIVER, DeliveryMetrics
+from spark_kafka_sink.spark.driver.register import make_active
+from spark_kafka_sink.spark.driver.views.progress_bar import CallProgress, progress_of
+from spark_kafka_sink.spark.feed import Feed
+from spark_kafka_sink.spark.messages import (
+    DeliveryMessage,
+    check_clusters,
+    report_from_bytes,
+    report_to_bytes,
+    share_from_json,
+    share_to_json,
+    total,
+)
+from spark_kafka_sink.spark.options import KAFKA_PREFIX, TOPIC, SinkOptions, sink_options
+from spark_kafka_sink.spark.plan.commits import abort_job, abort_micro_batch, check_batch, check_job, commit_shares
+from spark_kafka_sink.spark.plan.exported_error import exported
+from spark_kafka_sink.spark.plan.first_contact import check_reachable, create_again
+from spark_kafka_sink.spark.python_workers import check_workers_python
+from spark_kafka_sink.spark.schema import SinkSchema, schema_of
+from spark_kafka_sink.spark.task.bad_row_limits import check_limits
+from spark_kafka_sink.spark.task.task import run_task, spark_partition
+from spark_kafka_sink.spark.trace_header import with_batch_context, with_current_span
+from spark_kafka_sink.spark.write_events import WriteBegan, WriteCommitted, WriteEvent, WriteFailed, task_times
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from spark_kafka_sink.reports.report_facts import Fact
+
+Resolve = Callable[[SinkOptions, SinkSchema, StructType], SinkOptions]
+"""Returns the options with the schemas of keys and values: `resolved_schemas.resolved_options`, or an earlier result of it."""
+
+_RESULT_DDL = "spark_partition int, report binary, share string, began double, ended double"
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReport:
+    """Report of a finished task.
+
+    Attributes:
+        spark_partition: Number of the Spark partition that the task wrote, from 0.
+        report: Counts of the task's records.
+    """
+
+    spark_partition: int
+    report: DeliveryReport
+
+
+@dataclass(frozen=True, slots=True)
+class PublishReport:
+    """Report of what publish() delivered. It prints as text, and notebooks show it with charts.
+
+    Attributes:
+        total: Sums over all tasks.
+        tasks: The report of each task, in the order of Spark's partitions.
+        seconds: Duration of the call, including Spark's own work.
+        throughput: Pairs of the seconds since the start and the rows per second at that time. It is empty without a bar.
+    """
+
+    total: DeliveryReport
+    tasks: tuple[TaskReport, ...]
+    seconds: float
+    throughput: tuple[tuple[float, float], ...] = ()
+
+    @property
+    def rows_per_second(self) -> float:
+        """Acknowledged records per second, over the whole duration."""
+        return self.total.records / self.seconds if self.seconds else 0.0
+
+    def __repr__(self) -> str:
+        from spark_kafka_sink.reports.report_text import report_text
+
+        return report_text(self.total, self._facts(), self.throughput)
+
+    def _repr_html_(self) -> str:
+        from spark_kafka_sink.reports.report_html import report_html
+
+        return report_html(self.total, self._facts(), self.throughput)
+
+    def _facts(self) -> list[Fact]:
+        from spark_kafka_sink.reports.report_facts import run_facts
+
+        return run_facts(self.seconds, self.rows_per_second, [task.report.records for task in self.tasks])
+
+    def to_arrow(self) -> pa.Table:
+        """Returns a row for each task and topic-partition.
+
+        The first column is `spark_partition` (int32, never null). The others are those of DeliveryReport.to_arrow.
+        `report.total.to_arrow()` has the sums over all tasks.
+
+        Returns:
+            The table, sorted by `spark_partition`, `topic` and `partition`. It may have no rows.
+        """
+        from spark_kafka_sink.reports.report_tables import task_table
+
+        return task_table([(task.spark_partition, task.report.partitions) for task in self.tasks])
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Returns the rows of `to_arrow` with the types `Int32` and `Int64`, which can be null.
+
+        Returns:
+            The DataFrame.
+
+        Raises:
+            InstallationError: pandas is not installed.
+        """
+        from spark_kafka_sink.reports.report_tables import pandas_frame
+
+        return pandas_frame(self.to_arrow, "PublishReport.to_pandas()")
+
+    def to_spark(self, spark: SparkSession) -> DataFrame:
+        """Returns the rows of `to_arrow` as a DataFrame with the types `int`, `string` and `bigint`.
+
+        Args:
+            spark: The session, also of Spark Connect.
+
+        Returns:
+            The DataFrame.
+        """
+        return spark.createDataFrame(self.to_arrow())
+
+
+def publish(
+    df: DataFrame,
+    *,
+    topic: str | None = None,
+    bootstrap_servers: str | Sequence[str] | None = None,
+    options: Mapping[str, object] | None = None,
+    metrics: DeliveryMetrics | None = None,
+    progress: bool | None = None,
+    **unknown: object,
+) -> PublishReport:
+    """Writes all rows of a batch DataFrame to Kafka and returns when Kafka has acknowledged all of them.
+
+    A task that Spark retries writes its rows again. With delivery.guarantee=exactly-once, publish() returns when every row is
+    visible exactly once, and no row is visible after an error. The driver asks Kafka for the topic before the job starts, for at
+    most 10 seconds by default, so a wrong address fails before any task.
+
+    Args:
+        df: A batch DataFrame with the columns of `format("kafka_sink")`.
+        topic: The topic of all rows. None if the column `topic` names the topic of each row.
+        bootstrap_servers: "host:port,host:port", or a sequence of "host:port".
+        options: More options, as for `format("kafka_sink")`.
+        metrics: A handle of `register` that also counts the rows.
+        progress: Whether to draw a progress bar. None draws it in notebooks and terminals only.
+        unknown: Nothing. Options belong into `options`, and an error says so.
+
+    Returns:
+        A report of what was delivered: per task, per partition, and in total.
+
+    Raises:
+        KafkaSinkError: Options or columns are wrong, no broker can be reached, or a task failed. The error is raised without
+            Spark's stack traces, which stay in the log. `__context__` is Spark's exception.
+    """
+    for name in unknown:
+        option = f"{KAFKA_PREFIX}{name.replace('_', '.')}"
+        raise UsageError(
+            f"publish() has no argument {name}; write options={{'{option}': ...}} if it is an option of the producer"
+        )
+    handled = sys.exception()
+    try:
+        return _publish(df, topic, bootstrap_servers, options or {}, metrics, progress)
+    except Exception as error:
+        found = sink_error(error, is_certain=True, handled=handled)
+        if found is None:
+            raise
+        raise linked(found) from plug_in_error(found)
+
+
+def _publish(
+    df: DataFrame,
+    topic: str | None,
+    bootstrap_servers: str | Sequence[str] | None,
+    options: Mapping[str, object],
+    metrics: DeliveryMetrics | None,
+    progress: bool | None,
+) -> PublishReport:
+    if not hasattr(df, "sparkSession"):
+        kind = f"{type(df).__module__.partition('.')[0]}.{type(df).__name__}"
+        raise UsageError(f"publish() needs a DataFrame of Spark, not a {kind}; write publish(spark.createDataFrame(df), ...)")
+    named = {TOPIC: topic, KAFKA_PREFIX + "bootstrap.servers": bootstrap_servers}
+    given = {name: value for name, value in named.items() if value is not None}
+    for name in options:
+        if name.lower() in given:
+            raise OptionError(f"option {name}: given as an argument too", option=name)
+    checked = sink_options({**options, **given})
+    check_workers_python(getattr(df.sparkSession, "_sc", None))
+    start = time.monotonic()
+    job = JobState()
+    shows = progress_of(df.sparkSession, metrics, progress)
+    with without_pysparks_handler(), without_py4js_traceback(), shows as shown:
+        try:
+            tasks = publish_job(df, checked, metrics, shown.feed, job)
+        except KeyboardInterrupt as error:  # the job is cancelled
+            make_active(df.sparkSession)
+            error.add_note(_when_interrupted(checked, shown, job))
+            logger.warning("%s%s", _INTERRUPTED, "" if job.outcome else f". {error.__notes__[-1]}")  # the outcome is in the log
+            raise
+    took = time.monotonic() - start
+    return PublishReport(total(task.report for task in tasks), tuple(tasks), took, shown.throughput())
+
+
+@dataclass(slots=True)
+class JobState:
+    """State of a job, for the note of an interrupt.
+
+    has_begun: whether Spark got the job. outcome: of its transactions, under exactly-once, once they are aborted.
+    """
+
+    has_begun: bool = False
+    outcome: str = ""
+
+
+_INTERRUPTED: Final = "publish was interrupted"
+_ABORT_INTERRUPTED: Final = (
+    "The abort of its transactions was interrupted, too, so they may stay open until they time out."
+    " `spark-kafka-sink transactions list` shows them."
+)
+
+
+def _when_interrupted(options: SinkOptions, progress: CallProgress, job: JobState) -> str:
+    if not job.has_begun:
+        return "The job had not begun, so nothing was written."
+    if options.exactly_once is not None:
+        return f"{job.outcome}." if job.outcome else _ABORT_INTERRUPTED
+    stays = "they stay in their topics, and another call writes them again."
+    if not progress.is_counted:
+        return f"It is not known how many rows Kafka has acknowledged; {stays}"
+    records = progress.delivered().records
+    if not records:
+        return f"No task has reported rows that Kafka acknowledged. If Kafka has stored some, {stays}"
+    return f"Kafka has acknowledged {counted(records, 'row')} or more; {stays}"
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowTask(SameVersion):
+    """One task over Arrow batches. Returns one row: its report, when it began and ended and, under exactly-once, its
+    transaction.
+
+    batch: the micro-batch that the task writes a share of, under exactly-once. is_reachable: whether the driver has asked Kafka;
+    if not, the task does, with the same patience.
+    """
+
+    schema: SinkSchema
+    options: SinkOptions
+    feed: Feed
+    batch: MicroBatch | None = None
+    is_reachable: bool = True
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        if not self.is_reachable:
+            check_reachable(self.options, who="Spark's task")
+        rows = ((self.schema, batch) for batch in batches)
+        began = time.time()
+        report, share = run_task(rows, self.options, self.feed, self.batch)
+        columns = [
+            array_of_numbers(np.array([spark_partition()], np.int32)),
+            array_of_bytes([report_to_bytes(report)]),
+            array_of_bytes([None if share is None else share_to_json(share).encode()], pa.string()),
+            array_of_numbers(np.array([began], np.float64)),
+            array_of_numbers(np.array([time.time()], np.float64)),
+        ]
+        yield pa.record_batch(columns, names=["spark_partition", "report", "share", "began", "ended"])
+
+
+def publish_job(
+    df: DataFrame,
+    options: SinkOptions,
+    metrics: DeliveryMetrics | None,
+    feed: Feed | None = None,
+    state: JobState | None = None,
+) -> list[TaskReport]:
+    """Runs the job and returns its tasks' reports, by Spark partition. Under exactly-once all rows become visible, or none.
+
+    state: notes how far the job has come.
+    """
+    state = state or JobState()
+    named = MicroBatch.of_new_job()
+    job = None if options.exactly_once is None else named
+    shares: list[TaskTransaction] = []
+    where = None
+    try:
+        columns, options = _columns(df, options), with_current_span(options)
+        # A client of Spark Connect need not reach Kafka itself, unless it shall create the topic.
+        is_reachable = getattr(df.sparkSession, "_sc", None) is not None or options.creation is not None
+        if is_reachable:
+            check_reachable(options, has_timestamps=columns.timestamp is not None)
+        planned = _planned(df, columns, options, feed or _feed(metrics), job)
+        planned = planned._replace(task=replace(planned.task, is_reachable=is_reachable))
+        where = planned.where
+        if job is not None:
+            check_job(options, job)
+        _tell(metrics, lambda: WriteBegan(named.query_id, 0, time.time(), planned.where))
+        with cancelled_if_interrupted(df.sparkSession):
+            state.has_begun = True
+            return _run(planned, metrics, named, shares)
+    except BaseException as error:  # a notebook's interrupt, too
+        try:
+            tell_failed(metrics, named, error, where)
+        finally:
+            if job is not None and state.has_begun:
+                end = abort_job(options, job, shares, is_commit_begun=bool(shares))
+                state.outcome = end.text
+                if end.is_over and metrics is not None:
+                    metrics.batch_aborted(job.query_id, job.number)
+        raise
+
+
+def publish_dataframe(
+    df: DataFrame,
+    options: SinkOptions,
+    metrics: DeliveryMetrics | None,
+    batch: MicroBatch,
+    *,
+    is_reachable: bool = True,
+    resolve: Resolve | None = None,
+) -> list[TaskReport]:
+    """Runs the job and returns its tasks' reports, by Spark partition. `metrics` counts them as live and as committed.
+
+    batch: the micro-batch of the rows. Under exactly-once, if the rows of an earlier attempt are the visible ones, these rows are
+    aborted and there are no reports. is_reachable: whether Kafka was reached before; if not, the driver asks it first.
+    resolve: asks the registry if the options have schemas; None: it is asked anyway.
+    """
+    written = None if options.exactly_once is None else batch
+    where = None
+    shares: list[TaskTransaction] = []
+    try:
+        columns = _columns(df, options)
+        if not is_reachable:
+            check_reachable(options, has_timestamps=columns.timestamp is not None)
+            if written is not None:
+                check_batch(options, written)
+        elif options.creation is not None:
+            create_again(options)
+        planned = _planned(df, columns, options, _feed(metrics), written, resolve)
+        where = planned.where
+        _tell(metrics, lambda: WriteBegan(batch.query_id, batch.number, time.time(), planned.where))
+        return _run(planned, metrics, batch, shares)
+    except BaseException as error:
+        try:
+            tell_failed(metrics, batch, error, where)
+        finally:
+            if written is not None and where is not None:
+                now, sink = time.time(), "" if options.exactly_once is None else options.exactly_once.sink
+
+                def count(reports: list[DeliveryReport]) -> None:
+                    if metrics is not None and metrics.available:
+                        report = BatchReport(batch.query_id, batch.number, now, time.time() - now, total(reports), sink)
+                        metrics.batch_committed(report)
+
+                is_over = abort_micro_batch(options, batch, DRIVER, count, is_commit_begun=bool(shares))
+                if is_over and metrics is not None:
+                    metrics.batch_aborted(batch.query_id, batch.number)
+        raise
+
+
+def _tell(metrics: DeliveryMetrics | None, event: Callable[[], WriteEvent]) -> None:
+    """Tells exporters about a write, if there are any."""
+    if metrics is not None and metrics.writes.is_wanted:
+        metrics.writes.tell(event())
+
+
+def tell_failed(metrics: DeliveryMetrics | None, batch: MicroBatch, error: BaseException, where: Destination | None) -> None:
+    """Counts a failed write, and tells exporters."""
+    if metrics is None:
+        return
+    found = sink_error(error, is_certain=True) if isinstance(error, Exception) else None
+    is_interrupt = isinstance(error, KeyboardInterrupt)
+    # Another program's error may quote rows or passwords.
+    message = _INTERRUPTED if is_interrupt else type(error).__name__ if found is None else exported(found)
+    metrics.writes.tell(WriteFailed(batch.query_id, batch.number, time.time(), message, is_interrupt, where))
+
+
+def _feed(metrics: DeliveryMetrics | None) -> Feed:
+    return Feed(driver=DRIVER) if metrics is None else metrics.feed
+
+
+def _columns(df: DataFrame, options: SinkOptions) -> SinkSchema:
+    """Returns the record's columns. Raises before there is anything to abort."""
+    check_extra("pandas", "PySpark's mapInArrow, which publish() and foreach_batch() use,")
+    if df.isStreaming:
+        raise UsageError("a streaming DataFrame cannot be published at once; use writeStream.format('kafka_sink')")
+    return schema_of(df, options)
+
+
+class _Planned(NamedTuple):
+    """A DataFrame with only the record's columns, the task for it, and where its rows go."""
+
+    df: DataFrame
+    task: ArrowTask
+    where: Destination
+
+
+def _planned(
+    df: DataFrame,
+    schema: SinkSchema,
+    options: SinkOptions,
+    feed: Feed,
+    batch: MicroBatch | None,
+    resolve: Resolve | None = None,
+) -> _Planned:
+    """Returns the DataFrame with only the record's columns, the task for it, and the destination.
+
+    It may register a schema, so Kafka is known to be reachable. Raises before there is anything to abort.
+    """
+    if options.schemas is not None:
+        from spark_kafka_sink.spark.plan.resolved_schemas import resolved_options
+
+        options = (resolve or resolved_options)(options, schema, df.schema)
+    options = with_batch_context(options)
+    where = destination(options, schema, df.schema)
+    # Columns that are not written may have a type that Arrow lacks, and cost time on their way to Python. mapInArrow cannot find
+    # a column with a dot in its name, so the columns get other names.
+    places = schema.places()
+    selected = df.select(*(_quoted(df.columns[place]) for place in places)).toDF(*(f"column{place}" for place in places))
+    return _Planned(selected, ArrowTask(schema.selected(), options, feed, batch), where)
+
+
+def _quoted(name: str) -> str:
+    """Returns the name for use in SQL, whatever characters it has."""
+    return f"`{name.replace('`', '``')}`"
+
+
+def _run(
+    planned: _Planned, metrics: DeliveryMetrics | None, batch: MicroBatch, shares: list[TaskTransaction]
+) -> list[TaskReport]:
+    """batch: names the rows in the history, whether they are written in transactions or not. shares: has, from the moment that
+    the commit begins, those of all tasks.
+    """
+    task = planned.task
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return task.run(batches)
+
+    # A nested function is pickled by value: unpickling checks the task's version before it looks up a name of this package.
+    rows = planned.df.mapInArrow(run, _RESULT_DDL).collect()
+    commit_began = time.time()
+    reports = sorted((TaskReport(row[0], report_from_bytes(bytes(row[1]))) for row in rows), key=lambda one: one.spark_partition)
+    committed = [one.report for one in reports]
+    check_clusters(committed)
+    if task.batch is None:
+        check_limits(task.options.errors, committed, is_visible=True)
+    else:
+        shares += [share_from_json(row[2], task.batch) for row in rows]
+        visible = commit_shares(task.options, task.batch, shares, committed)
+        reports, committed = (reports if visible.own else []), visible.reports
+    warn_of_old_rows(batch.query_id, sum(report.older_than_retention for report in committed))
+    if metrics is not None and metrics.available:
+        now = time.time()
+        began = min((row[3] for row in rows), default=now)
+        sink = (task.options.topic or "") if task.options.exactly_once is None else task.options.exactly_once.sink
+        batch_report = BatchReport(batch.query_id, batch.number, began, max(now - began, 0.0), total(committed), sink)
+        metrics.batch_committed(batch_report)
+        if metrics.writes.is_wanted:
+            tasks = [DeliveryMessage(row[0], report_from_bytes(bytes(row[1])), None, "", row[3], row[4]) for row in rows]
+            metrics.writes.tell(WriteCommitted(batch_report, commit_began, task_times(tasks), planned.where))
+    return reports

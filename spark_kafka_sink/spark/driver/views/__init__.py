@@ -1,0 +1,1 @@
+"""Views in a terminal or a notebook: a bar, a table of queries, a history."""

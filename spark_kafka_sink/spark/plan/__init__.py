@@ -1,0 +1,1 @@
+"""Spark's planner and committer: on the driver, often in processes of their own."""

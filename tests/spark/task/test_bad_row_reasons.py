@@ -1,0 +1,133 @@
+"""Why a row is bad, and how bad rows are split off their batch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import spark_kafka_sink as sks
+from spark_kafka_sink.errors import (
+    BrokerError,
+    RecordError,
+    SerializationError,
+)
+from spark_kafka_sink.formats.schemas.resolved_schema import ResolvedSchema
+from spark_kafka_sink.formats.schemas.schema_serializer import SchemaSerializer
+from spark_kafka_sink.spark.schema import SinkSchema
+from spark_kafka_sink.spark.task.bad_rows import reason_of
+from spark_kafka_sink.spark.task.columns import records_by_topic
+from spark_kafka_sink.spark.task.producer_cache import cache
+from spark_kafka_sink.spark.task.row_splitting import split_batch
+from tests.kafka.fixtures import NewTopic, embedded_broker_kind
+from tests.kafka.kafka import Kafka
+from tests.kafka.witness import read_topic
+from tests.spark.bad_rows import SCHEMA, Given, batch_of, delivered, keys, tolerant, why
+
+broker_kind = embedded_broker_kind("a second for each; one stays, and test_bad_rows_end_to_end.py has every kind on real Kafka")
+
+
+@pytest.fixture(autouse=True)
+def _no_producer_left() -> Iterator[None]:
+    yield
+    cache.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (SerializationError("no", part="value"), "schema"),
+        (SerializationError("no", part="key"), "serialization"),
+        (RecordError("no", partition=3, row=1), "partition"),
+        (RecordError("no", partitioner="mine", row=1), "partition"),
+        (RecordError("no", column="headers", row=1), "header"),
+        (RecordError("no"), "record"),
+        (BrokerError("no", error="INVALID_RECORD"), "INVALID_RECORD"),
+    ],
+)
+def test_reasons(error: sks.KafkaSinkError, reason: str) -> None:
+    assert reason_of(error, frozenset({"value"})) == reason
+
+
+_rows = st.builds(
+    Given,
+    st.integers(0, 99),
+    st.sampled_from(["a", "b", None, "no topic", ""]),
+    st.none() | st.just("v"),
+    st.sampled_from([None, 0, 1, -1, -5]),
+    st.sampled_from([None, 0, 1, -1, -5]),
+    headers=st.sampled_from([None, (), (("h", b"1"),), (None,), ((None, b"1"),)]),
+)
+
+
+@settings(deadline=None)
+@given(st.lists(_rows, min_size=1, max_size=30), st.sampled_from([None, "option"]))
+def test_what_is_split_off_is_what_the_task_would_refuse(rows: list[Given], option: str | None) -> None:
+    batch = batch_of(rows)
+    split = split_batch(batch, SCHEMA, option, first_row=10)
+    found = list(records_by_topic(split.batch, SCHEMA, option, first_row=10, rows=split.rows))
+    good = sorted(each.batch_rows.row_in_task(row) for each in found for row in range(each.columns.num_records))
+    bad = list(split.refused.rows or ())
+    assert sorted([*good, *bad]) == list(range(10, 10 + len(rows)))
+    assert bad == [10 + row for row in range(len(rows)) if is_refused(batch.slice(row, 1), option)]
+    for place, row in enumerate(bad):
+        assert split.refused.columns.slice(place, 1).key.to_pylist() == [str(rows[row - 10].number)]  # type: ignore[union-attr]
+        assert split.refused.topics[place] == (option or rows[row - 10].topic)
+
+
+def is_refused(batch: pa.RecordBatch, option: str | None) -> bool:
+    try:
+        list(records_by_topic(batch, SCHEMA, option))
+    except RecordError:
+        return True
+    return False
+
+
+def test_positions_count_from_the_whole_batch_if_rows_were_taken_out_before() -> None:
+    rows = [Given(0, "a"), Given(1, None), Given(2, "a")]
+    split = split_batch(batch_of(rows), SCHEMA, None, first_row=100, rows=np.array([5, 7, 9]))
+    assert split.refused.rows == [107]
+    assert split.rows.tolist() == [5, 9]
+    (found,) = records_by_topic(split.batch, SCHEMA, None, first_row=100, rows=split.rows)
+    assert [found.batch_rows.row_in_task(row) for row in range(2)] == [105, 109]
+    assert replace(split.refused, rows=[1]).in_task(10).rows == [11]
+
+
+def test_rows_that_do_not_fit_their_schema_are_counted_as_such(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic, letters = new_topic(), new_topic()
+    text = json.dumps(
+        {
+            "type": "record",
+            "name": "order",
+            "fields": [
+                {"name": "state", "type": {"type": "enum", "name": "states", "symbols": ["new", "paid"]}},
+                {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}},
+            ],
+        }
+    )
+    serializer = SchemaSerializer(ResolvedSchema("value", "avro", "orders-value", 7, text))
+    prices = [Decimal(row) if row != 2 else Decimal("99999") for row in range(6)]
+    states = ["lost" if row == 1 else None if row == 3 else "paid" for row in range(6)]
+    value = pa.StructArray.from_arrays([pa.array(states), pa.array(prices, pa.decimal128(10, 2))], names=["state", "price"])
+    batch = pa.RecordBatch.from_arrays([value, pa.array([str(row) for row in range(6)])], names=["value", "key"])
+    given = tolerant(kafka, letters, topic=topic)
+    given = replace(given, producer=replace(given.producer, value_serializer=serializer))
+    report = delivered(given, (SinkSchema(value=0, key=1), batch))
+    assert report.bad_rows == {"schema": 3}
+    assert keys(kafka, topic) == [0, 4, 5]
+    found = {int(each.key or b"-1"): each for each in read_topic(kafka.bootstrap_servers, letters)}
+    assert {number: each.value for number, each in found.items()} == {
+        1: b'{"state":"lost","price":1.00}',
+        2: b'{"state":"paid","price":99999.00}',
+        3: b'{"price":3.00}',  # as good rows have it
+    }
+    assert {number: (why(each)["row"], why(each)["stage"], why(each)["value.format"]) for number, each in found.items()} == {
+        number: (str(number), "VALUE_CONVERTER", "json") for number in (1, 2, 3)
+    }

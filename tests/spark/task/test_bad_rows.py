@@ -1,0 +1,302 @@
+"""What a task does with bad rows, without Spark: they go to the dead-letter topic or are dropped; the others are delivered."""
+
+from __future__ import annotations
+
+import logging
+import random
+import re
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from spark_kafka_sink.broker import EmbeddedBroker
+from spark_kafka_sink.errors import (
+    DeadLetterError,
+    TooManyBadRowsError,
+)
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
+from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.spark.error_options import CONNECTS_NAMES
+from spark_kafka_sink.spark.feed import Feed
+from spark_kafka_sink.spark.options import sink_options
+from spark_kafka_sink.spark.schema import ColumnGroup, SinkSchema
+from spark_kafka_sink.spark.task.producer_cache import cache
+from spark_kafka_sink.spark.task.task import run_task
+from tests.kafka.fixtures import NewTopic, embedded_broker_kind, on_real_kafka
+from tests.kafka.kafka import Kafka
+from tests.kafka.witness import read_topic
+from tests.spark.bad_rows import (
+    BASE_MS,
+    KEPT,
+    LIMITED,
+    PREFIX,
+    SCHEMA,
+    Given,
+    batch_of,
+    delivered,
+    keys,
+    keys_of,
+    one_of_each,
+    tolerant,
+    why,
+)
+from tests.spark.frames import options
+
+broker_kind = embedded_broker_kind("a second for each; one stays, and test_bad_rows_end_to_end.py has every kind on real Kafka")
+
+
+@pytest.fixture(autouse=True)
+def _no_producer_left() -> Iterator[None]:
+    yield
+    cache.close()
+
+
+@on_real_kafka
+@pytest.mark.fault("record", "bad rows of every kind, with on.error")
+def test_every_kind_of_bad_row_goes_to_the_dead_letter_topic_and_the_others_arrive(
+    kafka: Kafka, new_topic: NewTopic, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic, letters = new_topic(2, config=LIMITED), new_topic(config=KEPT)
+    rows, bad = one_of_each(topic)
+    # Two batches that are combined for one append.
+    with caplog.at_level(logging.WARNING, "spark_kafka_sink.spark.task.bad_rows"):
+        report = delivered(tolerant(kafka, letters), (SCHEMA, batch_of(rows[:15])), (SCHEMA, batch_of(rows[15:])))
+    assert keys(kafka, topic) == [row.number for row in rows if row.number not in bad]
+    found = {int(each.key or b"-1"): each for each in read_topic(kafka.bootstrap_servers, letters)}
+    assert {number: why(each)["reason"] for number, each in found.items()} == bad
+    counts = {reason: list(bad.values()).count(reason) for reason in bad.values()}
+    assert (report.bad_rows, report.dead_letters, report.dropped) == (counts, len(bad), 0)
+    assert report.delivered + report.dead_letters + report.dropped == len(rows)
+    assert report.records == len(rows)
+    (warning,) = [each.getMessage() for each in caplog.records if each.name.endswith(".bad_rows")]
+    assert "this task has 9 bad rows (INVALID_TIMESTAMP 1, header 2, " in warning
+    # The rows as they were.
+    assert {number: each.value for number, each in found.items()} == {number: None if number == 22 else b"v" for number in bad}
+    assert why(found[22])["value.size"] == "30000"
+    assert {number: each.timestamp for number, each in found.items() if number not in (13, 25)} == dict.fromkeys(
+        bad.keys() - {13, 25}, BASE_MS
+    )
+    assert (why(found[13])["timestamp"], why(found[25])["timestamp"]) == ("-5", str(BASE_MS * 3))
+    assert [each for each in found[16].headers if not each[0].startswith(PREFIX)] == [("ok", b"2")]
+    assert why(found[4])["topic"] == "no topic"
+    assert [why(found[number]).get("partition") for number in (7, 10)] == ["-2", "77"]
+    # Each knows its row in the task, also if a broker rejected it.
+    assert {number: why(each).get("row") for number, each in found.items()} == {number: str(number) for number in bad}
+
+
+def test_rows_that_a_broker_rejects_keep_their_numbers_through_topics_batches_and_parts() -> None:
+    """Two topics that reject rows without a key, in Arrow batches that are combined or appended in parts, with other bad rows."""
+    with EmbeddedBroker() as broker:
+        topics = [broker.create_topic(name, partitions=3, configs={"cleanup.policy": "compact"}) for name in ("t", "u")]
+        letters = broker.create_topic("letters")
+        given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "on.error": "dead-letter", "dead.letter.topic": letters}
+        limits = {"kafka.buffer.memory": str(1 << 20), "kafka.max.request.size": "20000", "kafka.linger.ms": "60000"}
+        numbers = range(5000)
+        keys_given = [None if number % 7 == 0 else str(number) for number in numbers]
+        topics_given = [None if number % 101 == 50 else topics[number % 3 == 1] for number in numbers]
+        values = [b"%0*d" % (21_000 if number % 97 == 50 else 300, number) for number in numbers]
+        columns = [pa.array(values), pa.array(keys_given), pa.array(topics_given)]
+        whole = pa.RecordBatch.from_arrays(columns, names=["value", "key", "topic"])
+        schema = SinkSchema(value=0, key=1, topic=2)
+        batches = [(schema, whole.slice(start, size)) for start, size in ((0, 40), (40, 35), (75, 925), (1000, 4000))]
+        report = delivered(sink_options(given | limits), *batches)
+        bad = {n for n in numbers if n % 7 == 0 or n % 101 == 50 or n % 97 == 50}
+        found = [why(each) for each in read_topic(broker.bootstrap_servers, letters)]
+        assert report.bad_rows.keys() == {"INVALID_RECORD", "topic", "too-large"}
+        assert sorted(int(each["row"]) for each in found) == sorted(bad)
+        rejected = {int(each.value or b"-1"): why(each) for each in read_topic(broker.bootstrap_servers, letters) if each.value}
+        assert {number: each["row"] for number, each in rejected.items()} == {number: str(number) for number in rejected}
+        assert {each["reason"] for each in rejected.values()} == {"INVALID_RECORD", "topic"}
+
+
+@pytest.mark.fault("record", "bad rows of every kind, with on.error")
+def test_dropped_rows_are_counted_and_are_nowhere(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic(2, config=LIMITED)
+    rows, bad = one_of_each(topic)
+    settings = sink_options(options(kafka, on__error="drop", kafka__max__request__size="20000"))
+    report = delivered(settings, (SCHEMA, batch_of(rows)))
+    assert keys(kafka, topic) == [row.number for row in rows if row.number not in bad]
+    assert (report.dropped, report.dead_letters, report.delivered) == (len(bad), 0, len(rows) - len(bad))
+
+
+def test_rows_without_json_become_letters_with_a_text(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic, letters = new_topic(), new_topic()
+    numbers = [float("nan") if row % 4 == 1 else float(row) for row in range(10)]
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array(numbers), pa.array([row == 5 for row in range(10)]), pa.array([str(row) for row in range(10)])],
+        names=["n", "gone", "key"],
+    )
+    schema = SinkSchema(value=ColumnGroup((0,), ("n",), as_json=True), key=2, tombstone=1)
+    report = delivered(tolerant(kafka, letters, topic=topic), (schema, batch))
+    assert keys(kafka, topic) == [0, 2, 3, 4, 5, 6, 7, 8]  # 5 is a tombstone, so nobody reads its number
+    found = {int(each.key or b"-1"): each for each in read_topic(kafka.bootstrap_servers, letters)}
+    assert {number: each.value for number, each in found.items()} == {1: b'{"n":NaN}', 9: b'{"n":NaN}'}
+    assert {why(each)["value.format"] for each in found.values()} == {"text"}
+    assert {why(each)["stage"] for each in found.values()} == {"VALUE_CONVERTER"}
+    assert report.bad_rows == {"serialization": 2}
+
+
+def test_rows_that_a_serializer_refuses_keep_their_values_as_json(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic, letters = new_topic(), new_topic()
+    batch = pa.RecordBatch.from_arrays([pa.array([0.5, float("inf"), 2.0]), pa.array(["0", "1", "2"])], names=["value", "key"])
+    settings = tolerant(kafka, letters, topic=topic, kafka__value__serializer="json")
+    assert delivered(settings, (SinkSchema(value=0, key=1), batch)).bad_rows == {"serialization": 1}
+    (found,) = read_topic(kafka.bootstrap_servers, letters)
+    assert (found.key, found.value, why(found)["row"]) == (b"1", b"Infinity", "1")
+    assert keys(kafka, topic) == [0, 2]
+
+
+@pytest.mark.fault("record", "a dead-letter topic that is missing, forbidden, compacted or too narrow")
+def test_a_row_that_a_broker_finds_too_large_keeps_its_key(kafka: Kafka, new_topic: NewTopic) -> None:
+    """Its letter is as large, and the dead-letter topic has the same limit."""
+    topic, letters = (new_topic(config={"max.message.bytes": "10000", **KEPT}) for _ in range(2))
+    rows = [Given(number, topic, value="x" * (15_000 if number == 1 else 10)) for number in range(3)]
+    report = delivered(tolerant(kafka, letters), (SCHEMA, batch_of(rows)))
+    assert report.bad_rows == {"MESSAGE_TOO_LARGE": 1}
+    assert keys(kafka, topic) == [0, 2]
+    (found,) = read_topic(kafka.bootstrap_servers, letters)
+    assert (found.key, found.value, why(found)["value.size"]) == (b"1", None, "15000")
+
+
+def test_a_row_that_is_too_large_keeps_what_fits_compressed_and_its_letter_says_what_is_too_large() -> None:
+    with EmbeddedBroker() as broker:
+        topic, letters = (
+            broker.create_topic("own"),
+            broker.create_topic("letters", configs={"max.message.bytes": "10000", **KEPT}),
+        )
+        given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "on.error": "dead-letter", "dead.letter.topic": letters}
+        settings = sink_options(given | {"kafka.compression.type": "gzip", "kafka.max.request.size": "50000"})
+        well, badly = "x" * 1_000_000, "".join(random.Random(1).choices("0123456789abcdef", k=70_000))
+        rows = [Given(0, topic, value=well), Given(1, topic), Given(2, topic, value=badly)]
+        assert delivered(settings, (SCHEMA, batch_of(rows))).bad_rows == {"too-large": 2}
+        found = {each.key: each for each in read_topic(broker.bootstrap_servers, letters)}
+        assert {key: each.value for key, each in found.items()} == {b"0": well.encode(), b"2": None}
+        assert re.search(
+            r"row 0 of the task: the record with key '0' takes 1000\d{3} bytes before compression, more than max.request.size"
+            r" allows \(50000\); raise it \(in Spark: kafka.max.request.size\)",
+            why(found[b"0"])["exception.message"],
+        )
+
+
+def test_brokers_may_reject_more_than_the_memory_for_rejected_rows_at_once() -> None:
+    """One append of 16 MB, of which 1 MB is kept until it is taken. The last row is refused before."""
+    with EmbeddedBroker() as broker:
+        topic = broker.create_topic("compacted", configs={"cleanup.policy": "compact"})
+        letters = broker.create_topic("letters")
+        given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "on.error": "dead-letter", "dead.letter.topic": letters}
+        limits = {"kafka.buffer.memory": str(1 << 20), "kafka.max.request.size": "20000"}
+        values = [b"%0*d" % (30_000 if row == 1999 else 8_000, row) for row in range(2000)]
+        batch = pa.RecordBatch.from_arrays([pa.array(values)], names=["value"])
+        report = delivered(sink_options({**given, **limits, "topic": topic}), (SinkSchema(value=0), batch))
+        assert (report.bad_rows, report.dead_letters) == ({"INVALID_RECORD": 1999, "too-large": 1}, 2000)
+        found = read_topic(broker.bootstrap_servers, letters)
+        assert sorted(each.value or b"" for each in found) == [b"", *values[:1999]]
+        assert {int((each.value or b"1999")[-4:]): int(why(each)["row"]) for each in found} == {row: row for row in range(2000)}
+
+
+def test_letters_of_rows_without_a_valid_topic_need_no_other_topic(kafka: Kafka, new_topic: NewTopic) -> None:
+    letters = new_topic(3, config=KEPT)
+    rows = [Given(number % 5, "no topic") for number in range(50)]
+    delivered(tolerant(kafka, letters), (SCHEMA, batch_of(rows)))
+    partitions: dict[bytes | None, set[int]] = {}
+    for each in read_topic(kafka.bootstrap_servers, letters):
+        partitions.setdefault(each.key, set()).add(each.partition)
+    assert all(len(found) == 1 for found in partitions.values()), "letters of one key are in one partition"
+    assert len(partitions) == 5
+
+
+def test_rows_whose_topic_is_the_dead_letter_topic_are_bad() -> None:
+    """A broker may reject them as too large. They must not lose their values then, as letters do, nor pass the limits."""
+    with EmbeddedBroker() as broker:
+        topic, letters = broker.create_topic("own"), broker.create_topic("own-letters", configs=KEPT)
+        looks_like_letter = ((f"{PREFIX}reason", b"serialization"), ("own", b"1"))
+        rows = [Given(0, topic), Given(1, letters, value="x" * 8000, headers=looks_like_letter), Given(2, topic)]
+        given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "on.error": "dead-letter", "dead.letter.topic": letters}
+        report = delivered(sink_options(given), (SCHEMA, batch_of(rows)))
+        assert (report.bad_rows, report.dead_letters, report.delivered) == ({"topic": 1}, 1, 2)
+        (found,) = read_topic(broker.bootstrap_servers, letters)
+        assert (found.key, found.value) == (b"1", b"x" * 8000)
+        assert [header for header in found.headers if not header[0].startswith(PREFIX)] == [("own", b"1")]
+        assert [why(found)[name] for name in ("topic", "reason", "row")] == [letters, "topic", "1"]
+        with pytest.raises(TooManyBadRowsError, match=r"column topic: own-letters is the dead-letter topic"):
+            delivered(sink_options(given | {"on.error.max.rows": "0"}), (SCHEMA, batch_of(rows)))
+
+
+def test_the_log_has_the_first_error_which_may_quote_a_value_but_not_the_row(caplog: pytest.LogCaptureFixture) -> None:
+    with EmbeddedBroker() as broker:
+        settings = sink_options({"kafka.bootstrap.servers": broker.bootstrap_servers, "on.error": "drop"})
+        rows = [Given(0, "first topic", value="secret"), Given(1, "second topic")]
+        assert "first topic" in delivered(settings, (SCHEMA, batch_of(rows))).bad_row_example
+    (warning,) = [each.getMessage() for each in caplog.records if each.name.endswith(".bad_rows")]
+    assert "first topic" in warning
+    assert "secret" not in warning
+    assert "second topic" not in warning
+    assert CONNECTS_NAMES["errors.log.include.messages"].endswith("only its first error, which may quote a value")
+
+
+# The dead-letter topic fails
+
+
+@pytest.mark.fault("record", "a dead-letter topic that is missing, forbidden, compacted or too narrow")
+def test_a_forbidden_dead_letter_topic_fails_the_task() -> None:
+    with EmbeddedBroker() as broker:
+        broker.create_topic("events")
+        broker.faults.fail(ApiKey.METADATA, ErrorCode.TOPIC_AUTHORIZATION_FAILED, times=None, topic="letters")
+        settings = sink_options(
+            {"kafka.bootstrap.servers": broker.bootstrap_servers, "on.error": "dead-letter", "dead.letter.topic": "letters"}
+        )
+        with pytest.raises(DeadLetterError, match=r"dead-letter topic letters: .*TOPIC_AUTHORIZATION_FAILED") as caught:
+            delivered(settings, (SCHEMA, batch_of([Given(0, "events"), Given(1, None)])))
+    assert caught.value.facts["topic"] == "letters"
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+@pytest.mark.parametrize("code", [ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_RECORD])
+def test_letters_that_a_broker_refuses_fail_the_task(code: ErrorCode, guarantee: str) -> None:
+    with EmbeddedBroker() as broker:
+        broker.create_topic("events")
+        broker.create_topic("letters")
+        broker.faults.fail(ApiKey.PRODUCE, code, times=None, topic="letters")
+        given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "delivery.guarantee": guarantee}
+        settings = sink_options(given | {"on.error": "dead-letter", "dead.letter.topic": "letters"})
+        batch = MicroBatch.of_new_job() if guarantee == "exactly-once" else None
+        with pytest.raises(DeadLetterError, match=rf"dead-letter topic letters: .*{code.name}") as caught:
+            delivered(settings, (SCHEMA, batch_of([Given(0, "events"), Given(1, None)])), batch=batch)
+        assert keys_of(broker.bootstrap_servers, "events", isolation_level="read_committed") == ([] if batch else [0])
+    assert caught.value.facts["topic"] == "letters"
+
+
+def test_letters_that_fail_while_rows_follow_are_named() -> None:
+    """Any later append learns of it first."""
+    with EmbeddedBroker() as broker:
+        broker.create_topic("events")
+        broker.create_topic("letters")
+        fault = broker.faults.fail(ApiKey.PRODUCE, ErrorCode.TOPIC_AUTHORIZATION_FAILED, times=None, topic="letters")
+        given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "kafka.linger.ms": "0"}
+        settings = sink_options(given | {"on.error": "dead-letter", "dead.letter.topic": "letters"})
+        sent: list[int] = []
+
+        def batches() -> Iterator[Any]:
+            yield SCHEMA, batch_of(Given(number, None) for number in range(1000))  # as many as are sent at once
+            fault.wait()
+            deadline = time.monotonic() + 60
+            while time.monotonic() < deadline:
+                sent.append(1)
+                yield SCHEMA, batch_of([Given(0, "events")])
+
+        with pytest.raises(DeadLetterError, match=r"dead-letter topic letters: .*TOPIC_AUTHORIZATION_FAILED"):
+            run_task(batches(), settings, Feed())
+        assert sent
+
+
+@pytest.mark.fault("record", "a dead-letter topic that is missing, forbidden, compacted or too narrow")
+def test_a_compacted_dead_letter_topic_refuses_letters_without_a_key(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic, letters = new_topic(), new_topic(config={"cleanup.policy": "compact"})
+    batch = pa.RecordBatch.from_arrays([pa.array(["a", "b"]), pa.array([None, 9], pa.int32())], names=["value", "partition"])
+    with pytest.raises(DeadLetterError, match=rf"dead-letter topic {letters}: .*INVALID_RECORD") as caught:
+        delivered(tolerant(kafka, letters, topic=topic), (SinkSchema(value=0, partition=1), batch))
+    assert caught.value.facts == {"topic": letters, "error": "INVALID_RECORD"}

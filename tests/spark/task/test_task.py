@@ -1,0 +1,215 @@
+"""The body that every way of calling shares, without Spark, against real Kafka."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import Row
+
+from spark_kafka_sink.broker import EmbeddedBroker
+from spark_kafka_sink.errors import DeliveryError, RecordError, RecordTooLargeError
+from spark_kafka_sink.producer.scopes.send_scope import SendScope
+from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.reports.delivery_report import DeliveryReport
+from spark_kafka_sink.spark.driver import partition_writer
+from spark_kafka_sink.spark.driver.partition_writer import batches_of_rows
+from spark_kafka_sink.spark.feed import Feed
+from spark_kafka_sink.spark.options import SinkOptions, sink_options
+from spark_kafka_sink.spark.schema import SinkSchema
+from spark_kafka_sink.spark.task import task
+from spark_kafka_sink.spark.task.coalescer import CoalescedRecords
+from spark_kafka_sink.spark.task.columns import TopicRecords
+from spark_kafka_sink.spark.task.producer_cache import cache
+from spark_kafka_sink.spark.task.task import SchemaAndBatch, run_task, spark_partition
+from tests.kafka.fixtures import NewTopic, embedded_broker_kind, on_real_kafka
+from tests.kafka.kafka import Kafka
+from tests.spark.frames import options, read_values
+from tests.waiting import wait_until
+
+broker_kind = embedded_broker_kind("a second for each; one stays, and the tests of this folder with Spark run on real Kafka")
+
+
+@pytest.fixture(autouse=True)
+def _no_producer_left() -> Iterator[None]:
+    yield
+    cache.close()
+
+
+@pytest.fixture(autouse=True)
+def _ten_rows_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partition_writer, "CHUNK_ROWS", 10)
+
+
+def delivered(batches: Iterable[SchemaAndBatch], settings: SinkOptions) -> DeliveryReport:
+    report, share = run_task(batches, settings, Feed())
+    assert share is None
+    return report
+
+
+def numbered(start: int, stop: int) -> list[Row]:
+    return [Row(value=str(number), partition=0) for number in range(start, stop)]
+
+
+def test_all_rows_of_a_task_are_in_kafka_when_it_reports(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic()
+    report = delivered(batches_of_rows(numbered(0, 95), topic), sink_options(options(kafka, topic=topic)))
+    assert report.records == 95
+    assert report.partitions[topic, 0].last_offset == 94
+    assert read_values(kafka, topic) == list(range(95))
+
+
+def test_the_next_task_of_a_worker_counts_only_its_own_rows(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic()
+    settings = sink_options(options(kafka, topic=topic))
+    counts = [delivered(batches_of_rows(numbered(0, count), topic), settings).records for count in (30, 7)]
+    assert counts == [30, 7]
+
+
+def test_rows_that_were_held_back_are_let_go_when_they_are_appended(
+    kafka: Kafka, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else they would be there a second time, as the next ones are held: up to 8 MB more in each Python worker."""
+    topic = new_topic()
+    held: list[weakref.ref[pa.Array]] = []
+    add = CoalescedRecords.add
+
+    def noted(group: CoalescedRecords, records: TopicRecords) -> None:
+        held.append(weakref.ref(records.columns.value))
+        add(group, records)
+
+    monkeypatch.setattr(CoalescedRecords, "add", noted)
+    monkeypatch.setattr(SendScope, "rows_per_append", lambda scope, topic: 20)
+
+    def batches() -> Iterator[SchemaAndBatch]:
+        first, second, third = batches_of_rows(numbered(0, 30), topic)
+        yield first
+        assert held[0]() is not None
+        yield second
+        assert held[0]() is None
+        yield third
+
+    assert delivered(batches(), sink_options(options(kafka, topic=topic))).records == 30
+
+
+def test_a_failure_counts_the_batches_that_a_broker_rejected() -> None:
+    with EmbeddedBroker() as broker:
+        broker.create_topic("events")
+        broker.faults.fail(ApiKey.PRODUCE, ErrorCode.INVALID_RECORD, times=None)
+        settings = sink_options({"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "events"})
+        with pytest.raises(DeliveryError) as caught:
+            delivered(batches_of_rows(numbered(0, 3), "events"), settings)
+    note, way_out = caught.value.__notes__
+    assert note == "Kafka has acknowledged no rows. Rejected batches by error: INVALID_RECORD 1"
+    assert way_out == "To go on without such rows, set on.error=dead-letter and dead.letter.topic."
+
+
+@on_real_kafka
+def test_a_failure_says_what_was_acked_and_that_stays(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic()
+
+    def rows() -> Iterator[Row]:
+        # One row more than a batch has, so that the batch is on its way; then wait until it is in Kafka.
+        yield from numbered(0, 11)
+        wait_until(lambda: len(read_values(kafka, topic)) >= 10)
+        yield Row(value="bad", partition=-1)
+
+    with pytest.raises(RecordError, match="column partition: -1 is negative, in row 11 of the task") as caught:
+        delivered(batches_of_rows(rows(), topic), sink_options(options(kafka, topic=topic)))
+    assert caught.value.__notes__ == [
+        "Kafka has acknowledged 10 rows; they stay in their topics, and another attempt writes them again.",
+        "To go on without such rows, set on.error=dead-letter and dead.letter.topic.",
+    ]
+    assert read_values(kafka, topic) == list(range(10))
+
+
+def test_a_task_after_a_failed_one_inherits_nothing_of_it(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic()
+    settings = sink_options(options(kafka, topic=topic, kafka__linger__ms="60000"))
+    with pytest.raises(RecordError):
+        delivered(batches_of_rows([*numbered(0, 20), Row(value="bad", partition=99)], topic), settings)
+    assert delivered(batches_of_rows(numbered(100, 105), topic), settings).records == 5
+    assert read_values(kafka, topic) == list(range(100, 105))
+
+
+def test_a_row_that_the_producer_refuses_is_named_as_the_tasks_row(kafka: Kafka, new_topic: NewTopic) -> None:
+    even, odd = new_topic(), new_topic()
+    rows = [Row(value=b"x" * (20_000 if row == 25 else 1), topic=odd if row % 2 else even) for row in range(30)]
+    with pytest.raises(RecordTooLargeError) as caught:
+        delivered(batches_of_rows(rows, None), sink_options(options(kafka, kafka__max__request__size="10000")))
+    assert caught.value.__notes__[0] == "That is row 25 of the task, counted from 0."
+
+
+@pytest.mark.fault("record", "null header, header without a key")
+@pytest.mark.parametrize(("header", "problem"), [(None, "a header is null"), ((None, b""), "a header has a null key")])
+def test_a_bad_header_is_named_as_the_tasks_row(kafka: Kafka, new_topic: NewTopic, header: object, problem: str) -> None:
+    topic = new_topic()
+    rows = [Row(value="v", headers=[("name", b""), header if row == 13 else ("", None)]) for row in range(25)]
+    with pytest.raises(RecordError, match=rf"{topic}: row 3 of \d+: {problem}") as caught:
+        delivered(batches_of_rows(rows, topic), sink_options(options(kafka, topic=topic)))
+    assert caught.value.__notes__[0] == "That is row 13 of the task, counted from 0."
+
+
+def test_outside_of_spark_there_is_no_partition() -> None:
+    assert spark_partition() == -1
+
+
+def test_over_many_partitions_small_batches_are_put_together_and_every_row_arrives_once(
+    kafka: Kafka, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    appended: list[int] = []
+    append = SendScope.append
+
+    def counted(scope: SendScope, topic: str, columns: RecordColumns) -> None:
+        appended.append(columns.num_records)
+        append(scope, topic, columns)
+
+    monkeypatch.setattr(SendScope, "append", counted)
+    topic = new_topic(150)
+    rows = [Row(value=str(number), partition=number % 150) for number in range(6050)]
+    settings = sink_options(options(kafka, topic=topic, kafka__linger__ms="60000"))
+    report = delivered(batches_of_rows(rows, topic), settings)
+    # The first ten go out before the topic's partitions are known; then 40 rows for each of them.
+    assert appended == [10, 6000, 40]
+    assert report.records == 6050
+    assert sorted(read_values(kafka, topic)) == list(range(6050))
+
+
+def test_a_task_reports_topics_of_too_many_partitions_as_sums(
+    kafka: Kafka, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task, "MOST_PARTITIONS", 2)
+    narrow, wide = new_topic(), new_topic(3)
+    rows = [Row(value="1", topic=narrow, partition=0), *(Row(value="1", topic=wide, partition=at % 3) for at in range(7))]
+    report = delivered(batches_of_rows(rows, None), sink_options(options(kafka)))
+    assert report.records == 8
+    assert {key: (one.records, one.last_offset) for key, one in report.partitions.items()} == {
+        (narrow, 0): (1, 0),
+        (wide, -1): (7, -1),
+    }
+
+
+def test_the_tasks_of_a_worker_share_its_rate_limit(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic()
+    settings = sink_options(options(kafka, topic=topic, max__records__per__second="50"))
+    begun = time.monotonic()
+    reports = [delivered(batches_of_rows(numbered(first, first + 40), topic), settings) for first in (0, 40, 80)]
+    assert time.monotonic() - begun > 120 / 50 - 1 - 0.01
+    assert all(report.rate_limited_ms > 0 for report in reports[1:])
+    assert read_values(kafka, topic) == list(range(120))
+
+
+def test_all_topics_of_an_arrow_batch_are_asked_for_together() -> None:
+    """One after another each topic that the broker creates took a request, and a wait for the next one."""
+    topics = [f"new-{number}" for number in range(200)]
+    batch = pa.record_batch({"value": [b"x"] * 200, "topic": topics})
+    with EmbeddedBroker() as broker:
+        asked = broker.faults.seen(ApiKey.METADATA)
+        settings = sink_options({"kafka.bootstrap.servers": broker.bootstrap_servers})
+        assert delivered([(SinkSchema(value=0, topic=1), batch)], settings).records == 200
+        assert broker.faults.seen(ApiKey.METADATA) - asked < 10
