@@ -336,12 +336,11 @@ class Committer:
         """
         begun = time.monotonic()
         call = CommitCall(begun + _STOP_S, batch.checkpoint)
-        try:
-            return retry_on_claim_lost(partial(self._end_stopped, batch, driver, call), call.deadline)
-        finally:
-            if call.visible is not None:
-                commit_ms = round((time.monotonic() - begun) * 1000)
-                counted(CommitReport(call.rows, False, call.committed, call.aborted, 0, commit_ms))
+        end = retry_on_claim_lost(partial(self._end_stopped, batch, driver, call), call.deadline)
+        if call.visible is not None:  # not after an error: then the next run ends the batch, and counts it
+            commit_ms = round((time.monotonic() - begun) * 1000)
+            counted(CommitReport(call.rows, False, call.committed, call.aborted, 0, commit_ms))
+        return end
 
     def _end_stopped(self, batch: MicroBatch, driver: str, call: CommitCall) -> Refused | bool:
         execution = self._execution(batch, View(batch.number, ()), call, driver)
