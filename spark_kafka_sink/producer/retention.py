@@ -69,7 +69,9 @@ class Retention:
         from spark_kafka_sink.client.topics import RETENTION, all_time_limits
 
         with self._asking:
-            topics = {topic, *self._metadata.fetch().topics} - self._known.keys()
+            known = self._metadata.fetch().topics.items()
+            # Not those that brokers do not know: they would be asked for until the time is over.
+            topics = {topic, *(name for name, each in known if not each.error)} - self._known.keys()
             found = dict.fromkeys(topics, INT64_MAX)  # if they do not tell
             try:
                 if self._asks and topics:
