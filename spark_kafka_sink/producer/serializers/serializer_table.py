@@ -138,8 +138,8 @@ def _configured(
     if value is None:
         return DefaultSerializer()
     serializer = _made(option, value, known)
-    if serializer is value and (check_part := getattr(serializer, "check_part", None)) is not None:
-        check_part(is_key)
+    if serializer is value and serializer.reads_schema_options and hasattr(serializer, "check_part"):
+        serializer.check_part(is_key)
     if serializer is not value:
         serializer.configure({**settings, **schemas} if serializer.reads_schema_options else settings, is_key)
     if isinstance(serializer, ListSerializer):

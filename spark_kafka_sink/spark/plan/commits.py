@@ -302,7 +302,7 @@ _STILL_OPEN = (
     "{job} was aborted, but some of its transactions may still be open. They will time out; run `{command} abort {of}` to end"
     " them now"
 )
-_COMPLETE = "{job} is complete: all of its rows are visible, despite its error. Do not run it again"
+_COMPLETE = "{job} is complete: its rows are visible, except for those that its error calls gone. Do not run it again"
 _TO_RECOVER = "Run `{command} recover {of}` to end it, and run the job again only if that command says so"
 _PREPARED = f"{{job}} failed while it was being committed, so some of its rows may be visible. {_TO_RECOVER}"
 _COMMITTED = (

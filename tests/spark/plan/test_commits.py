@@ -105,7 +105,7 @@ COMMAND = "spark-kafka-sink transactions {} --query job-1 --bootstrap-servers 12
     [
         (True, "none of its rows are visible, and none of its transactions are open"),
         (False, f"may still be open. They will time out; run `{COMMAND.format('abort')}` to end them now"),
-        (Refused(Refusal.COMPLETE), "all of its rows are visible, despite its error. Do not run it again"),
+        (Refused(Refusal.COMPLETE), "its rows are visible, except for those that its error calls gone. Do not run it again"),
         (Refused(Refusal.PREPARED), f"some of its rows may be visible. Run `{COMMAND.format('recover')}` to end it"),
         (
             Refused(Refusal.COMMITTED),
