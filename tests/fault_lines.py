@@ -155,7 +155,8 @@ AREAS: Final[Mapping[str, Area]] = {
             "speculation",
             "a stage that is run again",
             "SIGKILL of processes that write dead letters",
-            "SIGKILL of a Python worker or an executor",
+            "SIGKILL of a Python worker",
+            "SIGKILL of an executor",
             "executors and workers of a cluster lost and added",
             "brokers killed",
             "the driver or its commit process killed before, during and after the commit",
@@ -209,6 +210,7 @@ AREAS: Final[Mapping[str, Area]] = {
 }
 
 ONLY_IN_ALL: Final[Mapping[str, str]] = {
+    "SIGKILL of an executor": "another Java to start; its death is that of its workers, which stays",
     "SIGKILL of processes that write dead letters": "a minute; the kills that stay lose rows with and without letters alike",
     "a stage that is run again": "30 s; the replayed batch with other partitioning stays",
     "a task raises mid-write and is retried": "a driver of its own; a killed worker's task is retried in make test",

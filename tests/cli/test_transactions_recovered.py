@@ -233,3 +233,11 @@ def test_a_record_that_only_another_version_reads_keeps_no_other_from_being_comm
     assert (one.exit_code, one.stdout) == (0, f"{query.query_id}, batch 0: committed, with 1 row\n")
     assert "reads formats up to 4" in unreadable.stderr
     wait_until(lambda: query.visible() == ["a"])
+
+
+def test_a_driver_that_is_alive_after_all_loses_its_claim_and_commits_nothing_twice(query: LeftOver) -> None:
+    own = query.task(0, "a")
+    query.prepared(0, [own])
+    assert query.run("recover", "--query", query.query_id).exit_code == 0
+    assert query.commit(0, own).rows == 0
+    wait_until(lambda: query.visible() == ["a"])

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.errors import DeliveryError
+from spark_kafka_sink.errors import DeliveryError, FlushTimeoutError
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
@@ -260,3 +260,17 @@ def test_on_real_kafka_order_is_kept_without_idempotence_one_request_at_a_time(k
         scope.flush(30)
         assert scope.report().errors.keys() == {"MESSAGE_TOO_LARGE"}
     assert_is_all_of(columns, read_topic(kafka.direct_servers, topic))
+
+
+def test_a_close_by_force_leaves_no_part_behind(cluster: RecordingBroker) -> None:
+    cluster.topic(max_message_bytes=4000)
+    held = cluster.faults.hold(ApiKey.PRODUCE, times=None, when=lambda body: not is_larger_than(4000, body))
+    producer = producer_on(cluster.bootstrap_servers, batch_size=8000)
+    scope = producer.scope()
+    scope.append("t", numbers(range(60), width=WIDTH))
+    held.wait()
+    with pytest.raises(FlushTimeoutError):
+        producer.close(0)
+    with pytest.raises(DeliveryError, match=r"60 records failed, 0 were acknowledged"):
+        scope.flush(5)
+    assert buffered_bytes(producer) == 0

@@ -71,7 +71,7 @@ def assert_each_row_once(
     assert siege.made == list(kills)
 
 
-@pytest.mark.fault("spark", "SIGKILL of a Python worker or an executor")
+@pytest.mark.fault("spark", "SIGKILL of a Python worker")
 @pytest.mark.fault("spark", "the driver or its commit process killed before, during and after the commit")
 @pytest.mark.fault("spark", "brokers killed")
 @pytest.mark.embedded
@@ -83,7 +83,7 @@ def test_one_of_each(three_brokers: Brokers, fleet: Fleet, moved_rows: MovedRows
 class TestPython:
     """Workers, and the process that commits: Spark runs a task again, and a query is run again in the same driver."""
 
-    @pytest.mark.fault("spark", "SIGKILL of a Python worker or an executor")
+    @pytest.mark.fault("spark", "SIGKILL of a Python worker")
     @pytest.mark.embedded
     @in_parts(WORKERS, MORE_WORKERS)
     def test_workers(self, kills: Sequence[Kill], three_brokers: Brokers, fleet: Fleet, moved_rows: MovedRows) -> None:
@@ -123,7 +123,7 @@ class TestPython:
 class TestJava:
     """What takes seconds to start again. Each is killed on embedded brokers only: which brokers they are is nothing to it."""
 
-    @pytest.mark.fault("spark", "SIGKILL of a Python worker or an executor")
+    @pytest.mark.fault("spark", "SIGKILL of an executor")
     @in_parts(
         [Kill(EXECUTOR, failpoint) for failpoint in EXECUTORS_OF_EVERY_RUN],
         [Kill(EXECUTOR, failpoint) for failpoint in ALL_FAILPOINTS if failpoint not in EXECUTORS_OF_EVERY_RUN],
