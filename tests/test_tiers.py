@@ -141,7 +141,6 @@ def test_every_test_is_in_make_test_or_says_why_not(pytestconfig: pytest.Config)
         if not any(Tier.TEST in tiers_of(marks_of(item), has_real_twin=twin_name(item) in twins) for item in items)
     }
     marks = {item.nodeid: list(item.iter_markers(WHOLE)) for item in collected}
-    assert [name for name, each in marks.items() if len(each) > 1] == []  # a test and its parameter would give two reasons
     assert [item.nodeid for items in without.values() for item in items if not marks[item.nodeid]] == []
     assert [name for name, each in marks.items() if not all(mark.args and mark.args[0] for mark in each)] == []
 
