@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -11,12 +11,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from spark_kafka_sink.client.cluster import Cluster
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaSinkError, UsageError
 from spark_kafka_sink.network.selector import monotonic_ms
+from spark_kafka_sink.producer.accumulator.append import Append
 from spark_kafka_sink.producer.accumulator.append_plan import Sizes
-from spark_kafka_sink.producer.accumulator.appender import MAX_BYTES, ROWS_PER_PARTITION, Appender, CompletionFactory
-from spark_kafka_sink.producer.accumulator.tally import Tally
+from spark_kafka_sink.producer.accumulator.appender import MAX_BYTES, ROWS_PER_PARTITION, Appender, parts
 from spark_kafka_sink.producer.base.bad_rows import (
     BadRow,
     BadRows,
@@ -28,6 +29,7 @@ from spark_kafka_sink.producer.base.bad_rows import (
 )
 from spark_kafka_sink.producer.base.column_checks import check_columns, check_shapes, check_topic
 from spark_kafka_sink.producer.base.lifecycle import NO_WAIT, Lifecycle, in_callback
+from spark_kafka_sink.producer.base.rate_limit import RateLimit
 from spark_kafka_sink.producer.interceptors import ColumnsInterception, ProducerInterceptors
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.partitioners.partitioner import ClosablePartitioner, Partitions
@@ -36,9 +38,6 @@ from spark_kafka_sink.producer.retention import Retention
 from spark_kafka_sink.producer.serializers.serialization import Serialization
 from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns, concatenated
 from spark_kafka_sink.records.timestamps import in_ms
-
-OnPartitioned = Callable[[Partitions], None]
-"""Callback that receives the partitions of an append's rows before any row is appended."""
 
 
 class UserClasses(NamedTuple):
@@ -76,10 +75,12 @@ class ColumnAppender:
         appender: Appender,
         metrics: SenderMetrics,
         retention: Retention,
+        rate_limit: RateLimit | None,
     ) -> None:
         self._max_block_s = config.max_block_ms / 1000
         self._timestamp_unit = config.timestamp_unit
         self._retention = retention
+        self._rate_limit = rate_limit
         self._lifecycle = lifecycle
         self._interceptors, self._serialization, self._partitioner = user_classes
         self._metadata = metadata
@@ -87,42 +88,34 @@ class ColumnAppender:
         self._metrics = metrics
         self._rows_per_append: dict[str, int] = {}  # for topics that were appended to
 
-    def append(
-        self,
-        tally: Tally,
-        topic: str,
-        columns: RecordColumns,
-        on_bad_rows: OnBadRows | None = None,
-        row_numbers: RowNumbers | None = None,
-    ) -> None:
+    def append(self, rows: Append, on_bad_rows: OnBadRows | None = None) -> None:
         """Appends columns; see SendScope.append."""
+        topic = rows.topic
         check_topic(topic)
-        check_shapes(topic, columns)
-        if columns.timestamp is not None and self._timestamp_unit is not None:
-            columns = replace(columns, timestamp=in_ms(columns.timestamp, self._timestamp_unit))
-        given = columns
+        check_shapes(topic, rows.columns)
+        if rows.columns.timestamp is not None and self._timestamp_unit is not None:
+            rows = rows._replace(columns=replace(rows.columns, timestamp=in_ms(rows.columns.timestamp, self._timestamp_unit)))
+        given = rows.columns
         interception: ColumnsInterception | None = None
-        completion_for: CompletionFactory | None = None
         if self._interceptors:
-            columns = self._interceptors.on_send_columns(topic, columns)
+            columns = self._interceptors.on_send_columns(topic, given)
             interception = ColumnsInterception(self._interceptors, topic, columns.num_records)
-            completion_for = interception.completion_for
+            rows = rows._replace(columns=columns, completion_for=interception.completion_for)
             if columns is not given:  # the interceptor may have added, removed or reordered rows
-                row_numbers = None
+                rows = rows._replace(row_numbers=None)
         try:
             if interception is not None:
-                check_shapes(topic, columns)
+                check_shapes(topic, rows.columns)
             self._lifecycle.check_usable()
             try:
-                serialized = self._serialization.columns(topic, columns)
-                self._append(tally, topic, serialized, completion_for=completion_for, row_numbers=row_numbers)
+                self._append(rows._replace(columns=self._serialization.columns(topic, rows.columns)))
                 return
             except KafkaSinkError as error:
                 if on_bad_rows is None or not concerns_one_row(error):
-                    self._metrics.append_refused(topic, columns.num_records - error.facts.get("buffered", 0), error)
+                    self._refused(rows, error)
                     raise
                 first_error = error
-            self._append_good_rows(tally, topic, given, columns, first_error, on_bad_rows, row_numbers, interception)
+            self._append_good_rows(rows, given, first_error, on_bad_rows, interception)
         except BaseException as error:
             if interception is not None:
                 interception.failed(error)
@@ -132,24 +125,22 @@ class ColumnAppender:
 
     def _append_good_rows(
         self,
-        tally: Tally,
-        topic: str,
+        rows: Append,
         given: RecordColumns,
-        columns: RecordColumns,
         first_error: KafkaSinkError,
         on_bad_rows: OnBadRows,
-        row_numbers: RowNumbers | None,
         interception: ColumnsInterception | None,
     ) -> None:
         """Passes bad rows to `on_bad_rows`, then appends the others.
 
         given: the columns before the interceptors. first_error: what the whole columns raised.
         """
-        left = columns.num_records
+        topic = rows.topic
+        left = rows.columns.num_records
         buffered = 0
         try:
             good: list[_Partitioned] = []
-            for piece in self._pieces(tally, topic, columns, first_error):
+            for piece in self._pieces(rows, first_error):
                 if not isinstance(piece, BadRow):
                     good.append(piece)
                     continue
@@ -157,16 +148,12 @@ class ColumnAppender:
                 self._metrics.append_refused(topic, 1, piece.error)
                 if interception is not None:
                     interception.refused(piece.error)
-                on_bad_rows(_as_given(topic, given, columns, piece))
+                on_bad_rows(_as_given(topic, given, rows.columns, piece))
                 forget_frames(piece.error)
-            completion_for = None if interception is None else interception.completion_for
             deadline = NO_WAIT if in_callback() else None
             for part in _joined(good):
-                numbers = None if row_numbers is None else partial(_numbers_at, row_numbers, part.positions)
-                self._count_old(tally, topic, part.columns)
-                self._appender.append(
-                    tally, topic, *part[:4], deadline=deadline, completion_for=completion_for, row_numbers=numbers
-                )
+                numbers = None if rows.row_numbers is None else partial(_numbers_at, rows.row_numbers, part.positions)
+                self._buffer(rows._replace(columns=part.columns, deadline=deadline, row_numbers=numbers), *part[1:4])
                 buffered += part.columns.num_records
         except KafkaSinkError as error:
             if buffered:
@@ -174,118 +161,98 @@ class ColumnAppender:
             self._metrics.append_refused(topic, left - error.facts.get("buffered", 0), error)
             raise
 
-    def _pieces(
-        self, tally: Tally, topic: str, columns: RecordColumns, first_error: KafkaSinkError
-    ) -> Iterator[_Partitioned | BadRow]:
+    def _pieces(self, rows: Append, first_error: KafkaSinkError) -> Iterator[_Partitioned | BadRow]:
         """Yields good rows, serialized and partitioned, and the bad rows between them."""
+        topic = rows.topic
         # Once for all pieces: each partition that does not exist would otherwise cost a request for metadata.
-        deadline = NO_WAIT if in_callback() else time.monotonic() + self._max_block_s
-        largest = NO_PARTITION if columns.partition is None else int(columns.partition.max())
-        cluster = self._metadata.wait_on(topic, largest, deadline, self._lifecycle.wake_sender)
-        count = cluster.partition_count(topic)
-        assert count is not None
-        self._rows_per_append[topic] = ROWS_PER_PARTITION * count
+        cluster, count = self._cluster(topic, rows.columns, NO_WAIT if in_callback() else None)
 
         def attempt(start: int, stop: int) -> _Partitioned:
-            piece = self._serialization.columns(topic, columns.slice(start, stop - start))
+            piece = self._serialization.columns(topic, rows.columns.slice(start, stop - start))
             check_columns(topic, piece, checks_unit=self._timestamp_unit is None)
-            sizes = self._appender.sizes(tally, topic, piece)
+            sizes = self._appender.sizes(rows._replace(columns=piece))
             partitions = self._partitioner.partition(topic, piece, sizes, cluster)
             return _Partitioned(piece, sizes, partitions, count, np.arange(start, stop))
 
-        for found in good_pieces(columns.num_records, attempt, first_error):
+        for found in good_pieces(rows.columns.num_records, attempt, first_error):
             yield found if isinstance(found, BadRow) else found.result
 
-    def append_bytes(self, tally: Tally, topic: str, columns: RecordColumns, *, may_be_large: bool = False) -> None:
+    def append_bytes(self, rows: Append) -> None:
         """Appends columns of bytes past interceptors and serializers; see SendScope.append_serialized."""
-        check_topic(topic)
-        check_shapes(topic, columns)
+        check_topic(rows.topic)
+        check_shapes(rows.topic, rows.columns)
         self._lifecycle.check_usable()
         try:
-            self.append_serialized(tally, topic, columns, may_be_large=may_be_large)
+            self.append_serialized(rows)
         except KafkaSinkError as error:
-            self._metrics.append_refused(topic, columns.num_records - error.facts.get("buffered", 0), error)
+            self._refused(rows, error)
             raise
 
-    def append_serialized(
-        self,
-        tally: Tally,
-        topic: str,
-        columns: RecordColumns,
-        *,
-        deadline: float | None = None,
-        completion_for: CompletionFactory | None = None,
-        on_partitioned: OnPartitioned | None = None,
-        may_be_large: bool = False,
-    ) -> None:
-        """Appends rows that are already intercepted and serialized. The caller counts failures.
+    def _refused(self, rows: Append, error: KafkaSinkError) -> None:
+        self._metrics.append_refused(rows.topic, rows.columns.num_records - error.facts.get("buffered", 0), error)
 
-        deadline: end of every wait; None: at most max.block.ms for metadata in total and for each wait for memory. may_be_large:
-        see SendScope.append_serialized.
-        """
+    def append_serialized(self, rows: Append) -> None:
+        """Appends rows that are already intercepted and serialized. The caller counts failures."""
         try:
-            self._append(
-                tally,
-                topic,
-                columns,
-                deadline=deadline,
-                completion_for=completion_for,
-                on_partitioned=on_partitioned,
-                may_be_large=may_be_large,
-            )
+            self._append(rows)
         except UsageError as error:
             self._lifecycle.raise_true_cause(error)
 
-    def _append(
-        self,
-        tally: Tally,
-        topic: str,
-        columns: RecordColumns,
-        *,
-        deadline: float | None = None,
-        completion_for: CompletionFactory | None = None,
-        on_partitioned: OnPartitioned | None = None,
-        row_numbers: RowNumbers | None = None,
-        may_be_large: bool = False,
-    ) -> None:
+    def _append(self, rows: Append) -> None:
+        topic, columns = rows.topic, rows.columns
         if columns.num_records == 0:
             return
-        if deadline is None and in_callback():
-            deadline = NO_WAIT
+        if rows.deadline is None and in_callback():
+            rows = rows._replace(deadline=NO_WAIT)
         check_columns(topic, columns, checks_unit=self._timestamp_unit is None)
-        sizes = self._appender.sizes(tally, topic, columns, may_be_large=may_be_large)
-        metadata_deadline = time.monotonic() + self._max_block_s if deadline is None else deadline
+        sizes = self._appender.sizes(rows)
+        cluster, count = self._cluster(topic, columns, rows.deadline)
+        partitions = self._partitioner.partition(topic, columns, sizes, cluster)
+        if rows.on_partitioned is not None:
+            rows.on_partitioned(partitions)
+        self._buffer(rows, sizes, partitions, count)
+
+    def _cluster(self, topic: str, columns: RecordColumns, deadline: float | None) -> tuple[Cluster, int]:
+        """Returns the cluster once it has the topic and the highest partition, and the number of the topic's partitions."""
+        until = time.monotonic() + self._max_block_s if deadline is None else deadline
         largest = NO_PARTITION if columns.partition is None else int(columns.partition.max())
-        cluster = self._metadata.wait_on(topic, largest, metadata_deadline, self._lifecycle.wake_sender)
+        cluster = self._metadata.wait_on(topic, largest, until, self._lifecycle.wake_sender)
         count = cluster.partition_count(topic)
         assert count is not None
         self._rows_per_append[topic] = ROWS_PER_PARTITION * count
-        partitions = self._partitioner.partition(topic, columns, sizes, cluster)
-        if on_partitioned is not None:
-            on_partitioned(partitions)
-        self._count_old(tally, topic, columns)
-        self._appender.append(
-            tally,
-            topic,
-            columns,
-            sizes,
-            partitions,
-            count,
-            deadline=deadline,
-            completion_for=completion_for,
-            row_numbers=row_numbers,
-        )
+        return cluster, count
+
+    def _buffer(self, rows: Append, sizes: Sizes, partitions: Partitions, count: int) -> None:
+        """Puts rows into batches: with a rate limit in slices, each when the limit lets it pass.
+
+        Between slices it holds nothing that others wait for.
+        """
+        if rows.columns.timestamp is not None:
+            old = self._retention.count(rows.topic, rows.columns.timestamp)
+            if old:
+                rows.tally.older_than_retention(old)
+        limit, check = self._rate_limit, rows.check_wait
+        if limit is None or check is None:
+            self._appender.append(rows, sizes, partitions, count)
+            return
+        done = 0
+        try:
+            for start, stop in parts(sizes, limit.max_records, limit.max_bytes):
+                size = int(sizes[start:stop].sum())
+                if rows.deadline == NO_WAIT:
+                    limit.take(stop - start, size)  # later appends wait for it
+                else:
+                    rows.tally.rate_limited(limit.wait(rows.topic, stop - start, size, check))
+                self._appender.append(rows.part(start, stop), sizes[start:stop], partitions[start:stop], count)
+                done = stop
+        except KafkaSinkError as error:
+            error.facts["buffered"] = done + error.facts.get("buffered", 0)
+            raise
 
     def request_topics(self, topics: Iterable[str]) -> None:
         """Requests metadata of topics together, without waiting for it; see SendScope.request_topics."""
         if True in {self._metadata.add(topic, monotonic_ms()) for topic in topics}:
             self._lifecycle.wake_sender()
-
-    def _count_old(self, tally: Tally, topic: str, columns: RecordColumns) -> None:
-        if columns.timestamp is not None:
-            old = self._retention.count(topic, columns.timestamp)
-            if old:
-                tally.older_than_retention(old)
 
     def rows_per_append(self, topic: str) -> int:
         """Returns the number of rows above which the per-row cost of an append is low: 40 per partition; 0 for an unknown

@@ -31,7 +31,6 @@ from spark_kafka_sink.producer.metrics.client_telemetry_sender import ClientTele
 from spark_kafka_sink.producer.metrics.sender_metrics import ProducerMetrics, SenderMetrics, snapshot
 from spark_kafka_sink.producer.partitioners.partitioner_table import partitioner_of
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
-from spark_kafka_sink.producer.rate_limited_appender import RateLimitedAppender
 from spark_kafka_sink.producer.retention import Retention
 from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.producer.sender.produce_requests import ProduceRequests
@@ -96,7 +95,11 @@ class Producer:
         serializers = serializers_of(config)
         self._metrics = metrics = SenderMetrics(config)
         chunk_size = min(CHUNK_SIZE, max(config.buffer_memory, 1))
-        pool = BufferPool(config.buffer_memory, chunk_size, on_wait=metrics.waited_for_memory)
+
+        def outages() -> str:
+            return client.outages()  # which has sockets, so it is made after the user's classes
+
+        pool = BufferPool(config.buffer_memory, chunk_size, on_wait=metrics.waited_for_memory, outages=outages)
         self._accumulator = accumulator = RecordAccumulator(config, pool)
         partitioner = partitioner_of(config, accumulator)
         self._user_classes = UserClasses(
@@ -104,15 +107,20 @@ class Producer:
         )
         self._metadata = metadata = ProducerMetadata(config, on_wait=metrics.waited_for_metadata)
         self._client = client = NetworkClient(config, metadata)
-        pool.outages = client.outages
         self._lifecycle = lifecycle = Lifecycle(client.wakeup, idle_close_ms=idle_close_ms, outages=client.outages)
-        appender = Appender(config, accumulator, lifecycle)
         rate_limit = RateLimit.of(config, metrics.waited_for_rate_limit)
-        if rate_limit is not None:
-            appender = RateLimitedAppender(config, accumulator, lifecycle, rate_limit)
         # Of a producer that closes itself when idle, the tasks of a cluster have one each: their driver warns once for all.
         retention = Retention(config, lifecycle, metadata, warns=idle_close_ms is None)
-        self._columns = ColumnAppender(config, lifecycle, self._user_classes, metadata, appender, metrics, retention)
+        self._columns = ColumnAppender(
+            config,
+            lifecycle,
+            self._user_classes,
+            metadata,
+            Appender(config, accumulator, lifecycle),
+            metrics,
+            retention,
+            rate_limit,
+        )
         self._transactions: TransactionCalls | None = None
         if transactional or config.transactional_id is not None:
             from spark_kafka_sink.producer.transactions.transaction_calls import TransactionCalls

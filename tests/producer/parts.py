@@ -12,12 +12,13 @@ import pyarrow as pa
 from spark_kafka_sink.client.cluster import Cluster
 from spark_kafka_sink.config import ProducerConfig, producer_config
 from spark_kafka_sink.errors import UsageError
+from spark_kafka_sink.producer.accumulator.append import Append
 from spark_kafka_sink.producer.accumulator.appender import Appender
 from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import Batch, RecordAccumulator
 from spark_kafka_sink.producer.accumulator.tally import Tally
-from spark_kafka_sink.producer.base.bad_rows import OnBadRows, RowNumbers
+from spark_kafka_sink.producer.base.bad_rows import OnBadRows
 from spark_kafka_sink.producer.base.lifecycle import Lifecycle
 from spark_kafka_sink.producer.column_appender import ColumnAppender
 from spark_kafka_sink.producer.identity.identity import Identity
@@ -75,8 +76,9 @@ class Parts:
     def append_columns(
         self, tally: Tally, columns: RecordColumns, partitions: list[int], topic: str = "t", count: int = 300
     ) -> None:
-        sizes = self.appender.sizes(tally, topic, columns)
-        self.appender.append(tally, topic, columns, sizes, np.array(partitions, dtype=np.int32), count)
+        append = Append(tally, topic, columns)
+        sizes = self.appender.sizes(append)
+        self.appender.append(append, sizes, np.array(partitions, dtype=np.int32), count)
 
     def ready_nodes(self, now_ms: int | None = None) -> list[int]:
         return self.accumulator.ready(self.cluster, self.clock() if now_ms is None else now_ms).nodes
@@ -102,15 +104,8 @@ class _ToPartition0(ColumnAppender):
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
 
-    def append(
-        self,
-        tally: Tally,
-        topic: str,
-        columns: RecordColumns,
-        on_bad_rows: OnBadRows | None = None,
-        row_numbers: RowNumbers | None = None,
-    ) -> None:
-        self._parts.append_columns(tally, columns, [0] * columns.num_records, topic)
+    def append(self, rows: Append, on_bad_rows: OnBadRows | None = None) -> None:
+        self._parts.append_columns(rows.tally, rows.columns, [0] * rows.columns.num_records, rows.topic)
 
 
 def make_parts(chunk_size: int = 256, **settings: object) -> Parts:

@@ -7,7 +7,7 @@ wait for memory. After a wait the rows are assigned again, because the sender ma
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import numpy as np
@@ -15,20 +15,18 @@ import numpy as np
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import BufferExhaustedError, KafkaSinkError, RecordTooLargeError, UsageError
 from spark_kafka_sink.network.selector import monotonic_ms
+from spark_kafka_sink.producer.accumulator.append import Append, CompletionFactory
 from spark_kafka_sink.producer.accumulator.append_plan import LARGE_ROW, GroupedRows, Partitions, Plan, Planner, Sizes
 from spark_kafka_sink.producer.accumulator.buffer_pool import Chunk, SharedChunks
-from spark_kafka_sink.producer.accumulator.produce_result import Thunk
 from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.accumulator.request_size import batch_limit
 from spark_kafka_sink.producer.accumulator.row_origins import AppendedRows, note_rows
 from spark_kafka_sink.producer.accumulator.tally import Tally
-from spark_kafka_sink.producer.base.bad_rows import RowNumbers
 from spark_kafka_sink.producer.base.column_checks import too_large
 from spark_kafka_sink.producer.base.lifecycle import NO_WAIT, Lifecycle
 from spark_kafka_sink.records.arrow_arrays import byte_column, repeated_number
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
-from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.pieces import Pieces, encode_pieces
 from spark_kafka_sink.records.sizes import size_upper_bounds
 
@@ -54,8 +52,6 @@ KEPT_FROM_BLOCKS = 16
 PATIENCE_S = 0.1
 # A record without key, value and headers: length, attributes, both deltas, key length, value length, header count.
 MIN_RECORD_SIZE = 7
-# Makes a completion for some of an append's rows, given by their positions in its columns.
-CompletionFactory = Callable[[Sequence[int]], Thunk]
 # More than any open batch's age: its records expire first (delivery.timeout.ms is at most 25 days).
 MAX_AGE_MS = 2**33
 
@@ -78,12 +74,9 @@ class Appender:
         self._lifecycle = lifecycle
         self._wakeup = lifecycle.wake_sender
 
-    def sizes(self, tally: Tally, topic: str, columns: RecordColumns, *, may_be_large: bool = False) -> Sizes:
-        """Returns an upper bound for the bytes of each row. Raises RecordTooLargeError for the first row that can never be
-        sent.
-
-        may_be_large: whether a row may be larger than max.request.size before compression.
-        """
+    def sizes(self, rows: Append) -> Sizes:
+        """Returns an upper bound for the bytes of each row. Raises RecordTooLargeError for the first that can never be sent."""
+        tally, topic, columns = rows.tally, rows.topic, rows.columns
         # The current time is close to a batch's first timestamp. Given timestamps can be anywhere, and so can the current time
         # relative to them, for later rows in the same batch.
         tally.has_timestamps = tally.has_timestamps or columns.timestamp is not None
@@ -91,7 +84,7 @@ class Appender:
         sizes = size_upper_bounds(columns, timestamp_range=timestamp_range, max_offset_delta=self._batch_size // MIN_RECORD_SIZE)
         size = repeated_number(sizes)
         largest = (int(sizes.max(initial=0)) if size is None else size) + HEADER_SIZE
-        limits = {"buffer.memory": self._limits["buffer.memory"]} if may_be_large else self._limits
+        limits = {"buffer.memory": self._limits["buffer.memory"]} if rows.may_be_large else self._limits
         if largest > min(limits.values()):
             row = int(np.argmax(sizes + HEADER_SIZE > min(limits.values())))
             key = None if columns.key is None else byte_column(columns.key.slice(row, 1))[0].as_py()
@@ -99,27 +92,14 @@ class Appender:
             raise RecordTooLargeError(f"topic {topic}: row {row} of {columns.num_records}: {problem}", topic=topic, row=row)
         return sizes
 
-    def append(
-        self,
-        tally: Tally,
-        topic: str,
-        columns: RecordColumns,
-        sizes: Sizes,
-        partitions: Partitions,
-        count: int,
-        *,
-        deadline: float | None = None,
-        completion_for: CompletionFactory | None = None,
-        row_numbers: RowNumbers | None = None,
-    ) -> None:
+    def append(self, append: Append, sizes: Sizes, partitions: Partitions, count: int) -> None:
         """Puts each row into an open batch of its partition, of which the topic has `count`.
 
-        sizes, partitions: shape (num_records,). completion_for is called once for each batch that receives rows. row_numbers
-        numbers the rows that brokers may reject. Raises BufferExhaustedError if memory for the next rows is not available at
-        `deadline`; without a deadline each wait lasts at most max.block.ms, so a slow broker that does accept rows may be waited
-        for longer in total. With NO_WAIT some memory is borrowed at once instead. An error's fact `buffered` is the number of
-        rows that did get into batches.
+        sizes, partitions: shape (num_records,). Raises BufferExhaustedError if memory for the next rows is not available in time.
+        An error's fact `buffered` is the number of rows that did get into batches.
         """
+        tally, topic, columns, deadline = append.tally, append.topic, append.columns, append.deadline
+        completion_for, row_numbers = append.completion_for, append.row_numbers
         buffered = 0
         try:
             for start, stop in parts(sizes, max(MAX_ROWS, ROWS_PER_PARTITION * count)):

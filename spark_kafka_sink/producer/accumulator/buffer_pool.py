@@ -65,14 +65,21 @@ class BufferPool:
     Chunks are made when first needed and then kept in a free list with their memory. Any thread may call anything; `_lock` guards
     all attributes, and the users of shared chunks once there are two, and is never held during a wait. Freed chunks are passed
     directly to the waiters, oldest first, so no request overtakes another.
-
-    outages: returns what keeps brokers from accepting records, for error messages; set once, before the first wait.
     """
 
-    def __init__(self, total: int, chunk_size: int, *, on_wait: Callable[[int], None] = lambda waited_ns: None) -> None:
-        """`on_wait` receives the duration of each wait, however it ended. It is called without the lock."""
+    def __init__(
+        self,
+        total: int,
+        chunk_size: int,
+        *,
+        on_wait: Callable[[int], None] = lambda waited_ns: None,
+        outages: Callable[[], str] = lambda: "",
+    ) -> None:
+        """on_wait: receives the duration of each wait, however it ended. It is called without the lock. outages: returns what
+        keeps brokers from accepting records, for error messages.
+        """
         self._on_wait = on_wait
-        self.outages: Callable[[], str] = lambda: ""
+        self._outages = outages
         self.total = total
         self.chunk_size = chunk_size
         self.capacity = total // chunk_size  # in chunks
@@ -227,7 +234,7 @@ class BufferPool:
             self._waiters.remove(waiter)
             self._serve()
             free = max(self._available_chunks(), 0) * self.chunk_size
-        why = self.outages()
+        why = self._outages()
         raise BufferExhaustedError(
             f"buffer.memory: timed out after {(time.monotonic() - begun) * 1000:.0f} ms waiting for"
             f" {waiter.needed * self.chunk_size} bytes ({free} of {self.total} bytes are free, {ahead} appends wait"

@@ -47,8 +47,6 @@ class Tally:
         self.appending = Lock()
         self.has_timestamps = False  # some rows had their own timestamps
         self.discarded = False
-        # Raises if an append must not wait for a rate limit any longer. None: its records have waited before.
-        self.check_wait: Callable[[], None] | None = None
 
     @property
     def unfinished(self) -> int:

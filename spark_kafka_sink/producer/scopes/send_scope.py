@@ -10,6 +10,7 @@ from typing import Self
 
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import UsageError
+from spark_kafka_sink.producer.accumulator.append import Append
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.accumulator.tally import Tally
 from spark_kafka_sink.producer.base.bad_rows import BadRows, OnBadRows, RowNumbers
@@ -50,7 +51,6 @@ class SendScope:
         self._identity = identity
         self._metrics = metrics
         self._closed = False
-        self.tally.check_wait = self._check_wait
 
     def __repr__(self) -> str:
         # In a forked child the parent's threads may have held the lock of the counts.
@@ -101,7 +101,9 @@ class SendScope:
         """
         self._check_may_append()
         try:
-            self._columns.append(self.tally, topic, columns, on_bad_rows, row_numbers if self.tally.keeps_rejected else None)
+            numbers = row_numbers if self.tally.keeps_rejected else None
+            rows = Append(self.tally, topic, columns, row_numbers=numbers, check_wait=self._check_wait)
+            self._columns.append(rows, on_bad_rows)
         except BaseException as error:
             self._identity.append_failed(error)
             raise
@@ -122,7 +124,8 @@ class SendScope:
         """
         self._check_may_append()
         try:
-            self._columns.append_bytes(self.tally, topic, columns, may_be_large=may_be_large)
+            rows = Append(self.tally, topic, columns, check_wait=self._check_wait, may_be_large=may_be_large)
+            self._columns.append_bytes(rows)
         except BaseException as error:
             self._identity.append_failed(error)
             raise
@@ -243,7 +246,6 @@ class SendScope:
             self.discard()
             raise
         finally:
-            self.tally.check_wait = None  # a cycle of references would keep the scope for longer
             self._lifecycle.scope_closed()
 
     def __enter__(self) -> Self:

@@ -103,7 +103,6 @@ class TransactionScope(SendScope):
                 self.discard()
                 self._transactions.abort_quietly()
         finally:
-            self.tally.check_wait = None  # a cycle of references would keep the scope for longer
             self._lifecycle.scope_closed()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

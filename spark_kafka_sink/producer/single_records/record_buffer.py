@@ -20,6 +20,7 @@ from spark_kafka_sink.errors import (
     UsageError,
 )
 from spark_kafka_sink.network.selector import monotonic_ms
+from spark_kafka_sink.producer.accumulator.append import Append
 from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.accumulator.tally import Tally
@@ -140,12 +141,7 @@ class RecordBuffer:
 
         try:
             self._columns.append_serialized(
-                waiter.tally,
-                waiter.topic,
-                rows.columns(),
-                deadline=deadline,
-                completion_for=completion_for,
-                on_partitioned=rows.keep_partitions,
+                Append(waiter.tally, waiter.topic, rows.columns(), deadline, completion_for, rows.keep_partitions)
             )
         except DeadlineError as error:
             return rows.pending(), error

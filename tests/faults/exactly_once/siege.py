@@ -25,8 +25,9 @@ from tests.kafka.witness import read_topic
 
 COMMITTED = "commit.end"
 ERROR_TEXT = "this failpoint is to fail"
-# What a query says whose commit was killed, or failed on purpose. With whatever else it must not stop.
-KILLED = re.compile(f"Python worker (exited|failed)|{ERROR_TEXT}")
+# What a query says whose commit was killed, or failed on purpose. With whatever else it must not stop. Spark says that the job
+# failed if the abort that follows is killed, too.
+KILLED = re.compile(f"Python worker (exited|failed)|Writing job failed|{ERROR_TEXT}")
 
 
 class Siege:

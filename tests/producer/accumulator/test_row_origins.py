@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.producer.accumulator import appender
+from spark_kafka_sink.producer.accumulator.append import Append
 from spark_kafka_sink.producer.accumulator.batch_splitting import rebuild, split
 from spark_kafka_sink.producer.accumulator.producer_batch import SealedBatch
 from spark_kafka_sink.producer.accumulator.rejected_records import rejected_records
@@ -43,9 +44,10 @@ def appended(parts: Parts, given_appends: list[tuple[list[int], bool, bool]]) ->
         # One timestamp for all: otherwise the time of the append decides about the sizes.
         times = np.full(len(values), 1_700_000_000_000)
         columns = RecordColumns(len(values), value=pa.array([b"%d" % value for value in values]), timestamp=times)
-        sizes = parts.appender.sizes(tally, "t", columns)
         numbers = numbers_of(values) if is_numbered else None
-        parts.appender.append(tally, "t", columns, sizes, np.array(partitions, np.int32), 3, row_numbers=numbers)
+        append = Append(tally, "t", columns, row_numbers=numbers)
+        sizes = parts.appender.sizes(append)
+        parts.appender.append(append, sizes, np.array(partitions, np.int32), 3)
         with_numbers.update(values if is_numbered else [])
         done += len(values)
     return [SealedBatch(opened, Codec.NONE, 1) for opened in parts.drain_all()], with_numbers

@@ -21,6 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from spark_kafka_sink.client.cluster import NO_LEADER
 from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.errors import DeadlineError, DeliveryError, KafkaSinkError, PeerError
+from spark_kafka_sink.producer.accumulator.append import Append
 from spark_kafka_sink.producer.accumulator.producer_batch import SealedBatch
 from spark_kafka_sink.producer.accumulator.sequences import MAX_EPOCH, NumberedBatch
 from spark_kafka_sink.producer.base.producer_record import OnDelivery, RecordMetadata
@@ -155,7 +156,7 @@ class SenderMachine(RuleBasedStateMachine):
 
         try:
             scope.tally.raise_error()
-            columns_of(self.producer).append_serialized(scope.tally, TOPIC, columns, deadline=0.0, completion_for=completion_for)
+            columns_of(self.producer).append_serialized(Append(scope.tally, TOPIC, columns, 0.0, completion_for))
         except DeliveryError:  # something that it sent has failed
             self.scopes[who] = self.new_scope(who)
         except (DeadlineError, PeerError):  # memory or metadata
