@@ -12,7 +12,8 @@ from math import isnan
 from typing import Final
 
 from spark_kafka_sink.exporters.series_choices import choices_of
-from spark_kafka_sink.reports.delivery_report import LATENCY_BUCKETS, DeliveryReport
+from spark_kafka_sink.reports.delivery_report import DeliveryReport
+from spark_kafka_sink.reports.latencies import LATENCY_BUCKETS
 from spark_kafka_sink.reports.partition_reports import ALL_PARTITIONS
 from spark_kafka_sink.spark.driver.active_queries import active_ids
 from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics

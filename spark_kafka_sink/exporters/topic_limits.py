@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from spark_kafka_sink.reports.delivery_report import LATENCY_BUCKETS
+from spark_kafka_sink.reports.latencies import LATENCY_BUCKETS
 from spark_kafka_sink.reports.partition_reports import PartitionReports
 
 OTHER_TOPICS: Final = "other"

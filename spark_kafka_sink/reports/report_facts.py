@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spark_kafka_sink.counts import counted
-from spark_kafka_sink.reports.delivery_report import LATENCY_BUCKETS, DeliveryReport, bucket_of_rank, summed_latencies
+from spark_kafka_sink.reports.latencies import LATENCY_BUCKETS, bucket_of_rank, summed_latencies
 from spark_kafka_sink.reports.partition_reports import ALL_PARTITIONS, NO_OFFSET, PartitionReports
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.reports.delivery_report import DeliveryReport
 
 # More partitions than this are counted, not listed: a report must stay readable.
 MAX_PARTITIONS = 50

@@ -8,10 +8,9 @@ least 3 to a white and to a black page. A notebook that is not trusted shows the
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.counts import counted
-from spark_kafka_sink.reports.delivery_report import DeliveryReport
 from spark_kafka_sink.reports.report_charts import escaped, histogram, share_bar, time_series
 from spark_kafka_sink.reports.report_facts import (
     Fact,
@@ -27,6 +26,9 @@ from spark_kafka_sink.reports.report_facts import (
     totals,
 )
 from spark_kafka_sink.reports.report_text import HEADER
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.reports.delivery_report import DeliveryReport
 
 # Longer tables are folded.
 _OPEN_ROWS = 20

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from spark_kafka_sink.counts import counted
-from spark_kafka_sink.reports.delivery_report import DeliveryReport
 from spark_kafka_sink.reports.partition_reports import ALL_PARTITIONS
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.reports.delivery_report import DeliveryReport
 
 
 def summary(report: DeliveryReport) -> str:

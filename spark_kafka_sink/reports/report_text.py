@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from spark_kafka_sink.counts import counted
-from spark_kafka_sink.reports.delivery_report import DeliveryReport
 from spark_kafka_sink.reports.report_facts import (
     Fact,
     Latency,
@@ -22,6 +22,9 @@ from spark_kafka_sink.reports.report_facts import (
     throughput_title,
     totals,
 )
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.reports.delivery_report import DeliveryReport
 
 _BAR_CELLS = 12
 _EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")

@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from spark_kafka_sink.reports.delivery_report import LATENCY_BUCKETS, DeliveryReport
+from spark_kafka_sink.reports.delivery_report import DeliveryReport
+from spark_kafka_sink.reports.latencies import LATENCY_BUCKETS
 from spark_kafka_sink.reports.partition_reports import PartitionReport, PartitionReports
 from spark_kafka_sink.reports.report_facts import MAX_PARTITIONS, MAX_TEXT, latency_of, printable, run_facts
 from spark_kafka_sink.reports.report_text import bar, report_text

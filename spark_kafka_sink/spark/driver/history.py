@@ -195,13 +195,14 @@ class QueryHistory:
 
     def __repr__(self) -> str:
         lines = [f"{counted(len(self), 'micro-batch', 'micro-batches')} of {self.title}, {counted(self.rows, 'row')}"]
-        cells = [HEADER, *self.last_cells()]
-        widths = [max(len(row[column]) for row in cells) for column in range(len(HEADER))]
+        cells = list(self.last_cells())
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         lines += ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in cells]
         return "\n".join(lines)
 
     def last_cells(self) -> Iterable[tuple[str, ...]]:
-        """Yields the cells below HEADER of each of the last ten micro-batches."""
+        """Yields the names of the columns, and the cells of each of the last ten micro-batches."""
+        yield _HEADER
         for row, rate in zip(self._rows[-_SHOWN:], self.rows_per_second()[-_SHOWN:], strict=True):
             began = datetime.fromtimestamp(float(row["began"]), UTC).astimezone()
             yield (
@@ -218,4 +219,4 @@ class QueryHistory:
             )
 
 
-HEADER: Final = ("batch", "began", "seconds", "rows", "rows/s", "MB", "ack p99 ms", "commit ms", "retries", "bad rows")
+_HEADER: Final = ("batch", "began", "seconds", "rows", "rows/s", "MB", "ack p99 ms", "commit ms", "retries", "bad rows")

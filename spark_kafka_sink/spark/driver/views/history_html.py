@@ -14,7 +14,6 @@ from spark_kafka_sink.counts import counted
 from spark_kafka_sink.reports.report_charts import escaped, time_lines, time_series
 from spark_kafka_sink.reports.report_facts import Fact, Point
 from spark_kafka_sink.reports.report_html import details_html, element, facts_html, table_html
-from spark_kafka_sink.spark.driver.history import HEADER
 from spark_kafka_sink.spark.driver.views.watch_table import duration
 
 if TYPE_CHECKING:
@@ -66,9 +65,10 @@ def _charts(history: QueryHistory) -> list[str]:
 
 
 def _last(history: QueryHistory) -> str:
-    rows = [[escaped(cell) for cell in row] for row in history.last_cells()]
+    header, *cells = history.last_cells()
+    rows = [[escaped(cell) for cell in row] for row in cells]
     title = f"the last {len(rows)} of {len(history):,} micro-batches" if len(rows) < len(history) else "micro-batches"
-    return details_html(title, table_html(HEADER, rows), is_open=True)
+    return details_html(title, table_html(header, rows), is_open=True)
 
 
 def _averages(at: NDArray[np.float64], values: NDArray[np.float64]) -> list[Point]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
 from spark_kafka_sink.spark.batch_report import BatchReport
-from spark_kafka_sink.spark.driver.history import HEADER, History
+from spark_kafka_sink.spark.driver.history import History
 from tests.limits import calls_of
 from tests.reports.test_report_html import HOSTILE, SVG, Page
 from tests.spark.driver.test_history import UUID, batch
@@ -27,7 +27,7 @@ def polylines(page: str) -> list[ET.Element]:
 
 def test_totals_charts_and_the_last_ten_micro_batches_are_shown() -> None:
     page = Page(html(12))
-    assert page.rows[0] == list(HEADER)
+    assert page.rows[0][:3] == ["batch", "began", "seconds"]
     assert [row[0] for row in page.rows[1:]] == [str(number) for number in range(2, 12)]
     assert "the last 10 of 12 micro-batches" in page.text
     assert "78,000" in page.text
