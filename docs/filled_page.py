@@ -7,8 +7,9 @@ from pathlib import Path
 
 from benchmarks.scale import partitions, tasks, workers
 from docs.markdown import table
+from spark_kafka_sink.broker import BrokerConfig
+from spark_kafka_sink.broker.cluster.broker_settings import SETTINGS
 from spark_kafka_sink.broker.cluster.topic_config import TOPIC_CONFIGS
-from spark_kafka_sink.broker.server_properties import SETTINGS
 from spark_kafka_sink.exporters.families import FAMILIES, LATENCY_TEXT
 from spark_kafka_sink.exporters.opentelemetry import ATTRIBUTES, instrument_name, instrument_unit
 from spark_kafka_sink.exporters.prometheus import prometheus_name
@@ -54,7 +55,7 @@ def scale_page() -> str:
 
 def _settings() -> str:
     rows = (
-        [f"`{name}`", _value(setting.default), _value(setting.key.text(setting.key.default)), setting.key.doc]
+        [f"`{name}`", _value(setting.text_in(BrokerConfig())), _value(setting.text(setting.default)), setting.doc]
         for name, setting in sorted(SETTINGS.items())
     )
     return table(["setting", "default", "Kafka's default", "description"], rows)

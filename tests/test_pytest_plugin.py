@@ -86,7 +86,7 @@ def test_the_number_of_brokers_is_an_option(tmp_path: Path, ini: str, arguments:
 
 @pytest.mark.parametrize(
     ("ini", "arguments", "release"),
-    [("", [], "4.1"), ("kafka_like = 3.0", [], "3.0"), ("kafka_like = 3.0", ["--kafka-like", "3.7"], "3.7")],
+    [("", [], "4.1"), ("kafka_like = 3.9", [], "3.9"), ("kafka_like = 3.9", ["--kafka-like", "3.7"], "3.7")],
 )
 def test_the_release_is_an_option(tmp_path: Path, ini: str, arguments: list[str], release: str) -> None:
     (tmp_path / "pytest.ini").write_text(f"[pytest]\n{ini}\n")

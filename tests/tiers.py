@@ -67,7 +67,6 @@ PLACES_OF_ALL: Final[Mapping[str, str]] = {
     "tests/broker/sasl/": "a part of the embedded broker, of which clients see the whole",
     "tests/broker/test_acl.py": "rights; tests/kafka_security has them on real Kafka",
     "tests/broker/test_admin_clients.py": "administration",
-    "tests/broker/test_avro_compatibility.py": "a rule of the embedded registry",
     "tests/broker/test_client_metrics.py": "a part of the embedded broker",
     "tests/broker/test_embedded_registry.py": "the stand-in and Apicurio judge the client in tests/registry",
     "tests/broker/test_error_responses.py": "a table of the embedded broker",

@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from spark_kafka_sink.broker.acl import Acl, parse_acls
 from spark_kafka_sink.broker.client_metrics import ClientMetricsManager
 from spark_kafka_sink.broker.kafka_release import NEWEST_RELEASE, KafkaRelease, kafka_release
+from spark_kafka_sink.errors import OptionError
+
+SASL_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfig:
     """Settings of an embedded broker. Times are in ms, sizes in bytes; defaults are Kafka's unless a comment says otherwise.
 
-    Clients must log in if `sasl_users` is set or OAUTHBEARER is one of `sasl_mechanisms`. Connections are encrypted if
-    `ssl_keystore_*` holds a key in PEM; `EmbeddedBroker(tls=True)` creates one. Without an authorizer, every client may do
+    Clients must log in if `sasl_users` is set. Connections are encrypted if `ssl_keystore_*` holds a key in PEM;
+    `EmbeddedBroker(tls=True)` creates one. Without an authorizer, every client may do
     everything. Setting `acls` (an empty list counts), `super_users` or `authorizer_class_name` turns the authorizer on.
 
     Attributes:
@@ -24,10 +28,7 @@ class BrokerConfig:
         topic_defaults: topic configs (`retention.ms` ...) for topics that do not set them.
         like: the Kafka release that clients see.
         transaction_version: the feature level. Defaults to that of the release.
-        inter_broker_protocol_version: the protocol of ZooKeeper mode. Defaults to that of the release.
         sasl_users: passwords by user name.
-        oauthbearer_key: the key that verifies tokens: a public key or certificate in PEM, a JWKS, or the secret for HS256.
-            Without a key, OAUTHBEARER accepts unsigned tokens, as Kafka does.
         acls: Acl objects, or arguments of kafka-acls as text.
         super_users: principals such as "User:admin".
         ssl_client_auth: none, requested or required.
@@ -35,11 +36,10 @@ class BrokerConfig:
             client metrics, as those of Kafka do not without a telemetry receiver.
 
     Raises:
-        OptionError: the release is unknown or does not support a setting, or an ACL is invalid.
+        OptionError: the release is unknown or does not support a setting, a mechanism is unknown, or an ACL is invalid.
     """
 
     like: str = NEWEST_RELEASE
-    inter_broker_protocol_version: str | None = field(default=None, compare=False)
     data_dir: Path | None = None
     host: str = "127.0.0.1"  # Kafka listens on every address; this broker must not be reachable from other hosts
     num_network_threads: int = 3
@@ -75,14 +75,7 @@ class BrokerConfig:
     log_cleaner_backoff_ms: int = 15 * 1000
     fetch_max_bytes: int = 55 * 1024 * 1024
     sasl_users: Mapping[str, str] = field(default_factory=dict, repr=False)
-    sasl_mechanisms: tuple[str, ...] = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-    oauthbearer_key: str | None = field(default=None, repr=False)
-    sasl_oauthbearer_jwks_endpoint_url: str | None = None
-    sasl_oauthbearer_expected_audience: tuple[str, ...] = ()
-    sasl_oauthbearer_expected_issuer: str | None = None
-    sasl_oauthbearer_clock_skew_seconds: int = 30
-    sasl_oauthbearer_scope_claim_name: str = "scope"
-    sasl_oauthbearer_sub_claim_name: str = "sub"
+    sasl_mechanisms: tuple[str, ...] = SASL_MECHANISMS
     ssl_keystore_location: str | None = None
     ssl_keystore_certificate_chain: str | None = field(default=None, repr=False)
     ssl_keystore_key: str | None = field(default=None, repr=False)
@@ -98,18 +91,22 @@ class BrokerConfig:
     allow_everyone_if_no_acl_found: bool = False
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
     client_metrics: ClientMetricsManager | None = field(default=None, compare=False, repr=False)
-    # Derived from `like` and the two version fields. It takes part in comparisons.
+    # Derived from `like` and `transaction_version`. It takes part in comparisons.
     release: KafkaRelease = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        release = kafka_release(self.like, self.transaction_version, self.inter_broker_protocol_version)
+        release = kafka_release(self.like, self.transaction_version)
         object.__setattr__(self, "release", release)
+        for mechanism in self.sasl_mechanisms:
+            if mechanism not in SASL_MECHANISMS:
+                text = f"sasl_mechanisms: {mechanism} is not supported; use one of {', '.join(SASL_MECHANISMS)}"
+                raise OptionError(text, option="sasl_mechanisms")
         self.initial_acls()  # raises here, where the config is written
 
     @property
     def uses_sasl(self) -> bool:
         """Whether clients must log in."""
-        return bool(self.sasl_users) or "OAUTHBEARER" in self.sasl_mechanisms
+        return bool(self.sasl_users)
 
     @property
     def uses_tls(self) -> bool:

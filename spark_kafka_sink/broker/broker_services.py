@@ -25,7 +25,6 @@ from spark_kafka_sink.broker.faults.fault_injection import FaultInjection
 from spark_kafka_sink.broker.group.group_coordinator import GroupCoordinator
 from spark_kafka_sink.broker.log.log_manager import LogManager
 from spark_kafka_sink.broker.replica_manager import ReplicaManager
-from spark_kafka_sink.broker.sasl.token_validator import TokenValidator, token_validator
 from spark_kafka_sink.broker.standard_authorizer import StandardAuthorizer, authorizer_of
 from spark_kafka_sink.broker.timer import DelayedOperationPurgatory, SystemTimer, Timer
 from spark_kafka_sink.broker.transaction.add_partitions_to_txn_manager import AddPartitionsToTxnManager
@@ -39,7 +38,7 @@ class BrokerServices:
     """The services that the handlers of one broker use.
 
     `node_id` and `replica_manager` belong to this broker; all brokers of the process share the rest. `authorizer` is None if
-    every client may do everything. `tokens` is None without OAUTHBEARER. `wall_ms` returns the time for timestamps, in ms since
+    every client may do everything. `wall_ms` returns the time for timestamps, in ms since
     1970.
     """
 
@@ -53,7 +52,6 @@ class BrokerServices:
     fetch_purgatory: DelayedOperationPurgatory
     credentials: Credentials
     authorizer: StandardAuthorizer | None
-    tokens: TokenValidator | None
     timer: Timer
     wall_ms: Callable[[], int]
 
@@ -89,7 +87,6 @@ class SharedServices:
         self.cluster.on_change(log_changes)
         self._credentials = Credentials(config.sasl_users, lambda: self.cluster.image.scram)
         self._authorizer = authorizer_of(config, lambda: self.cluster.image.acls)
-        self._tokens = token_validator(config, wall_ms)
         self.fetch_purgatory = DelayedOperationPurgatory(self.timer)
         self.logs = LogManager(
             self.cluster, self.timer, wall_ms=wall_ms, on_advance=self._advanced, check_disk=self.faults.storage.check_disk
@@ -151,7 +148,6 @@ class SharedServices:
             fetch_purgatory=self.fetch_purgatory,
             credentials=self._credentials,
             authorizer=self._authorizer,
-            tokens=self._tokens,
             timer=self.timer,
             wall_ms=wall_ms,
         )

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.broker_server import BrokerServer
 from spark_kafka_sink.broker.broker_services import SharedServices
 from spark_kafka_sink.broker.certificates import CertificateAuthority
-from spark_kafka_sink.broker.client_settings import client_settings, librdkafka_settings, token
+from spark_kafka_sink.broker.client_settings import client_settings, librdkafka_settings
 from spark_kafka_sink.broker.cluster.cluster import Cluster, CoordinatorType
 from spark_kafka_sink.broker.cluster.metadata_image import INTERNAL_TOPICS, NO_LEADER, address_text, partition_for
 from spark_kafka_sink.broker.faults.fault_injection import FaultInjection, RunningBroker
@@ -210,19 +210,6 @@ class EmbeddedBroker:
         """
         settings = librdkafka_settings if librdkafka else client_settings
         return {"bootstrap.servers": self.bootstrap_servers, **settings(self._config, self._authority, user)}
-
-    def token(self, user: str, valid_s: float = 3600, **claims: Any) -> str:
-        """Returns a token with which `user` can log in by OAUTHBEARER.
-
-        Args:
-            user: the token's principal.
-            valid_s: the seconds until the token expires. A negative value returns an expired token.
-            claims: other claims of the token, such as `scope`.
-
-        Raises:
-            UsageError: the broker has only a public key.
-        """
-        return token(self._config, user, valid_s, **claims)
 
     @property
     def broker_ids(self) -> list[int]:

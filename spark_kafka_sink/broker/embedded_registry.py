@@ -13,8 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Final, Self
 
-from spark_kafka_sink.broker.avro_compatibility import misfits
-from spark_kafka_sink.broker.registry_schemas import check_schema, serialized
+from spark_kafka_sink.broker.registry_schemas import check_schema, misfits, serialized
 from spark_kafka_sink.errors import InstallationError, SchemaError, UsageError
 from spark_kafka_sink.registry.references import SchemaReference, SchemaText
 
@@ -31,7 +30,8 @@ class EmbeddedRegistry:
     """A schema registry with Confluent's API, in memory, on a free port of 127.0.0.1. Not for production.
 
     It registers and finds schemas of Avro, Protobuf and JSON Schema, with subjects, versions, ids, guids and references. It
-    checks the compatibility of Avro schemas; other kinds are always compatible. It has no logins and no TLS.
+    compares the fields of Avro records: a new field needs a default, and a primitive type may become one to which Avro promotes
+    it. All else is compatible, such as changes in unions and nested types, and of other kinds. It has no logins and no TLS.
 
     Schemas that are not valid are refused, except for those of Protobuf. For JSON Schema that needs the extra `json-schema`.
     confluent-kafka's ProtobufDeserializer asks for descriptors, which need the extra `protobuf`.

@@ -73,15 +73,12 @@ class ReplicaManager:
     ) -> LogAppendInfo:
         """Appends a client's batch. Raises ApiException with an error of `led` or of the log, or NOT_ENOUGH_REPLICAS."""
         led = self.led(topic, index)
-        if acks == ALL_REPLICAS and len(led.state.isr) < self._min_insync_replicas(topic):
+        state = self._cluster.image.topics.get(topic)
+        needed = 1 if state is None or acks != ALL_REPLICAS else min_insync_replicas(self._cluster.config, state)
+        if len(led.state.isr) < needed:
             text = f"The size of the current ISR {set(led.state.isr)} is insufficient to satisfy the min.isr requirement."
             raise ApiException(ErrorCode.NOT_ENOUGH_REPLICAS, text)
         return led.log.append_as_leader(records, led.state.leader_epoch, origin=AppendOrigin.CLIENT, guard=guard)
-
-    def _min_insync_replicas(self, topic: str) -> int:
-        image = self._cluster.image
-        state = image.topics.get(topic)
-        return 1 if state is None else min_insync_replicas(self._cluster.config, image, state)
 
     def read(
         self, topic: str, index: int, offset: int, max_bytes: int, isolation: IsolationLevel, epoch: int, *, whole: bool

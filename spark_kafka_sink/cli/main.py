@@ -62,7 +62,6 @@ def main() -> None:
 @click.option(
     "--acl", "acls", metavar="TEXT", multiple=True, help="ACL: '--allow-principal User:ana --operation Write --topic t'."
 )
-@click.option("--fault", "faults", metavar="TEXT", multiple=True, help="Fault: 'produce error=NOT_LEADER_OR_FOLLOWER times=3'.")
 @click.option(
     "--registry-port",
     type=click.IntRange(0, 65535),

@@ -20,7 +20,6 @@ from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.client_settings import ANYBODY
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.broker.embedded_registry import EmbeddedRegistry
-from spark_kafka_sink.broker.faults.fault_text import add_fault
 from spark_kafka_sink.broker.server_properties import config_from
 from spark_kafka_sink.cli.log_format import log_to, warn
 from spark_kafka_sink.errors import KafkaSinkError
@@ -46,7 +45,6 @@ class BrokerOptions:
     sasl_users: Path | None
     tls: Path | None
     acls: Sequence[str]
-    faults: Sequence[str]
     registry_port: int | None
     log_format: str
     verbose: bool
@@ -57,7 +55,6 @@ def run_broker(options: BrokerOptions) -> NoReturn:
     config = _config(options)
     _check_folder(options)
     broker = _broker(options, config)
-    _add_faults(broker, options)
     log_to(sys.stderr, options.log_format, verbose=options.verbose)
     _warn_of_strangers(options, config)
     ended = _Signals()
@@ -118,14 +115,6 @@ def _write_certificates(broker: EmbeddedBroker, options: BrokerOptions) -> None:
             file.write(_FIRST_LINE + client.key + client.certificate)
     except OSError as error:
         raise click.ClickException(f"could not write certificates to {options.tls}: {error.strerror}") from None
-
-
-def _add_faults(broker: EmbeddedBroker, options: BrokerOptions) -> None:
-    for text in options.faults:
-        try:
-            add_fault(broker.faults, text)
-        except KafkaSinkError as error:
-            raise click.BadParameter(error.message, param_hint="--fault") from None
 
 
 class _Signals:
@@ -201,8 +190,6 @@ def _warn_of_strangers(options: BrokerOptions, config: BrokerConfig) -> None:
     risk = None if uses_tls else "connections are not encrypted"
     if not (config.uses_sasl or config.has_authorizer or (uses_tls and config.ssl_client_auth == "required")):
         risk = "anyone who can reach it can read and write"
-    if "OAUTHBEARER" in config.sasl_mechanisms and config.sasl_oauthbearer_jwks_endpoint_url is None:
-        risk = "tokens need no signature, so anyone who can reach it can log in as any user"
     if not is_loopback and risk is not None:
         warn(f"the broker listens on {options.host or 'every address'}, not only on loopback: {risk}")
 

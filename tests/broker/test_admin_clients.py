@@ -75,7 +75,6 @@ class TestConfluent:
 
         assert found[topic]["cleanup.policy"].value == "compact"
         assert found[topic]["cleanup.policy"].source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
-        assert [synonym.value for synonym in found[topic]["cleanup.policy"].synonyms.values()] == ["compact", "delete"]
         assert (found[topic]["flush.ms"].is_default, found[node]["broker.id"].value) == (True, "2")
         assert done(admin.describe_configs([of_topic("c.none")])) == {of_topic("c.none"): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 

@@ -82,14 +82,6 @@ def test_a_folder_keeps_topics_and_records_over_a_restart_and_only_its_owner_can
     assert [path for path in kept if path.stat().st_mode & 0o077] == []
 
 
-def test_without_a_folder_nothing_is_kept() -> None:
-    broker = EmbeddedBroker()
-    with broker:
-        broker.create_topic("t")
-    with broker:
-        assert not broker.cluster.image.topics
-
-
 def test_two_brokers_do_not_share_a_folder(tmp_path: Path) -> None:
     config = BrokerConfig(data_dir=tmp_path)
     with EmbeddedBroker(config=config), pytest.raises(UsageError, match="in use by another broker"):
@@ -156,14 +148,6 @@ def test_its_repr_counts_brokers_and_topics_of_users() -> None:
 def test_leaders_are_spread(three: EmbeddedBroker) -> None:
     three.create_topic("t", 6, 2)
     assert sorted(three.leader("t", index) for index in range(6)) == [1, 1, 2, 2, 3, 3]
-
-
-def test_leaders_are_spread_after_a_restart_too(tmp_path: Path) -> None:
-    config = BrokerConfig(data_dir=tmp_path)
-    with EmbeddedBroker(3, config=config) as brokers:
-        brokers.create_topic("t", 3, 3)
-    with EmbeddedBroker(3, config=config) as brokers:
-        assert {brokers.leader("t", index) for index in range(3)} == {1, 2, 3}
 
 
 def test_clients_see_every_broker(three: EmbeddedBroker) -> None:
@@ -235,14 +219,6 @@ def test_who_begins_at_the_direct_servers_is_sent_past_what_is_advertised() -> N
         assert broker.direct_servers == direct
 
 
-def test_another_name_of_the_same_port_is_told_and_no_second_port_opened() -> None:
-    with EmbeddedBroker(advertised={1: ("localhost", 0)}) as broker:
-        port = broker.address(1).rpartition(":")[2]
-        assert broker.bootstrap_servers == f"localhost:{port}"
-        assert broker.direct_servers == broker.address(1)
-        write(broker.bootstrap_servers, "t", "a")
-
-
 def test_a_broker_that_there_is_not_is_said(three: EmbeddedBroker) -> None:
     for method in (three.kill, three.restart, three.address, three.server):
         with pytest.raises(OptionError, match="there is no broker 4; the brokers are 1, 2, 3"):
@@ -253,8 +229,3 @@ def test_a_broker_that_there_is_not_is_said(three: EmbeddedBroker) -> None:
 def test_what_is_exported_is_there(name: str) -> None:
     assert name in dir(public)
     assert getattr(public, name).__name__ == name
-
-
-def test_a_name_that_is_not_exported_is_not_there() -> None:
-    with pytest.raises(AttributeError, match="has no attribute 'Embedded'"):
-        public.Embedded  # noqa: B018

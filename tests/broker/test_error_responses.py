@@ -13,15 +13,12 @@ from hypothesis import strategies as st
 from spark_kafka_sink.broker.error_responses import ERROR_RESPONSES, error_response
 from spark_kafka_sink.protocol.all_apis import ALL_APIS
 from spark_kafka_sink.protocol.api import AnyApi, ApiKey
-from spark_kafka_sink.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from spark_kafka_sink.protocol.cluster import DescribeLogDirsResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from spark_kafka_sink.protocol.groups import JoinGroupRequest, JoinGroupResponse
 from spark_kafka_sink.protocol.messages import decode_response, encode_response
 from spark_kafka_sink.protocol.produce import ProduceRequest
-from spark_kafka_sink.protocol.topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from tests.protocol.messages_strategy import messages
 
 CODE = ErrorCode.NOT_COORDINATOR
@@ -85,14 +82,6 @@ def test_an_error_response_can_be_written_and_says_the_error_everywhere(
     assert asked_of(request) == 0 or len(said) in (1, asked_of(request), asked_of(request) + 1)
 
 
-def test_an_unknown_version_of_api_versions_is_told_the_known_ones() -> None:
-    api = ALL_APIS[ApiKey.API_VERSIONS]
-    answer = error_response(api, 0, ApiVersionsRequest(), ErrorCode.UNSUPPORTED_VERSION, None)
-
-    assert isinstance(answer, ApiVersionsResponse)
-    assert [(known.api_key, known.min_version, known.max_version) for known in answer.api_keys] == [(18, 0, api.max_version)]
-
-
 @pytest.mark.parametrize("version", [3, 4])
 def test_find_coordinator_says_it_of_the_whole_or_of_each_key(version: int) -> None:
     asked = FindCoordinatorRequest("g") if version < 4 else FindCoordinatorRequest(coordinator_keys=("a", "b"))
@@ -103,18 +92,3 @@ def test_find_coordinator_says_it_of_the_whole_or_of_each_key(version: int) -> N
         assert (answer.error_code, answer.node_id, answer.host, answer.port) == (CODE, -1, "", -1)
     else:
         assert [(one.key, one.error_code, one.node_id) for one in answer.coordinators] == [("a", CODE, -1), ("b", CODE, -1)]
-
-
-def test_delete_topics_names_what_was_named() -> None:
-    asked = DeleteTopicsRequest(topic_names=("a",))
-    answer = error_response(ALL_APIS[ApiKey.DELETE_TOPICS], 5, asked, CODE, "why")
-
-    assert answer == DeleteTopicsResponse(responses=(DeletableTopicResult("a", error_code=CODE, error_message="why"),))
-
-
-@pytest.mark.parametrize(("version", "name"), [(6, ""), (7, None)])
-def test_join_group_has_no_protocol(version: int, name: str | None) -> None:
-    answer = error_response(ALL_APIS[ApiKey.JOIN_GROUP], version, JoinGroupRequest("g", 1), CODE, None)
-
-    assert isinstance(answer, JoinGroupResponse)
-    assert (answer.error_code, answer.generation_id, answer.protocol_name, answer.member_id) == (CODE, -1, name, "")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 import pytest
 
 from spark_kafka_sink.broker.api_exception import ApiException
@@ -55,30 +53,6 @@ def test_a_request_that_nobody_waits_for_closes_its_connection_when_it_fails() -
     apis(refuse, ApiKey.PRODUCE).handle(request(ProduceRequest(acks=0), ApiKey.PRODUCE, responses=responses))
 
     assert responses.actions == [ResponseAction.CLOSE_CONNECTION]
-
-
-def test_a_handler_that_fails_after_its_answer_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    def answer_and_fail(_services: BrokerServices, asked: Request) -> Message:
-        asked.answer(HeartbeatResponse())
-        raise ZeroDivisionError("too late")
-
-    responses = Responses()
-    apis(answer_and_fail).handle(request(HEARTBEAT, ApiKey.HEARTBEAT, responses=responses))
-
-    assert responses.answer() == HeartbeatResponse()
-    assert "too late" in caplog.text
-
-
-def test_a_second_answer_is_logged_and_does_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    responses = Responses()
-    asked = request(HEARTBEAT, ApiKey.HEARTBEAT, responses=responses)
-    asked.answer(HeartbeatResponse())
-    asked.answer(HeartbeatResponse(error_code=3))
-    asked.answer_nothing()
-    asked.close_connection()
-
-    assert responses.answers() == [(7, HeartbeatResponse())]
-    assert [record.levelno for record in caplog.records] == [logging.ERROR] * 3
 
 
 def test_an_answer_that_does_not_fit_becomes_an_unknown_server_error(caplog: pytest.LogCaptureFixture) -> None:

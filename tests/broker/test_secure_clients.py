@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from spark_kafka_sink import Producer as OurProducer
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.certificates import CertificateAuthority
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
-from spark_kafka_sink.errors import OptionError, UsageError
+from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.protocol.api import ApiKey
 from tests.broker.compat.confluent import wait_for_error
 from tests.broker.compat.java_tools import tool
@@ -33,7 +32,6 @@ pytestmark = pytest.mark.slow
 TIMEOUT_S = 20.0
 USERS = {"ana": 'se"cr\\et', "bob": "b"}
 PASSWORDS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-KEY = "the secret that signs tokens"
 AUTHORITY = CertificateAuthority()
 
 
@@ -43,7 +41,7 @@ def broker_of(**config: Any) -> EmbeddedBroker:
 
 @pytest.fixture(scope="module")
 def sasl_ssl() -> Iterator[EmbeddedBroker]:
-    with broker_of(sasl_users=USERS, sasl_mechanisms=(*PASSWORDS, "OAUTHBEARER"), oauthbearer_key=KEY) as running:
+    with broker_of(sasl_users=USERS) as running:
         running.create_topic("t")
         yield running
 
@@ -61,35 +59,14 @@ def written(settings: dict[str, Any], topic: str = "t") -> list[str | None]:
     return outcome
 
 
-def with_token(broker: EmbeddedBroker, user: str = "ana", valid_s: float = 60) -> dict[str, Any]:
-    def oauth_cb(_: str) -> tuple[str, float]:
-        # The client believes in the time that it is told, the broker in what is signed.
-        return broker.token(user, valid_s), time.time() + 60
-
-    return {"sasl.mechanism": "OAUTHBEARER", "oauth_cb": oauth_cb, "sasl.username": "", "sasl.password": ""}
-
-
 class TestConfluent:
     @pytest.mark.parametrize("mechanism", PASSWORDS)
     def test_logs_in(self, sasl_ssl: EmbeddedBroker, mechanism: str) -> None:
         assert written(confluent(sasl_ssl, **{"sasl.mechanism": mechanism})) == [None]
 
-    def test_logs_in_with_a_token(self, sasl_ssl: EmbeddedBroker) -> None:
-        settings = confluent(sasl_ssl, **with_token(sasl_ssl))
-        del settings["sasl.username"], settings["sasl.password"]
-
-        assert written(settings) == [None]
-
-    @pytest.mark.parametrize("wrong", ["password", "token"])
-    def test_is_refused(self, sasl_ssl: EmbeddedBroker, wrong: str) -> None:
+    def test_is_refused(self, sasl_ssl: EmbeddedBroker) -> None:
         errors: list[KafkaError] = []
-        settings = confluent(sasl_ssl, error_cb=errors.append)
-        if wrong == "password":
-            settings["sasl.password"] = "wrong"
-        else:
-            settings |= with_token(sasl_ssl, valid_s=-60)
-            del settings["sasl.username"], settings["sasl.password"]
-        admin = AdminClient(settings)
+        admin = AdminClient(confluent(sasl_ssl, error_cb=errors.append) | {"sasl.password": "wrong"})
         with pytest.raises(KafkaException):
             admin.list_topics(timeout=1)
 
@@ -118,23 +95,19 @@ class TestConfluent:
             assert written(confluent(broker, "ana")) == [None]
             assert written(confluent(broker, "bob", **quickly)) == ["TOPIC_AUTHORIZATION_FAILED"]
 
-    def test_a_login_ends_with_its_token_and_is_renewed_before(self) -> None:
+    def test_a_login_is_renewed_before_it_ends(self) -> None:
         """librdkafka logs in again on the same connection (KIP-368); without that the broker would close it."""
-        with broker_of(sasl_mechanisms=("OAUTHBEARER",), oauthbearer_key=KEY, num_network_threads=1) as broker:
+        with broker_of(sasl_users=USERS, connections_max_reauth_ms=2000, num_network_threads=1) as broker:
             broker.create_topic("t")
-            logins = broker.faults.watch(ApiKey.SASL_AUTHENTICATE)
-
-            def oauth_cb(_: str) -> tuple[str, float]:
-                return broker.token("ana", 2), time.time() + 2
-
-            producer = Producer(confluent(broker, oauth_cb=oauth_cb))
+            logins = broker.faults.watch(ApiKey.SASL_AUTHENTICATE, times=None)
+            producer = Producer(confluent(broker))
             outcomes = set[str]()
             # One for bootstrap.servers, one for the broker by its id, and again.
             while logins.hits < 4:
                 producer.produce("t", b"value", on_delivery=lambda error, _: outcomes.add(str(error)))
                 producer.poll(0.1)
             assert producer.flush(TIMEOUT_S) == 0
-            assert (logins.hits >= 4, outcomes) == (True, {"None"})
+            assert outcomes == {"None"}
 
 
 class TestOurs:
@@ -146,8 +119,6 @@ class TestOurs:
             {"sasl_users": USERS},
             {"sasl_users": USERS, "sasl_mechanisms": ("SCRAM-SHA-256",)},
             {"sasl_users": USERS, "sasl_mechanisms": ("SCRAM-SHA-512",)},
-            {"sasl_mechanisms": ("OAUTHBEARER",)},
-            {"sasl_mechanisms": ("OAUTHBEARER",), "oauthbearer_key": KEY},
         ],
         ids=lambda config: "-".join(map(str, config.values())) or "tls",
     )
@@ -160,13 +131,6 @@ class TestOurs:
     def test_a_user_that_is_not_there(self) -> None:
         with broker_of(sasl_users=USERS) as broker, pytest.raises(OptionError, match="no user 'eve'; the users are ana, bob"):
             broker.client_settings_for("eve")
-
-    def test_a_token_that_only_others_can_sign(self) -> None:
-        public = AUTHORITY.client("issuer").certificate
-        with broker_of(sasl_mechanisms=("OAUTHBEARER",), oauthbearer_key=public) as broker:
-            assert "sasl.oauthbearer.token" not in broker.client_settings
-            with pytest.raises(UsageError, match="only a public key"):
-                broker.token("ana")
 
 
 class TestRights:
@@ -226,34 +190,9 @@ class TestJava:
         flags = ("--topic", "t", "--from-beginning", "--max-messages", "1", "--timeout-ms", "20000")
         assert "from java" in tool("consumer.ConsoleConsumer", servers, "--consumer.config", config, *flags)
 
-    @pytest.mark.parametrize(
-        "mechanism",
-        [
-            pytest.param("PLAIN", marks=pytest.mark.whole("confluent-kafka logs in by PLAIN at the same listener")),
-            "SCRAM-SHA-256",
-            pytest.param("SCRAM-SHA-512", marks=pytest.mark.whole("SCRAM-SHA-256 differs by its hash only")),
-        ],
-    )
-    def test_passwords(self, tmp_path: Path, mechanism: str) -> None:
-        with broker_of(sasl_users=USERS, sasl_mechanisms=(mechanism,)) as broker:
+    def test_passwords(self, tmp_path: Path) -> None:
+        with broker_of(sasl_users=USERS, sasl_mechanisms=("SCRAM-SHA-256",)) as broker:
             self.served(broker, tmp_path, broker.client_settings)
-
-    @pytest.mark.whole("two starts of Java; confluent-kafka logs in with tokens at the same listener")
-    def test_tokens(self, tmp_path: Path) -> None:
-        with broker_of(sasl_mechanisms=("OAUTHBEARER",)) as broker:
-            module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
-            jaas = f'{module} required unsecuredLoginStringClaim_sub="ana";'
-            settings = {**broker.client_settings, "sasl.jaas.config": jaas}
-            del settings["sasl.oauthbearer.token"]
-            self.served(broker, tmp_path, settings)
-
-    @pytest.mark.whole("two starts of Java; confluent-kafka shows a certificate to the same listener")
-    def test_a_certificate(self, tmp_path: Path) -> None:
-        acls = [
-            "--allow-principal User:CN=ana --producer --consumer --topic t --group console --resource-pattern-type prefixed",
-        ]
-        with broker_of(ssl_client_auth="required", acls=acls) as broker:
-            self.served(broker, tmp_path, broker.client_settings_for("ana"))
 
     def test_kafka_acls(self, tmp_path: Path) -> None:
         with broker_of(sasl_users={**USERS, "root": "r"}, super_users=("User:root",)) as broker:

@@ -8,14 +8,12 @@ import threading
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import partial
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from spark_kafka_sink.broker import timer as module
 from spark_kafka_sink.broker.timer import DelayedOperation, DelayedOperationPurgatory, SystemTimer
 from tests.broker.virtual_timer import VirtualTimer
 
@@ -32,17 +30,6 @@ def timer() -> Iterator[SystemTimer]:
 
 def wait(event: threading.Event) -> None:
     assert event.wait(DEADLINE_S)
-
-
-def test_tasks_run_in_the_order_of_their_times_not_of_their_coming(timer: SystemTimer) -> None:
-    ran: list[int] = []
-    done = threading.Event()
-    for delay in (30, 10, 20, 0):
-        timer.after(delay, partial(ran.append, delay))
-    timer.after(40, done.set)
-    wait(done)
-
-    assert ran == [0, 10, 20, 30]
 
 
 def test_a_cancelled_task_does_not_run_and_holds_nothing(timer: SystemTimer) -> None:
@@ -89,62 +76,12 @@ def test_after_stop_nothing_runs() -> None:
     assert "late" not in ran
 
 
-def test_stop_waits_for_the_task_that_runs() -> None:
-    timer, began, go_on = SystemTimer(), threading.Event(), threading.Event()
-    happened: list[str] = []
-
-    def run() -> None:
-        began.set()
-        wait(go_on)
-        happened.append("the task ended")
-
-    def stop() -> None:
-        timer.stop()
-        happened.append("the timer stopped")
-
-    timer.start()
-    timer.after(0, run)
-    wait(began)
-    stopping = threading.Thread(target=stop)
-    stopping.start()
-    go_on.set()
-    stopping.join(DEADLINE_S)
-
-    assert happened == ["the task ended", "the timer stopped"]
-
-
 def test_tasks_that_were_cancelled_do_not_gather() -> None:
     timer = SystemTimer()
     kept = [timer.after(60_000, lambda: None) for _ in range(100)]
     for _ in range(20_000):
         timer.after(60_000, lambda: None).cancel()
     assert len(kept) <= timer.waiting() < 2_000
-
-
-class Startled(SystemTimer):
-    """Its thread reads a clock that begins anew, until `startled` is set and `right` as well."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.startled = threading.Event()
-        self.right = threading.Event()
-
-    def now_ms(self) -> float:
-        if threading.current_thread() is not self._thread or self.right.is_set():
-            return super().now_ms()
-        self.startled.set()
-        return 0.0
-
-
-def test_a_clock_that_was_wrong_once_holds_no_task_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_LONGEST_WAIT_S", 0.05)
-    timer, done = Startled(), threading.Event()
-    timer.after(1, done.set)
-    timer.start()
-    wait(timer.startled)
-    timer.right.set()
-    wait(done)
-    timer.stop()
 
 
 # The purgatory
@@ -163,17 +100,6 @@ class Waiter:
 
     def _finish(self) -> None:
         self.finished += 1
-
-
-def test_the_end_of_the_broker_finishes_everything() -> None:
-    purgatory, waiters = DelayedOperationPurgatory(VirtualTimer()), [Waiter(), Waiter()]
-    for waiter in waiters:
-        purgatory.try_complete_else_watch(waiter.operation, ["a", "b"], 100)
-
-    purgatory.complete_all()
-
-    assert [waiter.finished for waiter in waiters] == [1, 1]
-    assert purgatory.watched() == 0
 
 
 def test_news_that_come_while_somebody_looks_are_not_missed() -> None:

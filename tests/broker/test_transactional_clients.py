@@ -11,9 +11,6 @@ from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.cluster.cluster import CoordinatorType
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.producer.producer import Producer as OurProducer
-from tests.broker.network.client import Client
-from tests.broker.transaction.transactor import Transactor
-from tests.kafka import java
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.waiting import until
@@ -202,27 +199,3 @@ def test_a_slow_coordinator_loses_no_transaction() -> None:
                     writer.send(topic, str(number).encode(), partition=partition)
                 writer.commit()
         until_read(broker, topic, sorted(str(number) for number in range(transactions) for _ in range(partitions)))
-
-
-@pytest.mark.whole("4 s of Java; confluent-kafka writes transactions above")
-@pytest.mark.java
-def test_java_writes_transactions_of_version_2(kafka: Kafka, new_topic: NewTopic) -> None:
-    topic = new_topic(2)
-    java.run(
-        "org.apache.kafka.tools.ProducerPerformance",
-        *("--topic", topic, "--num-records", "2000", "--record-size", "10", "--throughput", "-1"),
-        *(
-            "--producer-props",
-            f"bootstrap.servers={kafka.bootstrap_servers}",
-            "--transactional-id",
-            topic,
-            "--transaction-duration-ms",
-            "20",
-        ),
-        timeout_s=60,
-    )
-    until(lambda: len(read(kafka, topic)), lambda count: count == 2000, "records read")
-    host, port = kafka.bootstrap_servers.rsplit(":", 1)
-    with Client(int(port), host) as client:
-        # Each commit was an epoch.
-        assert Transactor(client, topic, topic).describe().producer_epoch > 1

@@ -30,7 +30,6 @@ COMMANDS = (
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param("3.5", marks=pytest.mark.embedded),
         pytest.param("3.7", marks=pytest.mark.embedded),
         pytest.param(REAL, marks=[pytest.mark.kafka, pytest.mark.whole("a broker; the embedded one plays the same release")]),
     ],

@@ -21,7 +21,6 @@ from tests.exactly_once.opened import client_of, new_id, record, soon, writer
 from tests.exactly_once.queries import PREFIX, Query
 from tests.kafka.brokers import Brokers
 from tests.kafka.cluster import KafkaCluster
-from tests.kafka.embedded import EmbeddedKafka
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.version_fixtures import only_versions
@@ -95,15 +94,9 @@ def held_back_by_late_row(kafka: Brokers) -> None:
             TransactionClient(client).check_brokers(soon())
 
 
-@pytest.mark.embedded
-def test_older_leaders_take_it_and_hold_readers_back_for_ever_so_exactly_once_is_refused_there() -> None:
-    with EmbeddedKafka(in_memory=True, like="3.5") as kafka:
-        held_back_by_late_row(kafka)
-
-
-@pytest.mark.whole("a cluster of its own; the test before it has embedded brokers of that kind")
+@pytest.mark.whole("a cluster of its own")
 @pytest.mark.kafka
-def test_so_do_leaders_that_have_verification_switched_off(unverifying: KafkaCluster) -> None:
+def test_leaders_without_verification_take_it_for_ever_so_exactly_once_is_refused(unverifying: KafkaCluster) -> None:
     held_back_by_late_row(unverifying)
 
 

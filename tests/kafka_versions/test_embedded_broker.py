@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
-from spark_kafka_sink.broker.server_properties import config_from
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -19,10 +18,10 @@ from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 from tests.broker.network.client import Client
 from tests.broker.transaction.transactor import Transactor
 from tests.kafka.cluster import KafkaCluster
-from tests.kafka.version_fixtures import IN_ZOOKEEPER_MODE, WITH_ZOOKEEPER, WITHOUT_TOPIC_IDS, only_versions
-from tests.kafka.versions import OLDEST
+from tests.kafka.version_fixtures import WITH_ZOOKEEPER, only_versions
+from tests.kafka.versions import DEFAULT, OLDEST
 
-every_version = only_versions("3.7", IN_ZOOKEEPER_MODE, "3.9")
+every_version = only_versions("3.7", "3.9")
 
 
 @pytest.fixture
@@ -33,9 +32,8 @@ def closing() -> Iterator[ExitStack]:
 
 @pytest.fixture
 def embedded(kafka_version: str) -> Iterator[EmbeddedBroker]:
-    """As many brokers as `versioned_kafka` has, with the same settings."""
-    config = config_from(WITHOUT_TOPIC_IDS if kafka_version == IN_ZOOKEEPER_MODE else {}, like=kafka_version)
-    with EmbeddedBroker(2 if kafka_version in WITH_ZOOKEEPER else 1, config=config) as broker:
+    """As many brokers as `versioned_kafka` has."""
+    with EmbeddedBroker(2 if kafka_version in WITH_ZOOKEEPER else 1, like=kafka_version) as broker:
         yield broker
 
 
@@ -58,7 +56,7 @@ def connected(address: str) -> Client:
     return Client(int(port), host)
 
 
-@only_versions(OLDEST, "2.8", "3.3", "3.7", IN_ZOOKEEPER_MODE, "3.9", "4.0")
+@only_versions(OLDEST, "3.7", "3.9", DEFAULT)
 def test_versions_of_apis_are_the_same(both: list[Client]) -> None:
     kafka, ours = ({each.api_key: each for each in client.api_versions(0).api_keys} for client in both)
     assert {key: each.max_version for key, each in ours.items()} == {key: kafka[key].max_version for key in ours}
@@ -100,7 +98,7 @@ def test_features_are_the_same(both: list[Client]) -> None:
 
 
 @every_version
-def test_topics_have_ids_or_not(both: list[Client], topic: str, kafka_version: str) -> None:
+def test_topics_have_ids(both: list[Client], topic: str) -> None:
     def seen(client: Client) -> Any:
         described: Any = client.ask(ApiKey.METADATA, 12, MetadataRequest([MetadataRequestTopic(name=topic)]))
         asked = FetchTopic(topic, ZERO_UUID, [FetchPartition(0, fetch_offset=0, partition_max_bytes=1)])
@@ -108,10 +106,10 @@ def test_topics_have_ids_or_not(both: list[Client], topic: str, kafka_version: s
         return described.topics[0].topic_id == ZERO_UUID, fetched.responses[0].partitions[0].error_code
 
     kafka, ours = map(seen, both)
-    assert ours == kafka == (kafka_version == IN_ZOOKEEPER_MODE, ErrorCode.UNKNOWN_TOPIC_ID)
+    assert ours == kafka == (False, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
-@only_versions("3.7", "3.9")  # with one broker, which coordinates and leads everything
+@every_version  # with one broker, which coordinates and leads everything
 def test_a_late_record_is_refused_alike(both: list[Client], topic: str) -> None:
     def seen(client: Client) -> Any:
         txn = Transactor(client, topic, topic)
@@ -128,19 +126,19 @@ def test_a_late_record_is_refused_alike(both: list[Client], topic: str) -> None:
     assert ours == kafka
 
 
-@only_versions(IN_ZOOKEEPER_MODE)
+@only_versions(OLDEST)
 def test_only_the_controller_makes_topics(versioned_kafka: KafkaCluster, embedded: EmbeddedBroker, closing: ExitStack) -> None:
     def codes(cluster: KafkaCluster | EmbeddedBroker) -> dict[bool, int]:
         """By whether it is the controller."""
         clients = {node: closing.enter_context(connected(cluster.address(node))) for node in (1, 2)}
         controller = -1
         while controller == -1:  # a broker that has just started may not know it yet
-            metadata: Any = clients[1].ask(ApiKey.METADATA, 9, MetadataRequest(()))
+            metadata: Any = clients[1].ask(ApiKey.METADATA, 7, MetadataRequest(()))
             controller = metadata.controller_id
         found = {}
         for node, client in clients.items():
             request = CreateTopicsRequest([CreatableTopic(f"made-at-{node}", 1, 1)])
-            answer: Any = client.ask(ApiKey.CREATE_TOPICS, 7, request)
+            answer: Any = client.ask(ApiKey.CREATE_TOPICS, 3, request)
             found[node == controller] = answer.topics[0].error_code
         return found
 

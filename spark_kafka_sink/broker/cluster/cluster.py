@@ -16,7 +16,7 @@ from spark_kafka_sink.broker.acl import Acl, AclFilter
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.cluster import cluster_store
-from spark_kafka_sink.broker.cluster.broker_settings import check_dynamic, check_topic_defaults, checked_topic_configs
+from spark_kafka_sink.broker.cluster.broker_settings import check_topic_defaults, checked_topic_configs
 from spark_kafka_sink.broker.cluster.cluster_store import StoredCluster
 from spark_kafka_sink.broker.cluster.credentials import ScramCredential, ScramKey
 from spark_kafka_sink.broker.cluster.metadata_image import (
@@ -44,10 +44,8 @@ from spark_kafka_sink.broker.cluster.new_topics import (
     checked,
     placed_replicas,
 )
-from spark_kafka_sink.broker.cluster.topic_config import ConfigError
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 
 logger = logging.getLogger(__name__)
 
@@ -87,10 +85,8 @@ class Cluster:
         stored = stored or StoredCluster(_new_cluster_id())
         self.cluster_id = stored.cluster_id
         self._next_producer_id = self._reserved = stored.next_producer_id
-        # Topics that were created before topic ids existed get one now.
-        topics = (each if each.topic_id != ZERO_UUID else replace(each, topic_id=self._new_topic_id()) for each in stored.topics)
         acls = tuple(dict.fromkeys((*stored.acls, *config.initial_acls())))
-        self.image = MetadataImage(configs=stored.configs, scram=stored.scram, acls=acls).with_topics(*topics)
+        self.image = MetadataImage(scram=stored.scram, acls=acls).with_topics(*stored.topics)
 
     def on_change(self, listener: Callable[[MetadataImage, MetadataImage], None]) -> None:
         """Registers a listener, which is called with the images before and after each change."""
@@ -123,14 +119,11 @@ class Cluster:
         if name in self.image.topics:
             raise ApiException(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         check_collision(name, self.image.topics)
-        texts = checked_topic_configs(self.config, self.image, configs)
+        texts = checked_topic_configs(self.config, configs)
         replicas = self._replicas_of_new(partitions, replication, assignments)
         up = self.image.up()
         states = tuple(new_partition(index, of, up) for index, of in enumerate(replicas))
-        return TopicState(name, self._new_topic_id(), states, texts)
-
-    def _new_topic_id(self) -> uuid.UUID:
-        return uuid.uuid4() if self.config.release.has_topic_ids else ZERO_UUID
+        return TopicState(name, uuid.uuid4(), states, texts)
 
     def _replicas_of_new(self, partitions: int, replication: int, assignments: Assignments) -> list[tuple[int, ...]]:
         if assignments:
@@ -176,22 +169,11 @@ class Cluster:
             topic = self.image.topics.get(name)
             # The values are checked first, even if the topic does not exist, as in
             # `ConfigurationControlManager.validateAlterConfig`.
-            texts = checked_topic_configs(self.config, self.image, change({} if topic is None else topic.configs))
+            texts = checked_topic_configs(self.config, change({} if topic is None else topic.configs))
             if topic is None:
                 raise ApiException(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
             if not validate_only:
                 self._become(self.image.with_topics(replace(topic, configs=texts)))
-
-    def alter_broker_configs(self, node_id: int, change: ConfigChange, *, validate_only: bool = False) -> None:
-        """Replaces the configs of one broker or of EVERY_BROKER. Raises INVALID_REQUEST, as Kafka does (KAFKA-13609)."""
-        with self._lock:
-            changed = change(self.image.configs.get(node_id, {}))
-            try:
-                check_dynamic(self.config, self.image, node_id, changed)
-            except ConfigError as error:
-                raise ApiException(ErrorCode.INVALID_REQUEST, str(error)) from None
-            if not validate_only:
-                self._become(replace(self.image, configs={**self.image.configs, node_id: dict(changed)}))
 
     def _known(self, name: str) -> TopicState:
         topic = self.image.topics.get(name)
@@ -311,7 +293,7 @@ class Cluster:
     def _store(self) -> None:
         if self.config.data_dir is not None:
             topics = tuple(self.image.topics.values())
-            stored = StoredCluster(self.cluster_id, topics, self.image.configs, self._reserved, self.image.scram, self.image.acls)
+            stored = StoredCluster(self.cluster_id, topics, self._reserved, self.image.scram, self.image.acls)
             cluster_store.write(self.config.data_dir, stored)
 
 
@@ -352,10 +334,6 @@ def changes(before: MetadataImage, after: MetadataImage) -> Iterator[Event]:
     for name in before.topics:
         if name not in after.topics:
             yield Event(f"Deleted topic {name}", {"topic": name})
-    for node, configs in after.configs.items():
-        if before.configs.get(node, {}) != configs:
-            whose = "every broker" if node < 0 else f"broker {node}"
-            yield Event(f"Changed settings of {whose}: {', '.join(configs) or 'none'}", {"broker": node})
     yield from _security_events(before, after)
 
 

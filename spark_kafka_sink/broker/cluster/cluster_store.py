@@ -24,7 +24,6 @@ class StoredCluster:
 
     cluster_id: str
     topics: tuple[TopicState, ...] = ()
-    configs: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     next_producer_id: int = 0
     scram: Mapping[ScramKey, ScramCredential | None] = field(default_factory=dict)
     acls: tuple[Acl, ...] = ()
@@ -52,7 +51,6 @@ def read(folder: Path) -> StoredCluster | None:
     return StoredCluster(
         plain["cluster_id"],
         tuple(_topic(name, topic) for name, topic in plain["topics"].items()),
-        {int(node): configs for node, configs in plain["configs"].items()},
         plain["next_producer_id"],
         {(each["mechanism"], each["user"]): _scram(each) for each in plain.get("scram", ())},
         tuple(_acl(each) for each in plain.get("acls", ())),
@@ -64,7 +62,6 @@ def _plain(stored: StoredCluster) -> dict[str, Any]:
         "format": FORMAT,
         "cluster_id": stored.cluster_id,
         "next_producer_id": stored.next_producer_id,
-        "configs": {str(node): dict(configs) for node, configs in stored.configs.items()},
         "topics": {
             topic.name: {
                 "id": str(topic.topic_id),

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 
 from spark_kafka_sink.broker.acl import Acl
 from spark_kafka_sink.broker.cluster.credentials import ScramCredential, ScramKey
-from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 
 NO_LEADER = -1
 
@@ -73,14 +72,12 @@ def address_text(host: str, port: int) -> str:
 class MetadataImage:
     """The whole cluster state.
 
-    `configs` are by broker id, with those of every broker under -1. `scram`: the credentials that clients have set, or None where
-    they deleted one. `acls`: all ACLs, in the order of creation.
+    `scram`: the credentials that clients have set, or None where they deleted one. `acls`: all ACLs, in the order of creation.
     """
 
     topics: Mapping[str, TopicState] = field(default_factory=dict)
     names: Mapping[uuid.UUID, str] = field(default_factory=dict)
     brokers: Mapping[int, BrokerState] = field(default_factory=dict)
-    configs: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     scram: Mapping[ScramKey, ScramCredential | None] = field(default_factory=dict)
     acls: tuple[Acl, ...] = ()
 
@@ -112,8 +109,8 @@ class MetadataImage:
 
 
 def _names(topics: Mapping[str, TopicState]) -> dict[uuid.UUID, str]:
-    """Returns topic names by id, without topics of a cluster that has no topic ids."""
-    return {topic.topic_id: name for name, topic in topics.items() if topic.topic_id != ZERO_UUID}
+    """Returns topic names by id."""
+    return {topic.topic_id: name for name, topic in topics.items()}
 
 
 def java_hash(text: str) -> int:

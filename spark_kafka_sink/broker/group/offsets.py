@@ -134,34 +134,17 @@ def check_group_delete(group: ClassicGroup) -> None:
 
 
 def expired(group: ClassicGroup, offsets: OffsetStore, now_ms: int, retention_ms: int) -> Iterator[TopicPartition]:
-    """Yields the partitions with expired offsets (`cleanupExpiredOffsets`, KIP-211)."""
-    if not _can_expire(group):
+    """Yields the partitions with expired offsets (`cleanupExpiredOffsets`, KIP-211).
+
+    The retention time does not pass while a group has members. For a simple consumer it begins with the commit.
+    """
+    has_left = group.protocol_type is not None and group.is_empty
+    consumes = group.state is GroupState.STABLE and group.uses_consumer_protocol and group.subscribed is not None
+    if not (group.protocol_type is None or group.is_empty or consumes):
         return
     for partition, offset in offsets.of(group.group_id).items():
-        if (
-            not group.is_subscribed_to(partition.topic)
-            and _is_over(offset, _since_ms(group, offset), now_ms, retention_ms)
-            and not offsets.has_pending(group.group_id, partition)
-        ):
+        since_ms = group.state_since_ms if has_left and group.state_since_ms is not None else offset.commit_timestamp_ms
+        end_ms = since_ms + retention_ms if offset.expire_timestamp_ms == NO_EXPIRY else offset.expire_timestamp_ms
+        is_needed = group.is_subscribed_to(partition.topic) or offsets.has_pending(group.group_id, partition)
+        if now_ms >= end_ms and not is_needed:
             yield partition
-
-
-def _can_expire(group: ClassicGroup) -> bool:
-    if group.protocol_type is None or group.is_empty:
-        return True
-    return group.state is GroupState.STABLE and group.uses_consumer_protocol and group.subscribed is not None
-
-
-def _since_ms(group: ClassicGroup, offset: OffsetAndMetadata) -> int:
-    """Returns the start of the retention time. It does not pass while a group has members; for a simple consumer it is the
-    commit.
-    """
-    if group.protocol_type is not None and group.is_empty and group.state_since_ms is not None:
-        return group.state_since_ms
-    return offset.commit_timestamp_ms
-
-
-def _is_over(offset: OffsetAndMetadata, since_ms: int, now_ms: int, retention_ms: int) -> bool:
-    if offset.expire_timestamp_ms != NO_EXPIRY:
-        return now_ms >= offset.expire_timestamp_ms
-    return now_ms - since_ms >= retention_ms

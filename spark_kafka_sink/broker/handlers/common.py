@@ -51,7 +51,7 @@ def repeated(values: Iterable[T]) -> list[T]:
 
 def check_is_controller(services: BrokerServices) -> None:
     """Raises NOT_CONTROLLER if a ZooKeeper cluster has another controller. With KRaft, brokers forward requests."""
-    if services.config.release.has_zookeeper and services.node_id != services.cluster.controller_id():
+    if services.config.release.is_2_1 and services.node_id != services.cluster.controller_id():
         raise ApiException(ErrorCode.NOT_CONTROLLER)
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -12,17 +11,13 @@ from spark_kafka_sink.broker.acl import ResourceType as AclResourceType
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.cluster.broker_settings import (
-    BROKER_CONFIGS,
-    DYNAMIC_CONFIGS,
-    EVERY_BROKER,
-    BrokerSettings,
-    ConfigLocation,
-    ConfigSource,
+    ConfigValue,
+    broker_values,
     topic_values,
 )
 from spark_kafka_sink.broker.cluster.cluster import ConfigChange
 from spark_kafka_sink.broker.cluster.new_topics import check_name
-from spark_kafka_sink.broker.cluster.topic_config import TOPIC_CONFIGS, ConfigKey, ConfigType, parsed
+from spark_kafka_sink.broker.cluster.topic_config import TOPIC_CONFIGS, ConfigKey, ConfigType, TopicConfigKey
 from spark_kafka_sink.broker.handlers.auth_helper import TEXTS, is_allowed
 from spark_kafka_sink.broker.handlers.common import repeated
 from spark_kafka_sink.broker.network.request import Request
@@ -33,7 +28,6 @@ from spark_kafka_sink.protocol.configs import (
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
-    DescribeConfigsSynonym,
 )
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 
@@ -97,27 +91,16 @@ def _alter(
     if resource.resource_type == ResourceType.TOPIC:
         services.cluster.alter_topic_configs(resource.resource_name, change, validate_only=validate_only)
     elif resource.resource_type == ResourceType.BROKER:
-        node_id = _altered_broker(services, resource.resource_name)
-        services.cluster.alter_broker_configs(node_id, change, validate_only=validate_only)
+        raise ApiException(ErrorCode.INVALID_REQUEST, "The embedded broker does not alter configs of brokers.")
     else:
         raise ApiException(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
 
 
-def _altered_broker(services: BrokerServices, name: str) -> int:
-    """Returns the broker to alter: a broker alters its own configs and those of all brokers."""
-    if not name:
-        return EVERY_BROKER
-    if _parsed_id(name, "Node") != services.node_id:
-        text = f"Unexpected broker id, expected {services.node_id}, but received {name}"
-        raise ApiException(ErrorCode.INVALID_REQUEST, text)
-    return services.node_id
-
-
-def _parsed_id(name: str, kind: str) -> int:
+def _parsed_id(name: str) -> int:
     """Returns a broker's id. Raises INVALID_REQUEST."""
     digits = name[1:] if name[:1] in ("+", "-") else name
     if not digits.isdecimal() or len(digits) > 10:
-        raise ApiException(ErrorCode.INVALID_REQUEST, f"{kind} id must be an integer, but it is: {name}")
+        raise ApiException(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
     return int(name)
 
 
@@ -125,17 +108,6 @@ def _refuse_nulls(names: Iterable[str]) -> None:
     """Raises INVALID_REQUEST if a config is set to null."""
     if listed := ", ".join(names):
         raise ApiException(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {listed}")
-
-
-@dataclass(frozen=True, slots=True)
-class _Described:
-    """A config with everything that a request can ask for. `key` is None if only a plugin knows it."""
-
-    name: str
-    key: ConfigKey | None
-    value: str | None
-    locations: Sequence[ConfigLocation]
-    read_only: bool = False
 
 
 def handle_describe_configs(services: BrokerServices, request: Request) -> DescribeConfigsResponse:
@@ -155,68 +127,40 @@ def _description(services: BrokerServices, request: Request, resource: DescribeC
         described = _described_configs(services, resource)
     except ApiException as error:
         return DescribeConfigsResult(error.code, error.message or "", *where)
-    keys = resource.configuration_keys
-    configs = tuple(_described_config(config, body) for config in described if not keys or config.name in keys)
+    keys, documented = resource.configuration_keys, body.include_documentation
+    configs = tuple(_described_config(each, documented) for each in described if not keys or each.key.name in keys)
     return DescribeConfigsResult(ErrorCode.NONE, "", *where, configs)
 
 
-def _described_configs(services: BrokerServices, resource: DescribeConfigsResource) -> Iterable[_Described]:
+def _described_configs(services: BrokerServices, resource: DescribeConfigsResource) -> list[ConfigValue]:
+    name = resource.resource_name
     if resource.resource_type == ResourceType.TOPIC:
-        return _of_topic(services, resource.resource_name)
-    if resource.resource_type == ResourceType.BROKER:
-        return _of_broker(services, resource.resource_name) if resource.resource_name else _of_every_broker(services)
-    raise ApiException(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {ResourceType(resource.resource_type).name}")
-
-
-def _of_topic(services: BrokerServices, name: str) -> list[_Described]:
-    check_name(name)
-    image = services.cluster.image
-    topic = image.topics.get(name)
-    if topic is None:
-        raise ApiException(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    settings = BrokerSettings(services.config, image, services.node_id)
-    values = topic_values(services.config, image, services.node_id, parsed(topic.configs))
-    return [
-        _Described(key.name, key, key.text(values[key.name]), settings.topic_locations(key, topic.configs))
-        for key in TOPIC_CONFIGS.values()
-        if key.name in topic.configs or not key.is_internal
-    ]
-
-
-def _of_broker(services: BrokerServices, name: str) -> list[_Described]:
-    if _parsed_id(name, "Broker") != services.node_id:
+        check_name(name)
+        topic = services.cluster.image.topics.get(name)
+        if topic is None:
+            raise ApiException(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return topic_values(services.config, topic.configs)
+    if resource.resource_type != ResourceType.BROKER:
+        kind = ResourceType(resource.resource_type).name
+        raise ApiException(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
+    if not name:
+        return []  # those that were set for all brokers
+    if _parsed_id(name) != services.node_id:
         text = f"Unexpected broker id, expected {services.node_id} or empty string, but received {name}"
         raise ApiException(ErrorCode.INVALID_REQUEST, text)
-    settings = BrokerSettings(services.config, services.cluster.image, services.node_id)
-    return [_broker_config(name, settings.text(name), settings.locations(name)) for name in sorted(settings.names())]
+    return broker_values(services.config, services.node_id)
 
 
-def _of_every_broker(services: BrokerServices) -> list[_Described]:
-    """Describes only the configs that were set for all brokers."""
-    configs = services.cluster.image.configs.get(EVERY_BROKER, {})
-    return [
-        _broker_config(name, value, [ConfigLocation(name, value, ConfigSource.DYNAMIC_DEFAULT_BROKER)])
-        for name, value in configs.items()
-    ]
-
-
-def _broker_config(name: str, value: str | None, locations: Sequence[ConfigLocation]) -> _Described:
-    return _Described(name, BROKER_CONFIGS.get(name), value, locations, name not in DYNAMIC_CONFIGS)
-
-
-def _described_config(config: _Described, asked: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
-    # An unknown config could be a secret (`KafkaConfig.maybeSensitive`).
-    secret = config.key is None or config.key.is_sensitive
-    synonyms = [DescribeConfigsSynonym(each.name, None if secret else each.value, each.source) for each in config.locations]
+def _described_config(config: ConfigValue, documented: bool) -> DescribeConfigsResourceResult:
+    key = config.key
     return DescribeConfigsResourceResult(
-        config.name,
-        None if secret else config.value,
-        config.read_only,
-        config.locations[0].source if config.locations else ConfigSource.DEFAULT,
-        secret,
-        tuple(synonyms) if asked.include_synonyms else (),
-        0 if config.key is None else config.key.type,
-        config.key.doc if asked.include_documentation and config.key is not None else None,
+        key.name,
+        None if key.is_sensitive else config.text,
+        not isinstance(key, TopicConfigKey),
+        config.source,
+        key.is_sensitive,
+        config_type=key.type,
+        documentation=key.doc if documented else None,
     )
 
 
@@ -240,13 +184,6 @@ class OpType(IntEnum):
     APPEND = 2
     SUBTRACT = 3
 
-    def __str__(self) -> str:
-        return self.name.lower()
-
-
-# Kafka's controller checks topics, and brokers check themselves.
-_NO_LIST_OF_TOPIC: Final = "Can't {op.name} to key {key} because its type is not LIST."
-_NO_LIST_OF_BROKER: Final = "Config value {op} is not allowed for config key: {key}"
 
 _Combine: TypeAlias = Callable[[list[str], list[str]], list[str]]
 
@@ -265,14 +202,11 @@ def handle_incremental_alter_configs(services: BrokerServices, request: Request)
 def _changed(resource: configs.AlterConfigsResource) -> ConfigChange:
     configs = resource.configs
     _refuse_nulls(config.name for config in configs if config.value is None and config.config_operation != OpType.DELETE)
-    of_topic = resource.resource_type == ResourceType.TOPIC
-    keys: Mapping[str, ConfigKey] = TOPIC_CONFIGS if of_topic else BROKER_CONFIGS
-    refusal = _NO_LIST_OF_TOPIC if of_topic else _NO_LIST_OF_BROKER
 
     def change(current: Mapping[str, str]) -> Mapping[str, str]:
         changed = dict(current)
         for config in configs:
-            value = _changed_value(config, current.get(config.name), keys.get(config.name), refusal)
+            value = _changed_value(config, current.get(config.name), TOPIC_CONFIGS.get(config.name))
             if value is None:
                 changed.pop(config.name, None)
             else:
@@ -282,8 +216,8 @@ def _changed(resource: configs.AlterConfigsResource) -> ConfigChange:
     return change
 
 
-def _changed_value(config: configs.AlterableConfig, current: str | None, key: ConfigKey | None, refusal: str) -> str | None:
-    """Returns the new value; None unsets it. `refusal`: the error's text for a config that is not a list."""
+def _changed_value(config: configs.AlterableConfig, current: str | None, key: ConfigKey | None) -> str | None:
+    """Returns the new value; None unsets it."""
     if config.config_operation == OpType.SET:
         return config.value
     if config.config_operation == OpType.DELETE:
@@ -292,7 +226,8 @@ def _changed_value(config: configs.AlterableConfig, current: str | None, key: Co
     if combine is None:
         raise ApiException(ErrorCode.INVALID_REQUEST, f"Unknown operations type {config.config_operation}")
     if key is None or key.type is not ConfigType.LIST:
-        raise ApiException(ErrorCode.INVALID_CONFIG, refusal.format(op=OpType(config.config_operation), key=config.name))
+        op = OpType(config.config_operation).name
+        raise ApiException(ErrorCode.INVALID_CONFIG, f"Can't {op} to key {config.name} because its type is not LIST.")
     # Kafka's default is extended, not the broker's value (`ConfigurationControlManager.getParts`).
     old = key.text(key.default) if current is None else current
     return ",".join(combine([part for part in (old or "").split(",") if part], (config.value or "").split(",")))

@@ -10,10 +10,9 @@ from typing import Final
 from spark_kafka_sink.broker.acl import AclOperation, ResourceType
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_services import BrokerServices
-from spark_kafka_sink.broker.cluster.broker_settings import BrokerSettings, ConfigSource, topic_values
+from spark_kafka_sink.broker.cluster.broker_settings import topic_values
 from spark_kafka_sink.broker.cluster.metadata_image import INTERNAL_TOPICS, MetadataImage, TopicState
 from spark_kafka_sink.broker.cluster.new_topics import DEFAULT, check_amount, check_given_counts
-from spark_kafka_sink.broker.cluster.topic_config import TOPIC_CONFIGS, parsed
 from spark_kafka_sink.broker.handlers.auth_helper import TEXTS, check_cluster, check_topic, is_allowed
 from spark_kafka_sink.broker.handlers.common import check_is_controller, repeated
 from spark_kafka_sink.broker.network.request import Request
@@ -82,7 +81,7 @@ def _partition_count(topic: CreatableTopic, default: int) -> int:
 
 def _created(services: BrokerServices, request: Request, topic: CreatableTopic) -> CreatableTopicResult:
     try:
-        if not topic.assignments and not services.config.release.has_default_counts:
+        if not topic.assignments and services.config.release.is_2_1:  # KIP-464
             check_given_counts(topic.num_partitions, topic.replication_factor)
         created = services.cluster.create_topic(
             topic.name,
@@ -107,18 +106,11 @@ def _created(services: BrokerServices, request: Request, topic: CreatableTopic) 
 
 
 def _created_configs(services: BrokerServices, configs: Mapping[str, str]) -> tuple[CreatableTopicConfigs, ...]:
-    settings = BrokerSettings(services.config, services.cluster.image, services.node_id)
-    values = topic_values(services.config, services.cluster.image, services.node_id, parsed(configs))
-
-    def described(name: str) -> CreatableTopicConfigs:
-        key = TOPIC_CONFIGS[name]
-        locations = settings.topic_locations(key, configs)
-        source = locations[0].source if locations else ConfigSource.DEFAULT
-        # Returned as the client wrote it.
-        return CreatableTopicConfigs(name, configs.get(name, key.text(values[name])), False, source)
-
-    names = (name for name, key in TOPIC_CONFIGS.items() if name in configs or not key.is_internal)
-    return tuple(described(name) for name in sorted(names))
+    values = sorted(topic_values(services.config, configs), key=lambda each: each.key.name)
+    # Returned as the client wrote them.
+    return tuple(
+        CreatableTopicConfigs(each.key.name, configs.get(each.key.name, each.text), False, each.source) for each in values
+    )
 
 
 # Kafka's messages for codes that have none.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
@@ -22,7 +23,6 @@ from spark_kafka_sink.broker.handlers.auth_helper import (
 )
 from spark_kafka_sink.broker.handlers.groups import offsets_partition
 from spark_kafka_sink.broker.network.request import Request
-from spark_kafka_sink.broker.transaction.transaction_coordinator import id_filter
 from spark_kafka_sink.broker.transaction.transaction_metadata import (
     BY_NAME,
     NO_PRODUCER_EPOCH,
@@ -157,15 +157,13 @@ def _refused(
 ) -> Mapping[tuple[str, int], ErrorCode]:
     refused = {}
     for topic, index in partitions:
-        if request.version < _FIRST_OF_BROKERS and not _is_writable(services, request, topic):
+        if request.version < _FIRST_OF_BROKERS and (
+            topic in INTERNAL_TOPICS or not is_allowed(services, request, AclOperation.WRITE, ResourceType.TOPIC, topic)
+        ):
             refused[topic, index] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         elif services.cluster.image.partition(topic, index) is None:
             refused[topic, index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return refused
-
-
-def _is_writable(services: BrokerServices, request: Request, topic: str) -> bool:
-    return topic not in INTERNAL_TOPICS and is_allowed(services, request, AclOperation.WRITE, ResourceType.TOPIC, topic)
 
 
 def _results(topics: Sequence[AddPartitionsToTxnTopic], code: _CodeOf) -> tuple[AddPartitionsToTxnTopicResult, ...]:
@@ -268,14 +266,17 @@ def _filter(body: ListTransactionsRequest, now_ms: int) -> Callable[[Transaction
     As in Kafka, an unknown state matches nothing, and an id without a transaction counts as running since 1970.
     """
     producers, names = set(map(int, body.producer_id_filters)), set(body.state_filters)
-    pattern = id_filter(body.transactional_id_pattern) if body.transactional_id_pattern else None
+    try:
+        pattern = re.compile(body.transactional_id_pattern) if body.transactional_id_pattern else None
+    except re.error as error:
+        raise ApiException(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from None
 
     def is_wanted(metadata: TransactionMetadata) -> bool:
         return (
             (not producers or metadata.producer_id in producers)
             and (not names or metadata.state.state_name in names)
             and (body.duration_filter < 0 or now_ms - metadata.start_ms > body.duration_filter)
-            and (pattern is None or pattern(metadata.transactional_id) is not None)
+            and (pattern is None or pattern.fullmatch(metadata.transactional_id) is not None)
         )
 
     return is_wanted

@@ -8,7 +8,7 @@ from typing import Final
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.cluster.broker_settings import effective_config, effective_configs
-from spark_kafka_sink.broker.cluster.metadata_image import MetadataImage, TopicState
+from spark_kafka_sink.broker.cluster.metadata_image import TopicState
 from spark_kafka_sink.records.compression import Codec
 
 INT64_MAX = 2**63 - 1
@@ -43,7 +43,6 @@ class LogConfig:
     message_timestamp_after_max_ms: int = 60 * 60 * 1000
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0
-    max_compaction_lag_ms: int = INT64_MAX
     retention_bytes: int = -1
     retention_ms: int = 7 * _DAY_MS
     segment_bytes: int = 1024 * 1024 * 1024
@@ -65,11 +64,9 @@ _SAME: Final = tuple(
 )
 
 
-def log_config(config: BrokerConfig, image: MetadataImage, topic: TopicState) -> LogConfig:
-    """Returns the configs in force: the topic's, then those set for running brokers, then `topic_defaults`, then Kafka's
-    defaults.
-    """
-    values = effective_configs(config, image, topic.configs)
+def log_config(config: BrokerConfig, topic: TopicState) -> LogConfig:
+    """Returns the configs in force: the topic's, then `topic_defaults`, then Kafka's defaults."""
+    values = effective_configs(config, topic.configs)
     codec = values["compression.type"]
     return LogConfig(
         compact="compact" in values["cleanup.policy"],
@@ -82,7 +79,7 @@ def log_config(config: BrokerConfig, image: MetadataImage, topic: TopicState) ->
     )
 
 
-def min_insync_replicas(config: BrokerConfig, image: MetadataImage, topic: TopicState) -> int:
+def min_insync_replicas(config: BrokerConfig, topic: TopicState) -> int:
     """Returns the number of in-sync replicas that acks=all needs."""
-    value: int = effective_config(config, image, topic.configs, "min.insync.replicas")
+    value: int = effective_config(config, topic.configs, "min.insync.replicas")
     return value

@@ -34,7 +34,6 @@ from spark_kafka_sink.broker.log.log_types import AppendOrigin
 from spark_kafka_sink.broker.log.producer_state import NUM_BATCHES_TO_RETAIN, BatchMetadata, metadata_of
 from spark_kafka_sink.broker.log.producer_state_manager import ProducerSnapshots, ProducerStateManager
 from spark_kafka_sink.broker.log.segment_records import FileRecords, marker_at
-from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 
 logger = logging.getLogger(__name__)
 
@@ -62,8 +61,7 @@ def load_log(folder: Path | None, topic_id: uuid.UUID, state: ProducerStateManag
         # The log of an older topic with this name is kept, but moved aside like Kafka's stray logs.
         renamed_away(folder, STRAY_FOLDER_SUFFIX)
     folder.mkdir(0o700, parents=True, exist_ok=True)
-    if topic_id != ZERO_UUID:
-        write_partition_metadata(folder, topic_id)
+    write_partition_metadata(folder, topic_id)
     return _LogLoader(folder, state, config, now_ms).load()
 
 

@@ -11,7 +11,7 @@ from functools import partial
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.cluster.cluster import Cluster
-from spark_kafka_sink.broker.cluster.metadata_image import GROUP_METADATA_TOPIC, MetadataImage, TopicState
+from spark_kafka_sink.broker.cluster.metadata_image import MetadataImage, TopicState
 from spark_kafka_sink.broker.log.log_cleaner import maybe_compact
 from spark_kafka_sink.broker.log.log_config import log_config
 from spark_kafka_sink.broker.log.log_files import finish_deletions
@@ -87,14 +87,14 @@ class LogManager:
         return UnifiedLog(
             None if data_dir is None else data_dir / f"{topic.name}-{index}",
             PartitionName(topic.name, index, topic.topic_id),
-            log_config(self._config, self._cluster.image, topic),
+            log_config(self._config, topic),
             LogHooks(
                 self._wall_ms,
                 on_advance=lambda: self._on_advance(topic.name, index),
                 check_disk=lambda size: self._check_disk(topic.name, index, size),
             ),
             producer_expiration_ms=self._config.producer_id_expiration_ms,
-            verify_transactions=self._config.release.verifies_transactions(of_offsets=topic.name == GROUP_METADATA_TOPIC),
+            verify_transactions=not self._config.release.is_2_1,
         )
 
     def _changed(self, before: MetadataImage, after: MetadataImage) -> None:
@@ -107,8 +107,8 @@ class LogManager:
             _delete(log)
         for key, topic in expected.items():
             known = before.topics.get(topic.name)
-            if known is not None and (before.configs != after.configs or known.configs != topic.configs):
-                logs[key].update_config(log_config(self._config, after, topic))
+            if known is not None and known.configs != topic.configs:
+                logs[key].update_config(log_config(self._config, topic))
         # Not here: the cluster's lock is held, and waiting requests read logs and answer.
         for moved in _moved(before, after):
             self._timer.after(0, partial(self._on_advance, *moved))

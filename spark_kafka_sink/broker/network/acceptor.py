@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from selectors import EVENT_READ, DefaultSelector
 from typing import Final
 
-from spark_kafka_sink.broker.network.connection_quotas import BadConnections, ConnectionQuotas, TooManyConnectionsError
+from spark_kafka_sink.broker.network.connection_quotas import ConnectionQuotas, TooManyConnectionsError
 from spark_kafka_sink.broker.network.listener import Listener
 from spark_kafka_sink.broker.network.processor import Processor
 from spark_kafka_sink.network.selector import Wakeup
@@ -40,12 +40,10 @@ class Acceptor:
         listener: Listener,
         processors: Sequence[Processor],
         quotas: ConnectionQuotas,
-        bad_connections: BadConnections,
     ) -> None:
         self.listener = listener
         self.processors = processors
         self._quotas = quotas
-        self._bad_connections = bad_connections
         self._next_processor = 0
         self._stopped = threading.Event()
         self._server = _bound(listener)
@@ -106,8 +104,6 @@ class Acceptor:
                 # A bug, which must not affect the next connection.
                 logger.exception("%s: uncaught exception", self.thread.name)
                 sock.close()
-            if (pause_s := self._bad_connections.pause_s()) > 0:
-                self._stopped.wait(pause_s)
 
     def _take(self, sock: socket.socket, host: str, port: int) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Limits on the number of connections, and on the accept rate while many connections are bad."""
+"""Limits on the number of connections."""
 
 from __future__ import annotations
 
@@ -6,32 +6,13 @@ import logging
 import socket
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
-from typing import Final
-
-from spark_kafka_sink.network.selector import monotonic_ms
+from collections.abc import Mapping
 
 logger = logging.getLogger(__name__)
 
 UNLIMITED = 2**31 - 1
 
 _LOOK_AGAIN_S = 0.3
-
-
-LOGGED_ONE_BY_ONE: Final = 5
-"""The number of bad connections per interval with their own log line. The rest is counted in one line at its end."""
-
-LOG_INTERVAL_MS: Final = 10_000
-
-MANY_PER_SECOND: Final = 100
-"""The number of bad connections per second above which new connections are accepted slowly."""
-
-PAUSE_S: Final = 0.001
-"""The wait between two connections in that case, which allows fewer than 1,000 per second.
-
-A bad connection costs some 200 us of an interpreter that other clients need too: at 5,000 per second nothing is left. A longer
-wait would delay new clients behind the bad ones in the listener's queue.
-"""
 
 
 class TooManyConnectionsError(Exception):
@@ -101,73 +82,3 @@ class ConnectionQuotas:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-
-
-class BadConnections:
-    """Counts and logs bad connections. Processors and Acceptors call it. The lock guards the fields below; logging needs none."""
-
-    def __init__(self, clock_ms: Callable[[], int] = monotonic_ms) -> None:
-        self._clock_ms = clock_ms
-        self._lock = threading.Lock()
-        self._total = 0
-        self._interval_end_ms = 0
-        self._in_interval = 0
-        self._last = ""
-        self._second = 0
-        self._in_second = self._in_last_second = 0
-
-    @property
-    def total(self) -> int:
-        """The total number of bad connections."""
-        return self._total
-
-    def report(self, text: str) -> None:
-        """Reports a connection that is closed because of what it sent. `text` names the connection and the reason."""
-        with self._lock:
-            now_ms = self._clock_ms()
-            summary = self._ended_interval(now_ms)
-            if not self._in_interval:
-                self._interval_end_ms = now_ms + LOG_INTERVAL_MS
-            self._total += 1
-            self._in_interval += 1
-            self._last = text
-            self._see_second(now_ms)
-            self._in_second += 1
-            is_logged = self._in_interval <= LOGGED_ONE_BY_ONE
-        _log(summary)
-        if is_logged:
-            logger.warning("%s", text)
-
-    def summarize(self, *, at_once: bool = False) -> None:
-        """Logs the counted connections when their interval is over. Call it at intervals, and with `at_once` at the end."""
-        if self._in_interval:
-            with self._lock:
-                summary = self._ended_interval(self._interval_end_ms if at_once else self._clock_ms())
-            _log(summary)
-
-    def pause_s(self) -> float:
-        """Returns the time to wait before the next connection is accepted."""
-        with self._lock:
-            self._see_second(self._clock_ms())
-            return PAUSE_S if max(self._in_second, self._in_last_second) >= MANY_PER_SECOND else 0.0
-
-    def _see_second(self, now_ms: int) -> None:
-        second = now_ms // 1000
-        if second != self._second:
-            self._in_last_second = self._in_second if second == self._second + 1 else 0
-            self._second, self._in_second = second, 0
-
-    def _ended_interval(self, now_ms: int) -> str | None:
-        """Returns the line to log for an interval that has ended by now."""
-        if not self._in_interval or now_ms < self._interval_end_ms:
-            return None
-        others, self._in_interval = self._in_interval - LOGGED_ONE_BY_ONE, 0
-        if others <= 0:
-            return None
-        seconds = LOG_INTERVAL_MS // 1000
-        return f"closed {others:,} more connections because of what they sent, within {seconds} s; the last: {self._last}"
-
-
-def _log(summary: str | None) -> None:
-    if summary is not None:
-        logger.warning("%s", summary)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import Flag, auto
 from typing import Final
 
-from spark_kafka_sink.broker.network.connection_quotas import BadConnections, ConnectionQuotas
+from spark_kafka_sink.broker.network.connection_quotas import ConnectionQuotas
 from spark_kafka_sink.broker.network.listener import Listener
 from spark_kafka_sink.broker.network.request import Request, Response, ResponseAction, Session, bare_sasl_token, decode
 from spark_kafka_sink.broker.network.request_channel import RequestChannel
@@ -77,7 +77,6 @@ class ProcessorParts:
     node_id: int
     channel: RequestChannel
     quotas: ConnectionQuotas
-    bad_connections: BadConnections
     served: Mapping[int, AnyApi]
     max_frame_size: int
     max_idle_ms: int
@@ -174,7 +173,6 @@ class Processor:
         self._process_completed_sends(result.sent)
         self._process_disconnected(result.disconnected)
         self._end_throttling()
-        self._parts.bad_connections.summarize()
 
     def _poll_timeout_ms(self) -> int:
         if not self._new_connections.empty():
@@ -227,7 +225,7 @@ class Processor:
             try:
                 connection.session.principal = f"User:{self._parts.principals.name(distinguished_name(certificate))}"
             except NoMatchingRuleError as error:
-                self._parts.bad_connections.report(f"{self.thread.name}: closed the connection from {connection.peer}: {error}")
+                logger.warning("%s: closed the connection from %s: %s", self.thread.name, connection.peer, error)
                 self._close(connection)
 
     def _process_new_responses(self) -> None:
@@ -278,8 +276,7 @@ class Processor:
 
     def _refuse(self, connection: Connection, error: Exception) -> None:
         if isinstance(error, PeerError):
-            text = f"{self.thread.name}: closed the connection from {connection.peer}: {error.message}"
-            self._parts.bad_connections.report(text)
+            logger.warning("%s: closed the connection from %s: %s", self.thread.name, connection.peer, error.message)
         else:
             logger.exception("%s: could not read a request from %s", self.thread.name, connection.peer)
         self._close(connection)
@@ -298,10 +295,10 @@ class Processor:
         for lost in disconnected:
             connection = self._connections.get(lost.connection_id)
             if connection is not None and connection.tls is not None and not lost.idle:
-                text = f"{self.thread.name}: the TLS handshake with {connection.peer} failed: {lost.error.message}"
-                self._parts.bad_connections.report(text)
+                text = f"the TLS handshake with {connection.peer} failed: {lost.error.message}"
+                logger.warning("%s: %s", self.thread.name, text)
             elif isinstance(lost.error, ProtocolError):
-                self._parts.bad_connections.report(f"{self.thread.name}: {lost.error.message}")
+                logger.warning("%s: %s", self.thread.name, lost.error.message)
             else:
                 logger.debug("%s: %s", self.thread.name, lost.error.message)
             if connection is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.network.acceptor import Acceptor
-from spark_kafka_sink.broker.network.connection_quotas import BadConnections, ConnectionQuotas
+from spark_kafka_sink.broker.network.connection_quotas import ConnectionQuotas
 from spark_kafka_sink.broker.network.listener import Listener
 from spark_kafka_sink.broker.network.processor import Processor, ProcessorParts
 from spark_kafka_sink.broker.network.request_channel import RequestChannel
@@ -26,12 +26,10 @@ JOIN_TIMEOUT_S = 10.0
 class NetworkSnapshot:
     """The current state of the network.
 
-    `by_processor`: the connections of each Processor. `bad_connections`: the number closed so far because of what they sent.
-    `blocked_processors`: the number that waits for room in the request queue.
+    `by_processor`: the connections of each Processor. `blocked_processors`: the number that waits for room in the request queue.
     """
 
     by_processor: tuple[int, ...]
-    bad_connections: int
     request_queue_size: int
     blocked_processors: int
 
@@ -65,12 +63,10 @@ class SocketServer:
             max_connections_per_ip=config.max_connections_per_ip,
             overrides=config.max_connections_per_ip_overrides,
         )
-        self._bad_connections = BadConnections()
         parts = ProcessorParts(
             node_id=node_id,
             channel=self.request_channel,
             quotas=self.connection_quotas,
-            bad_connections=self._bad_connections,
             served=served,
             max_frame_size=config.socket_request_max_bytes,
             max_idle_ms=config.connections_max_idle_ms,
@@ -85,7 +81,7 @@ class SocketServer:
                 for processor_id in range(first, first + config.num_network_threads):
                     self._processors.append(Processor(processor_id, listener, parts))
                 added = self._processors[first:]
-                self._acceptors.append(Acceptor(listener, added, self.connection_quotas, self._bad_connections))
+                self._acceptors.append(Acceptor(listener, added, self.connection_quotas))
         except BaseException:
             self.stop()
             raise
@@ -117,7 +113,6 @@ class SocketServer:
         for processor in self._processors:
             # Including those of a listener that failed to start.
             ended.append(processor.close(timeout_s))
-        self._bad_connections.summarize(at_once=True)
         if not all(ended):
             logger.error("Network threads did not stop within %s s", timeout_s)
         return all(ended)
@@ -125,7 +120,6 @@ class SocketServer:
     def snapshot(self) -> NetworkSnapshot:
         return NetworkSnapshot(
             by_processor=tuple(processor.connection_count() for processor in self._processors),
-            bad_connections=self._bad_connections.total,
             request_queue_size=self.request_channel.request_queue_size(),
             blocked_processors=self.request_channel.blocked_senders(),
         )

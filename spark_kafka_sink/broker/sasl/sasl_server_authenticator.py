@@ -13,9 +13,7 @@ from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.cluster.credentials import Credentials
 from spark_kafka_sink.broker.error_responses import error_response
 from spark_kafka_sink.broker.network.request import Request
-from spark_kafka_sink.broker.sasl.oauthbearer_server import OAUTHBEARER, OAuthBearerSaslServer
 from spark_kafka_sink.broker.sasl.sasl_server import PLAIN, PlainSaslServer, SaslAuthenticationError, SaslError, ScramSaslServer
-from spark_kafka_sink.broker.sasl.token_validator import TokenValidator
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
@@ -26,7 +24,7 @@ MIN_REAUTH_INTERVAL_MS: Final = 1000
 """Kafka's `KafkaChannel.MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS`."""
 
 
-SaslServer: TypeAlias = PlainSaslServer | ScramSaslServer | OAuthBearerSaslServer
+SaslServer: TypeAlias = PlainSaslServer | ScramSaslServer
 SaslServers: TypeAlias = Mapping[str, Callable[[], SaslServer]]
 """Factories of exchanges by mechanism, in the order in which clients see them."""
 
@@ -65,19 +63,16 @@ class SaslServerAuthenticator:
     A method that raises ApiException has ended the login. The error is the last response on the connection.
     """
 
-    def __init__(self, servers: SaslServers, max_reauth_ms: int = 0, wall_ms: Callable[[], int] = lambda: 0) -> None:
+    def __init__(self, servers: SaslServers, max_reauth_ms: int = 0) -> None:
         """Creates a login that has not started.
 
         Args:
             servers: factories of exchanges by mechanism.
-            max_reauth_ms: the time that a login is valid (KIP-368); 0: as long as the connection. A token's expiry limits it too.
-            wall_ms: returns the time that decides about tokens, in ms since 1970.
+            max_reauth_ms: the time that a login is valid (KIP-368); 0: as long as the connection.
         """
         self._servers = servers
         self.mechanisms = tuple(servers)
         self._max_reauth_ms = max_reauth_ms
-        self._wall_ms = wall_ms
-        self._lifetime_ms = 0
         self.state = SaslState.HANDSHAKE
         self.user: str | None = None
         self._mechanism = ""
@@ -131,26 +126,15 @@ class SaslServerAuthenticator:
             logger.info("Failed %s by %s: %s", self._what(), self._mechanism, error)
             raise ApiException(ErrorCode.SASL_AUTHENTICATION_FAILED, self._told(error)) from None
         if server.authorization_id is not None:
-            self._complete(server.authorization_id, self._bound_ms(server), now_ms)
+            self.user = server.authorization_id
+            self._server = None
+            self._expires_ms = now_ms + self._max_reauth_ms if self._max_reauth_ms else None
+            self.state = SaslState.COMPLETE
         return answer
 
     def session_lifetime_ms(self) -> int:
         """Returns the remaining validity of the login for the response to the last step; 0: no limit."""
-        return self._lifetime_ms if self.state is SaslState.COMPLETE else 0
-
-    def _bound_ms(self, server: SaslServer) -> int | None:
-        """Returns the validity of the login; None: no limit (`calcCompletionTimesAndReturnSessionLifetimeMs`)."""
-        expires_ms = server.expires_ms if isinstance(server, OAuthBearerSaslServer) else None
-        left = [] if expires_ms is None else [expires_ms - self._wall_ms()]
-        bounds = [*left, self._max_reauth_ms] if self._max_reauth_ms > 0 else left
-        return max(0, min(bounds)) if bounds else None
-
-    def _complete(self, user: str, bound_ms: int | None, now_ms: float) -> None:
-        self.user = user
-        self._server = None
-        self._lifetime_ms = bound_ms or 0
-        self._expires_ms = None if bound_ms is None else now_ms + bound_ms
-        self.state = SaslState.COMPLETE
+        return self._max_reauth_ms if self.state is SaslState.COMPLETE else 0
 
     def _check_user(self, user: str | None) -> None:
         if None not in (user, self.user) and user != self.user:
@@ -165,14 +149,12 @@ class SaslServerAuthenticator:
         return "authentication" if self.user is None else "re-authentication"
 
 
-def sasl_servers(mechanisms: Sequence[str], credentials: Credentials, tokens: TokenValidator | None = None) -> SaslServers:
+def sasl_servers(mechanisms: Sequence[str], credentials: Credentials) -> SaslServers:
     """Returns factories of exchanges for the mechanisms."""
 
     def begin(mechanism: str) -> SaslServer:
         if mechanism == PLAIN:
             return PlainSaslServer(credentials)
-        if mechanism == OAUTHBEARER and tokens is not None:
-            return OAuthBearerSaslServer(tokens)
         return ScramSaslServer(mechanism, credentials)
 
     return {mechanism: partial(begin, mechanism) for mechanism in mechanisms}
@@ -182,8 +164,8 @@ def authenticator_of(services: BrokerServices, request: Request) -> SaslServerAu
     """Returns the connection's authenticator, which its first request creates."""
     session, config = request.session, services.config
     if session.sasl_state is None:
-        servers = sasl_servers(config.sasl_mechanisms, services.credentials, services.tokens)
-        session.sasl_state = SaslServerAuthenticator(servers, config.connections_max_reauth_ms, services.wall_ms)
+        servers = sasl_servers(config.sasl_mechanisms, services.credentials)
+        session.sasl_state = SaslServerAuthenticator(servers, config.connections_max_reauth_ms)
     authenticator: SaslServerAuthenticator = session.sasl_state
     return authenticator
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import fnmatch
 import logging
-import re
 from collections.abc import Callable, Collection, Mapping
-from typing import Final
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_config import BrokerConfig
@@ -248,31 +245,6 @@ class TransactionCoordinator:
     def _check_loaded(self) -> None:
         if not self._is_loaded:
             raise ApiException(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-
-
-MAX_PATTERN: Final = 1_000
-_ID_PATTERN_TOKEN: Final = re.compile(r"\.[*+]?|\\([^\w\s])|([^\\.*+?()\[\]{}|^$])")
-_GLOBS: Final = {".": "?", ".*": "*", ".+": "?*"}
-
-
-def id_filter(pattern: str) -> Callable[[str], object]:
-    """Returns a predicate for whole transactional ids from the pattern of ListTransactions (KIP-1152).
-
-    Kafka uses RE2, which matches in linear time. Python's `re` could run for years on a hostile pattern. Only characters, `.`,
-    `.*` and `.+` are supported, with or without `^` and `$` around them. They become a glob, whose stars `fnmatch` matches
-    without backtracking.
-
-    Raises:
-        ApiException: INVALID_REGULAR_EXPRESSION for anything else.
-    """
-    body = pattern.removeprefix("^")
-    body = body if body.endswith(r"\$") else body.removesuffix("$")
-    tokens = list(_ID_PATTERN_TOKEN.finditer(body))
-    if len(pattern) > MAX_PATTERN or "".join(token[0] for token in tokens) != body:
-        text = f"Transaction ID pattern `{pattern[:200]}` is not supported: only characters, `.`, `.*` and `.+` are."
-        raise ApiException(ErrorCode.INVALID_REGULAR_EXPRESSION, text)
-    glob = "".join(_GLOBS.get(token[0]) or re.sub(r"([*?\[])", r"[\1]", token[1] or token[2]) for token in tokens)
-    return re.compile(fnmatch.translate(glob)).match
 
 
 def _check_writable(slot: TransactionSlot) -> None:

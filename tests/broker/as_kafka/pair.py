@@ -26,7 +26,7 @@ def eventually(holds: Callable[[], bool]) -> None:
         try:
             return "" if holds() else "it is not so"
         except AssertionError as error:
-            return str(error)
+            return str(error) or "they differ"  # assertions of this file have no text
 
     until(difference, lambda found: not found, "what both say")
 

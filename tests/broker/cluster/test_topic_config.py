@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_config import BrokerConfig
-from spark_kafka_sink.broker.cluster.broker_settings import check_topic_defaults, checked_topic_configs, effective_config
-from spark_kafka_sink.broker.cluster.metadata_image import MetadataImage
+from spark_kafka_sink.broker.cluster.broker_settings import check_topic_defaults, checked_topic_configs
 from spark_kafka_sink.broker.cluster.topic_config import (
     TOPIC_CONFIGS,
     Check,
@@ -53,7 +52,7 @@ def refusal(config: BrokerConfig = DEFAULTS, **configs: str | None) -> str | Non
 
 
 def checked(config: BrokerConfig = DEFAULTS, **configs: str | None) -> dict[str, str]:
-    return checked_topic_configs(config, MetadataImage(), {name.replace("_", "."): text for name, text in configs.items()})
+    return checked_topic_configs(config, {name.replace("_", "."): text for name, text in configs.items()})
 
 
 def test_every_default_is_valid() -> None:
@@ -76,22 +75,3 @@ def test_a_conflict_with_what_the_broker_has() -> None:
 def test_a_broker_does_not_begin_with_wrong_defaults() -> None:
     with pytest.raises(ValueError, match=r"^topic_defaults: Unknown topic config name: nothing$"):
         check_topic_defaults(BrokerConfig(topic_defaults={"nothing": "1"}))
-
-
-def test_a_topics_own_config_is_above_that_of_its_broker_which_is_above_that_of_all_and_the_files() -> None:
-    config = BrokerConfig(topic_defaults={"retention.ms": "4"})
-    layers: list[tuple[MetadataImage, dict[str, str]]] = [
-        (MetadataImage(), {}),
-        (MetadataImage(configs={-1: {"log.retention.ms": "3"}}), {}),
-        (MetadataImage(configs={-1: {"log.retention.ms": "3"}, 1: {"log.retention.ms": "2"}}), {}),
-        (MetadataImage(configs={-1: {"log.retention.ms": "3"}, 1: {"log.retention.ms": "2"}}), {"retention.ms": "1"}),
-    ]
-
-    assert [effective_config(config, image, configs, "retention.ms") for image, configs in layers] == [4, 3, 2, 1]
-    assert effective_config(DEFAULTS, MetadataImage(), {}, "retention.ms") == 7 * 24 * 60 * 60 * 1000
-
-
-def test_of_brokers_with_configs_of_their_own_the_first_decides_for_the_logs_they_share() -> None:
-    image = MetadataImage(configs={2: {"log.retention.ms": "2"}, 1: {}, 3: {"log.retention.ms": "3"}})
-
-    assert effective_config(DEFAULTS, image, {}, "retention.ms") == 2

@@ -20,7 +20,7 @@ from tests.waiting import until
 VALUES = [str(index) for index in range(20)]
 
 
-@pytest.fixture(params=["2.1", "3.7", "3.9", RELEASES[-1]])
+@pytest.fixture(params=RELEASES)
 def servers(request: pytest.FixtureRequest) -> Iterator[str]:
     with EmbeddedBroker(like=request.param) as broker:
         broker.create_topic("topic", 2)

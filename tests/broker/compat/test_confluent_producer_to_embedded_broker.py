@@ -52,20 +52,6 @@ def test_every_part_of_a_record_comes_back(servers: str, new_topic: NewTopic) ->
     ]
 
 
-def test_a_topic_can_have_the_times_of_the_broker(servers: str, new_topic: NewTopic) -> None:
-    topic = new_topic(message_timestamp_type="LogAppendTime")
-    writer = confluent.producer(servers)
-    writer.produce(topic, b"value", timestamp=1)
-    assert writer.flush(TIMEOUT_S) == 0
-    reader = confluent.consumer(servers)
-    reader.subscribe([topic])
-    (found,) = confluent.polled(reader, 1)
-    kind, timestamp = found.timestamp()
-    reader.close()
-    assert kind == 2
-    assert timestamp > 1_700_000_000_000
-
-
 def test_without_auto_creation_an_unknown_topic_stays_unknown() -> None:
     with EmbeddedBroker(config=BrokerConfig(auto_create_topics_enable=False)) as broker:
         writer = confluent.producer(

@@ -7,9 +7,8 @@ import pytest
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.coordinator_log import ReplayedRecord
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.internal_topics import GROUP_METADATA_KEY, GROUP_METADATA_VALUE, GroupMetadataKey
+from spark_kafka_sink.protocol.internal_topics import GROUP_METADATA_VALUE
 from tests.broker.group.world import GROUP, SESSION_MS, World
-from tests.broker.memory_coordinator_log import MemoryCoordinatorLog
 
 
 def test_sessions_begin_anew_when_a_group_is_loaded() -> None:
@@ -24,17 +23,6 @@ def test_sessions_begin_anew_when_a_group_is_loaded() -> None:
     assert after.state() == "Empty"
 
 
-def test_records_that_cannot_be_read_are_left_out() -> None:
-    log = MemoryCoordinatorLog("__consumer_offsets")
-    world = World(log=log)
-    world.stable()
-    key = GROUP_METADATA_KEY.encode(GroupMetadataKey(GROUP))
-    for bad_key, bad_value in [(b"\x00\x09", b""), (key, b"\x00"), (key, b"\x00\x63"), (b"", b"")]:
-        log.items.append(ReplayedRecord(0, 0, 0, bad_key, bad_value, -1, -1))
-
-    assert world.restarted().described() == world.described()
-
-
 def test_the_format_of_the_records_is_that_of_kafka_41() -> None:
     world = World()
     (member,) = world.stable()
@@ -45,17 +33,6 @@ def test_the_format_of_the_records_is_that_of_kafka_41() -> None:
     value = GROUP_METADATA_VALUE.decode(record.value)
     assert record.value[:2] == b"\x00\x03"
     assert (value.generation, value.protocol, value.leader, value.members[0].assignment) == (1, "range", member, member.encode())
-
-
-def test_who_waits_to_join_when_the_coordinator_moves_looks_for_it() -> None:
-    world = World()
-    leader, follower = world.stable(2)
-    joining = world.join(leader)
-    world.coordinator.move({world.log.partition_for(GROUP)})
-
-    assert joining.error is ErrorCode.NOT_COORDINATOR
-    assert world.state() == "Stable"
-    assert world.heartbeat(leader, 1) is world.heartbeat(follower, 1) is ErrorCode.NONE
 
 
 def test_who_waits_to_sync_when_the_coordinator_moves_looks_for_it() -> None:

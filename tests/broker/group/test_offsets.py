@@ -90,26 +90,6 @@ def test_what_cannot_be_stored_is_not_committed() -> None:
 # Transactions
 
 
-def test_a_transactions_offsets_count_when_it_commits() -> None:
-    world = World()
-    commit(world, a0=1)
-    assert commit_in_transaction(world, a0=5, a1=6) == {A0: ErrorCode.NONE, A1: ErrorCode.NONE}
-    assert committed(world) == {A0: 1}
-    end(world, committed=True)
-
-    assert committed(world) == {A0: 5, A1: 6}
-    assert committed(world.restarted()) == {A0: 5, A1: 6}
-
-
-def test_a_transactions_offsets_are_gone_when_it_aborts() -> None:
-    world = World()
-    commit(world, a0=1)
-    commit_in_transaction(world, a0=5, a1=6)
-    end(world, committed=False)
-
-    assert committed(world) == committed(world.restarted()) == {A0: 1}
-
-
 def test_the_marker_of_another_partition_ends_nothing() -> None:
     world = World()
     commit_in_transaction(world, a0=5)
@@ -130,18 +110,6 @@ def test_a_later_commit_outlives_a_transaction_that_ends_after_it() -> None:
 
 
 # Deleting
-
-
-def test_a_group_is_deleted_with_all_that_it_has() -> None:
-    world = World()
-    commit(world, a0=5)
-    commit_in_transaction(world, a0=6, a1=7)
-    world.coordinator.delete_group(GROUP)
-    end(world, committed=True)
-
-    for each in (world, world.restarted()):
-        assert groups(each) == []
-        assert committed(each) == {}
 
 
 def test_a_topic_that_is_deleted_takes_its_offsets_along() -> None:
@@ -189,43 +157,5 @@ def test_a_groups_offsets_are_kept_while_it_has_members_and_for_the_retention_af
     world.timer.advance(DAY_MS - RETENTION_CHECK_INTERVAL_MS)
     assert committed(world) == {A0: 5}
     world.timer.advance(2 * RETENTION_CHECK_INTERVAL_MS)
-
-    assert groups(world) == []
-
-
-def test_offsets_that_a_stable_group_does_not_subscribe_to_expire() -> None:
-    world = retained(1)
-    (member,) = world.stable(protocols=subscription("a"))
-    commit(world, Committer(GROUP, 1, member), a0=5, b0=6)
-    for _ in range(DAY_MS // 9000 + 100):
-        world.heartbeat(member, 1)
-        world.timer.advance(9000)
-
-    assert committed(world) == {A0: 5}
-
-
-def test_an_offset_keeps_the_expiry_that_an_old_client_asked_for() -> None:
-    world = retained(7)
-    expiring = at(world, 5, expire_timestamp_ms=world.timer.wall_ms() + DAY_MS)
-    world.coordinator.commit_offsets(OUTSIDER, {A0: expiring}, 4)
-    world = world.restarted()
-    assert committed(world) == {A0: 5}
-    pass_days(world, 1)
-
-    assert committed(world) == {}
-
-
-def test_an_open_transaction_keeps_offsets_and_group() -> None:
-    world = retained(1)
-    commit_in_transaction(world, a0=6)
-    pass_days(world, 2)
-    assert groups(world) == [GROUP]
-    commit(world, a1=5)
-    commit_in_transaction(world, a1=6)
-    pass_days(world, 2)
-    assert committed(world) == {A1: 5}
-    end(world, committed=True)
-    assert committed(world) == {A0: 6, A1: 6}
-    pass_days(world, 5)
 
     assert groups(world) == []

@@ -13,16 +13,6 @@ def completing(world: World) -> tuple[str, str]:
     return leader, follower
 
 
-def test_who_waits_for_an_assignment_when_someone_joins_has_to_join_too() -> None:
-    world = World()
-    leader, follower = completing(world)
-    waiting = world.sync(follower, 1)
-    world.joining()
-
-    assert waiting.error is ErrorCode.REBALANCE_IN_PROGRESS
-    assert world.sync(leader, 1, {leader: b"old"}).error is ErrorCode.REBALANCE_IN_PROGRESS
-
-
 def test_an_assignment_that_cannot_be_stored_counts_for_nobody() -> None:
     world = World()
     leader, follower = completing(world)
@@ -59,14 +49,3 @@ def test_a_member_that_is_silent_for_its_session_is_removed() -> None:
 
     assert world.heartbeat(leader, 1) is ErrorCode.REBALANCE_IN_PROGRESS
     assert world.heartbeat(follower, 1) is ErrorCode.UNKNOWN_MEMBER_ID
-
-
-def test_a_leader_that_dies_before_it_has_assigned_is_replaced() -> None:
-    world = World()
-    leader, follower = completing(world)
-    waiting = world.sync(follower, 1)
-    world.timer.advance(SESSION_MS)
-
-    assert waiting.error is ErrorCode.REBALANCE_IN_PROGRESS
-    assert world.join(follower).answer.leader == follower
-    assert world.heartbeat(leader, 1) is ErrorCode.UNKNOWN_MEMBER_ID

@@ -80,31 +80,26 @@ class World:
         self,
         member_id: str = "",
         *,
-        instance: str | None = None,
         protocols: Mapping[str, bytes] = RANGE,
-        protocol_type: str = "consumer",
-        session_ms: int = SESSION_MS,
-        rebalance_ms: int = REBALANCE_MS,
         version: int = 9,
-        group: str = GROUP,
     ) -> Joined:
         joined = Joined()
         joiner = Joiner(
             member_id=member_id,
             new_member_id=f"member-{next(self._ids)}",
-            group_instance_id=instance,
+            group_instance_id=None,
             client_id="client",
             client_host="/127.0.0.1",
-            rebalance_timeout_ms=rebalance_ms,
-            session_timeout_ms=session_ms,
-            protocol_type=protocol_type,
+            rebalance_timeout_ms=REBALANCE_MS,
+            session_timeout_ms=SESSION_MS,
+            protocol_type="consumer",
             protocols=dict(protocols),
             requires_known_member_id=version >= 4,
             may_skip_assignment=version >= 9,
             reason="test",
             reply=joined.answers.append,
         )
-        self.coordinator.join(group, joiner)
+        self.coordinator.join(GROUP, joiner)
         return joined
 
     def sync(
@@ -112,48 +107,43 @@ class World:
         member_id: str,
         generation: int,
         assignments: Mapping[str, bytes] | None = None,
-        *,
-        instance: str | None = None,
-        protocol: str | None = None,
-        group: str = GROUP,
     ) -> Synced:
         synced = Synced()
         given = tuple(SyncGroupRequestAssignment(name, assignment) for name, assignment in (assignments or {}).items())
-        request = SyncGroupRequest(group, generation, member_id, instance, protocol_name=protocol, assignments=given)
+        request = SyncGroupRequest(GROUP, generation, member_id, assignments=given)
         self.coordinator.sync(request, synced.answers.append)
         return synced
 
-    def heartbeat(self, member_id: str, generation: int, *, instance: str | None = None, group: str = GROUP) -> ErrorCode:
+    def heartbeat(self, member_id: str, generation: int) -> ErrorCode:
         try:
-            return self.coordinator.heartbeat(HeartbeatRequest(group, generation, member_id, instance))
+            return self.coordinator.heartbeat(HeartbeatRequest(GROUP, generation, member_id))
         except ApiException as error:
             return error.code
 
-    def leave(self, *members: str, instance: str | None = None, group: str = GROUP) -> list[ErrorCode]:
-        leaving = [MemberIdentity(member, instance) for member in members]
-        return [ErrorCode(left.error_code) for left in self.coordinator.leave(group, leaving)]
+    def leave(self, member: str) -> None:
+        self.coordinator.leave(GROUP, [MemberIdentity(member)])
 
-    def described(self, group: str = GROUP) -> DescribedGroup:
-        described = self.coordinator.describe_group(group)
+    def described(self) -> DescribedGroup:
+        described = self.coordinator.describe_group(GROUP)
         assert described is not None
         return described
 
-    def state(self, group: str = GROUP) -> str:
-        return self.described(group).group_state
+    def state(self) -> str:
+        return self.described().group_state
 
     # In a few steps what a client's life begins with
 
-    def joining(self, *, group: str = GROUP, protocols: Mapping[str, bytes] = RANGE) -> tuple[str, Joined]:
+    def joining(self, protocols: Mapping[str, bytes] = RANGE) -> tuple[str, Joined]:
         """A dynamic member that has its id and asks with it."""
-        member_id = self.join(group=group, protocols=protocols).answer.member_id
-        return member_id, self.join(member_id, group=group, protocols=protocols)
+        member_id = self.join(protocols=protocols).answer.member_id
+        return member_id, self.join(member_id, protocols=protocols)
 
-    def stable(self, count: int = 1, *, group: str = GROUP, protocols: Mapping[str, bytes] = RANGE) -> list[str]:
+    def stable(self, count: int = 1, *, protocols: Mapping[str, bytes] = RANGE) -> list[str]:
         """Members of a new group's first generation, the leader first; each is assigned its own name."""
-        members = [self.joining(group=group, protocols=protocols) for _ in range(count)]
+        members = [self.joining(protocols) for _ in range(count)]
         self.timer.advance(self.config.group_initial_rebalance_delay_ms)
         leader = next(name for name, joined in members if joined.answer.leader == name)
         names = sorted((name for name, _ in members), key=lambda name: name != leader)
         for name in names:
-            self.sync(name, 1, {each: each.encode() for each in names} if name == leader else None, group=group)
+            self.sync(name, 1, {each: each.encode() for each in names} if name == leader else None)
         return names

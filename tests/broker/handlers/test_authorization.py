@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
-import pytest
-
 from spark_kafka_sink.broker.acl import AclOperation, ResourceType, parse_acls
 from spark_kafka_sink.broker.kafka_apis import HANDLERS
 from spark_kafka_sink.broker.network.request import Session
@@ -330,20 +328,6 @@ def test_no_api_is_forgotten() -> None:
     assert {case.key for case in CASES} | NEED_NOTHING == set(HANDLERS)
 
 
-@pytest.mark.parametrize(
-    ("missing", "code"),
-    [
-        (WRITE_X, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
-        (READ_G, ErrorCode.GROUP_AUTHORIZATION_FAILED),
-        (READ_T, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
-    ],
-)
-def test_the_error_is_that_of_the_resource(missing: str, code: ErrorCode) -> None:
-    (case,) = (case for case in CASES if case.key is ApiKey.TXN_OFFSET_COMMIT)
-
-    assert refusals(case, tuple(each for each in case.needed if each != missing)) == {code}
-
-
 def ask(rig: Rig, body: Message, key: ApiKey, *, principal: str = ANA) -> Any:
     return rig.ask_api(body, key, session=session(principal))
 
@@ -404,14 +388,6 @@ def test_groups_and_transactions_are_listed_for_who_may_describe_them() -> None:
         assert (listed(root), listed(ANA), listed(other)) == ((1, 1), (1, 1), (0, 0))
 
 
-def test_offsets_of_topics_that_one_may_not_see_are_left_out_of_all() -> None:
-    with cluster(f"--allow-principal {ANA} --operation Describe --group g") as rig:
-        everything = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=None)])
-
-        assert ask(rig, everything, ApiKey.OFFSET_FETCH).groups[0].topics == ()
-        assert len(ask(rig, everything, ApiKey.OFFSET_FETCH, principal="User:root").groups[0].topics) == 1
-
-
 def test_authorized_operations_are_what_the_acls_say() -> None:
     with cluster(
         f"--allow-principal {ANA} --operation Write --topic t", f"--allow-principal {ANA} --operation Read --group g"
@@ -442,28 +418,6 @@ class TestAcls:
             )
             assert [match.principal for match in deleted.filter_results[0].matching_acls] == [ANA]
             assert ask(rig, asked, ApiKey.METADATA).topics[0].error_code == 29
-
-    @pytest.mark.parametrize(
-        ("creation", "words"),
-        [
-            (acls.AclCreation(1, "t", 3, ANA, "*", 3, 3), "Invalid resourceType ANY"),
-            (acls.AclCreation(2, "t", 2, ANA, "*", 3, 3), "Invalid patternType MATCH"),
-            (acls.AclCreation(2, "t", 3, ANA, "*", 1, 3), "Invalid operation ANY"),
-            (acls.AclCreation(2, "t", 3, ANA, "*", 3, 1), "Invalid permissionType ANY"),
-            (acls.AclCreation(2, "t", 3, ANA, "*", 99, 3), "Unknown operation 99"),
-            (acls.AclCreation(2, "", 3, ANA, "*", 3, 3), "Invalid empty resource name"),
-            (acls.AclCreation(4, "x", 3, ANA, "*", 3, 3), "only valid name for the CLUSTER resource is kafka-cluster"),
-            (acls.AclCreation(2, "t", 3, "ana", "*", 3, 3), "principalType:principalName"),
-        ],
-    )
-    def test_what_is_not_one_is_refused_alone(self, creation: acls.AclCreation, words: str) -> None:
-        with cluster() as rig:
-            body = acls.CreateAclsRequest([creation, NEW_ACL])
-            refused, made = ask(rig, body, ApiKey.CREATE_ACLS, principal="User:root").results
-
-            assert (refused.error_code, made.error_code) == (ErrorCode.INVALID_REQUEST, 0)
-            assert words in refused.error_message
-            assert len(rig.cluster.image.acls) == 1
 
     def test_a_broker_without_an_authorizer_has_none(self) -> None:
         with Rig() as rig:

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import tracemalloc
 import uuid
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from spark_kafka_sink.broker.handlers.fetch import handle_fetch, handle_list_offsets, handle_offset_for_leader_epoch
-from spark_kafka_sink.broker.log.batch import EndTransactionMarker
+from spark_kafka_sink.broker.handlers.fetch import handle_fetch, handle_offset_for_leader_epoch
 from spark_kafka_sink.broker.log.log_types import AppendOrigin
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
 from spark_kafka_sink.protocol.partition_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
@@ -120,23 +113,6 @@ def test_when_its_time_is_over_it_answers_what_there_is() -> None:
         assert values(asked) == [b"a"]
 
 
-def test_who_waits_holds_nothing_of_what_is_there_already(tmp_path: Path) -> None:
-    with Rig(data_dir=tmp_path) as rig:
-        rig.cluster.create_topic("t")
-        size = 500_000
-        rig.log("t").append_as_leader(batch(os.urandom(size)), 0)
-        tracemalloc.start()
-        try:
-            waiting = [fetch(rig, 0, min_bytes=2 * size) for _ in range(20)]
-            held, _ = tracemalloc.get_traced_memory()
-        finally:
-            tracemalloc.stop()
-        rig.log("t").append_as_leader(batch(os.urandom(size)), 0)
-
-        assert held < size
-        assert [len(values(asked)) for asked in waiting] == [2] * 20
-
-
 def test_a_leader_that_moves_ends_the_wait_with_the_new_one() -> None:
     with Rig(brokers=2) as rig:
         rig.cluster.create_topic("t", assignments=[(0, [1, 2])])
@@ -148,58 +124,6 @@ def test_a_leader_that_moves_ends_the_wait_with_the_new_one() -> None:
         assert error(asked) == ErrorCode.NOT_LEADER_OR_FOLLOWER
         leader = asked.answer.responses[0].partitions[0].current_leader
         assert (leader.leader_id, leader.leader_epoch) == (2, 1)
-
-
-def test_a_fenced_epoch_is_told_the_leader_of_now() -> None:
-    with Rig() as rig:
-        rig.cluster.create_topic("t")
-        rig.cluster.move_leader("t", 0, 1)
-
-        asked = fetch(rig, 0, current_leader_epoch=0)
-
-        assert error(asked) == ErrorCode.FENCED_LEADER_EPOCH
-        assert asked.answer.responses[0].partitions[0].current_leader.leader_epoch == 1
-
-
-def test_the_first_batch_comes_whole_and_the_next_partition_gets_what_is_left() -> None:
-    with Rig() as rig:
-        rig.cluster.create_topic("t", 2)
-        for partition in (0, 1):
-            rig.log("t", partition).append_as_leader(batch(b"x" * 1000), 0)
-
-        asked = fetch(rig, 0, 0, partition_max_bytes=1)
-
-        assert (values(asked, 0), values(asked, 1)) == ([b"x" * 1000], [])
-
-
-def test_the_answer_as_a_whole_keeps_to_its_bound() -> None:
-    with Rig() as rig:
-        rig.cluster.create_topic("t", 3)
-        size = len(batch(b"x" * 1000))
-        for partition in range(3):
-            rig.log("t", partition).append_as_leader(batch(b"x" * 1000), 0)
-
-        asked = fetch(rig, 0, 0, 0, max_bytes=2 * size)
-
-        assert [len(values(asked, partition)) for partition in range(3)] == [1, 1, 0]
-
-
-def test_committed_reading_ends_where_a_transaction_is_open_and_names_what_was_aborted() -> None:
-    with Rig() as rig:
-        rig.cluster.create_topic("t")
-        log = rig.log("t")
-        marks = {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
-        guard = log.maybe_start_transaction_verification(5, 0, 0, supports_epoch_bump=True)
-        log.append_as_leader(batch(b"a", **marks), 0, guard=guard)
-        asked = fetch(rig, 0, isolation_level=1)
-        while_open = asked.is_answered
-
-        log.append_control(EndTransactionMarker(5, 0, committed=False, coordinator_epoch=0), 0)
-
-        assert not while_open
-        (aborted,) = asked.answer.responses[0].partitions[0].aborted_transactions
-        assert (aborted.producer_id, aborted.first_offset) == (5, 0)
-        assert asked.answer.responses[0].partitions[0].last_stable_offset == 2
 
 
 def test_a_topic_is_found_by_its_id_and_an_unknown_id_is_told_apart() -> None:
@@ -255,12 +179,6 @@ def test_a_fetch_of_an_internal_topic_is_not_answered_by_the_coordinator_that_wr
 
 
 # ListOffsets
-
-
-def asked(rig: Rig, timestamp: int, *, version: int = 10, isolation: int = 0, times: int = 1, epoch: int = -1) -> Any:
-    partitions = [ListOffsetsPartition(0, epoch, timestamp)] * times
-    body = ListOffsetsRequest(-1, isolation, [ListOffsetsTopic("t", partitions)])
-    return rig.ask(handle_list_offsets, body, ApiKey.LIST_OFFSETS, version).answer.topics[0].partitions[0]
 
 
 # OffsetForLeaderEpoch

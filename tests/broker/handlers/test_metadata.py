@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.handlers.common import Handler
 from spark_kafka_sink.broker.handlers.metadata import handle_find_coordinator, handle_metadata
 from spark_kafka_sink.broker.kafka_apis import KafkaApis
@@ -65,11 +64,6 @@ def test_the_apis_are_those_that_have_a_handler(version: int) -> None:
         ApiKey.HEARTBEAT: (heartbeat.min_version, heartbeat.max_version),
         ApiKey.API_VERSIONS: (0, 4),
     }
-
-
-@pytest.mark.parametrize(("version", "names"), [(3, {"metadata.version"}), (4, {"metadata.version", "transaction.version"})])
-def test_features_from_0_on_are_kept_from_clients_that_cannot_read_them(version: int, names: set[str]) -> None:
-    assert {feature.name for feature in ask(version).supported_features} == names
 
 
 @every(
@@ -136,13 +130,6 @@ def test_a_topic_is_made_when_it_is_asked_for_where_client_and_broker_allow_it()
         assert list(rig.cluster.image.topics) == ["new"]
 
 
-@pytest.mark.parametrize("name", ["", ".", "a b", "x" * 250])
-def test_an_illegal_name_is_not_made(name: str) -> None:
-    with Rig() as rig:
-        assert metadata(rig, MetadataRequestTopic(name=name)).topics[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
-        assert not rig.cluster.image.topics
-
-
 def test_a_topic_is_found_by_its_id() -> None:
     with Rig() as rig:
         topic = rig.cluster.create_topic("t")
@@ -153,28 +140,6 @@ def test_a_topic_is_found_by_its_id() -> None:
 
         assert (known.name, known.error_code) == ("t", ErrorCode.NONE)
         assert (unknown.name, unknown.error_code) == (None, ErrorCode.UNKNOWN_TOPIC_ID)
-
-
-def test_ids_are_refused_in_versions_that_have_the_field_only() -> None:
-    with Rig() as rig, pytest.raises(ApiException, match="INVALID_REQUEST"):
-        metadata(rig, MetadataRequestTopic(topic_id=uuid.uuid4()), version=10)
-
-
-def test_what_a_client_may_do_is_told_when_it_asks() -> None:
-    with Rig() as rig:
-        rig.cluster.create_topic("t")
-        asked = MetadataRequestTopic(name="t")
-
-        told = metadata(
-            rig, asked, version=8, include_topic_authorized_operations=True, include_cluster_authorized_operations=True
-        )
-        not_asked = metadata(rig, asked, version=8)
-
-        assert (told.topics[0].topic_authorized_operations, told.cluster_authorized_operations) == (
-            0b110111111000,
-            0b1111110100000,
-        )
-        assert not_asked.topics[0].topic_authorized_operations == -(2**31)
 
 
 @pytest.mark.parametrize("version", [3, 6])
@@ -189,13 +154,6 @@ def test_a_coordinator_is_the_leader_of_its_key_s_partition(version: int) -> Non
         leader = rig.cluster.image.partition("__consumer_offsets", 3)
         assert leader is not None
         assert (found.error_code, found.node_id, found.port) == (0, leader.leader, 9000 + leader.leader)
-
-
-def test_an_unknown_kind_of_coordinator_is_refused_by_its_key() -> None:
-    with Rig() as rig:
-        body = FindCoordinatorRequest(key_type=2, coordinator_keys=["g"])
-        (found,) = rig.ask(handle_find_coordinator, body, ApiKey.FIND_COORDINATOR).answer.coordinators
-        assert (found.error_code, found.node_id) == (ErrorCode.INVALID_REQUEST, -1)
 
 
 # DescribeCluster

@@ -15,7 +15,6 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from spark_kafka_sink.records.decoder import decode_batches
 from tests.broker.rig import Asked, Rig, batch
-from tests.every import every
 
 NAMED, BY_ID = 12, 13
 
@@ -46,13 +45,6 @@ def test_batches_are_stored_and_told_their_offsets() -> None:
 
         assert (partition(asked).error_code, partition(asked).base_offset, partition(asked).log_start_offset) == (0, 1, 0)
         assert (stored(rig, 0), stored(rig, 1)) == ([b"a", b"c", b"d"], [b"b"])
-
-
-def test_one_partition_s_trouble_is_no_other_s() -> None:
-    with Rig() as rig:
-        rig.cluster.create_topic("t", 1)
-        asked = produce(rig, batch(b"a"), batch(b"b"))
-        assert [partition(asked, number).error_code for number in (0, 1)] == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
 def test_a_broker_that_does_not_lead_says_who_does_and_where() -> None:
@@ -89,23 +81,6 @@ def test_without_acks_there_is_no_answer_and_a_failure_closes_the_connection(top
         asked = produce(rig, batch(b"a"), topic=topic, acks=0)
         assert asked.action is action
         assert stored(rig) == ([b"a"] if topic == "t" else [])
-
-
-@every(
-    "data, fields, code",
-    [
-        (batch(b"a"), {"acks": 2}, ErrorCode.INVALID_REQUIRED_ACKS),
-        (b"", {}, ErrorCode.INVALID_RECORD),
-        (b"\0" * 20, {}, ErrorCode.INVALID_RECORD),
-        (batch(b"a") + batch(b"b"), {}, ErrorCode.INVALID_RECORD),
-        (batch(b"a")[:-1] + b"!", {}, ErrorCode.CORRUPT_MESSAGE),
-    ],
-)
-def test_what_cannot_be_stored_is_refused(data: bytes, fields: dict[str, Any], code: ErrorCode) -> None:
-    with Rig() as rig:
-        rig.cluster.create_topic("t")
-        assert partition(produce(rig, data, **fields)).error_code == code
-        assert stored(rig) == []
 
 
 def test_too_few_replicas_in_sync_refuse_acks_all_only() -> None:

@@ -23,7 +23,6 @@ from spark_kafka_sink.protocol.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
-    CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsTopic,
     CreateTopicsRequest,
@@ -34,7 +33,7 @@ from spark_kafka_sink.protocol.topics import (
     DeleteTopicState,
 )
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
-from tests.broker.rig import Rig, batch
+from tests.broker.rig import Rig
 from tests.every import every
 
 # CreateTopics
@@ -51,10 +50,6 @@ def created(rig: Rig, *topics: CreatableTopic, version: int = 7, validate_only: 
     return {result.name: result for result in answer.topics}
 
 
-def codes(results: Mapping[str, Any]) -> dict[str, ErrorCode]:
-    return {name: ErrorCode(result.error_code) for name, result in results.items()}
-
-
 @every("version", range(2, 8))
 def test_it_is_there_in_every_version(version: int) -> None:
     with Rig() as rig:
@@ -65,25 +60,6 @@ def test_it_is_there_in_every_version(version: int) -> None:
         assert (result.num_partitions, result.replication_factor) == ((3, 1) if version >= 5 else (-1, -1))
         assert result.topic_id == (rig.cluster.image.topics["t"].topic_id if version >= 7 else ZERO_UUID)
         assert bool(result.configs) == (version >= 5)
-
-
-def test_its_logs_are_kept_as_it_says() -> None:
-    with Rig() as rig:
-        created(rig, topic("t", max_message_bytes="99"))
-
-        assert rig.log("t").config.max_message_bytes == 99
-
-
-def test_one_that_is_refused_keeps_no_other_from_being_made() -> None:
-    with Rig() as rig:
-        results = created(rig, topic("a b"), topic("t"), topic("none", 0))
-
-        assert codes(results) == {
-            "a b": ErrorCode.INVALID_TOPIC_EXCEPTION,
-            "t": ErrorCode.NONE,
-            "none": ErrorCode.INVALID_PARTITIONS,
-        }
-        assert list(rig.cluster.image.topics) == ["t"]
 
 
 def test_a_trial_makes_nothing() -> None:
@@ -120,32 +96,6 @@ def test_new_partitions_have_logs_and_leaders(version: int) -> None:
         assert grown(rig, CreatePartitionsTopic("t", 3, None), version=version) == [("t", ErrorCode.NONE)]
         assert [rig.log("t", index).log_end_offset for index in range(3)] == [0, 0, 0]
         assert [partition.leader for partition in rig.cluster.image.topics["t"].partitions] == [1, 1, 1]
-
-
-def test_each_topic_has_its_own_answer() -> None:
-    with Rig(brokers=2) as rig:
-        rig.cluster.create_topic("t", 2)
-        assigned = [CreatePartitionsAssignment([2])]
-        topics = [
-            CreatePartitionsTopic("t", 3, assigned),
-            CreatePartitionsTopic("none", 3, None),
-            CreatePartitionsTopic("t2", 1, []),
-        ]
-
-        assert grown(rig, *topics) == [
-            ("t", ErrorCode.NONE),
-            ("none", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-            ("t2", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        ]
-        assert rig.cluster.image.topics["t"].partitions[2].replicas == (2,)
-
-
-def test_a_trial_adds_no_partitions() -> None:
-    with Rig() as rig:
-        rig.cluster.create_topic("t", 1)
-
-        assert grown(rig, CreatePartitionsTopic("t", 3, None), validate_only=True) == [("t", ErrorCode.NONE)]
-        assert len(rig.cluster.image.topics["t"].partitions) == 1
 
 
 # DeleteTopics
@@ -185,32 +135,6 @@ def records_deleted(
         topic.name: [(result.partition_index, result.low_watermark, result.error_code) for result in topic.partitions]
         for topic in answer.topics
     }
-
-
-def filled(rig: Rig) -> None:
-    rig.cluster.create_topic("t", 2)
-    for _ in range(5):
-        rig.log("t").append_as_leader(batch(b"a", b"b"), 0)
-
-
-def test_a_start_does_not_go_back() -> None:
-    with Rig() as rig:
-        filled(rig)
-        records_deleted(rig, ("t", [(0, 7)]))
-
-        assert records_deleted(rig, ("t", [(0, 2)])) == {"t": [(0, 7, ErrorCode.NONE)]}
-
-
-def test_so_does_an_internal_one() -> None:
-    with Rig() as rig:
-        rig.cluster.internal_topic("__consumer_offsets")
-
-        assert records_deleted(rig, ("__consumer_offsets", [(0, 0), (99, 0)])) == {
-            "__consumer_offsets": [
-                (0, -1, ErrorCode.INVALID_TOPIC_EXCEPTION),
-                (99, -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-            ]
-        }
 
 
 def test_only_the_leader_does_it() -> None:

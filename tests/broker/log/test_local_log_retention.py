@@ -9,8 +9,7 @@ import pytest
 
 from spark_kafka_sink.broker.log.log_config import LogConfig
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog
-from spark_kafka_sink.protocol.error_codes import ErrorCode
-from tests.broker.log.logs import NOW, batch, failing, opened
+from tests.broker.log.logs import NOW, batch, opened
 
 ONE = len(batch(b"v" * 20))
 KEEP = LogConfig(segment_bytes=2 * ONE, retention_ms=-1)
@@ -51,25 +50,3 @@ def test_the_active_segment_goes_too_and_leaves_the_offsets(folder: Path | None)
         assert log.append_as_leader(batch(b"v"), 0).base_offset == 10
     if folder is not None:
         assert [path.name for path in folder.glob("*.log")] == [f"{10:020d}.log"]
-
-
-def test_records_before_an_offset_are_gone_at_once(folder: Path | None) -> None:
-    with opened(folder, KEEP) as log:
-        fill(log)
-        assert log.delete_records_before(5) == 5
-        assert len(log.cleanable(NOW).segments) == 2
-        assert log.delete_records_before(3) == 5
-        for wrong in (11, -2):
-            with failing(ErrorCode.OFFSET_OUT_OF_RANGE):
-                log.delete_records_before(wrong)
-        assert log.delete_records_before(-1) == 10  # the active segment stays: Kafka drops it when time or size say so
-        assert log.cleanable(NOW).segments == []
-
-
-def test_the_epoch_of_the_log_start_begins_there(folder: Path | None) -> None:
-    with opened(folder) as log:
-        for epoch in (1, 1, 4, 4):
-            log.append_as_leader(batch(b"v"), epoch)
-        log.delete_records_before(3)
-        assert log.fetch_offset_by_timestamp(-2) == (-1, 3, 4)
-        assert log.end_offset_for_epoch(1) == (1, 3)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.broker.log.batch import EndTransactionMarker
-from spark_kafka_sink.broker.log.log_cleaner import compact, maybe_compact
+from spark_kafka_sink.broker.log.log_cleaner import compact
 from spark_kafka_sink.broker.log.log_config import LogConfig
 from spark_kafka_sink.broker.log.log_segment import LogSegment
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog
@@ -65,34 +65,6 @@ def test_a_tombstone_outlives_what_it_deletes_for_a_day(folder: Path | None) -> 
         assert shown(log) == [(1, b"b", b"1")]
 
 
-def test_it_waits_until_enough_is_new(folder: Path | None) -> None:
-    with opened(folder, COMPACT) as log:
-        for i in range(4):
-            put(log, (b"%d" % i, b"v"), (b"same", b"v"))
-            log.roll()
-        assert maybe_compact(log, NOW) > 0
-        assert maybe_compact(log, NOW) == 0
-        put(log, (b"same", b"new"))
-        log.roll()
-        assert maybe_compact(log, NOW) == 0  # one small batch of five
-        put(log, *[(b"same", b"newer" * 20)] * 5)
-        log.roll()
-        assert maybe_compact(log, NOW) > 0
-
-
-def test_what_is_younger_than_the_lag_stays(folder: Path | None) -> None:
-    config = LogConfig(compact=True, delete=False, min_compaction_lag_ms=1000)
-    with opened(folder, config) as log:
-        put(log, (b"a", b"1"))
-        log.roll()
-        put(log, (b"a", b"2"), timestamp=NOW + 5)
-        log.roll()
-        assert compact(log, NOW + 1000) == 0
-        assert compact(log, NOW + 1004) == 0
-        assert compact(log, NOW + 1005) > 0
-        assert shown(log) == [(1, b"a", b"2")]
-
-
 def test_aborted_records_go_and_open_ones_stop_the_cleaner(folder: Path | None) -> None:
     with opened(folder, COMPACT) as log:
         put(log, (b"a", b"kept"))
@@ -111,26 +83,6 @@ def test_aborted_records_go_and_open_ones_stop_the_cleaner(folder: Path | None) 
         log.roll()
         compact(log, NOW + 2 * DAY)
         assert [value for _, _, value in shown(log)] == [b"open", b"last"]
-
-
-@pytest.mark.parametrize("clean", [True, False])
-def test_what_is_known_of_producers_and_transactions_is_still_known(on_disk: Path, clean: bool) -> None:
-    log = open_log(on_disk, COMPACT)
-    put(log, (b"a", b"1"), producer_id=1, producer_epoch=3, base_sequence=0, transactional=True)
-    put(log, (b"a", b"2"), producer_id=1, producer_epoch=3, base_sequence=1, transactional=True)
-    log.append_control(EndTransactionMarker(1, 3, False, 7), 0)
-    put(log, (b"a", b"3"), (b"b", b"3"))
-    log.roll()
-    before = log.active_producers()
-    compact(log, NOW + 2 * DAY)
-    log.close() if clean else log.release()
-    for snapshot in on_disk.glob("*.snapshot"):
-        snapshot.unlink()
-    log = open_log(on_disk, COMPACT)
-    assert log.active_producers() == before
-    assert log.last_stable_offset == log.log_end_offset
-    assert [value for _, _, value in shown(log)] == [b"3", b"3"]
-    log.close()
 
 
 @pytest.mark.parametrize("stage", ["cleaned", "swap", "deleted"])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from spark_kafka_sink.broker.log.batch import EndTransactionMarker
 from spark_kafka_sink.broker.log.log_config import LogConfig
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog
-from tests.broker.log.logs import NOW, TOPIC_ID, batch, headers_in, open_log, opened, stored, values
+from tests.broker.log.logs import NOW, batch, headers_in, open_log, opened, stored, values
 
 CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=100, retention_ms=-1)
 
@@ -131,20 +131,6 @@ def test_a_clean_shutdown_is_trusted_only_once(on_disk: Path) -> None:
     log.release()
 
 
-def test_what_was_flushed_is_not_looked_at_again(on_disk: Path) -> None:
-    log = open_log(on_disk, CONFIG)
-    fill(log, 30)
-    log.enforce_retention(NOW)  # flushes the closed segments
-    producers = log.active_producers()
-    log.release()
-    for closed in sorted(on_disk.glob("*.log"))[:-1]:
-        closed.write_bytes(bytes(closed.stat().st_size))
-    log = open_log(on_disk, CONFIG)
-    assert log.log_end_offset == 30
-    assert log.active_producers() == producers  # from the snapshot that was taken when the last segment was begun
-    log.release()
-
-
 def test_the_log_start_is_kept(on_disk: Path) -> None:
     log = open_log(on_disk, CONFIG)
     fill(log, 30)
@@ -155,30 +141,3 @@ def test_the_log_start_is_kept(on_disk: Path) -> None:
         assert log.fetch_offset_by_timestamp(-2) == (-1, 17, 2)
     with opened(on_disk, CONFIG) as log:
         assert log.log_start_offset == 17
-
-
-def test_a_log_that_lost_all_its_segments_begins_where_it_began(on_disk: Path) -> None:
-    log = open_log(on_disk, CONFIG)
-    fill(log, 30)
-    log.delete_records_before(17)
-    log.release()
-    for path in on_disk.glob("*.log"):
-        path.unlink()
-    with opened(on_disk, CONFIG) as log:
-        assert (log.log_start_offset, log.log_end_offset) == (17, 17)
-
-
-def test_files_that_were_being_written_are_gone(on_disk: Path) -> None:
-    with opened(on_disk, CONFIG) as log:
-        fill(log, 5)
-    for name in ("00000000000000000000.log.cleaned", "leader-epoch-checkpoint.tmp"):
-        (on_disk / name).write_text("half")
-    with opened(on_disk, CONFIG):
-        assert not list(on_disk.glob("*.cleaned")) + list(on_disk.glob("*.tmp"))
-
-
-def test_the_folder_says_whose_log_it_is(on_disk: Path) -> None:
-    with opened(on_disk):
-        pass
-    assert (on_disk / "partition.metadata").read_text() == "version: 0\ntopic_id: a6e4EJ2tEdGAtADAT9QwyA"
-    assert TOPIC_ID.hex.startswith("6ba7b810")

@@ -3,54 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 
 from spark_kafka_sink.broker.api_exception import ApiException
-from spark_kafka_sink.broker.log import unified_log
 from spark_kafka_sink.broker.log.log_files import CLEAN_SHUTDOWN
-from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.broker.rig import Rig, batch
-
-
-def test_a_topic_s_logs_are_there_from_its_start_to_its_end(tmp_path: Path) -> None:
-    with Rig(data_dir=tmp_path) as rig:
-        rig.cluster.create_topic("t", 2)
-        log = rig.log("t", 1)
-        log.append_as_leader(batch(b"a"), 0)
-        while_there = (tmp_path / "t-1").is_dir()
-
-        rig.cluster.delete_topic("t")
-
-        assert while_there
-        assert rig.shared.logs.get("t", 1) is None
-        assert not list(tmp_path.glob("t-*"))
-
-
-def test_a_topic_with_the_longest_name_can_be_deleted(tmp_path: Path) -> None:
-    with Rig(data_dir=tmp_path) as rig:
-        name = "t" * 249
-        rig.cluster.create_topic(name)
-
-        rig.cluster.delete_topic(name)
-
-        assert not list(tmp_path.glob("t*"))
-
-
-def test_a_topic_is_deleted_even_where_its_files_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Rig(data_dir=tmp_path) as rig:
-        rig.cluster.create_topic("t", 2)
-        rig.log("t").append_as_leader(batch(b"a"), 0)
-        with monkeypatch.context() as disk:
-            disk.setattr(unified_log, "delete_folder", _refuse)
-            rig.cluster.delete_topic("t")
-        there = "t" in rig.cluster.image.topics
-
-        rig.cluster.create_topic("t")
-
-        assert not there
-        assert rig.log("t").log_end_offset == 0
 
 
 def test_a_topic_that_cannot_be_made_leaves_nothing(tmp_path: Path) -> None:
@@ -86,18 +44,3 @@ def test_a_log_that_cannot_be_closed_in_order_loses_nothing_and_keeps_no_other_f
     in_the_way.rmdir()
     with Rig(data_dir=tmp_path) as again:
         assert again.log("t").log_end_offset == 1
-
-
-def _refuse(folder: Path) -> NoReturn:
-    raise ApiException(ErrorCode.KAFKA_STORAGE_ERROR, str(folder))
-
-
-def test_a_topic_that_is_made_anew_begins_anew() -> None:
-    with Rig() as rig:
-        rig.cluster.create_topic("t")
-        rig.log("t").append_as_leader(batch(b"a"), 0)
-
-        rig.cluster.delete_topic("t")
-        rig.cluster.create_topic("t")
-
-        assert rig.log("t").log_end_offset == 0

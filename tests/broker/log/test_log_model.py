@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from spark_kafka_sink.broker.log.batch import EndTransactionMarker
 from spark_kafka_sink.broker.log.log_config import LogConfig
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog
-from tests.broker.log.logs import COMMITTED, NOW, UNCOMMITTED, batch, open_log, stored, values
+from tests.broker.log.logs import COMMITTED, NOW, UNCOMMITTED, batch, open_log, stored
 
 pytestmark = pytest.mark.slow
 
@@ -182,18 +182,3 @@ TestLogMachine = LogMachine.TestCase
 TestLogMachine.settings = settings(
     max_examples=40, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
-
-
-def test_the_model_shows_only_what_was_committed() -> None:
-    model = ModelLog()
-    model.append([b"a"], 1)
-    model.append([b"b"])
-    model.append([b"c"], 2)
-    model.finish(1, commit=False)
-    assert (model.stable, model.committed(), model.visible()) == (2, [b"b"], [b"a", b"b", b"c"])
-
-
-def test_values_leave_markers_out() -> None:
-    log = open_log(None)
-    log.append_control(EndTransactionMarker(1, 0, True, 0), 0)
-    assert values(stored(log)) == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -85,12 +84,6 @@ def test_refused(data: bytes, code: ErrorCode, text: str) -> None:
         assert log.log_end_offset == 0
 
 
-def test_bytes_behind_the_batch_that_are_no_batch_are_left_out() -> None:
-    with opened(None) as log:
-        log.append_as_leader(GOOD + b"\0" * 7, 0)
-        assert log.size == len(GOOD)
-
-
 def test_a_batch_over_the_limit_is_too_large() -> None:
     with opened(None, LogConfig(max_message_bytes=len(GOOD))) as log:
         log.append_as_leader(GOOD, 0)
@@ -143,12 +136,6 @@ def test_the_brokers_time_replaces_the_records(folder: Path | None) -> None:
         assert [record.timestamp for record in one.records()] == [NOW, NOW]
 
 
-def test_without_it_they_keep_their_own() -> None:
-    with opened(None) as log:
-        assert log.append_as_leader(batch(b"a", timestamp=5), 0).log_append_time_ms == -1
-        assert stored(log)[0].records()[0].timestamp == 5
-
-
 def test_a_header_that_lies_about_the_latest_record_is_put_right() -> None:
     with opened(None) as log:
         log.append_as_leader(with_fields(batch(b"a", timestamp=5), max_time=999), 0)
@@ -197,16 +184,6 @@ def test_times_out_of_the_topics_range_are_named(count: int) -> None:
         assert [index for index, _ in raised.value.record_errors] == [3, 4]
 
 
-def test_a_null_key_counts_before_a_bad_time() -> None:
-    config = LogConfig(compact=True, message_timestamp_after_max_ms=0)
-    with opened(None, config) as log, pytest.raises(ApiException) as raised:
-        log.append_as_leader(records_with(2, {0: {"key": None, "timestamp": NOW + 5}}), 0)
-    assert raised.value.code is ErrorCode.INVALID_RECORD
-
-
-Spoil = Callable[[bytes], bytes]
-
-
 @settings(max_examples=300)
 @given(
     data=st.sampled_from([GOOD, compressed(GOOD, Codec.LZ4), compressed(GOOD, Codec.SNAPPY), compressed(GOOD, Codec.GZIP)]),
@@ -226,9 +203,3 @@ def test_hostile_bytes_are_a_batch_or_an_api_exception(data: bytes, at: int, new
     with opened(None) as log:
         log.append_as_leader(hostile, 0)
         assert len(values(stored(log))) == valid.header.record_count
-
-
-@given(data=st.binary(max_size=200))
-def test_any_bytes_are_refused(data: bytes) -> None:
-    with pytest.raises(ApiException):
-        validate(data, LogConfig(), AppendOrigin.CLIENT, NOW, "topic-0")

@@ -11,53 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.broker.log.log_config import LogConfig
-from spark_kafka_sink.broker.log.log_types import AppendOrigin, LogAppendInfo
+from spark_kafka_sink.broker.log.log_types import LogAppendInfo
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.broker.log.logs import NOW, Clock, batch, failing, open_log, opened, stored
 
 DAY = 86_400_000
-LAST = 2**31 - 1
 
 
 def send(log: UnifiedLog, sequence: int, *, epoch: int = 0, producer: int = 9, count: int = 1, **more: bool) -> LogAppendInfo:
     data = batch(*[b"v"] * count, producer_id=producer, producer_epoch=epoch, base_sequence=sequence, **more)
     return log.append_as_leader(data, 0)
-
-
-def test_each_of_the_last_five_batches_is_known_again(folder: Path | None) -> None:
-    with opened(folder) as log:
-        first = [send(log, 2 * i, count=2).base_offset for i in range(6)]
-        for i in range(1, 6):
-            info = send(log, 2 * i, count=2)
-            assert (info.duplicate, info.base_offset, info.last_offset) == (True, first[i], first[i] + 1)
-            assert info.log_append_time_ms == NOW
-        with failing(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
-            send(log, 0, count=2)
-        with failing(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
-            send(log, 2, count=1)  # the same number, but another batch
-        assert log.log_end_offset == 12
-
-
-def test_numbers_wrap_around(folder: Path | None) -> None:
-    with opened(folder) as log:
-        send(log, LAST - 1, count=1)
-        send(log, LAST, count=3)
-        assert send(log, LAST, count=3).duplicate
-        send(log, 2)
-        send(log, 3, producer=8)
-        with failing(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
-            send(log, LAST, count=4)
-
-
-def test_a_coordinators_records_have_no_numbers(folder: Path | None) -> None:
-    data = batch(b"v", producer_id=9, producer_epoch=1, transactional=True)
-    with opened(folder) as log:
-        for _ in range(3):
-            log.append_as_leader(data, 0, origin=AppendOrigin.COORDINATOR)
-        assert log.log_end_offset == 3
-        assert log.has_ongoing_transaction(9, 1)
-        assert not log.has_ongoing_transaction(9, 2)
 
 
 def test_who_was_idle_for_a_day_is_forgotten_unless_a_transaction_is_open(folder: Path | None) -> None:
@@ -106,21 +70,6 @@ def test_five_batches_an_epoch_and_a_transaction_outlive_the_broker(
         with failing(ErrorCode.INVALID_PRODUCER_EPOCH):
             send(log, 7, epoch=4)
         assert (log.last_stable_offset, log.log_end_offset) == (0, 7)
-    finally:
-        log.close()
-
-
-@AGAIN
-def test_who_has_expired_is_not_loaded(on_disk: Path, again: Again) -> None:
-    log = open_log(on_disk)
-    send(log, 0)
-    log.roll()
-    log.close()
-    clock = Clock()
-    clock.now += DAY
-    log = open_log(on_disk, clock=clock)
-    try:
-        assert log.active_producers() == []
     finally:
         log.close()
 

@@ -37,34 +37,6 @@ def committed_values(log: UnifiedLog) -> list[bytes | None]:
     return found
 
 
-def test_nothing_is_stable_behind_the_first_open_transaction(folder: Path | None) -> None:
-    with opened(folder) as log:
-        log.append_as_leader(batch(b"before"), 0)
-        write(log, 1, 0)
-        write(log, 2, 0)
-        log.append_as_leader(batch(b"behind"), 0)
-        assert (log.last_stable_offset, log.high_watermark) == (1, 4)
-        assert [one.last_offset for one in stored(log, COMMITTED)] == [0]
-        assert log.read(2, 1000, COMMITTED).records == []
-        end(log, 1, commit=True)
-        assert log.last_stable_offset == 2
-        end(log, 2, commit=True)
-        assert log.last_stable_offset == log.log_end_offset == 6
-        assert len(stored(log, COMMITTED)) == 6
-
-
-def test_the_marker_is_a_control_batch(folder: Path | None) -> None:
-    with opened(folder) as log:
-        write(log, 7, 0)
-        info = end(log, 7, commit=False, coordinator=12)
-        marker = stored(log)[-1]
-        assert (marker.base_offset, marker.is_control, marker.is_transactional) == (info.base_offset, True, True)
-        (record,) = marker.records()
-        assert (record.key, record.value) == (b"\0\0\0\0", b"\0\0\0\0\0\x0c")
-        end(log, 7, commit=True, coordinator=12)
-        assert stored(log)[-1].records()[0].key == b"\0\0\0\1"
-
-
 @pytest.mark.parametrize("segment_bytes", [10_000, 200])
 def test_aborted_transactions_are_told_to_who_reads_their_records(folder: Path | None, segment_bytes: int) -> None:
     with opened(folder, LogConfig(segment_bytes=segment_bytes, index_interval_bytes=50)) as log:
@@ -83,16 +55,6 @@ def test_aborted_transactions_are_told_to_who_reads_their_records(folder: Path |
         assert first is not None
         assert first[0] == (1, 0)
         assert log.read(4, 10_000, COMMITTED).aborted_transactions in ([(3, 7)], [])
-
-
-def test_an_end_without_a_beginning_changes_nothing_but_the_epochs(folder: Path | None) -> None:
-    with opened(folder) as log:
-        end(log, 1, commit=False, epoch=4, coordinator=3)
-        assert log.read(0, 1000, COMMITTED).aborted_transactions == []
-        assert log.active_producers()[0][:5] == (1, 4, -1, log.active_producers()[0].last_timestamp, 3)
-        with failing(ErrorCode.INVALID_PRODUCER_EPOCH):
-            write(log, 1, 0, epoch=3)
-        write(log, 1, 0, epoch=4)
 
 
 def test_a_coordinator_of_an_older_epoch_is_fenced(folder: Path | None) -> None:
@@ -116,15 +78,6 @@ def test_an_end_of_an_older_epoch_is_fenced_and_one_of_a_newer_begins_it(folder:
         with failing(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
             write(log, 1, 1, epoch=3)
         write(log, 1, 0, epoch=3)
-
-
-def test_in_a_transaction_all_batches_are_of_it(folder: Path | None) -> None:
-    with opened(folder) as log:
-        write(log, 1, 0)
-        with failing(ErrorCode.INVALID_TXN_STATE, "Expected transactional write"):
-            log.append_as_leader(batch(b"v", producer_id=1, producer_epoch=0, base_sequence=1), 0)
-        end(log, 1, commit=True)
-        log.append_as_leader(batch(b"v", producer_id=1, producer_epoch=0, base_sequence=1), 0)
 
 
 def test_a_first_record_needs_the_coordinators_word(folder: Path | None) -> None:

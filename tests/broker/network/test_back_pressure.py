@@ -55,12 +55,6 @@ def test_the_queue_takes_no_more_than_it_may_and_sockets_are_not_read_meanwhile(
             assert client.receive_response(ApiKey.HEARTBEAT, 4)[0] == number
 
 
-def test_a_socket_that_is_read_takes_what_one_that_is_not_does_not(handler: Blocking) -> None:
-    handler.release.set()
-    with full(handler) as server:
-        assert takes_all(server.client(), 32 * 1024 * 1024)
-
-
 def takes_all(client: Client, size: int) -> bool:
     """Whether a frame of `size` bytes goes out, however long that takes while anything goes."""
     client.socket.setblocking(False)
@@ -70,16 +64,6 @@ def takes_all(client: Client, size: int) -> bool:
             return False
         left = left[client.socket.send(left) :]
     return True
-
-
-def test_requests_that_waited_are_served_in_the_order_in_which_they_came(handler: Blocking) -> None:
-    with full(handler) as server:
-        clients = fill(server, handler)
-        handler.release.set()
-        for client in clients:
-            client.receive()
-
-    assert handler.numbers == list(range(len(clients)))
 
 
 def test_a_stop_does_not_wait_for_room_in_the_queue(handler: Blocking) -> None:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import socket
-from typing import Any
-
 import pytest
 
 from spark_kafka_sink.broker.network.connection_quotas import ConnectionQuotas, TooManyConnectionsError
@@ -53,14 +49,6 @@ def test_a_connection_over_the_limit_of_all_is_served_when_another_has_ended() -
         assert second.receive()
 
 
-def test_a_stop_does_not_wait_for_room_for_a_connection() -> None:
-    with Server(max_connections=1) as server:
-        server.client().api_versions()
-        waiting = server.client()
-        assert server.sockets.stop(timeout_s=3600)
-        assert waiting.is_closed_by_broker()
-
-
 def test_every_way_in_which_a_connection_ends_gives_its_place_back() -> None:
     with Server(num_network_threads=1) as server:
         with Client(server.port) as closed:
@@ -73,33 +61,3 @@ def test_every_way_in_which_a_connection_ends_gives_its_place_back() -> None:
         assert unread.is_closed_by_broker()
         wait_until(lambda: server.sockets.connection_quotas.count() == 0)
     assert server.sockets.connection_quotas.count() == 0
-
-
-def test_a_defect_in_taking_a_connection_closes_it_and_no_other(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def broken(_quotas: ConnectionQuotas, _address: str) -> bool:
-        raise ZeroDivisionError("a defect")
-
-    with Server() as server:
-        with monkeypatch.context() as patched:
-            patched.setattr(ConnectionQuotas, "inc", broken)
-            assert server.client().is_closed_by_broker()
-        assert server.client().api_versions().error_code == 0
-    assert "a defect" in caplog.text
-
-
-def test_files_that_have_run_out_for_a_while_keep_connections_waiting_and_nothing_else(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    accept, failures = socket.socket.accept, [OSError(errno.EMFILE, "Too many open files")]
-
-    def failing(listening: socket.socket) -> tuple[socket.socket, Any]:
-        if failures:
-            raise failures.pop()
-        return accept(listening)
-
-    with Server() as server:
-        monkeypatch.setattr(socket.socket, "accept", failing)
-        assert server.client().api_versions().error_code == 0
-    assert "Too many open files" in caplog.text

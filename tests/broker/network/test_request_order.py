@@ -69,32 +69,3 @@ def test_a_request_without_an_answer_lets_the_next_one_in_when_it_is_done() -> N
         held.answer(3)
         # The first thing that comes back at all.
         assert client.receive_response(ApiKey.HEARTBEAT, 4)[0] == 3
-
-
-def test_what_was_sent_before_the_client_closed_is_served() -> None:
-    held = Held()
-    with Server({ApiKey.PRODUCE: held}) as server:
-        with Client(server.port) as client:
-            frames = [request_frame(ApiKey.PRODUCE, 9, ProduceRequest(acks=0), correlation_id=number) for number in range(5)]
-            client.send(b"".join(frames))
-        for index in range(5):
-            held.wait_for(index + 1)
-            held.requests[index].answer_nothing()
-        wait_until(lambda: server.sockets.snapshot().connections == 0)
-
-    assert [request.header.correlation_id for request in held.requests] == list(range(5))
-
-
-def test_an_answer_to_a_connection_that_is_gone_goes_nowhere() -> None:
-    held = Held()
-    with Server({ApiKey.HEARTBEAT: held}, num_network_threads=1) as server:
-        with Client(server.port) as gone:
-            gone.send(heartbeat_frame(1) + heartbeat_frame(2))
-            held.wait_for(1)
-        other = server.client()
-        held.answer(0)
-        # Its second request, read before the end of the stream was, is served all the same.
-        held.wait_for(2)
-        held.answer(1)
-        assert other.api_versions().error_code == 0
-        wait_until(lambda: server.sockets.snapshot().connections == 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import threading
 
 import pytest
 
@@ -15,7 +14,6 @@ from spark_kafka_sink.broker.network.socket_server import SocketServer
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataResponse
 from tests.broker.network.servers import Server
-from tests.broker.unharmed import no_thread_is_left
 
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="no socket here takes IPv6 and IPv4")
@@ -36,25 +34,6 @@ def test_a_port_that_is_taken_is_an_error_and_nothing_stays_open() -> None:
         listeners = [Listener(), Listener("OTHER", port=other.getsockname()[1])]
         with pytest.raises(OSError, match="in use"):
             SocketServer(BrokerConfig(), served={}, listeners=listeners)
-
-
-def test_a_port_that_is_taken_before_the_start_is_an_error_and_nothing_runs() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    before = threading.active_count()
-    sockets = SocketServer(BrokerConfig(), served={}, listeners=[Listener(), Listener("OTHER", port=port)])
-    with socket.socket() as other:
-        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        other.bind(("127.0.0.1", port))
-        other.listen()
-        with pytest.raises(OSError, match="in use"):
-            sockets.start()
-    assert threading.active_count() == before
-
-
-def test_a_stopped_server_leaves_no_thread() -> None:
-    with no_thread_is_left(), Server() as server:
-        server.client().api_versions()
 
 
 def test_a_frame_that_is_too_large_ends_the_stream_as_a_java_broker_does() -> None:

@@ -32,10 +32,6 @@ def test_names(parts: list[tuple[str, str]], name: str) -> None:
     assert distinguished_name(subject(*parts)) == name
 
 
-def test_a_part_with_several_values() -> None:
-    assert distinguished_name({"subject": ((("commonName", "a"), ("userId", "b")),)}) == "CN=a+UID=b"
-
-
 # Those of Kafka's SslPrincipalMapperTest.
 RULES = (
     "RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/L , "

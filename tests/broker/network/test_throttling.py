@@ -40,15 +40,3 @@ def test_the_answer_and_other_connections_do_not_wait() -> None:
         client.send(heartbeat_frame(0) + heartbeat_frame(1))
         client.receive()
         other.api_versions()
-
-
-def test_a_connection_that_ends_while_it_is_throttled_is_forgotten() -> None:
-    with Server({ApiKey.HEARTBEAT: throttled_once}, num_network_threads=1) as server:
-        client, other = server.client(), server.client()
-        client.send(heartbeat_frame(0))
-        client.receive()
-        client.close()
-        other.send(heartbeat_frame(0) + heartbeat_frame(1))
-        other.receive()
-        # Past both times.
-        assert other.receive_response(ApiKey.HEARTBEAT, 4)[0] == 1

@@ -61,11 +61,6 @@ def test_a_wrong_one_in_kafkas_words(message: bytes, words: str) -> None:
     assert server.authorization_id is None
 
 
-def test_another_users_name_is_refused_only_to_who_knows_a_password() -> None:
-    with pytest.raises(SaslAuthenticationError, match="Invalid username or password"):
-        answered(b"bob\0alice\0wrong")
-
-
 # SCRAM
 
 
@@ -103,28 +98,6 @@ def test_the_exchange_of_rfc_7677() -> None:
     assert exchange.authorization_id == "user"
 
 
-def test_extensions_are_signed_and_passed_over() -> None:
-    exchange, client = server(), ScramClient("alice", "secret")
-    first = exchange.evaluate_response(client.first())
-
-    assert exchange.evaluate_response(client.final(first, extensions=",ext=1")) == client.server_signature()
-
-
-def test_the_name_that_a_client_acts_for_is_its_own() -> None:
-    exchange = server()
-    client = ScramClient("alice", "secret", header="n,a=alice,")
-    exchange.evaluate_response(client.final(exchange.evaluate_response(client.first())))
-    assert exchange.authorization_id == "alice"
-
-    with pytest.raises(SaslAuthenticationError, match="authorization id that is different from username"):
-        server().evaluate_response(ScramClient("alice", "secret", header="n,a=bob,").first())
-
-
-def test_a_delegation_token_is_no_user() -> None:
-    with pytest.raises(SaslError, match="Invalid user credentials"):
-        server().evaluate_response(b"n,,n=alice,r=nonce,tokenauth=true")
-
-
 def test_a_recorded_exchange_is_worth_nothing_in_another() -> None:
     heard, client = server(), ScramClient("alice", "secret")
     final = client.final(heard.evaluate_response(client.first()))
@@ -134,68 +107,6 @@ def test_a_recorded_exchange_is_worth_nothing_in_another() -> None:
 
     with pytest.raises(SaslError, match="Invalid client nonce in the final client message"):
         another.evaluate_response(final)
-
-
-def test_a_nonce_that_only_ends_like_the_servers() -> None:
-    exchange, client = server(), ScramClient("alice", "secret")
-    first = exchange.evaluate_response(client.first())
-    nonce = first.decode().split(",")[0][2:]
-    with pytest.raises(SaslError, match="Invalid client nonce"):
-        exchange.evaluate_response(client.final(first, nonce=f"more{nonce}"))
-
-
-def test_nothing_is_left_after_an_error_or_the_end() -> None:
-    done, client = server(), ScramClient("alice", "secret")
-    final = client.final(done.evaluate_response(client.first()))
-    done.evaluate_response(final)
-    with pytest.raises(SaslError, match="Unexpected challenge in Sasl server state COMPLETE"):
-        done.evaluate_response(final)
-    failed = server()
-    with pytest.raises(SaslError):
-        failed.evaluate_response(b"")
-    with pytest.raises(SaslError, match="Unexpected challenge in Sasl server state FAILED"):
-        failed.evaluate_response(client.first())
-
-
-@every(
-    "message",
-    [
-        b"",
-        b"n,,",
-        b"n,,n=,r=x",
-        b"n,,n=alice,r=",
-        b"n,,n=alice",
-        b"y,,n=alice,r=x",
-        b"p=tls-unique,,n=alice,r=x",
-        b"n=alice,r=x",
-        b"n,,n=al=ice,r=x",
-        b"n,,n=alice,r=with space",
-        b"n,,n=alice,r=x,",
-        b"\xff\xff,n=alice,r=x",
-        "n,,n=älice,r=x".encode(),
-        b"\0alice\0secret",
-        b"n,,n=alice,r=x\n",
-    ],
-)
-def test_a_first_message_that_is_none(message: bytes) -> None:
-    with pytest.raises(SaslError, match=r"^Invalid SCRAM client first message format$"):
-        server().evaluate_response(message)
-
-
-@every("cut", [0, 1, 10, -1, -2, -5])
-def test_a_final_message_that_was_cut(cut: int) -> None:
-    exchange, client = server(), ScramClient("alice", "secret")
-    final = client.final(exchange.evaluate_response(client.first()))
-    with pytest.raises(SaslError):
-        exchange.evaluate_response(final[:cut])
-
-
-@every("proof", [b"", b"AAAA", b"A" * 400, b"!!!!", b"AAA"])
-def test_a_proof_of_another_length_or_none(proof: bytes) -> None:
-    exchange, client = server(), ScramClient("alice", "secret")
-    without_proof = client.final(exchange.evaluate_response(client.first())).rpartition(b",p=")[0]
-    with pytest.raises(SaslError):
-        exchange.evaluate_response(without_proof + b",p=" + proof)
 
 
 def test_one_flipped_bit_of_the_proof() -> None:
@@ -214,9 +125,3 @@ def test_any_bytes_are_refused(messages: list[bytes]) -> None:
     for message in messages:
         with pytest.raises(SaslError):
             exchange.evaluate_response(message)
-
-
-def test_a_message_as_large_as_a_frame_may_be_is_soon_refused() -> None:
-    for message in (b"n,,n=" + b"a" * 500_000, b"n,,n=a,r=x" + b",a=b" * 100_000 + b"\n", b"n,,n=" + b"=2C" * 150_000):
-        with pytest.raises(SaslError):
-            server().evaluate_response(message)

@@ -11,6 +11,7 @@ from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.cluster.credentials import Credentials
 from spark_kafka_sink.broker.sasl.sasl_server_authenticator import Admission, SaslServerAuthenticator, SaslState, sasl_servers
+from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.broker.sasl.scram_client import ScramClient
@@ -39,6 +40,11 @@ def refused(what: Callable[[], object]) -> tuple[ErrorCode, str | None]:
 def admitted(login: SaslServerAuthenticator, now_ms: float = 0) -> dict[Admission, set[ApiKey]]:
     keys = ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.METADATA
     return {admission: {key for key in keys if login.admission(key, now_ms) is admission} for admission in Admission}
+
+
+def test_a_mechanism_that_the_broker_does_not_have_is_an_error() -> None:
+    with pytest.raises(OptionError, match="OAUTHBEARER is not supported; use one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"):
+        BrokerConfig(sasl_mechanisms=("OAUTHBEARER",))
 
 
 def test_before_a_handshake_all_else_closes_the_connection() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.log.producer_state import VerificationGuard
 from spark_kafka_sink.broker.transaction.add_partitions_to_txn_manager import (
     AddPartitionsToTxnManager,
@@ -15,7 +14,7 @@ from spark_kafka_sink.broker.transaction.add_partitions_to_txn_manager import (
 )
 from spark_kafka_sink.broker.transaction.transaction_metadata import ProducerIdAndEpoch
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from tests.broker.transaction.world import A, B, World
+from tests.broker.transaction.world import A, World
 
 E = ErrorCode
 DEFAULT_ERROR = TransactionSupportedOperation.DEFAULT_ERROR
@@ -90,23 +89,6 @@ def test_but_not_for_ever(
     assert told == [{A: E.CONCURRENT_TRANSACTIONS}]
 
 
-def test_each_question_begins_with_the_guards_that_are_in_force(
-    world: World, manager: AddPartitionsToTxnManager, renewed: ProducerIdAndEpoch, log: Verification
-) -> None:
-    told: list[Failures] = []
-    in_force: list[VerificationGuard] = []
-
-    def begin() -> Guards:
-        in_force.append(log.guard)
-        return log.begin()
-
-    manager.add_or_verify_with_patience("t", *renewed, begin, ADD_PARTITION, told.append)
-    world.partitions.on_marker = lambda partition, marker: log.marker()
-    world.timer.advance(100)
-    assert told == [{}]
-    assert in_force[-1] is log.guard
-
-
 def test_a_marker_between_question_and_answer_makes_it_ask_again(
     world: World, manager: AddPartitionsToTxnManager, log: Verification
 ) -> None:
@@ -146,70 +128,9 @@ def test_a_slow_answer_goes_with_guards_that_are_in_force(
     assert told == [({}, True)]
 
 
-def test_what_is_verified_is_renewed_beside_what_failed(
-    world: World, manager: AddPartitionsToTxnManager, log: Verification
-) -> None:
-    """A partition that was not added does not keep the others with guards that a marker has ended."""
-    producer = world.init()
-    world.add(producer, A, client_version=0)
-    told: list[Failures] = []
-
-    def begin() -> Guards:
-        guards = log.begin()
-        if log.begun == 1:
-            log.marker()
-        return {**guards, B: guards[A]}
-
-    manager.add_or_verify_with_patience("t", *producer, begin, GENERIC_ERROR, told.append)
-    assert told == [{B: E.TRANSACTION_ABORTABLE}]
-    assert log.begun == 3
-
-
-def test_where_the_transaction_is_open_nobody_is_asked(manager: AddPartitionsToTxnManager, log: Verification) -> None:
-    log.is_open = True
-    told: list[Failures] = []
-    manager.add_or_verify_with_patience("t", 1, 0, log.begin, ADD_PARTITION, told.append)
-    assert told == [{}]
-
-
-def test_a_log_that_went_away_meanwhile_is_a_failure(
-    world: World, manager: AddPartitionsToTxnManager, renewed: ProducerIdAndEpoch, log: Verification
-) -> None:
-    told: list[Failures] = []
-
-    def begin() -> Guards:
-        if log.begun:
-            raise ApiException(E.NOT_LEADER_OR_FOLLOWER)
-        return log.begin()
-
-    manager.add_or_verify_with_patience("t", *renewed, begin, ADD_PARTITION, told.append)
-    world.timer.advance(20)
-    assert told == [{A: E.NOT_LEADER_OR_FOLLOWER}]
-
-
 def test_producers_are_told_of_a_coordinator_what_makes_them_try_again() -> None:
     for code in (E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR, E.COORDINATOR_LOAD_IN_PROGRESS):
         assert {produce_error(code, operation) for operation in TransactionSupportedOperation} == {E.NOT_ENOUGH_REPLICAS}
     assert produce_error(E.CONCURRENT_TRANSACTIONS, GENERIC_ERROR) is E.NOT_ENOUGH_REPLICAS
     assert produce_error(E.CONCURRENT_TRANSACTIONS, ADD_PARTITION) is E.CONCURRENT_TRANSACTIONS
     assert produce_error(E.INVALID_TXN_STATE, DEFAULT_ERROR) is E.INVALID_TXN_STATE
-
-
-def test_whatever_goes_wrong_while_it_asks_again_is_told(
-    manager: AddPartitionsToTxnManager,
-    world: World,
-    renewed: ProducerIdAndEpoch,
-    log: Verification,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    told: list[Failures] = []
-    answers = iter([log.begin])
-
-    def begin() -> Guards:
-        return next(answers)()  # the second time there is none
-
-    manager.add_or_verify_with_patience("t", *renewed, begin, ADD_PARTITION, told.append)
-    world.timer.advance(100)
-
-    assert told == [{A: E.UNKNOWN_SERVER_ERROR}]
-    assert "StopIteration" in caplog.text

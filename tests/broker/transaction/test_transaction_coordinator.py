@@ -6,12 +6,9 @@ from functools import partial
 
 import pytest
 
-from spark_kafka_sink.broker.api_exception import ApiException
-from spark_kafka_sink.broker.transaction.transaction_coordinator import id_filter
-from spark_kafka_sink.broker.transaction.transaction_metadata import ProducerIdAndEpoch, TransactionMetadata, TransactionState
+from spark_kafka_sink.broker.transaction.transaction_metadata import ProducerIdAndEpoch, TransactionMetadata
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.broker.transaction.world import A, B, World, code_of
-from tests.every import every
 
 E = ErrorCode
 
@@ -35,18 +32,10 @@ class TestInitProducerId:
         assert (first.producer_epoch, second.producer_epoch) == (0, 0)
         assert world.log.records == []
 
-    @pytest.mark.parametrize("timeout_ms", [0, -1, 15 * 60 * 1000 + 1])
-    def test_a_timeout_out_of_range_is_refused(self, world: World, timeout_ms: int) -> None:
-        assert code_of(lambda: world.init(timeout_ms=timeout_ms)) is E.INVALID_TRANSACTION_TIMEOUT
-
     def test_a_broker_that_is_not_its_coordinator_says_so_after_it_looked_at_the_request(self, world: World) -> None:
         init = world.coordinator.init_producer_id
         assert code_of(lambda: init("t", 0, is_coordinator=False)) is E.INVALID_TRANSACTION_TIMEOUT
         assert code_of(lambda: init("t", 1000, is_coordinator=False)) is E.NOT_COORDINATOR
-
-    def test_a_bump_of_another_id_is_refused(self, world: World) -> None:
-        first = world.init()
-        assert code_of(lambda: world.init(ProducerIdAndEpoch(first.producer_id + 1, 0))) is E.PRODUCER_FENCED
 
     @pytest.mark.parametrize("expected", [None, ProducerIdAndEpoch(1, 32766)])
     def test_after_the_last_epoch_comes_another_id(self, world: World, expected: ProducerIdAndEpoch | None) -> None:
@@ -120,24 +109,6 @@ class TestTimeouts:
         world.settle()
         assert world.ended_in(A) == [True]
 
-    def test_time_goes_on_over_a_restart(self, world: World) -> None:
-        ongoing(world)
-        world.timer.advance(40_000)
-        world.restart()
-        world.timer.advance(22_000)
-        assert world.state() == "CompleteAbort"
-
-    def test_one_that_cannot_be_aborted_keeps_no_other_from_it(self, world: World) -> None:
-        ongoing(world)
-        other = world.coordinator.init_producer_id("u", 60_000)
-        world.coordinator.add_partitions("u", other, [B], client_version=2)
-        world.timer.advance(60_500)
-        world.log.refusals = [E.KAFKA_STORAGE_ERROR]
-        world.timer.advance(500)
-        assert sorted(each.state.state_name for each in world.coordinator.every()) == ["CompleteAbort", "Ongoing"]
-        world.timer.advance(1_000)
-        assert world.state() == "CompleteAbort"
-
 
 class TestExpiry:
     def test_an_id_that_is_not_used_is_forgotten(self) -> None:
@@ -148,15 +119,6 @@ class TestExpiry:
         world.restart()
         assert code_of(lambda: world.coordinator.describe("t")) is E.TRANSACTIONAL_ID_NOT_FOUND
         assert world.init().producer_epoch == 0
-
-    def test_a_tombstone_that_is_not_stored_forgets_nothing(self) -> None:
-        world = World(transactional_id_expiration_ms=7_200_000)
-        world.init()
-        world.log.refusals = [E.KAFKA_STORAGE_ERROR]
-        world.timer.advance(2 * 3_600_000 + 1)
-        assert world.state() == "Empty"
-        world.timer.advance(3_600_000)
-        assert code_of(lambda: world.coordinator.describe("t")) is E.TRANSACTIONAL_ID_NOT_FOUND
 
 
 class TestTheLogRefuses:
@@ -176,13 +138,6 @@ class TestTheLogRefuses:
         assert world.coordinator.every() == []
         assert world.init().producer_epoch == 0
 
-    def test_a_partition(self, world: World) -> None:
-        producer = world.init()
-        world.log.refusals = [E.KAFKA_STORAGE_ERROR]
-        assert code_of(lambda: world.add(producer, A)) is E.NOT_COORDINATOR
-        assert world.state() == "Empty"
-        world.add(producer, A)
-
     def test_a_commit(self, world: World) -> None:
         producer = ongoing(world)
         world.log.refusals = [E.KAFKA_STORAGE_ERROR]
@@ -190,14 +145,6 @@ class TestTheLogRefuses:
         world.settle()
         assert world.ended_in(A) == []
         world.end(producer, False)
-
-    def test_a_fence(self, world: World) -> None:
-        first = ongoing(world)
-        world.log.refusals = [E.KAFKA_STORAGE_ERROR]
-        assert code_of(world.init) is E.NOT_COORDINATOR
-        world.end(first, True)
-        world.settle()
-        assert world.ended_in(A) == [True]
 
     def test_the_completion(self, world: World) -> None:
         producer = ongoing(world)
@@ -246,72 +193,8 @@ class TestMarkers:
         world.timer.advance(1)
         assert world.state() == "CompleteCommit"
 
-    def test_are_given_up_where_somebody_has_a_higher_epoch(self, world: World) -> None:
-        producer = ongoing(world)
-        world.partitions.refusals[A] = [E.INVALID_PRODUCER_EPOCH]
-        world.end(producer, True)
-        world.timer.advance(60_000)
-        assert world.state() == "PrepareCommit"
-        assert world.ended_in(A) == []
-
-
-class TestTransactionVersion0:
-    def test_records_have_the_version_without_tags(self) -> None:
-        world = World(transaction_version=0)
-        ongoing(world, client_version=0)
-        assert {record.value[:2] for record in world.log.records if record.value} == {b"\0\0"}
-
-    def test_a_client_of_version_2_waits_for_ever(self) -> None:
-        world = World(transaction_version=0)
-        producer = world.init()
-        assert code_of(lambda: world.add(producer, A)) is E.UNSUPPORTED_VERSION
-        assert code_of(lambda: world.add(producer, A)) is E.CONCURRENT_TRANSACTIONS
-        assert code_of(world.init) is E.CONCURRENT_TRANSACTIONS
-
 
 def test_nothing_is_answered_before_the_log_is_read(world: World) -> None:
     fresh = world.unloaded()
     for ask in (lambda: fresh.init_producer_id("t", 1000), lambda: fresh.describe("t"), fresh.every):
         assert code_of(ask) is E.COORDINATOR_LOAD_IN_PROGRESS
-
-
-def test_records_that_cannot_be_read_are_left_out(world: World) -> None:
-    producer = ongoing(world)
-    world.log.append(0, [(b"\0\7??", b"x"), (b"", None), (world.log.records[0].key, b"\0\1\0")])
-    world.restart()
-    assert world.coordinator.describe("t").producer == producer
-
-
-def test_a_state_that_is_never_stored_is_not_believed(world: World) -> None:
-    with pytest.raises(ApiException):
-        world.remember(TransactionMetadata("t", 1, 1000, producer_epoch=0, state=TransactionState.DEAD))
-        world.coordinator.describe("t")
-
-
-@every(
-    "pattern, matching, others",
-    [
-        ("sks-.*", ["sks-1", "sks-"], ["my-sks-1", "sks"]),
-        ("^sks-.+$", ["sks-1"], ["sks-", "my-sks-1"]),
-        (".*orders.*", ["orders", "my-orders-1"], ["order"]),
-        ("a.c", ["abc", "a.c"], ["ac", "abbc"]),
-        (r"a\.c\$", ["a.c$"], ["abc$", "a.c"]),
-        ("plain", ["plain"], ["plain-1"]),
-        (r"\[\*\?", ["[*?"], ["[ab"]),
-    ],
-)
-def test_ids_are_filtered_by_the_whole_name(pattern: str, matching: list[str], others: list[str]) -> None:
-    matches = id_filter(pattern)
-    assert [name for name in (*matching, *others) if matches(name)] == matching
-
-
-def test_a_pattern_of_many_stars_takes_no_time() -> None:
-    assert not id_filter(".*a" * 100 + "b")("a" * 30_000)
-
-
-@every(
-    "pattern",
-    ["(", ")", "[a", "*", "a*", "a**", "a{3}", "(a|b)", "a|b", "(?=a)", r"\1", r"\d", "\\", "a" * 1001],
-)
-def test_a_pattern_of_another_kind_is_refused(pattern: str) -> None:
-    assert code_of(lambda: id_filter(pattern)) is E.INVALID_REGULAR_EXPRESSION

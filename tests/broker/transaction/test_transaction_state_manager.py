@@ -8,35 +8,9 @@ import pytest
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
-from spark_kafka_sink.broker.log.log_types import TopicPartition
-from spark_kafka_sink.broker.transaction.transaction_metadata import TransactionMetadata, TransactionState
-from spark_kafka_sink.broker.transaction.transaction_state_manager import read_value, value_of
-from spark_kafka_sink.errors import ProtocolError
 from tests.broker.network.client import Client
 from tests.broker.transaction.transactor import Transactor
 from tests.kafka import java
-
-RUNNING = TransactionMetadata(
-    "t",
-    7,
-    60_000,
-    producer_epoch=3,
-    previous_producer_id=6,
-    next_producer_id=8,
-    state=TransactionState.PREPARE_COMMIT,
-    partitions=frozenset({TopicPartition("a", 0), TopicPartition("a", 2), TopicPartition("b", 1)}),
-    start_ms=1000,
-    last_update_ms=2000,
-    client_version=2,
-)
-
-
-@pytest.mark.parametrize("status", [TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE, 8, -1])
-def test_a_state_that_is_never_stored_is_refused(status: int) -> None:
-    value = bytearray(value_of(RUNNING, 2))
-    value[2 + 8 + 2 + 4] = status % 256
-    with pytest.raises(ProtocolError):
-        read_value("t", bytes(value))
 
 
 @pytest.mark.java

@@ -70,29 +70,3 @@ def test_version_1_serves_clients_of_version_2_that_do_not_ask(txn: Transactor) 
     assert txn.commit(who) == (E.NONE, next_epoch(who))
     assert txn.settled(lambda: txn.commit(who)) == (E.NONE, next_epoch(who))
     assert txn.abort(next_epoch(who)).code is E.NONE
-
-
-@pytest.mark.parametrize("version", [0])
-class TestVersion0:
-    """ApiVersions says nothing against requests of version 2, but they cannot be stored."""
-
-    def test_records_that_add_their_partition(self, txn: Transactor) -> None:
-        who = txn.init().producer
-        assert txn.produce(who) is E.UNSUPPORTED_VERSION
-        assert txn.produce(who) is E.CONCURRENT_TRANSACTIONS
-        assert txn.state() == "Empty"
-        assert txn.init().code is E.CONCURRENT_TRANSACTIONS
-        assert txn.commit(who, version=4).code is E.CONCURRENT_TRANSACTIONS
-        assert txn.commit(who, version=5).code is E.CONCURRENT_TRANSACTIONS
-
-    def test_ends_that_bump_the_epoch(self, txn: Transactor) -> None:
-        who = txn.init().producer
-        assert txn.add(who, 0) == [E.NONE]
-        assert txn.commit(who) == (E.UNSUPPORTED_VERSION, NOBODY)
-        assert txn.commit(who).code is E.CONCURRENT_TRANSACTIONS
-        assert txn.state() == "Ongoing"
-
-    def test_the_end_of_nothing(self, txn: Transactor) -> None:
-        who = txn.init().producer
-        assert txn.abort(who).code is E.UNSUPPORTED_VERSION
-        assert txn.abort(who).code is E.CONCURRENT_TRANSACTIONS

@@ -68,9 +68,6 @@ class Transactor:
         """The answer when the markers are written, or the coordinator is ready."""
         return until(ask, lambda answer: answer.code not in _NOT_YET, "still not settled")
 
-    def patiently(self, ask: Callable[[], ErrorCode]) -> ErrorCode:
-        return until(ask, lambda code: code not in _NOT_YET, "still not settled")
-
     def settled_codes(self, ask: Callable[[], list[ErrorCode]]) -> list[ErrorCode]:
         return until(ask, lambda codes: not _NOT_YET.intersection(codes), "still not settled")
 
@@ -142,7 +139,7 @@ class Transactor:
     def _fetched(self, partition: int) -> Any:
         asked = fetch.FetchPartition(partition, fetch_offset=0, partition_max_bytes=1 << 20)
         request = fetch.FetchRequest(max_wait_ms=0, isolation_level=1, topics=[fetch.FetchTopic(self.topic, partitions=[asked])])
-        return self.ask(ApiKey.FETCH, 12, request).responses[0].partitions[0]
+        return self.ask(ApiKey.FETCH, 10, request).responses[0].partitions[0]
 
     def commit_offset(self, who: ProducerIdAndEpoch, offset: int, version: int = 5) -> ErrorCode:
         partition = transactions.TxnOffsetCommitRequestPartition(0, offset)

@@ -102,7 +102,7 @@ def test_the_transactional_id_is_pushed_as_the_resource() -> None:
         assert receiver.read()[0].resource == {"transactional_id": "mine"}
 
 
-@pytest.mark.parametrize(("release", "codec"), [("3.7", Codec.NONE), ("3.8", Codec.ZSTD)])
+@pytest.mark.parametrize(("release", "codec"), [("3.7", Codec.NONE), ("3.9", Codec.ZSTD)])
 def test_kafka_3_7_gets_no_compressed_push_because_it_does_not_decompress_them(release: str, codec: Codec) -> None:
     receiver, codecs = Receiver(), []
     config = BrokerConfig(client_metrics=ClientMetricsManager(receiver, interval_ms=OFTEN_MS))
@@ -206,7 +206,7 @@ def test_enable_metrics_push_false_asks_for_nothing() -> None:
 
 
 def test_a_broker_before_3_7_is_not_asked_and_nothing_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, "spark_kafka_sink.producer"), EmbeddedBroker(like="3.6") as broker:
+    with caplog.at_level(logging.INFO, "spark_kafka_sink.producer"), EmbeddedBroker(like="2.1") as broker:
         with producer_of(broker) as producer:
             send(producer)
             assert producer.client_instance_id(0) is None

@@ -40,9 +40,7 @@ def test_an_advertised_address_that_cannot_be_reached_is_named() -> None:
     assert "1 of 2 brokers answered" in lines(report, "brokers")[1].text
 
 
-@pytest.mark.parametrize(
-    ("like", "said"), [("2.8", "2.8"), ("3.4", "3.1 to 3.4"), ("3.9", "3.9"), ("4.0", "4.0"), ("4.1", "4.1 or newer")]
-)
+@pytest.mark.parametrize(("like", "said"), [("2.1", "2.1"), ("3.9", "3.9"), ("4.1", "4.1 or newer")])
 def test_the_release_is_told(like: str, said: str) -> None:
     with EmbeddedBroker(like=like) as broker:
         broker.create_topic("events")
