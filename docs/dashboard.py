@@ -195,6 +195,7 @@ ROWS: Final[Mapping[str, Sequence[Panel]]] = {
             (
                 Query(_gauge("open_transaction_age_seconds"), "{{query_name}}"),
                 Query(f"0.5 * {_gauge('transaction_timeout_seconds')}", "{{query_name}}, half of the time limit"),
+                Query(_gauge("committing_seconds"), "{{query_name}}, waiting commit"),
             ),
         ),
         Panel(

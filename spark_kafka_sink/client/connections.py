@@ -335,11 +335,12 @@ class Connections:
             self.states.disconnected(node_id, now_ms, authentication_failed=isinstance(error, AuthenticationError))
         return LostConnection(node_id, self.label(node_id), error, idle)
 
-    def close_all(self, error: PeerError, now_ms: int) -> list[ClientResponse]:
-        """Ends every connection, also unfinished ones. Returns the responses of requests in flight, which fail with `error`."""
+    def close_all(self, error: PeerError, now_ms: int, *, keep: int | None = None) -> list[ClientResponse]:
+        """Ends every connection but `keep`, also unfinished ones. Returns the responses of requests, which fail with `error`."""
         events = PollEvents()
         for node_id in self.states.open_nodes():
-            self._disconnect(node_id, error, now_ms, events)
+            if node_id != keep:
+                self._disconnect(node_id, error, now_ms, events)
         return events.responses
 
     def _handle_timeouts(self, now_ms: int, events: PollEvents) -> None:

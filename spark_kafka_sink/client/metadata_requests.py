@@ -124,7 +124,8 @@ class MetadataRequests:
     def is_mine(self, response: ClientResponse) -> bool:
         return response.tag is self._in_flight and self._in_flight is not None
 
-    def answered(self, response: ClientResponse, now_ms: int) -> None:
+    def answered(self, response: ClientResponse, now_ms: int) -> Sequence[ClientResponse]:
+        """Takes a response. Returns those of requests that were in flight to a cluster which is no longer this client's."""
         label = self._connections.label(response.node_id)
         request, body = self._in_flight, response.body
         assert request is not None
@@ -132,12 +133,16 @@ class MetadataRequests:
             self._in_flight = None
             if not isinstance(response.error, AuthenticationError):  # the end of the connection reports it
                 self._failed(label, response.error, now_ms)
-            return
+            return ()
         assert isinstance(body, MetadataResponse)
         self._in_flight = None
+        ended: Sequence[ClientResponse] = ()
         if body.cluster_id is not None:
             if self._connections.cluster_id not in (None, body.cluster_id):  # after a failover or a failback
                 self._connections.features.begin_again(response.node_id)
+                # Those that survived may lead to the cluster of before, which would be asked for a producer id of this one.
+                error = DisconnectedError(f"{label} belongs to cluster {body.cluster_id} now")
+                ended = self._connections.close_all(error, now_ms, keep=response.node_id)
             self._connections.cluster_id = body.cluster_id
         if self._metadata.update(request, body, label, now_ms):
             self._connections.failures.named_by = response.node_id
@@ -146,6 +151,7 @@ class MetadataRequests:
         else:
             self._failures += 1
             self._told_to_rebootstrap = body.error_code == ErrorCode.REBOOTSTRAP_REQUIRED
+        return ended
 
     def lost(self, lost: LostConnection, now_ms: int) -> None:
         """Handles a connection that ended. The end of an idle one has no meaning for the cluster."""

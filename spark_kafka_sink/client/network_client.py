@@ -191,7 +191,7 @@ class NetworkClient:
         events, now_ms = self._connections.poll(0 if responses else min(timeout_ms, until_metadata_ms), now_ms)
         for response in events.responses:
             if self._metadata.is_mine(response):
-                self._metadata.answered(response, now_ms)
+                responses += self._metadata.answered(response, now_ms)
             else:
                 responses.append(response)
         for lost in events.lost:

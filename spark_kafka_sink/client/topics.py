@@ -200,40 +200,45 @@ def configs_of(
         node_id: the broker to ask; None for any. A broker's own configs only that broker has.
         only: names of the configs; None for all.
     """
-    waiter = ResponseWaiter(deadline, _BACKOFF)
-    while True:
-        result = ask_for_configs(client, kind, name, deadline, node_id=node_id, only=only)
-        facts = error_facts(result.error_code)
-        if not result.error_code:
-            return {config.name: config for config in result.configs}
-        what = f"topic {name!r}" if kind == TOPIC else f"broker {name}"
-        if not facts.retriable:
-            text = f"configs of {what}: the broker answered {facts.name}"
-            raise client.rights.error(text, ApiKey.DESCRIBE_CONFIGS, result.error_code, name)
-        waiter.note(f"DescribeConfigs of {what}", facts.name)
-        waiter.again()
+    result = only_one([*_configs(client, kind, [name], deadline, node_id, only)], DESCRIBE_CONFIGS.key, "resource")
+    if not result.error_code:
+        return {config.name: config for config in result.configs}
+    text = f"configs of {_resource(kind, name)}: the broker answered {error_facts(result.error_code).name}"
+    raise client.rights.error(text, ApiKey.DESCRIBE_CONFIGS, result.error_code, name)
 
 
 def all_time_limits(client: ClusterClient, topics: Iterable[str], deadline: float) -> Iterator[tuple[str, dict[str, int]]]:
-    """Yields each topic and its `time_limits`, as soon as it is known. Asks for many topics in one request.
+    """Yields each topic and its `time_limits`, as soon as it is known.
 
     A topic that the brokers do not describe, such as for want of the right to, is left out.
     """
-    waiter, left = ResponseWaiter(deadline, _BACKOFF), list(topics)
-    keys = (*_TIME_LIMITS, "cleanup.policy", "message.timestamp.type")
+    for result in _configs(client, TOPIC, topics, deadline, None, (*_TIME_LIMITS, "cleanup.policy", "message.timestamp.type")):
+        if not result.error_code:
+            yield result.resource_name, time_limits({each.name: each.value or "" for each in result.configs})
+
+
+def _configs(
+    client: ClusterClient, kind: int, names: Iterable[str], deadline: float, node_id: int | None, only: Sequence[str] | None
+) -> Iterator[DescribeConfigsResult]:
+    """Yields the result of each resource, as soon as it is known. Asks for many in one request, and retries transient errors."""
+    waiter, left = ResponseWaiter(deadline, _BACKOFF), list(names)
     while left:
         asked, left = left[:_AT_ONCE], left[_AT_ONCE:]
-        resources = [DescribeConfigsResource(TOPIC, topic, keys) for topic in asked]
+        request = DescribeConfigsRequest([DescribeConfigsResource(kind, name, only) for name in asked])
         late = set[str]()
-        for result in client.ask(None, DESCRIBE_CONFIGS, DescribeConfigsRequest(resources), deadline).results:
-            if not result.error_code:
-                yield result.resource_name, time_limits({each.name: each.value or "" for each in result.configs})
-            elif error_facts(result.error_code).retriable:
+        for result in client.ask(node_id, DESCRIBE_CONFIGS, request, deadline).results:
+            if (facts := error_facts(result.error_code)).retriable:
                 late.add(result.resource_name)
-                waiter.note(f"DescribeConfigs of topic {result.resource_name!r}", error_facts(result.error_code).name)
-        if again := [topic for topic in asked if topic in late]:
+                waiter.note(f"DescribeConfigs of {_resource(kind, result.resource_name)}", facts.name)
+            else:
+                yield result
+        if again := [name for name in asked if name in late]:
             left += again
             waiter.again()
+
+
+def _resource(kind: int, name: str) -> str:
+    return f"topic {name!r}" if kind == TOPIC else f"broker {name}"
 
 
 def time_limits(configs: Mapping[str, str]) -> dict[str, int]:

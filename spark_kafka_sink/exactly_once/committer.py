@@ -143,6 +143,7 @@ class Committer:
         tasks: tuple[TaskRows, ...] = (),
         letters: str | None = None,
         refuse: Callable[[], None] | None = None,
+        ended: Callable[[], None] = lambda: None,
     ) -> CommitReport:
         """Makes the rows of a batch visible, unless they already are.
 
@@ -154,6 +155,8 @@ class Committer:
             letters: The topic of dead letters, which does not tell batches apart.
             refuse: Raises an error if these rows must not become visible. It is not called for a batch that an earlier attempt
                 has prepared: that one may be visible in part, so it is completed.
+            ended: Called once the batch's transactions are committed; from there on the commit waits for their markers, or for
+                the commit log. Attempts may repeat the call.
 
         Raises:
             CommitStoppedError: Continuing would lose or duplicate rows.
@@ -169,7 +172,7 @@ class Committer:
         call.is_prepared_maybe = bool(own) and _run_of(batch, own) in self._prepared
         try:
             view = View(batch.number, own, start, letters=letters, tasks=tasks)
-            is_own = retry_on_claim_lost(partial(self._attempt, batch, view, call, refuse), call.deadline)
+            is_own = retry_on_claim_lost(partial(self._attempt, batch, view, call, refuse, ended), call.deadline)
         except DeadlineError as error:
             visibility = self._visibility(batch, own, call)
             committing = self._committing(call)
@@ -191,7 +194,14 @@ class Committer:
         is_first = call.visible is not None
         return CommitReport(call.rows, is_own, call.committed, call.aborted, round(visible_s * 1000), commit_ms, is_first)
 
-    def _attempt(self, batch: MicroBatch, view: View, call: CommitCall, refuse: Callable[[], None] | None) -> bool:
+    def _attempt(
+        self,
+        batch: MicroBatch,
+        view: View,
+        call: CommitCall,
+        refuse: Callable[[], None] | None,
+        ended: Callable[[], None],
+    ) -> bool:
         """Commits once. Returns whether the visible rows are exactly those of the view's own transactions."""
         own = view.own
         execution = self._execution(batch, view, call)
@@ -200,6 +210,8 @@ class Committer:
             step = decide(view)
             if refuse is not None and prepares_first(view, step):
                 refuse()
+            if call.visible is not None:
+                ended()
             return step
 
         try:

@@ -39,6 +39,7 @@ class Snapshot:
         running: The number of running tasks that have told, and their counts.
         queries: The totals of each query, and of all batch jobs together under `BATCH_JOBS`.
         transactions: By query, the age of its oldest open transaction and the limit of that age, in seconds.
+        committing: By query, for how many seconds its commit has waited since it ended its transactions.
         failed: The number of failed writes by query.
         active: The ids of the queries that run, whether they use a sink or not; None if Spark does not say.
         names: By query, the name that it had when it was first exported; empty if it had none. Also of queries of before.
@@ -49,6 +50,7 @@ class Snapshot:
     running: tuple[int, Counts] = (0, Counts())
     queries: dict[str, QueryTotals] = field(default_factory=dict)
     transactions: dict[str, tuple[float, float]] = field(default_factory=dict)
+    committing: dict[str, float] = field(default_factory=dict)
     failed: dict[str, int] = field(default_factory=dict)
     active: frozenset[str] | None = None
     names: dict[str, str] = field(default_factory=dict)
@@ -80,11 +82,20 @@ class SnapshotReader:
         metrics, live = self._metrics, self._metrics.live
         live_records = 0 if live is None else live.records
         totals, ages, failed, active = metrics.totals(), metrics.transaction_ages(), metrics.writes.failed(), active_ids()
+        committing = metrics.committing_s()
         writing = metrics.live_tasks.calls().intersection(active or ())  # the others are batch jobs and calls of publish
-        queries = {*totals, *ages, *failed, *writing}
+        queries = {*totals, *ages, *committing, *failed, *writing}
         names = self._queries.show(queries, lambda query: metrics.query_name(query, active or ()))
         return Snapshot(
-            self._committed.of(metrics.committed), live_records, metrics.running(), totals, ages, failed, active, names
+            self._committed.of(metrics.committed),
+            live_records,
+            metrics.running(),
+            totals,
+            ages,
+            committing,
+            failed,
+            active,
+            names,
         )
 
 
@@ -281,6 +292,13 @@ FAMILIES: Final[tuple[Family, ...]] = (
         "seconds",
         "age at which brokers abort a query's oldest open transaction",
         lambda shot: [(query, limit) for query, (_, limit) in shot.transactions.items()],
+    ),
+    _of_queries(
+        "committing",
+        GAUGE,
+        "seconds",
+        "time for which a query's commit, if it is slow, has waited for transaction markers or the commit log; 0 once it is over",
+        lambda shot: shot.committing.items(),
     ),
     _of_totals("batches", COUNTER, "micro-batch", "committed micro-batches by query", lambda one: one.batches),
     _of_totals("query_records", COUNTER, "record", "committed records by query", lambda one: one.records),

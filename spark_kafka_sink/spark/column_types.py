@@ -72,7 +72,7 @@ def check_column(found: t.DataType, name: str, serializer: Serializer | None) ->
         return
     column = RECORD_COLUMNS[name]
     if not (isinstance(found, column.types) or (name == "headers" and _is_headers(found))):
-        cast = _cast_to_use(name, found)
+        cast = cast_to_use(name, found)
         hint = "" if cast is None else f"; use {cast}"
         raise SchemaError(f"column {name}: is {found.simpleString()}, must be {column.expected}{hint}", column=name)
 
@@ -84,7 +84,7 @@ def _is_headers(found: t.DataType) -> bool:
     return fields == [("key", t.StringType), ("value", t.BinaryType)]
 
 
-def _cast_to_use(name: str, found: t.DataType) -> str | None:
+def cast_to_use(name: str, found: t.DataType) -> str | None:
     """Returns the SQL that turns a column of type `found` into a valid column `name`; None if only the user can know it."""
     match name:
         case "key" | "value":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from spark_kafka_sink.spark.write_events import WRITE, WriteCommitted, WriteEven
 COMMITTED: Final = b"C"
 REFUSED: Final = b"R"
 ABORTED: Final = b"A"
+COMMITTING: Final = b"M"
 # An answer to COMMITTED: an exporter wants the WriteCommitted, too.
 WANTS_DETAILS: Final = 2
 
@@ -121,6 +123,14 @@ class Feed:
         """Reports from Spark's commit process that none of a batch's transactions is open any more. It never raises."""
         content = f"{batch.query_id} {batch.number}".encode
         self._send(ABORTED, content, "could not report an aborted batch to the driver program", logging.INFO)
+
+    def committing(self, commit: OpenTransaction) -> None:
+        """Reports a commit that has waited for long since it ended its transactions. It never raises.
+
+        commit: began: when it had ended them. timeout_s: how long it waits at most.
+        """
+        content = json.dumps(commit).encode
+        self._send(COMMITTING, content, "could not report a commit that waits to the driver program", logging.INFO)
 
     def tell(self, event: WriteEvent) -> None:
         """Tells exporters in the driver program about a write, from a process of Spark's. It never raises."""

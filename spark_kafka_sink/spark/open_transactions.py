@@ -6,8 +6,8 @@ accumulator, because its transaction stays open until the batch is committed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, is_job
 from spark_kafka_sink.spark.query_totals import BATCH_JOBS
@@ -30,6 +30,12 @@ class OpenTransaction(NamedTuple):
     batch: int
     began: float
     timeout_s: float
+
+    @staticmethod
+    def of(values: Sequence[Any]) -> OpenTransaction:
+        """Returns what JSON made a list. Raises ValueError or TypeError for other values."""
+        owner, batch, began, timeout_s = values
+        return OpenTransaction(str(owner), int(batch), float(began), float(timeout_s))
 
     @property
     def query_id(self) -> str:

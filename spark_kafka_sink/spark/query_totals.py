@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import reduce
 from math import isnan
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+from spark_kafka_sink.exactly_once.micro_batch import is_job
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.spark.batch_report import BatchReport
 
 BATCH_JOBS: Final = "batch-jobs"
 """Stands for all batch jobs together where a query's id stands, because each job has an id of its own."""
 
 UNKNOWN: Final = "unknown"
 """Stands for a query whose id is not known: none of its tasks has finished, and its checkpoint is not on the driver's disk."""
+
+MOST_TOTALS: Final = 200
+"""Of queries, those that committed last."""
 
 NO_QUERIES: Final = frozenset({BATCH_JOBS, UNKNOWN})
 
@@ -47,16 +56,6 @@ class QueryTotals:
     last_commit_ms: int = 0
     retries: int = 0
 
-    def added(self, other: QueryTotals) -> QueryTotals:
-        """Returns the sums of both, with the last micro-batch of the one that committed later, or else of `other`."""
-        last = max(other, self, key=lambda one: one.last_s)
-        return replace(
-            last,
-            batches=self.batches + other.batches,
-            records=self.records + other.records,
-            retries=self.retries + other.retries,
-        )
-
     def beside(self, other: QueryTotals) -> QueryTotals:
         """Returns the last micro-batch as two sinks of one foreachBatch function have written it."""
         last_s = max(self.last_s, other.last_s)
@@ -70,3 +69,42 @@ class QueryTotals:
             last_bytes=self.last_bytes + other.last_bytes,
             last_commit_ms=self.last_commit_ms + other.last_commit_ms,
         )
+
+
+class TotalsByQuery:
+    """The sums of the queries that committed last. Batch jobs are one query, because each has an id of its own.
+
+    Threads: the caller holds a lock.
+    """
+
+    def __init__(self) -> None:
+        # With the last micro-batch by sink. The query that committed last is at the end.
+        self._found: dict[str, tuple[QueryTotals, dict[str, QueryTotals]]] = {}
+
+    def add(self, batch: BatchReport) -> None:
+        """Adds a committed micro-batch or batch job."""
+        name = BATCH_JOBS if is_job(batch.query_id) else batch.query_id
+        report, acks = batch.report, tuple(map(batch.ack_latency_ms, QUANTILES))
+        before, parts = self._found.pop(name, (QueryTotals(), {}))
+        # Several sinks of one foreachBatch function report the same micro-batch, and so does one that is written again.
+        is_another = name in ("", BATCH_JOBS) or not before.batches or before.last_batch != batch.batch
+        one = QueryTotals(
+            before.batches + is_another,
+            before.records + report.records,
+            batch.began + batch.seconds,
+            batch.seconds,
+            report.records,
+            acks,
+            batch.batch,
+            report.bytes,
+            report.commit_ms,
+            before.retries + report.retries,
+        )
+        others = {} if is_another else {sink: part for sink, part in parts.items() if sink != batch.sink}
+        self._found[name] = reduce(QueryTotals.beside, others.values(), one), others | {batch.sink: one}
+        if len(self._found) > MOST_TOTALS:
+            del self._found[next(iter(self._found))]
+
+    def all(self) -> dict[str, QueryTotals]:
+        """Returns the sums by query id."""
+        return {name: totals for name, (totals, _) in self._found.items()}

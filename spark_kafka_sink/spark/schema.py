@@ -333,7 +333,7 @@ def _check_traceparent(field: t.StructField) -> None:
     if not isinstance(field.dataType, t.StringType | t.NullType):
         raise SchemaError(
             f"option {TRACE_HEADER}: column {field.name} is {field.dataType.simpleString()}, must be string;"
-            f" use cast({field.name} as string)",
+            f" use {as_text(field.name, field.dataType)}",
             column=field.name,
             option=TRACE_HEADER,
         )
@@ -341,9 +341,9 @@ def _check_traceparent(field: t.StructField) -> None:
 
 def _check_tombstone(field: t.StructField) -> None:
     if not isinstance(field.dataType, t.BooleanType):
+        hint = f"; use cast({quoted(field.name)} as boolean)" if isinstance(field.dataType, t.NumericType | t.StringType) else ""
         raise SchemaError(
-            f"option {TOMBSTONE_COLUMN}: column {field.name} is {field.dataType.simpleString()}, must be boolean;"
-            f" use cast({field.name} as boolean)",
+            f"option {TOMBSTONE_COLUMN}: column {field.name} is {field.dataType.simpleString()}, must be boolean{hint}",
             column=field.name,
             option=TOMBSTONE_COLUMN,
         )

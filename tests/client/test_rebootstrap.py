@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -234,3 +235,26 @@ def test_with_strategy_none_rebootstrap_required_is_a_failure_and_no_more(broker
         rig.asked()
         assert rig.metadata.known == {1: rig.node(1)}
         assert not rig.has_called(2)
+
+
+# An address that leads to another cluster
+
+
+def test_of_another_cluster_only_the_connection_that_said_so_is_kept(broker: EmbeddedBroker) -> None:
+    """The others may still lead to the cluster of before, whose producer id would be taken for one of this cluster."""
+    with Rig(broker) as rig:
+        rig.connected(2)
+        kept = rig.connected(1)
+        rig.metadata.due_in_ms = 0
+        rig.updated()
+        held = broker.faults.hold(ApiKey.INIT_PRODUCER_ID, broker=2)
+        rig.send("of before", node_id=2)
+        rig.poll_until(lambda: held.hits)
+        broker.faults.alter(ApiKey.METADATA, lambda _request, answer: replace(answer, cluster_id="another"))
+        rig.metadata.due_in_ms = 0
+        (response,) = rig.responses()
+        assert response.tag == "of before"
+        assert isinstance(response.error, DisconnectedError)
+        assert response.error.message == f"{rig.label()} belongs to cluster another now"
+        assert [channel for channel in rig.opened if not channel.is_closed] == [kept]
+        held.remove()

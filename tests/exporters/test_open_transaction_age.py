@@ -1,4 +1,4 @@
-"""What a scrape says about open transactions, while a real stream's commit waits for the broker."""
+"""What a scrape says about open and committing transactions, while a real stream's commit waits for the broker."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from spark_kafka_sink.broker import EmbeddedBroker
 from spark_kafka_sink.exporters.scraped import read_page
 from spark_kafka_sink.protocol.api import ApiKey
 from tests.exporters.scrapes import named, scraped
+from tests.waiting import until
 
 pytestmark = pytest.mark.spark
 
 
-def test_the_age_of_open_transactions_grows_until_the_commit(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_age_of_open_transactions_grows_until_the_commit_which_may_wait_for_markers(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     sks.register(spark).close()
     metrics = sks.register(spark)
     server = sks.serve_prometheus(metrics, 0)
@@ -45,9 +48,13 @@ def test_the_age_of_open_transactions_grows_until_the_commit(spark: SparkSession
             second, _ = ages(server.port, query.id)
             assert first < second <= first + (time.time() - begun)
             assert is_active(server.port, query.id)
-            held.remove()
+            assert waited(server.port, query.id) is None
+            with broker.faults.hold_markers():
+                held.remove()
+                until(lambda: waited(server.port, query.id), lambda seconds: seconds, "a commit that waits for its markers")
             query.awaitTermination()
             assert ages(server.port, query.id) == (0, 240)
+            assert waited(server.port, query.id) == 0
             assert not is_active(server.port, query.id)
             # Spark has forgotten its name.
             assert str(metrics.of(query.id)).startswith(f"1 micro-batch of orders ({query.id})")
@@ -61,6 +68,10 @@ def ages(port: int | None, query: str) -> tuple[float, float]:
     found = scraped(f"http://127.0.0.1:{port}/metrics")
     labels = named(query, "orders")
     return found["kafka_sink_open_transaction_age_seconds", labels], found["kafka_sink_transaction_timeout_seconds", labels]
+
+
+def waited(port: int | None, query: str) -> float | None:
+    return scraped(f"http://127.0.0.1:{port}/metrics").get(("kafka_sink_committing_seconds", named(query, "orders")))
 
 
 def is_active(port: int | None, query: str) -> bool:

@@ -158,6 +158,8 @@ def test_a_tombstone_column_is_boolean_and_needs_a_key() -> None:
     assert "option tombstone.column: column id is bigint, must be boolean; use cast(id as boolean)" in refused_columns(
         key__columns="id", value__columns="id", tombstone__column="id"
     )
+    uncast = refused_columns(key__columns="id", value__columns="id", tombstone__column="term")
+    assert uncast.endswith("column term is interval year to month, must be boolean")
     assert "option tombstone.column: tombstones need a key; add a column key or set the option key.columns" in refused_columns(
         value__columns="id", tombstone__column="deleted"
     )

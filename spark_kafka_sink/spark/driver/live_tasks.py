@@ -34,7 +34,7 @@ class LiveTasks:
         """Takes a message, and returns after how many seconds the task shall send the next. Raises ValueError or TypeError."""
         name, call, is_running, opened, *numbers = json.loads(message)
         counts = Counts(*map(int, numbers))
-        transaction = None if opened is None else _transaction(*opened)
+        transaction = None if opened is None else OpenTransaction.of(opened)
         with self._lock:
             self._tasks.pop(str(name), None)
             if is_running:
@@ -69,7 +69,3 @@ class LiveTasks:
             if came >= oldest:
                 return
             del self._tasks[name]
-
-
-def _transaction(query_id: str, batch: int, began: float, timeout_s: float) -> OpenTransaction:
-    return OpenTransaction(str(query_id), int(batch), float(began), float(timeout_s))

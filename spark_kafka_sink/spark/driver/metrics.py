@@ -6,14 +6,13 @@ Spark's commit process sends their reports to a listener of the driver program. 
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Container, Mapping
-from dataclasses import replace
-from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 from pyspark.accumulators import Accumulator
@@ -32,6 +31,7 @@ from spark_kafka_sink.spark.driver.query_names import QueryNames
 from spark_kafka_sink.spark.feed import (
     ABORTED,
     COMMITTED,
+    COMMITTING,
     REFUSED,
     WANTS_DETAILS,
     Counts,
@@ -40,9 +40,9 @@ from spark_kafka_sink.spark.feed import (
     OldestParam,
 )
 from spark_kafka_sink.spark.messages import total
-from spark_kafka_sink.spark.open_transactions import MOST_QUERIES, Oldest, owner, transaction_ages
+from spark_kafka_sink.spark.open_transactions import MOST_QUERIES, Oldest, OpenTransaction, merged, owner, transaction_ages
 from spark_kafka_sink.spark.python_workers import stderr_handler
-from spark_kafka_sink.spark.query_totals import BATCH_JOBS, QUANTILES, QueryTotals
+from spark_kafka_sink.spark.query_totals import BATCH_JOBS, QueryTotals, TotalsByQuery
 from spark_kafka_sink.spark.task.live import PROGRESS
 from spark_kafka_sink.spark.write_events import WRITE, WriteListeners
 
@@ -56,9 +56,6 @@ logger = logging.getLogger(__name__)
 
 DRIVER: Final = os.urandom(4).hex()
 """Tells apart the transactions of driver programs: see `TransactionalIds`."""
-
-# Of queries that committed last.
-MOST_TOTALS = 200
 
 
 class DeliveryMetrics:
@@ -88,13 +85,13 @@ class DeliveryMetrics:
         self._committed: DeliveryReport | None = None
         self._history = History()
         self._names = QueryNames()
-        self._totals: dict[str, QueryTotals] = {}
-        self._parts: dict[str, dict[str, QueryTotals]] = {}  # by query: its last micro-batch, by sink
+        self._totals = TotalsByQuery()
         self._batch_listeners = BatchListeners()
         self._accumulator: Accumulator[DeliveryReport | None] | None = None
         self._listener: MetricsListener | None = None
         self._live = LiveTasks()
         self._transactions: Accumulator[Oldest] | None = None
+        self._committing: Oldest = {}
         self._ended: dict[str, int] = {}  # by owner: the last batch whose transactions have ended
         self._writes = WriteListeners()
         if context is not None:
@@ -116,12 +113,18 @@ class DeliveryMetrics:
             query_id, number = content.decode().split()
             self.batch_aborted(query_id, int(number))
 
+        def committing(content: bytes) -> None:
+            commit = OpenTransaction.of(json.loads(content))
+            with self._lock:
+                self._committing = merged(self._committing, {"": commit})
+
         return listener_of(
             context,
             {
                 COMMITTED: committed,
                 REFUSED: refused,
                 ABORTED: aborted,
+                COMMITTING: committing,
                 PROGRESS: self._live.take,
                 WRITE: self._writes.take,
             },
@@ -245,7 +248,7 @@ class DeliveryMetrics:
         """Adds a commit to `committed` and to the history, and has the batch listeners called."""
         with self._lock:
             self._committed = total([batch.report] if self._committed is None else [self._committed, batch.report])
-            self._add_to_totals(batch)
+            self._totals.add(batch)
             self._set_ended(batch.query_id if is_job(batch.query_id) else owner(batch.query_id, batch.sink), batch.batch)
         self._history.add(batch)
         warn_of_old_rows(batch.query_id, batch.report.older_than_retention)
@@ -271,39 +274,21 @@ class DeliveryMetrics:
             ended = dict(self._ended)
         return transaction_ages(self._transactions.value, self._live.transactions(), ended, time.time())
 
-    def _add_to_totals(self, batch: BatchReport) -> None:
-        """Requires the lock. Batch jobs are one query here, because each has an id of its own."""
-        name = BATCH_JOBS if is_job(batch.query_id) else batch.query_id
-        report, acks = batch.report, tuple(map(batch.ack_latency_ms, QUANTILES))
-        before = self._totals.get(name, QueryTotals())
-        # Several sinks of one foreachBatch function report the same micro-batch, and so does one that is written again.
-        is_another = name in ("", BATCH_JOBS) or not before.batches or before.last_batch != batch.batch
-        one = QueryTotals(
-            int(is_another),
-            report.records,
-            batch.began + batch.seconds,
-            batch.seconds,
-            report.records,
-            acks,
-            last_batch=batch.batch,
-            last_bytes=report.bytes,
-            last_commit_ms=report.commit_ms,
-            retries=report.retries,
-        )
-        parts = self._parts[name] = ({} if is_another else self._parts[name]) | {batch.sink: one}
-        sums = before.added(one)
-        self._totals.pop(name, None)
-        whole = reduce(QueryTotals.beside, parts.values()) if len(parts) > 1 else sums
-        self._totals[name] = replace(whole, batches=sums.batches, records=sums.records, retries=sums.retries)
-        if len(self._totals) > MOST_TOTALS:
-            oldest = next(iter(self._totals))
-            del self._totals[oldest], self._parts[oldest]
+    def committing_s(self) -> dict[str, float]:
+        """Returns for how many seconds the commit of each query has waited since it ended its transactions; 0 if it is over.
+
+        The commit says so if it waits for long, which is for their markers or for the commit log.
+        """
+        self._check_available()
+        with self._lock:
+            ages = transaction_ages(self._committing, (), self._ended, time.time())
+        return {query: age for query, (age, _) in ages.items()}
 
     def totals(self) -> dict[str, QueryTotals]:
         """Returns sums by query id, of the 200 queries that committed last. `BATCH_JOBS` has those of all batch jobs."""
         self._check_available()
         with self._lock:
-            return dict(self._totals)
+            return self._totals.all()
 
     def watch(self, *, interval_s: float = 1.0, timeout_s: float | None = None) -> None:
         """Shows the streaming queries of this driver, with their last micro-batches, until Ctrl+C.

@@ -11,7 +11,9 @@ from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
+from pyspark.errors import PySparkTypeError
 from pyspark.sql import Row
+from pyspark.sql.types import _infer_type
 
 from spark_kafka_sink.errors import KafkaSinkError, OptionError, RecordError, SchemaError, SerializationError
 from spark_kafka_sink.installation import SameVersion
@@ -21,7 +23,7 @@ from spark_kafka_sink.producer.serializers.serialization import serialized_value
 from spark_kafka_sink.producer.serializers.serializer import Serializer
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers
 from spark_kafka_sink.records.columns import FixedHeaders, RecordColumns
-from spark_kafka_sink.spark.column_types import RECORD_COLUMNS
+from spark_kafka_sink.spark.column_types import RECORD_COLUMNS, cast_to_use
 from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics
 from spark_kafka_sink.spark.feed import Feed
 from spark_kafka_sink.spark.options import SinkOptions, serializers_by_column, sink_options
@@ -234,8 +236,17 @@ def _array(name: str, context: _Context) -> pa.Array:
         cause = str(error)
     kinds = sorted({type(value).__name__ for value in values if value is not None})
     column = RECORD_COLUMNS[name]
-    cast = "" if name == "headers" else f"; use cast({name} as {column.sql_type})"  # no cast makes headers of other values
-    raise SchemaError(f"column {name}: holds {', '.join(kinds)}, must be {column.of_rows} ({cause}){cast}", column=name) from None
+    cast = _cast_to_use(name, next(value for value in values if value is not None))
+    hint = "" if cast is None else f"; use {cast}"
+    raise SchemaError(f"column {name}: holds {', '.join(kinds)}, must be {column.of_rows} ({cause}){hint}", column=name) from None
+
+
+def _cast_to_use(name: str, value: object) -> str | None:
+    """Returns the SQL that turns the DataFrame's column into a valid one, if a value tells its type. That of headers does not."""
+    try:
+        return None if name == "headers" else cast_to_use(name, _infer_type(value))
+    except PySparkTypeError:
+        return None
 
 
 def _bad_value(name: str, problem: str, **facts: int) -> KafkaSinkError:

@@ -473,7 +473,7 @@ def _run(
         check_limits(task.options.errors, committed, is_visible=True)
     else:
         shares += [share_from_json(row[2], task.batch) for row in rows]
-        visible = commit_shares(task.options, task.batch, shares, committed)
+        visible = commit_shares(task.options, task.batch, shares, committed, task.feed)
         reports, committed = (reports if visible.own else []), visible.reports
     warn_of_old_rows(batch.query_id, sum(report.older_than_retention for report in committed))
     if metrics is not None and metrics.available:

@@ -12,12 +12,13 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from threading import Lock
+from threading import Lock, Timer
 from typing import NamedTuple
 
+from spark_kafka_sink.client.backoff import WARN_AFTER_S
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.counts import counted
@@ -39,8 +40,10 @@ from spark_kafka_sink.exactly_once.resolving import Refusal, Refused
 from spark_kafka_sink.exactly_once.rules import commit_timeout_ms
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
+from spark_kafka_sink.spark.feed import Feed
 from spark_kafka_sink.spark.guarantee import COMMIT_LOG_START, GUARANTEE, WITHOUT_TRANSACTIONS, ExactlyOnce, query_of
 from spark_kafka_sink.spark.messages import Messages, other_release, reports_of, shares_of
+from spark_kafka_sink.spark.open_transactions import OpenTransaction, owner
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.task.bad_row_limits import check_limits
 
@@ -206,7 +209,7 @@ def _naming_the_guarantee() -> Iterator[None]:
         raise
 
 
-def commit_micro_batch(options: SinkOptions, batch_id: int, messages: Messages) -> list[DeliveryReport]:
+def commit_micro_batch(options: SinkOptions, batch_id: int, messages: Messages, feed: Feed) -> list[DeliveryReport]:
     """Makes a micro-batch's rows visible and reports them. Raises UsageError for messages of another batch."""
     shares = shares_of(messages)
     batches = {share.batch for share in shares}
@@ -216,17 +219,17 @@ def commit_micro_batch(options: SinkOptions, batch_id: int, messages: Messages) 
             f"commit of micro-batch {batch_id}: Spark passed {counted(len(messages), 'message')}, of {found};"
             " nothing is committed"
         )
-    return commit_shares(options, batches.pop(), shares, reports_of(messages)).reports
+    return commit_shares(options, batches.pop(), shares, reports_of(messages), feed).reports
 
 
-def commit_job(options: SinkOptions, job: MicroBatch, messages: Messages) -> list[DeliveryReport]:
+def commit_job(options: SinkOptions, job: MicroBatch, messages: Messages, feed: Feed) -> list[DeliveryReport]:
     """Makes all rows of a batch job visible and reports them. Raises UsageError for messages of another job."""
     shares = shares_of(messages)
     if len(shares) != len(messages) or any(share.batch != job for share in shares):
         raise UsageError(
             f"commit of {job}: Spark passed {counted(len(messages), 'message')}, some of another job; nothing is committed"
         )
-    return commit_shares(options, job, shares, reports_of(messages)).reports
+    return commit_shares(options, job, shares, reports_of(messages), feed).reports
 
 
 class Committed(NamedTuple):
@@ -240,9 +243,13 @@ class Committed(NamedTuple):
 
 
 def commit_shares(
-    options: SinkOptions, batch: MicroBatch, shares: Sequence[TaskTransaction], reports: list[DeliveryReport]
+    options: SinkOptions,
+    batch: MicroBatch,
+    shares: Sequence[TaskTransaction],
+    reports: list[DeliveryReport],
+    feed: Feed,
 ) -> Committed:
-    """Commits the shares of a batch.
+    """Commits the shares of a batch. The feed tells the driver program if it waits for long.
 
     Raises like `Committer.commit`. Raises UsageError for shares of another release, and TooManyBadRowsError, after the shares
     are aborted, unless an earlier attempt has prepared the batch.
@@ -254,7 +261,7 @@ def commit_shares(
     if checkpoint and options.topic:
         # A query with another topic is another query, even if both have the same path as their checkpoint on different machines.
         checkpoint = f"{checkpoint} (topic {options.topic})"
-    with committers.of(options, batch) as committer:
+    with committers.of(options, batch) as committer, _told_if_slow(options, batch, feed) as ended:
         commit = committer.commit(
             replace(batch, checkpoint=checkpoint),
             own,
@@ -262,8 +269,30 @@ def commit_shares(
             tasks=tuple(share.rows for share in shares if share.rows is not None),
             letters=options.errors.topic,
             refuse=partial(check_limits, options.errors, reports, is_visible=False),
+            ended=ended,
         )
     return Committed(commit.own, _counted(commit, reports))
+
+
+@contextmanager
+def _told_if_slow(options: SinkOptions, batch: MicroBatch, feed: Feed) -> Iterator[Callable[[], None]]:
+    """Yields a function for the commit to call when its transactions are ended; the commit may then wait for their markers."""
+    assert options.exactly_once is not None
+    of, timers = owner(batch.query_id, options.exactly_once.sink), list[Timer]()
+
+    def ended() -> None:
+        if not timers:
+            commit = OpenTransaction(of, batch.number, time.time(), _timeout_s(options.producer))
+            timers.append(Timer(WARN_AFTER_S, feed.committing, (commit,)))
+            timers[0].daemon = True
+            with suppress(RuntimeError):  # the machine has no thread left
+                timers[0].start()
+
+    try:
+        yield ended
+    finally:
+        for timer in timers:
+            timer.cancel()
 
 
 def _counted(commit: CommitReport, reports: list[DeliveryReport]) -> list[DeliveryReport]:

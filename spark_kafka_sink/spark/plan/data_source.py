@@ -249,7 +249,7 @@ class KafkaSinkWriter(SameVersion, DataSourceArrowWriter):
         else:
             from spark_kafka_sink.spark.plan.commits import commit_job
 
-            reports = commit_job(self._options, self._job, messages)
+            reports = commit_job(self._options, self._job, messages, self._feed)
         self._committed(self._job.query_id, 0, messages, reports, commit_began)
 
     def _commit_at_least_once(self, messages: Messages) -> list[DeliveryReport]:
@@ -338,7 +338,7 @@ class KafkaSinkStreamWriter(KafkaSinkWriter, DataSourceStreamWriter):
         else:
             from spark_kafka_sink.spark.plan.commits import commit_micro_batch
 
-            reports = commit_micro_batch(self._options, batchId, messages)
+            reports = commit_micro_batch(self._options, batchId, messages, self._feed)
         self._committed(_query_id(messages), batchId, messages, reports, commit_began)
 
     def abort(self, messages: Messages, batchId: int) -> None:  # type: ignore[override]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -15,10 +16,17 @@ from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransactio
 from spark_kafka_sink.exactly_once.resolving import Refusal, Refused
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
+from spark_kafka_sink.spark.batch_report import BatchReport
+from spark_kafka_sink.spark.feed import Feed
 from spark_kafka_sink.spark.messages import DeliveryMessage, total
 from spark_kafka_sink.spark.options import SinkOptions, sink_options
 from spark_kafka_sink.spark.plan import commits
 from spark_kafka_sink.spark.plan.commits import commit_job, commit_micro_batch, commit_shares
+from tests.exactly_once.opened import client_of
+from tests.exactly_once.queries import PREFIX, Query
+from tests.kafka.embedded import EmbeddedKafka
+from tests.spark.counting import counting
+from tests.waiting import HOUR_S, until, wait_until
 
 BATCH = MicroBatch("query", 3)
 OF_TASKS = [DeliveryReport(records=5, batches=1), DeliveryReport(records=6, batches=2)]
@@ -48,13 +56,13 @@ def test_messages_that_are_not_all_of_this_micro_batch_commit_nothing(
     options: SinkOptions, batches: list[MicroBatch | None], found: str
 ) -> None:
     with pytest.raises(UsageError, match=f"commit of micro-batch 3: Spark passed {found}; nothing is committed"):
-        commit_micro_batch(options, 3, [message(batch) for batch in batches])
+        commit_micro_batch(options, 3, [message(batch) for batch in batches], Feed())
 
 
 @pytest.mark.parametrize("batches", [[None], [BATCH, MicroBatch("job-2", 0)]])
 def test_messages_that_are_not_all_of_this_job_commit_nothing(options: SinkOptions, batches: list[MicroBatch | None]) -> None:
     with pytest.raises(UsageError, match="nothing is committed"):
-        commit_job(options, BATCH, [message(batch) for batch in batches])
+        commit_job(options, BATCH, [message(batch) for batch in batches], Feed())
 
 
 @pytest.mark.parametrize(
@@ -71,7 +79,7 @@ def test_what_is_reported_is_what_became_visible(
     options: SinkOptions, monkeypatch: pytest.MonkeyPatch, commit: CommitReport, expected: DeliveryReport
 ) -> None:
     monkeypatch.setattr(Committer, "commit", lambda *_, **__: commit)
-    own, reports = commit_shares(options, BATCH, [TaskTransaction(BATCH, None)], list(OF_TASKS))
+    own, reports = commit_shares(options, BATCH, [TaskTransaction(BATCH, None)], list(OF_TASKS), Feed())
     expected.add(
         DeliveryReport(
             commits=1,
@@ -84,6 +92,37 @@ def test_what_is_reported_is_what_became_visible(
     assert (own, total(reports)) == (commit.own, expected)
 
 
+def timers() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)}
+
+
+def test_a_commit_that_waits_for_markers_is_told_until_it_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commits, "WARN_AFTER_S", 0)
+    metrics, before = counting(), timers()
+    with EmbeddedKafka(in_memory=True) as kafka, client_of(kafka) as client, ThreadPoolExecutor(1) as elsewhere:
+        kafka.create_topic("events", 1, 1, {})
+        settings = {"delivery.guarantee": "exactly-once", "topic": "events", "transactional.id.prefix": PREFIX}
+        options = sink_options({"kafka.bootstrap.servers": kafka.bootstrap_servers, **settings})
+        query = Query(kafka, client, "events", "")
+        batch = MicroBatch(query.id, 0)
+        shares = [TaskTransaction(batch, each) for each in query.write("a", "b")]
+        with kafka.broker.faults.hold_markers():
+            committing = elsewhere.submit(commit_shares, options, batch, shares, [], metrics.feed)
+            first = until(metrics.committing_s, lambda found: found.get(query.id, 0.0) > 0, "told")
+            until(metrics.committing_s, lambda found: found[query.id] > first[query.id], "older")
+        assert committing.result(60).own
+        metrics.feed.committed(BatchReport(query.id, 0, 0.0, 0.0, DeliveryReport()))
+        assert metrics.committing_s() == {query.id: 0.0}
+        monkeypatch.setattr(commits, "WARN_AFTER_S", HOUR_S)
+        later = MicroBatch(query.id, 1)
+        shares = [TaskTransaction(later, each) for each in query.write("c", batch=1)]
+        assert commit_shares(options, later, shares, [], metrics.feed).own
+        assert metrics.committing_s() == {query.id: 0.0}
+        wait_until(lambda: timers() <= before, "the end of its timer")
+        commits.committers.close()
+    metrics.close()
+
+
 @pytest.mark.parametrize("version", [4, 5])
 def test_transactions_of_executors_with_an_older_release_are_not_committed(options: SinkOptions, version: int) -> None:
     handle = TransactionHandle("an-id", 7, 0, version, 1, (("events", "0"),))
@@ -92,7 +131,7 @@ def test_transactions_of_executors_with_an_older_release_are_not_committed(optio
     with pytest.raises(
         UsageError, match=r"another release of spark-kafka-sink than the driver, so nothing is committed"
     ) as caught:
-        commit_micro_batch(options, BATCH.number, [received])
+        commit_micro_batch(options, BATCH.number, [received], Feed())
     assert f"transactions of version {version}" in caught.value.message
 
 

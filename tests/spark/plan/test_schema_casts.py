@@ -11,11 +11,12 @@ from typing import Any
 import pyspark
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 import spark_kafka_sink as sks
 from spark_kafka_sink.errors import SchemaError
+from spark_kafka_sink.spark.driver.partition_writer import batches_of_rows
 from spark_kafka_sink.spark.options import serializers_by_column, sink_options
 from spark_kafka_sink.spark.plan.schema_casts import misfit_remedy
 from spark_kafka_sink.spark.schema import sink_schema
@@ -158,6 +159,28 @@ def test_what_an_error_suggests_gives_the_rows_that_it_promises(spark: SparkSess
     values = iter(_values(made))
     found = [(of, expression, [next(values) for _ in way]) for (of, _, expression, *_), way in zip(suggested, ways, strict=True)]
     assert found == [(of, expression, rows) for of, _, expression, _, rows in suggested]
+
+
+def test_partition_writer_suggests_the_same_for_rows_of_these_types(spark: SparkSession) -> None:
+    records = [(column, expression) for column, expression, _ in RECORDS if column != "headers"]
+    made = spark.sql("SELECT " + ", ".join(f"{expression} AS c{number}" for number, (_, expression) in enumerate(records)))
+    rows = [
+        (each, Row(**{"value": "", "topic": "t", each[0]: value})) for each, value in zip(records, made.collect()[0], strict=True)
+    ]
+    told = {each: _refused(row) for each, row in rows}
+    # Python's int and datetime do not show these types, and bytes are taken as text.
+    zoneless = ("timestamp", "timestamp_ntz '2026-01-01 00:00:00'")
+    accepted = [("topic", "binary('t')"), ("partition", "bigint(1)"), zoneless, ("timestamp", str(SECONDS))]
+    assert told == {each: None if each in accepted else record(*each) for each in records}
+
+
+def _refused(row: Row) -> str | None:
+    """Returns what `partition_writer` suggests; None if it accepts the row."""
+    try:
+        list(batches_of_rows([row], None))
+    except SchemaError as error:
+        return error.message.partition("; use ")[2]
+    return None
 
 
 def field(spark: SparkSession, kind: str, expression: str) -> str:

@@ -49,3 +49,11 @@ def test_a_commit_log_with_fewer_partitions_is_a_cross(broker: EmbeddedBroker) -
     broker.create_topic("short-log", 1, configs={"cleanup.policy": "compact"})
     report = check(settings(broker, **EXACTLY_ONCE, **{"commit.log.topic": "short-log", "commit.log.partitions": "2"}))
     assert "set commit.log.partitions to 1" in line(report, "commit log").to_do
+
+
+def test_a_commit_log_that_does_not_exist_is_not_created() -> None:
+    with EmbeddedBroker() as made:  # it creates topics automatically
+        made.create_topic("events")
+        report = check(settings(made, **EXACTLY_ONCE))
+        assert line(report, "commit log").text.endswith("does not exist; the first commit creates it")
+        assert {*made.cluster.image.topics} - {"__transaction_state"} == {"events"}
