@@ -221,9 +221,11 @@ def commit_timeout(
     visibility: RowVisibility,
     options: str,
     committing: str = "",
+    gone: frozenset[str] = frozenset(),
 ) -> CommitTimeoutError:
-    """committing: what is known of transactions whose markers are missing."""
+    """committing: what is known of transactions whose markers are missing. gone: as in View."""
     known = visibility.value.format(abort=_command("abort", batch, options), committing=committing)
+    known += f" But {records_are_gone(gone)}." if gone else ""
     if visibility in (RowVisibility.ABORTED, RowVisibility.OPEN):
         written = "" if batch.is_job else ", which writes the batch again, unless another driver has committed it"
         to_do = f"{_again(batch)}{written}"

@@ -15,6 +15,9 @@ from typing import Any, Final, TypeVar
 
 from spark_kafka_sink.errors import ProtocolError
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
+from spark_kafka_sink.protocol.wire_types import ZERO_UUID
+
+NO_ID: Final = str(ZERO_UUID)
 
 
 class State(StrEnum):
@@ -83,7 +86,8 @@ class CommitRecord:
         checkpoint: Checkpoint location of the query as it was given; "" if unknown.
         tasks: The rows that Spark passed to each task with rows, if the transactions have another number of rows, because some
             were dropped (on.error=drop) or an interceptor changed it. Empty otherwise, and if an older version wrote the record.
-        topic_ids: While the state is PREPARED, the id of each topic under which rows of `to_commit` were written.
+        topic_ids: While the state is PREPARED, the id of each topic under which rows of `to_commit` were written. Also NO_ID for
+            each topic in `gone`.
     """
 
     query_id: str
@@ -97,6 +101,11 @@ class CommitRecord:
     checkpoint: str = ""
     tasks: tuple[TaskRows, ...] = ()
     topic_ids: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def gone(self) -> frozenset[str]:
+        """Returns the topics that were replaced when the batch was committed in part. Empty once the query has stopped for it."""
+        return frozenset(topic for topic, topic_id in self.topic_ids if topic_id == NO_ID)
 
     @property
     def passed(self) -> tuple[TaskRows, ...]:

@@ -178,7 +178,7 @@ class Committer:
             committing = self._committing(call)
             if committing:
                 visibility = RowVisibility.COMMITTING
-            raise commit_timeout(batch, own, self._timeout_s, error, visibility, self._options, committing) from error
+            raise commit_timeout(batch, own, self._timeout_s, error, visibility, self._options, committing, call.gone) from error
         except KafkaSinkError as error:
             if not isinstance(error, CommitError):
                 is_invisible, is_deleted = self._is_invisible(batch, own, call), isinstance(error, CommitLogDeletedError)
@@ -248,7 +248,7 @@ class Committer:
                 self._options,
                 is_invisible=is_invisible,
                 left_open=left,
-                replaced=view.replaced or call.replaced,
+                replaced=view.gone or call.replaced,
             )
         recorded = {key(each) for each in view.last.handles} if view.last is not None else set()
         # Brokers may reject all rows of a task or of the run, which then has fewer transactions than the record, or none.
@@ -338,11 +338,11 @@ class Committer:
         call = self._call(job)
         return retry_on_claim_lost(partial(self._abort, job, own, call), call.deadline)
 
-    def end_stopped(self, batch: MicroBatch, driver: str, counted: Callable[[CommitReport], None]) -> Refused | bool:
+    def end_stopped(self, batch: MicroBatch, driver: str, counted: Callable[[int, CommitReport], None]) -> Refused | bool:
         """Ends the transactions of a run that was stopped in a micro-batch: commits them if they are prepared, else aborts them.
 
         driver: whose transactions these are, as in `TransactionalIds`, because another driver may have taken over the query.
-        counted: called with what was committed, if anything was.
+        counted: called with the batch that was committed, this one or the one before, and its report, if any was.
 
         Returns and raises as `abort_job` does. Refused also if the log is at a later batch, whose driver aborts these.
         """
@@ -351,7 +351,7 @@ class Committer:
         end = retry_on_claim_lost(partial(self._end_stopped, batch, driver, call), call.deadline)
         if call.visible is not None:  # not after an error: then the next run ends the batch, and counts it
             commit_ms = round((time.monotonic() - begun) * 1000)
-            counted(CommitReport(call.rows, False, call.committed, call.aborted, 0, commit_ms))
+            counted(call.batch, CommitReport(call.rows, False, call.committed, call.aborted, 0, commit_ms))
         return end
 
     def _end_stopped(self, batch: MicroBatch, driver: str, call: CommitCall) -> Refused | bool:

@@ -17,7 +17,7 @@ from spark_kafka_sink.exactly_once import failpoints
 from spark_kafka_sink.exactly_once.commit_errors import checkpoint_deleted
 from spark_kafka_sink.exactly_once.commit_log import Claim, CommitLog
 from spark_kafka_sink.exactly_once.commit_log_topic import HOW_TO_LOOK, made_again, without_record
-from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
+from spark_kafka_sink.exactly_once.commit_record import NO_ID, CommitRecord, State
 from spark_kafka_sink.exactly_once.failpoints import Failpoint
 from spark_kafka_sink.exactly_once.log_writer import ClaimLostError
 from spark_kafka_sink.exactly_once.micro_batch import is_job
@@ -62,13 +62,15 @@ class CommitCall:
     Attributes:
         deadline: On time.monotonic's clock.
         checkpoint: Checkpoint location of the query; "" if unknown.
-        rows: Number of rows made visible.
+        batch: The batch whose rows were made visible; -1 before that.
+        rows: Number of rows made visible, without transactions that have rows in a topic of `gone`.
         is_prepared_maybe: Whether the transactions of this commit() may have been prepared.
         logged: Transactions that the last record read for the batch asks to commit.
         topic_id: Id of the commit log's topic as the first attempt read it, or an earlier call; None before that.
         writes_rows: Whether this is a commit(), which must not write rows twice; the commands only end transactions.
         is_committed_before: Whether transactions of an earlier attempt are committed by a record which is gone.
         replaced: The topics that were deleted before the commit, and perhaps created again.
+        gone: As in View, over all attempts.
         prepared, visible: When the batch was prepared and committed, on time.monotonic's clock.
         ended: Ids of the transactions that were committed. Their rows are visible once the brokers have written the markers.
     """
@@ -76,6 +78,7 @@ class CommitCall:
     deadline: float
     checkpoint: str = ""
     best_effort: BestEffort = BestEffort()
+    batch: int = -1
     rows: int = 0
     committed: int = 0
     aborted: int = 0
@@ -85,6 +88,7 @@ class CommitCall:
     writes_rows: bool = False
     is_committed_before: bool = False
     replaced: frozenset[str] = frozenset()
+    gone: frozenset[str] = frozenset()
     prepared: float | None = None
     visible: float | None = None
     ended: tuple[str, ...] = ()
@@ -127,7 +131,7 @@ class Execution:
         call: CommitCall,
     ) -> None:
         """view: an empty view of the batch."""
-        self.view = view
+        self.view = view.with_gone(call.gone)
         self.is_listed = True
         self._log = log
         self._claim: Claim | None = None
@@ -139,6 +143,7 @@ class Execution:
     def run(self, decide: Callable[[View], object]) -> object:
         """Carries out the steps that `decide` returns. Returns its first result that is not a step, which is the end."""
         while True:
+            self._call.gone = self.view.gone
             match decide(self.view):
                 case Read():
                     self._read()
@@ -318,7 +323,8 @@ class Execution:
             return ()
 
     def _write(self, write: Write) -> None:
-        is_prepared = write.state is State.PREPARED
+        last = self.view.last
+        is_prepared = write.state is State.PREPARED and (last is None or last.state is not State.PREPARED)
         before, after = _FAILPOINTS.get(write.state, (None, None))
         record = CommitRecord(
             self._ids.query_id,
@@ -329,7 +335,7 @@ class Execution:
             write.transactions,
             write.committed,
             write.aborted,
-            self._call.checkpoint or ("" if self.view.last is None else self.view.last.checkpoint),
+            self._call.checkpoint or ("" if last is None else last.checkpoint),
             write.tasks,
             write.topic_ids,
         )
@@ -348,7 +354,7 @@ class Execution:
                 # The next attempt finds that too little time is left.
                 raise ClaimLostError(f"the record could not be written in time: {error.message}", **error.facts) from error
             raise
-        if write.state is not State.COMPLETE:
+        if is_prepared or write.state not in (State.PREPARED, State.COMPLETE):
             self._call.prepared = time.monotonic() if is_prepared else None
         self._reach(after)
         self.view = self.view.with_written(record)
@@ -356,18 +362,22 @@ class Execution:
     def _commit(self, handles: tuple[TransactionHandle, ...]) -> None:
         last = self.view.last
         assert last is not None
-        gone, is_commit = self._replaced(last.topic_ids), True
-        if gone:
+        is_commit = True
+        if gone := self._replaced(each for each in last.topic_ids if each[1] != NO_ID):
             described = self._transactions.describe([each.transactional_id for each in handles], self._call.deadline)
             left = [each for each in handles if proof_of(each, described.get(each.transactional_id)) is not Proof.COMMITTED]
             gone &= {topic for each in left for topic, _ in each.partitions}
-            is_commit = len(left) < len(handles)
-        if gone and is_commit:
-            logger.warning("batch %s of %s: %s", self.view.batch, self._ids.query_id, records_are_gone(gone))
+            is_commit = not gone
+            if gone and len(left) < len(handles):
+                logger.warning("batch %s of %s: %s", self.view.batch, self._ids.query_id, records_are_gone(gone))
+                self.view = self.view.with_gone(gone)
+                return
         ended = self._transactions.end_surely(handles, is_commit, self._call.deadline, self.view.batch)
-        self.view = self.view.with_outcomes({each: end.outcome for each, end in ended.items()}, gone)
+        self.view = self.view.with_outcomes({each: end.outcome for each, end in ended.items()})
         if all(end.outcome is Outcome.COMMITTED for end in ended.values()):
-            self._call.rows, self._call.committed, self._call.visible = last.rows, len(handles), time.monotonic()
+            whole = (each for each in last.handles if last.gone.isdisjoint(topic for topic, _ in each.partitions))
+            self._call.rows = sum(each.records for each in whole)
+            self._call.batch, self._call.committed, self._call.visible = last.batch, len(handles), time.monotonic()
             self._call.ended = tuple(ended)
 
     def _replaced(self, topic_ids: Iterable[tuple[str, str]]) -> frozenset[str]:

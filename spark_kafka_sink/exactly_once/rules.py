@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State, TaskRows, stored_rows
+from spark_kafka_sink.exactly_once.commit_record import NO_ID, CommitRecord, PreparedTransaction, State, TaskRows, stored_rows
 from spark_kafka_sink.exactly_once.proof import Outcome, TransactionDescription
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle, covers
 
@@ -77,7 +77,8 @@ class Commit:
     """A step: send EndTxn(commit) for each transaction and note the outcomes.
 
     If one of the record's topics was replaced and none of the transactions is committed, EndTxn(abort) is sent instead, which is
-    a timeout to any other driver. Once one is committed, the others are as well, or rows in other topics would be lost.
+    a timeout to any other driver. Once one is committed, the others are as well, or rows in other topics would be lost. Nothing
+    is sent before the record says which topics are `gone`: afterwards no one could find out.
     """
 
     handles: tuple[TransactionHandle, ...]
@@ -121,8 +122,9 @@ class View:
     outcomes: the outcomes of `last.to_commit` by transactional id; None before. reread: whether the log still had the same end
     when it was claimed and read again after that, or after Look. letters: the topic of dead letters, if there is one.
     tasks: the rows that Spark passed to each task with rows; if empty, these are the rows in `own`.
-    replaced: topics that were deleted since, and perhaps created again: those of `own` that Look found, or those of `outcomes`
-    whose rows were not committed before.
+    replaced: the topics of `own` that were deleted since, and perhaps created again, as Look found.
+    gone: the topics of `last` that were replaced when some of its transactions were committed and others were not. A commit keeps
+    them until it ends, because no record has them once it has written that the query was told.
     """
 
     batch: int
@@ -138,6 +140,7 @@ class View:
     letters: str | None = None
     tasks: tuple[TaskRows, ...] = ()
     replaced: frozenset[str] = frozenset()
+    gone: frozenset[str] = frozenset()
 
     @property
     def rows(self) -> int:
@@ -153,14 +156,14 @@ class View:
 
     def begun(self) -> View:
         """Returns the view with nothing known: at the start, after a lost claim, and after a write with an unknown outcome."""
-        return View(self.batch, self.own, self.start, letters=self.letters, tasks=self.tasks)
+        return View(self.batch, self.own, self.start, letters=self.letters, tasks=self.tasks, gone=self.gone)
 
     def with_read(self, last: CommitRecord | None) -> View:
         """Returns the view after the log was claimed and read. Earlier findings stay valid if no other writer wrote since."""
         is_same = self.read and _record_id(last) == _record_id(self.last)
         if is_same and (self.outcomes is not None or self.described is not None):
             return replace(self, reread=True)
-        return replace(self.begun(), read=True, last=last)
+        return replace(self.begun(), read=True, last=last).with_gone_of(last)
 
     def with_look(
         self,
@@ -171,8 +174,11 @@ class View:
     ) -> View:
         return replace(self, described=described, listed=listed, now_ms=now_ms, replaced=replaced)
 
-    def with_outcomes(self, outcomes: Mapping[str, Outcome], replaced: frozenset[str] = frozenset()) -> View:
-        return replace(self, outcomes=outcomes, replaced=replaced)
+    def with_gone(self, gone: frozenset[str]) -> View:
+        return replace(self, gone=self.gone | gone)
+
+    def with_outcomes(self, outcomes: Mapping[str, Outcome]) -> View:
+        return replace(self, outcomes=outcomes)
 
     def with_written(self, record: CommitRecord) -> View:
         """Returns the view after `record` was committed as the log's end.
@@ -181,8 +187,11 @@ class View:
         examined again.
         """
         listed = self.listed if record.state in (State.PREPARED, State.COMPLETE) else None
-        replaced = self.replaced if record.state is State.COMPLETE else frozenset[str]()
-        return replace(self.begun(), read=True, last=record, listed=listed, replaced=replaced)
+        return replace(self.begun(), read=True, last=record, listed=listed).with_gone_of(record)
+
+    def with_gone_of(self, last: CommitRecord | None) -> View:
+        is_complete = last is not None and (last.batch, last.state) == (self.batch, State.COMPLETE)
+        return self.with_gone(last.gone) if last is not None and is_complete else self
 
 
 def decide(view: View) -> Step:
@@ -216,7 +225,9 @@ def _same_batch(view: View, last: CommitRecord) -> Step:
         return _stop(view, Reason.OTHER_TOPICS)
     match last.state:
         case State.COMPLETE:
-            return _stop(view, Reason.TOPIC_REPLACED) if view.replaced else Done(_leftovers(view))
+            if last.gone:
+                return replace(rewritten(last, State.COMPLETE, last.committed, last.aborted), topic_ids=())
+            return _stop(view, Reason.TOPIC_REPLACED) if view.gone else Done(_leftovers(view))
         case State.PREPARED:
             return roll_forward(view, last)
         case State.ABORTED | State.CLOSED:
@@ -263,13 +274,18 @@ def _prepare(view: View, chosen: tuple[PreparedTransaction, ...], kept: tuple[Pr
     transactions = (*kept, *chosen)
     rows = sum(each.handle.records for each in transactions)
     tasks = () if sorted(view.passed) == sorted(stored_rows(transactions)) else view.passed
-    topic_ids = tuple(sorted({each for one in chosen for each in one.handle.topic_ids}))
+    gone = _ids_of_gone(view.last.gone) if kept and view.last is not None else ()
+    topic_ids = tuple(sorted({*gone, *(each for one in chosen for each in one.handle.topic_ids)}))
     return Write(State.PREPARED, transactions, rows, committed=_ids(kept), tasks=tasks, topic_ids=topic_ids)
 
 
 def rewritten(last: CommitRecord, state: State, committed: tuple[str, ...] = (), aborted: tuple[str, ...] = ()) -> Write:
     """Returns the last record in another state."""
-    return Write(state, last.transactions, last.rows, committed, aborted, last.tasks)
+    return Write(state, last.transactions, last.rows, committed, aborted, last.tasks, _ids_of_gone(last.gone))
+
+
+def _ids_of_gone(topics: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    return tuple((topic, NO_ID) for topic in sorted(topics))
 
 
 def prepares_first(view: View, step: Step) -> bool:
@@ -307,7 +323,10 @@ def ms_to_prepare(view: View, write: Write) -> int | None:
 def roll_forward(view: View, last: CommitRecord) -> Read | Write | Commit | Stop:
     """Commits the transactions of a prepared record, even if another driver wrote it."""
     if view.outcomes is None:
-        return Commit(last.to_commit)
+        topic_ids = {*(each for each in last.topic_ids if each[0] not in view.gone), *_ids_of_gone(view.gone)}
+        if topic_ids == set(last.topic_ids):
+            return Commit(last.to_commit)
+        return replace(rewritten(last, State.PREPARED, last.committed), topic_ids=tuple(sorted(topic_ids)))
     outcomes = {each.transactional_id: view.outcomes.get(each.transactional_id, Outcome.UNKNOWN) for each in last.to_commit}
     found = set(outcomes.values())
     if found <= {Outcome.COMMITTED}:

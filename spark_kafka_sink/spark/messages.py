@@ -140,15 +140,7 @@ def report_from_bytes(data: bytes) -> DeliveryReport:
 
 def share_to_json(share: TaskTransaction) -> str:
     """Returns a list of the task's transaction and the task's rows, both as lists, or null if the task has none."""
-    return json.dumps([_transaction_list(share.transaction), None if share.rows is None else astuple(share.rows)])
-
-
-def _transaction_list(each: PreparedTransaction | None) -> list[object] | None:
-    if each is None:
-        return None
-    handle = each.handle
-    named = [handle.transactional_id, handle.producer_id, handle.epoch, handle.transaction_version, handle.records]
-    return [*named, handle.partitions, handle.topic_ids, each.spark_partition, each.checksum]
+    return json.dumps([None if each is None else astuple(each) for each in (share.transaction, share.rows)])
 
 
 def share_from_json(text: str, batch: MicroBatch) -> TaskTransaction:
@@ -174,17 +166,8 @@ def other_release(batch: MicroBatch, found: str) -> UsageError:
     )
 
 
-def _transaction(
-    name: str,
-    producer_id: int,
-    epoch: int,
-    version: int,
-    records: int,
-    where: list[list[str]],
-    ids: list[list[str]],
-    partition: int,
-    checksum: int,
-) -> PreparedTransaction:
+def _transaction(of_handle: list[Any], partition: int, checksum: int) -> PreparedTransaction:
+    name, producer_id, epoch, version, records, where, ids = of_handle
     partitions = tuple((str(topic), str(numbers)) for topic, numbers in where)
     topic_ids = tuple((str(topic), str(UUID(each))) for topic, each in ids)
     handle = TransactionHandle(str(name), int(producer_id), int(epoch), int(version), int(records), partitions, topic_ids)

@@ -88,9 +88,14 @@ def test_a_batch_in_a_topic_that_was_replaced_before_the_commit_is_written_again
     query.expect("a", "b")
 
 
-def test_when_a_topic_is_replaced_in_the_middle_of_a_commit_the_rows_of_other_topics_stay(
-    query: Query, new_topic: NewTopic, cut: Cut
+@pytest.mark.parametrize("is_ended", [False, True])
+@pytest.mark.parametrize(
+    "at", [None, *whole_but(("prepared.after", "end.after", "complete.after"), ("prepared.after",), "like it")]
+)
+def test_when_a_topic_is_replaced_in_the_middle_of_a_commit_the_rows_of_other_topics_stay_and_the_query_stops_once(
+    query: Query, new_topic: NewTopic, cut: Cut, at: str | None, *, is_ended: bool
 ) -> None:
+    """Whoever commits the rest: a commit that is cut off, its repetition, or the end of the stopped run."""
     gone = new_topic()
     query.client.topic(gone, soon())
     (lost,) = query.write("c", topic=gone)
@@ -103,14 +108,23 @@ def test_when_a_topic_is_replaced_in_the_middle_of_a_commit_the_rows_of_other_to
     TransactionClient(query.client).end([own[0].handle], True, soon())
     query.kafka.delete_topic(gone)
     query.kafka.create_topic(gone)
+    if at is not None:
+        cut(at)
+        with pytest.raises(CutError):
+            query.commit(0, query.write("a", "b", "c"))
+        cut(None)
+    if is_ended:
+        counted: list[int] = []
+        assert query.committer().end_stopped(MicroBatch(query.id, 0), "", lambda _, of: counted.append(of.rows)) is True
+        assert counted in ([], [2])
     with pytest.raises(
         CommitStoppedError, match=rf"records are gone.*: {gone}\. .* continue: start the query again, which"
     ) as caught:
         query.commit(0, query.write("a", "b", "c"))
     assert caught.value.facts["reason"] == "TOPIC_REPLACED"
-    assert query.open_ids() == []
     assert query.run(0, "a", "b", "c").rows == 0
     query.run(1, "d")
+    assert query.open_ids() == []
     query.expect("a", "b", "d")
 
 
@@ -475,7 +489,7 @@ def test_a_job_that_failed_while_it_was_committed_is_not_touched(query: Query, c
     assert query.committer().abort_job(MicroBatch(query.id, 0), own) == Refused(Refusal.COMPLETE)
 
 
-def not_called(report: CommitReport) -> None:
+def not_called(number: int, report: CommitReport) -> None:
     raise AssertionError(report)
 
 
@@ -491,13 +505,29 @@ def test_a_run_that_is_stopped_leaves_nothing_open_wherever_its_commit_was(query
         cut(None)
     run.write("b", batch=1)  # of a task that was killed
     (of_other,) = other.write("b", batch=1)
-    counted: list[CommitReport] = []
-    assert run.committer().end_stopped(MicroBatch(query.id, 1), "c0", counted.append) is True
+    counted: list[tuple[int, CommitReport]] = []
+    assert run.committer().end_stopped(MicroBatch(query.id, 1), "c0", lambda *of: counted.append(of)) is True
     is_prepared = at in ("prepared.after", "end.before", "end.after", "complete.before")
-    assert [(each.rows, each.committed) for each in counted] == [(2, 2)] * is_prepared
+    assert [(number, of.rows, of.committed) for number, of in counted] == [(1, 2, 2)] * is_prepared
     assert query.open_ids() == [of_other.handle.transactional_id]
     query.run(1, "b", "c")
     query.expect("a", "b", "c")
+
+
+def test_the_batch_before_that_the_end_of_a_stopped_run_commits_is_counted_once_though_an_error_comes_between(
+    query: Query, cut: Cut
+) -> None:
+    cut("prepared.after")
+    with pytest.raises(CutError):
+        query.run(0, "a", "b")
+    cut("complete.before")
+    with pytest.raises(CutError):
+        query.committer().end_stopped(MicroBatch(query.id, 1), "", not_called)
+    cut(None)
+    counted: list[tuple[int, CommitReport]] = []
+    assert query.committer().end_stopped(MicroBatch(query.id, 1), "", lambda *of: counted.append(of)) is True
+    assert [(number, of.rows, of.committed) for number, of in counted] == [(0, 2, 2)]
+    query.expect("a", "b")
 
 
 def test_a_stopped_run_leaves_a_query_alone_that_another_driver_has_taken_over(query: Query) -> None:

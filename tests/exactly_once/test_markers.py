@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
 from spark_kafka_sink.client.cluster_client import ClusterClient
+from spark_kafka_sink.errors import DeadlineError
+from spark_kafka_sink.exactly_once import partition_reader
 from spark_kafka_sink.exactly_once.markers import look_for_markers
+from spark_kafka_sink.exactly_once.partition_reader import PartitionReader
 from spark_kafka_sink.exactly_once.proof import Outcome
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.records.small_batch import NewRecord
 from tests.exactly_once.opened import new_id, opened, soon, writer
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
-from tests.waiting import until
+from tests.waiting import until, wait_until
 
 DAY_MS = 86_400_000
 
@@ -73,3 +77,43 @@ def test_before_its_batch_was_prepared_nothing_is_read(client: ClusterClient, to
 
     assert outcomes == {handle: Outcome.UNKNOWN}
     assert reasons[0].startswith(f"topic {topic}, partition 0 has no marker of {handle.transactional_id} since ")
+
+
+def test_of_many_partitions_without_markers_some_are_named(client: ClusterClient, topic: str) -> None:
+    transactions = TransactionClient(client)
+    handle = opened(client, topic, "row")
+    _, reasons = look_for_markers(client, [replace(handle, partitions=((topic, "0-14"),))], now_ms(), soon())
+
+    assert reasons[1:] == [*(f"topic {topic} has no partition {number}" for number in range(1, 10)), "and 5 more"]
+    transactions.end([handle], False, soon())
+
+
+def test_one_that_runs_out_of_time_says_to_raise_it_and_takes_nothing_for_proved(
+    transaction_kafka: Kafka, new_topic: NewTopic, client: ClusterClient
+) -> None:
+    topic = new_topic(2, on=transaction_kafka)
+    handle = opened(client, topic, "row")
+    TransactionClient(client).end([handle], False, soon())
+    in_both = replace(handle, partitions=((topic, "0-1"),))
+    outcomes, reasons = look_for_markers(client, [in_both], now_ms(), time.monotonic())
+
+    assert outcomes == {in_both: Outcome.UNKNOWN}
+    (reason,) = reasons
+    assert reason.startswith("the time was too short to look for markers: raise --timeout (")
+
+
+def test_a_partition_that_takes_too_long_says_how_far_it_was_read(
+    client: ClusterClient, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partition_reader, "_FETCH_BYTES", 1)
+    transactions = TransactionClient(client)
+    handles = [opened(client, topic, "row") for _ in range(2)]
+    for each in handles:
+        transactions.end([each], False, soon())
+    wait_until(lambda: len(list(PartitionReader(client, topic, 0).markers(0, soon()))) == len(handles))
+    deadline = soon(1.0)
+    found = PartitionReader(client, topic, 0).markers(0, deadline)
+    next(found)
+    wait_until(lambda: time.monotonic() > deadline)
+    with pytest.raises(DeadlineError, match=f"^\\[DEADLINE\\] {topic}-0 was read up to offset 3 of 4$"):
+        next(found)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.exactly_once import rules
-from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State, TaskRows
+from spark_kafka_sink.exactly_once.commit_record import NO_ID, CommitRecord, PreparedTransaction, State, TaskRows
 from spark_kafka_sink.exactly_once.proof import Outcome, TransactionDescription
 from spark_kafka_sink.exactly_once.rules import (
     Commit,
@@ -291,10 +292,19 @@ def test_when_all_are_aborted_the_batch_is_written_again() -> None:
 
 
 def test_rows_that_went_with_their_topic_stop_the_query_once_the_others_are_visible() -> None:
-    view = read(record(State.PREPARED)).with_outcomes({"before-0": C, "before-1": C}, frozenset({"topic"}))
+    ids, gone = (("other", str(UUID(int=1))),), ("topic", NO_ID)
+    prepared = replace(record(State.PREPARED), topic_ids=(*ids, ("topic", str(UUID(int=2)))))
+    assert decide(read(prepared)) == Commit(BEFORE_HANDLES)
+    view = read(prepared).with_gone(frozenset({"topic"}))
+    assert decide(view) == Write(State.PREPARED, BEFORE, 20, topic_ids=(*ids, gone))
+    view = view.with_written(replace(prepared, topic_ids=(*ids, gone)))
+    assert decide(view) == Commit(BEFORE_HANDLES)
+    assert decide(view.with_outcomes({"before-0": C, "before-1": C})) == Write(State.COMPLETE, BEFORE, 20, topic_ids=(gone,))
+    view = read(replace(record(State.COMPLETE), topic_ids=(gone,)))
+    told = record(State.COMPLETE)
     assert decide(view) == Write(State.COMPLETE, BEFORE, 20)
-    assert decide(view.with_written(record(State.COMPLETE))) == Stop(Reason.TOPIC_REPLACED, OWN_HANDLES)
-    assert decide(read(record(State.COMPLETE))) == Done(OWN_HANDLES)
+    assert decide(view.with_written(told)) == decide(view.begun().with_read(told)) == Stop(Reason.TOPIC_REPLACED, OWN_HANDLES)
+    assert decide(read(told)) == Done(OWN_HANDLES)
 
 
 @pytest.mark.parametrize("outcomes", [(C, A), (C, U), (U, U), (A, U)])
@@ -354,6 +364,12 @@ def test_it_stops_when_somebody_wants_one_of_its_own_aborted(state: State, batch
 def test_a_replay_prepares_only_what_was_lost() -> None:
     view = looked(read(record(State.REPLAY)))
     assert decide(view) == Write(State.PREPARED, (BEFORE[0], OWN[1]), 20, committed=("before-0",))
+
+
+def test_a_replay_keeps_the_note_of_a_topic_that_was_replaced() -> None:
+    gone = ("topic", NO_ID)
+    view = looked(read(replace(record(State.REPLAY), topic_ids=(gone,))))
+    assert decide(view) == Write(State.PREPARED, (BEFORE[0], OWN[1]), 20, committed=("before-0",), topic_ids=(gone,))
 
 
 def test_a_replay_commits_only_what_was_lost_and_aborts_what_was_written_beside_it() -> None:

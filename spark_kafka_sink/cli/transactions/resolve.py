@@ -37,13 +37,11 @@ class ResolvedBatch:
         refusal: why nothing was written; None if something was.
         record: the query's last record now.
         lost: the uncommitted transactions, each with its proved outcome.
-        replaced: the topics whose rows were gone before the rest of the batch was committed.
     """
 
     refusal: Refusal | None
     record: CommitRecord | None
     lost: tuple[tuple[TransactionHandle, str], ...] = ()
-    replaced: frozenset[str] = frozenset()
 
     @property
     def lost_rows(self) -> int:
@@ -74,7 +72,7 @@ def resolve_batch(
 
     def finish(execution: Execution, end: object) -> ResolvedBatch:
         assert isinstance(end, Refused)
-        is_written = any(end.refusal is NOTHING_TO_RESOLVE[each.state] for each in written)
+        is_written = any(end.refusal is NOTHING_TO_RESOLVE.get(each.state) for each in written)
         refusal, last = None if is_written else end.refusal, execution.view.last
         if last is None:
             return ResolvedBatch(refusal, None)
@@ -82,7 +80,7 @@ def resolve_batch(
         words = {each: str(outcomes.get(each, Outcome.UNKNOWN)) for each in end.transactional_ids}
         words = words or dict.fromkeys(last.aborted, str(Outcome.ABORTED))
         lost = ((each, words[each.transactional_id]) for each in last.handles if each.transactional_id in words)
-        return ResolvedBatch(refusal, last, tuple(lost), execution.view.replaced)
+        return ResolvedBatch(refusal, last, tuple(lost))
 
     return connection.carry_out(query_id, View(batch, ()), decide, finish)
 
@@ -155,10 +153,14 @@ def _over(record: CommitRecord) -> str:
     lost = sum(each.records for each in record.aborted_handles)
     if record.state is State.COMPLETE and lost:
         visible = counted(record.rows - lost, "row of the batch is", "rows of the batch are")
-        return f"{visible} visible; {counted(lost, 'is', 'are')} lost, and the loss was accepted"
+        return f"{visible} visible; {counted(lost, 'is', 'are')} lost, and the loss was accepted{_gone(record)}"
     again = written_again(record.query_id)
     do_not = f"; do not {again}" if is_job(record.query_id) else ""
-    return _OVER[record.state].format(rows=counted(record.rows, "row"), do_not=do_not, again=again)
+    return _OVER[record.state].format(rows=counted(record.rows, "row"), do_not=do_not, again=again) + _gone(record)
+
+
+def _gone(record: CommitRecord) -> str:
+    return f", but {records_are_gone(record.gone)}" if record.gone else ""
 
 
 def _recovered(connection: Connection, record: CommitRecord) -> Result:
@@ -179,8 +181,7 @@ def recovery(query_id: str, batch: int, found: ResolvedBatch) -> Result:
     if found.refusal is None:
         assert last is not None
         text = _ENDED[last.state].format(rows=counted(last.rows, "row"), again=written_again(query_id))
-        gone = f", but {records_are_gone(found.replaced)}" if found.replaced else ""
-        return Result(query_id, batch, True, f"{text}{gone}")
+        return Result(query_id, batch, True, f"{text}{_gone(last)}")
     is_done = found.refusal in _NOTHING_TO_COMMIT
     text = found.refusal.value
     if found.refusal is Refusal.UNRESOLVED:

@@ -374,9 +374,9 @@ def publish_dataframe(
             if written is not None and where is not None:
                 now, sink = time.time(), "" if options.exactly_once is None else options.exactly_once.sink
 
-                def count(reports: list[DeliveryReport]) -> None:
+                def count(number: int, reports: list[DeliveryReport]) -> None:
                     if metrics is not None and metrics.available:
-                        report = BatchReport(batch.query_id, batch.number, now, time.time() - now, total(reports), sink)
+                        report = BatchReport(batch.query_id, number, now, time.time() - now, total(reports), sink)
                         metrics.batch_committed(report)
 
                 is_over = abort_micro_batch(options, batch, DRIVER, count, is_commit_begun=bool(shares))

@@ -401,7 +401,7 @@ def abort_micro_batch(
     options: SinkOptions,
     batch: MicroBatch,
     driver: str,
-    count: Callable[[list[DeliveryReport]], None],
+    count: Callable[[int, list[DeliveryReport]], None],
     *,
     is_commit_begun: bool,
 ) -> bool:
@@ -411,7 +411,8 @@ def abort_micro_batch(
         options: of the query.
         batch: The micro-batch. query_id: "" if it is not known.
         driver: As of `Feed`. Without it, or without the query, nothing is touched, because others' transactions may be found.
-        count: Called with what was committed, because the batch was prepared. Of its rows only the number is known.
+        count: Called with what was committed, because it was prepared: the batch, which may be the one before, and its reports.
+            Of its rows only the number is known.
         is_commit_begun: Whether all tasks had ended.
 
     Returns:
@@ -422,8 +423,8 @@ def abort_micro_batch(
     why, is_over = "", False
     if batch.query_id and driver:
 
-        def counted(commit: CommitReport) -> None:
-            count(_counted(commit, []))
+        def counted(number: int, commit: CommitReport) -> None:
+            count(number, _counted(commit, []))
 
         try:
             with committers.of(options, batch) as committer:

@@ -356,8 +356,8 @@ class KafkaSinkStreamWriter(KafkaSinkWriter, DataSourceStreamWriter):
             batch = MicroBatch(query_id, batchId)
             now = time.time()
 
-            def count(reports: list[DeliveryReport]) -> None:
-                self._feed.committed(BatchReport(query_id, batchId, now, time.time() - now, total(reports)))
+            def count(number: int, reports: list[DeliveryReport]) -> None:
+                self._feed.committed(BatchReport(query_id, number, now, time.time() - now, total(reports)))
 
             if abort_micro_batch(self._options, batch, self._feed.driver, count, is_commit_begun=None not in messages):
                 self._feed.aborted(batch)

@@ -6,17 +6,17 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final
 
-from spark_kafka_sink.exactly_once.commit_record import State
+from spark_kafka_sink.exactly_once.commit_record import NO_ID, State
 from spark_kafka_sink.exactly_once.proof import Outcome, Proof, outcome_of_end, proof_of
 from spark_kafka_sink.exactly_once.resolving import Refused
-from spark_kafka_sink.exactly_once.rules import Commit, Done, GiveUp, Look, Read, Stop, Write
+from spark_kafka_sink.exactly_once.rules import Commit, Done, GiveUp, Look, Read, Reason, Stop, Write
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.exactly_once.model import coordinator, truth, values
 from tests.exactly_once.model import world as worlds
 from tests.exactly_once.model.configuration import Driver, Person
 from tests.exactly_once.model.ending import ends, with_late
 from tests.exactly_once.model.program import DONE, ENDS, OFF, OVER, Next, Program, Turn, decided
-from tests.exactly_once.model.values import NONE, TRANSACTIONS, VIEWS
+from tests.exactly_once.model.values import NONE, RECORDS, TRANSACTIONS, VIEWS
 from tests.exactly_once.model.world import World
 
 
@@ -141,7 +141,9 @@ def _write(turn: Turn, step: Write) -> Next:
             again, world = program, _with_claim(turn)
         yield turn.does("is fenced"), turn.becomes(again, world)
         return
-    is_doomed = program.is_doomed and step.state is State.PREPARED
+    last = VIEWS[program.view].last
+    is_again = last is not None and last.state is State.PREPARED
+    is_doomed = step.state is State.PREPARED and (world.log.doomed if is_again else program.is_doomed)
     written = _written(turn, record)
     after = worlds.with_record(world, record, is_doomed)
     if turn.breaks("wait for the LSO"):
@@ -159,7 +161,7 @@ def _write(turn: Turn, step: Write) -> Next:
 def _written(turn: Turn, record: int) -> Program:
     """Who resolves is at the end then, who aborts has only said what he will abort."""
     who = turn.configuration.programs[turn.number]
-    if isinstance(who, Person) and not who.is_abort:
+    if isinstance(who, Person) and not who.is_abort and RECORDS[record].state is not State.PREPARED:
         return turn.program._replace(phase=OVER, view=NONE)
     return turn.program._replace(view=values.with_written(turn.program.view, record))
 
@@ -176,10 +178,17 @@ def _commit(turn: Turn, step: Commit) -> Next:
         todo, last = values.numbers_of(step.handles), VIEWS[program.view].last
         ids = last.topic_ids if last is not None else ()  # a rule that is left out may have written no record
         left = tuple(each for each in todo if not _is_committed(turn, each))
-        is_gone = bool(left) and _is_gone(turn, ids)
-        turn = turn._replace(program=program._replace(is_gone=is_gone, is_begun=is_gone and len(left) < len(todo)))
+        is_gone, is_begun = bool(left) and _is_gone(turn, ids), len(left) < len(todo)
+        is_noted = is_begun and not turn.breaks("what is committed in part is committed as a whole")
+        if is_gone and is_noted and not turn.breaks("what goes with its topic is noted before the rest is committed"):
+            yield (
+                turn.does("notes that the topic was replaced"),
+                turn.becomes(program._replace(view=values.with_gone(program.view))),
+            )
+            return
+        turn = turn._replace(program=program._replace(is_gone=is_gone and not is_noted, is_begun=is_begun))
     if not todo:
-        view = values.with_outcomes(program.view, program.got, frozenset({"topic"} if program.is_gone else ()))
+        view = values.with_outcomes(program.view, program.got)
         after = program._replace(view=view, todo=None, got=(), is_gone=False, is_begun=False)
         yield turn.does("knows the outcomes", program.got), turn.becomes(after)
         return
@@ -190,7 +199,7 @@ def _commit(turn: Turn, step: Commit) -> Next:
 def _is_gone(turn: Turn, topic_ids: tuple[tuple[str, str], ...]) -> bool:
     if turn.breaks("only what is still there is committed"):
         return False
-    return bool(topic_ids) and topic_ids != values.topic_ids(turn.world.topic)
+    return any(each not in (NO_ID, str(turn.world.topic)) for _, each in topic_ids)
 
 
 def _is_committed(turn: Turn, transaction: int) -> bool:
@@ -200,7 +209,7 @@ def _is_committed(turn: Turn, transaction: int) -> bool:
 
 def _end_txn(turn: Turn, transaction: int, others: tuple[int, ...]) -> Next:
     program, world, configuration = turn.program, turn.world, turn.configuration
-    is_commit = not program.is_gone or (program.is_begun and not turn.breaks("what is committed in part is committed as a whole"))
+    is_commit = not program.is_gone
     other_version = turn.breaks("one EndTxn version for each transaction") and turn.number > 0
     answer, after = worlds.end_txn(world, transaction, is_commit, program.batch, configuration.has_markers, other_version)
     if not is_commit and after != world and not program.is_begun:  # to everybody else it has timed out
@@ -255,6 +264,8 @@ def _give_up(turn: Turn, step: GiveUp) -> Next:
 
 def _stop(turn: Turn, step: Stop) -> Next:
     truth.check_stop(turn, step)
+    if step.reason is Reason.TOPIC_REPLACED:
+        turn = turn._replace(world=turn.world._replace(is_told=True))
     yield from _begin_to_end(turn, step.leftovers, OVER)
 
 

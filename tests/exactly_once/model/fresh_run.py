@@ -51,6 +51,7 @@ class FreshRun:
             late=(),
             budget=Budget(),
             programs=(Program(),) * len(self._configuration.programs),
+            is_told=worlds.is_told(world),
         )
         if stripped not in self._checked:
             self._checked.add(stripped)

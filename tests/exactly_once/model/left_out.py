@@ -79,6 +79,12 @@ LEFT_OUT: Final[dict[str, Configuration]] = {
         (ALONE,), budget=Budget(errors=1)
     ),
     "only what is still there is committed": Configuration((ALONE,), budget=Budget(replaced=1)),
+    "what goes with its topic is noted before the rest is committed": Configuration(
+        (ALONE,), budget=Budget(crashes=2, replaced=1), slots=8
+    ),
+    "who finds rows gone with their topic says so": Configuration(
+        (ALONE,), budget=Budget(crashes=1, replaced=1), commit=mutations.completes_without_telling
+    ),
     "what is committed in part is committed as a whole": Configuration((ALONE,), budget=Budget(crashes=1, replaced=1)),
     # What EndTxn's answer proves
     "unknown is not aborted": Configuration(

@@ -135,6 +135,13 @@ def commits_without_prepared(view: View) -> Step:
     return replace(step, state=State.COMPLETE)
 
 
+def completes_without_telling(view: View) -> Step:
+    is_complete = view.last is not None and (view.last.batch, view.last.state) == (view.batch, State.COMPLETE)
+    if not is_complete:
+        return rules.decide(view)
+    return _with_last(replace(view, gone=frozenset()), lambda _, last: replace(last, topic_ids=()))
+
+
 def replays_without_checksum(view: View) -> Step:
     if view.last is None or view.last.state is not State.REPLAY:
         return rules.decide(view)

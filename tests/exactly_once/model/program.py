@@ -32,8 +32,8 @@ class Program(NamedTuple):
     after: what follows when the leftovers are ended. is_doomed: when it claimed the log, one of its own was not open any more, or
     too old. is_visible: when it described its own, rows of them were visible. is_preparing: it has sent a record that prepares
     its own, in whichever attempt, or call, for the batch. is_aborting: a job's commit has failed. half: the transaction of a slow
-    task that has rows to write still. is_gone: what it is to commit is in a topic that was replaced; is_begun: but some of it
-    was committed before, so all of it is."""
+    task that has rows to write still. is_gone: what it is to commit is in a topic that was replaced, so it is aborted;
+    is_begun: but some of it was committed before."""
 
     phase: str = OFF
     run: int = 0

@@ -31,7 +31,7 @@ def steps(turn: Turn) -> Next:
 
 
 def _crashed(turn: Turn) -> World:
-    world = turn.world
+    world = turn.world._replace(is_told=worlds.is_told(turn.world))
     if world.log.claim == turn.number:
         world = world._replace(log=world.log._replace(claim=NONE))
     return turn.becomes(Program(run=turn.program.run), world.spend("crashes"))

@@ -137,7 +137,20 @@ def view(new: View) -> int:
     described = None if new.described is None else tuple(sorted((k, v) for k, v in new.described.items()))
     outcomes = None if new.outcomes is None else tuple(sorted(new.outcomes.items()))
     last = None if new.last is None else new.last.record_id
-    key = (new.batch, new.own, new.tasks, new.start, new.read, last, described, new.listed, outcomes, new.reread, new.replaced)
+    key = (
+        new.batch,
+        new.own,
+        new.tasks,
+        new.start,
+        new.read,
+        last,
+        described,
+        new.listed,
+        outcomes,
+        new.reread,
+        new.replaced,
+        new.gone,
+    )
     return _number(VIEWS, key, lambda _: new)
 
 
@@ -175,9 +188,14 @@ def with_look(
 
 
 @cache
-def with_outcomes(number: int, outcomes: tuple[tuple[int, Outcome], ...], replaced: frozenset[str]) -> int:
+def with_gone(number: int) -> int:
+    return view(VIEWS[number].with_gone(frozenset({"topic"})))
+
+
+@cache
+def with_outcomes(number: int, outcomes: tuple[tuple[int, Outcome], ...]) -> int:
     found = {TRANSACTIONS[each].handle.transactional_id: how for each, how in outcomes}
-    return view(VIEWS[number].with_outcomes(found, replaced))
+    return view(VIEWS[number].with_outcomes(found))
 
 
 @cache

@@ -8,7 +8,7 @@ from spark_kafka_sink.exactly_once.commit_record import State
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.exactly_once.model import coordinator
 from tests.exactly_once.model.coordinator import COMMITTED, ONGOING, PENDING, Slot
-from tests.exactly_once.model.values import NONE, RECORDS, TRANSACTIONS, last_record, numbers_of
+from tests.exactly_once.model.values import NONE, RECORDS, TRANSACTIONS, VIEWS, last_record, numbers_of
 
 if TYPE_CHECKING:
     from tests.exactly_once.model.program import Program
@@ -52,7 +52,8 @@ class Log(NamedTuple):
 
 class World(NamedTuple):
     """visible: how often each row is. late: (transaction, whether to commit, the sender's batch) of EndTxns on their way.
-    failed: a batch job was reported as failed. programs: their states. topic: how often it was replaced."""
+    failed: a batch job was reported as failed. programs: their states. topic: how often it was replaced. is_told: see the
+    function of that name."""
 
     slots: tuple[Slot, ...]
     log: Log
@@ -63,6 +64,7 @@ class World(NamedTuple):
     budget: Budget
     programs: tuple[Program, ...]
     topic: int = 0
+    is_told: bool = False
 
     def with_slot(self, number: int, slot: Slot) -> World:
         slots = self.slots
@@ -74,6 +76,15 @@ class World(NamedTuple):
 
     def spend(self, what: str) -> World:
         return self._replace(budget=self.budget._replace(**{what: getattr(self.budget, what) - 1}))
+
+
+def is_told(world: World) -> bool:
+    """Whether somebody was told of rows that went with their topic, or a program has noted that it tells, and is to raise the
+    error."""
+    views = (VIEWS[each.view] for each in world.programs if each.view != NONE)
+    last = last_record(world.log.last)
+    is_noted = last is not None and last.state is State.COMPLETE and not last.gone
+    return world.is_told or (is_noted and any(each.gone for each in views))
 
 
 def slot_of(world: World, transaction: int) -> Slot:

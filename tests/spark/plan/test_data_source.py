@@ -192,7 +192,7 @@ def test_what_a_stopped_micro_batch_has_open_is_ended_or_told_with_the_command_a
     (tmp_path / "metadata").write_text(json.dumps({"id": "5e0fb6f6-0c2c-4a4b-9f0e-7d7c4e1f8a11"}))
     drivers: list[str] = []
 
-    def end_stopped(_: object, batch: MicroBatch, driver: str, counted: Callable[[CommitReport], None]) -> bool:
+    def end_stopped(_: object, batch: MicroBatch, driver: str, counted: Callable[[int, CommitReport], None]) -> bool:
         drivers.append(driver)
         if isinstance(end, KafkaSinkError):
             raise end
@@ -212,8 +212,8 @@ def test_what_a_stopped_micro_batch_has_open_is_ended_or_told_with_the_command_a
 def test_rows_that_the_end_of_a_stopped_micro_batch_commits_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "metadata").write_text(json.dumps({"id": "5e0fb6f6-0c2c-4a4b-9f0e-7d7c4e1f8a11"}))
 
-    def end_stopped(_: object, batch: MicroBatch, driver: str, counted: Callable[[CommitReport], None]) -> bool:
-        counted(CommitReport(5, False, 2, 0, 0, 10))
+    def end_stopped(_: object, batch: MicroBatch, driver: str, counted: Callable[[int, CommitReport], None]) -> bool:
+        counted(batch.number - 1, CommitReport(5, False, 2, 0, 0, 10))
         return True
 
     monkeypatch.setattr(Committer, "end_stopped", end_stopped)
@@ -225,7 +225,7 @@ def test_rows_that_the_end_of_a_stopped_micro_batch_commits_are_counted(tmp_path
         made(options=options).streamWriter(SCHEMA, False).abort([], 3)
     finally:
         listener.stop()
-    assert [(each.batch, each.report.records, each.report.transactions_committed) for each in received] == [(3, 5, 2)]
+    assert [(each.batch, each.report.records, each.report.transactions_committed) for each in received] == [(2, 5, 2)]
 
 
 @pytest.mark.parametrize("scheme", ["", "file://"])
