@@ -8,7 +8,7 @@ import pytest
 
 from tests import fault_table
 from tests.fault_lines import AREAS, Area
-from tests.fault_table import FaultMarkError, MarkedTest, main, marked_tests, table, with_table
+from tests.fault_table import FaultMarkError, MarkedTest, main, marked_tests, table
 
 ONE = {"memory": Area("Memory", ("the pool is full",))}
 CONFTEST = """
@@ -40,11 +40,6 @@ def test_a_page_that_is_out_of_date_is_written_unless_it_is_only_checked(
     assert "no test has the mark" in capsys.readouterr().err
 
 
-def test_lines_differ_within_their_area() -> None:
-    for area, of in AREAS.items():
-        assert len(set(of.lines)) == len(of.lines), area
-
-
 def test_a_line_without_a_test_is_an_error() -> None:
     with pytest.raises(FaultMarkError, match=r"no test has the mark fault\('memory', 'the pool is full'\)"):
         table([], ONE)
@@ -56,33 +51,12 @@ def test_a_mark_of_an_unknown_line_is_an_error(area: str, line: str) -> None:
         table([MarkedTest("test_x.py", "it_waits", area, line, False)], ONE)
 
 
-def test_a_page_without_a_place_for_it_is_an_error() -> None:
-    with pytest.raises(FaultMarkError, match="no place"):
-        with_table("# Tests\n", "")
-
-
 def written(folder: Path, text: str, name: str = "faults/test_memory.py") -> list[MarkedTest]:
     (folder / "conftest.py").write_text(CONFTEST)
     path = folder / name
     path.parent.mkdir(exist_ok=True)
     path.write_text(text)
     return marked_tests(folder)
-
-
-def test_rows_name_files_and_tests_and_whether_real_kafka_judges_them(tmp_path: Path) -> None:
-    found = written(
-        tmp_path,
-        """
-@pytest.mark.fault("memory", "the pool is full")
-def test_an_append_waits(cluster): ...
-@pytest.mark.fault("memory", "the pool is full")
-@pytest.mark.slow
-def test_it_goes_on(query): ...
-def test_another(query): ...
-""",
-    )
-    row = "| the pool is full | `faults/test_memory.py`: an append waits, it goes on (K) |"
-    assert table(found, ONE).splitlines() == ["| what | test |", "| --- | --- |", "| **Memory** | |", row]
 
 
 @pytest.mark.parametrize(
@@ -104,9 +78,3 @@ def test_whether_real_kafka_judges_it_is_seen_by_its_fixtures_and_marks(
     text = f'{before}\n@pytest.mark.fault("memory", "x")\ndef test_it({arguments}): ...\n'
     (found,) = written(tmp_path, text)
     assert found.on_kafka is on_kafka
-
-
-@pytest.mark.parametrize("arguments", ['"memory"', "", '"memory", LINE', '"memory", "x", "y"'])
-def test_a_mark_that_is_not_two_literal_texts_is_an_error(tmp_path: Path, arguments: str) -> None:
-    with pytest.raises(FaultMarkError, match=r"faults/test_memory\.py, line 1: the mark `fault` takes an area and a line"):
-        written(tmp_path, f"@pytest.mark.fault({arguments})\ndef test_it(): ...\n")

@@ -9,26 +9,11 @@ from xml.etree import ElementTree
 import pytest
 
 from benchmarks.curves import OUTPUT, json_values, points
-from benchmarks.pictures import Curve, Sample, keep, kept, medians
-
-SAMPLES = [
-    Sample("none", 8.0, 1000, 0.5, cpu, batch_bytes=2048, wire_bytes_per_row=110.5, memory_mib=12.5) for cpu in (0.4, 0.2, 0.3)
-]
+from benchmarks.pictures import Curve, Sample, kept
 
 
 def texts(picture: Path) -> str:
     return " ".join("".join(element.itertext()) for element in ElementTree.parse(picture).iter())
-
-
-def test_what_is_kept_is_read_back(tmp_path: Path) -> None:
-    keep(tmp_path / "a.csv", "today; a machine", SAMPLES)
-
-    assert kept(tmp_path / "a.csv", Sample) == ("today; a machine", SAMPLES)
-
-
-def test_a_point_of_a_line_is_the_median_of_its_runs() -> None:
-    other = Sample("lz4", 3.0, 1000, 0.5, 0.7, 2048, 110.5, 12.5)
-    assert medians([*SAMPLES, other], lambda sample: sample.cpu_us_per_row) == {"none": [(8.0, 0.3)], "lz4": [(3.0, 0.7)]}
 
 
 def test_values_have_the_size_that_is_asked_for_and_are_not_all_the_same() -> None:

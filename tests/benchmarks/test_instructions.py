@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.instructions import __main__ as command
-from benchmarks.instructions import callgrind
-from benchmarks.instructions.counts import BASELINE, Counter, Counts, changes, differing_facts, load, save
+from benchmarks.instructions.counts import BASELINE, Counter, Counts, changes, load, save
 from tests.test_project import constraints
 
 FACTS = {"python": "3.11", "numpy": "2", "pyarrow": "26"}
@@ -53,21 +52,6 @@ def test_growth_that_a_second_run_does_not_have_passes(tmp_path: Path, monkeypat
     assert exit_code(baseline, collisions, tmp_path, monkeypatch) == 1
 
 
-def test_a_written_baseline_has_the_smallest_count_of_each_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shutil.which", lambda name: name)
-    monkeypatch.setattr("platform.machine", lambda: "x86_64")
-    first = Counts(FACTS, {Counter.BYTECODE: {"a": {"plan": 10}, "b": {"plan": 25}}})
-    second = Counts(FACTS, {Counter.BYTECODE: {"a": {"plan": 15}, "b": {"plan": 20}}})
-    assert exit_code(counts({"plan": 1}), first, tmp_path, monkeypatch, "--write", "--runs", "2", again=second) == 0
-    assert load(tmp_path / "baseline.json").paths[Counter.BYTECODE] == {"a": {"plan": 10}, "b": {"plan": 20}}
-
-
-def test_growth_in_one_path_fails_though_another_shrank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = Counts(FACTS, {Counter.BYTECODE: {"a": {"plan": 100}, "b": {"plan": 100}}})
-    after = Counts(FACTS, {Counter.BYTECODE: {"a": {"plan": 10}, "b": {"plan": 110}}})
-    assert exit_code(before, after, tmp_path, monkeypatch) == 1
-
-
 @pytest.mark.parametrize(("before", "after"), [("append", "flush"), ("flush", "append")])
 def test_a_path_that_only_one_of_both_has_fails(
     before: str, after: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -83,44 +67,6 @@ def test_counts_of_other_versions_are_not_compared_and_the_versions_are_named(
     said = capsys.readouterr().out
     assert "bytecode is not compared: python is '3.12' and was '3.11'" in said
     assert "libraries is not counted: install valgrind" in said
-
-
-def test_another_build_of_python_excludes_only_the_counts_that_depend_on_it() -> None:
-    here, there = counts({}, build="3.11.7"), counts({}, build="3.11.9")
-    assert [counter for counter in Counter if differing_facts(there, here, counter)] == [Counter.SYSTEM]
-
-
-def test_callgrind_counts_are_those_of_the_function_itself_by_its_package() -> None:
-    lines = """
-desc: Trigger: Client Request: hash keys
-
-ob=/v/lib/python3.11/site-packages/numpy/_core/umath.so
-fl=???
-fn=UINT_multiply
-0 100
-cob=/lib/libc.so.6
-cfn=memcpy
-calls=2 0
-0 5000
-7 1
-fn=0x00000000001234
-0 5
-ob=/v/lib/python3.11/site-packages/numpy.libs/blas.so
-fn=dot'2
-0 6
-ob=/lib/libc.so.6
-fn=memcpy
-0 30
-""".splitlines()
-    found = callgrind.read(lines)
-    assert found is not None
-    assert found.path == "hash keys"
-    assert found.libraries == {"numpy: UINT_multiply": 101, "numpy: (no name)": 5, "numpy: dot": 6}
-    assert found.system == {"libc.so.6: memcpy": 30}
-
-
-def test_the_file_that_callgrind_writes_at_the_end_belongs_to_no_path() -> None:
-    assert callgrind.read(["desc: Trigger: Program termination", "totals: 0"]) is None
 
 
 # The real paths

@@ -190,16 +190,6 @@ def test_a_node_that_rejected_the_login_is_not_asked_while_another_is_only_busy(
         assert rig.client.least_loaded_node(rig.now_ms) == 2
 
 
-def test_a_mechanism_that_the_broker_does_not_offer(broker: EmbeddedBroker) -> None:
-    with logging_in(broker, Mechanism("GSSAPI")) as rig:
-        assert "It offers PLAIN, SCRAM-SHA-256, SCRAM-SHA-512." in rejected(rig).message
-
-
-def test_a_listener_without_sasl_says_which_protocol_to_set(mechanism: Mechanism) -> None:
-    with EmbeddedBroker() as plain, logging_in(plain, mechanism) as rig:
-        assert "Set security.protocol=PLAINTEXT" in rejected(rig).message
-
-
 def wrong_answers() -> list[Any]:
     return [
         pytest.param(lambda faults, api: faults.truncate(api), DisconnectedError, id="truncated"),

@@ -36,7 +36,6 @@ from tests.kafka.embedded import EmbeddedKafka
 from tests.kafka.fixtures import NewTopic, ProxiedKafka, embedded_in_make_test
 from tests.kafka.kafka import Kafka
 from tests.kafka.ports import free_ports
-from tests.waiting import HOUR_MS
 
 pytestmark = pytest.mark.slow
 
@@ -115,13 +114,6 @@ def test_a_cluster_that_was_away_can_be_asked_again_whatever_is_asked_first() ->
         assert client.coordinators(["asked"], soon(10)).nodes == {"asked": 1}
 
 
-def test_200_requests_to_one_broker_are_on_their_way_at_the_same_time(client: ClusterClient, kafka: Kafka) -> None:
-    (node_id,) = client.brokers(soon())
-    answers = client.ask_many([ClusterRequest(node_id, DESCRIBE_CLUSTER, CLUSTER)] * 200, soon())
-
-    assert len(answers) == 200
-
-
 def test_of_many_requests_to_a_slow_broker_a_few_hundred_are_on_their_way() -> None:
     """If thousands were, the last would be overdue, and the connection would be closed with all of them."""
     sent = list[int]()
@@ -149,12 +141,6 @@ def test_a_topic_is_waited_for_and_never_made_by_asking(client: ClusterClient, k
         client.leader("nobodys-topic", 0, soon(0.5))
 
     assert "nobodys-topic" not in kafka.metadata().topics
-
-
-def test_to_ask_again_what_has_not_changed_takes_no_longer_each_time(kafka: Kafka) -> None:
-    with client_of(kafka, retry_backoff_ms=HOUR_MS, retry_backoff_max_ms=HOUR_MS) as client:
-        for _ in range(3):
-            client.brokers(soon())
 
 
 def test_how_many_partitions_a_topic_has_is_asked_anew_each_time(client: ClusterClient, new_topic: NewTopic) -> None:

@@ -167,16 +167,6 @@ def test_an_answer_ends_the_growth_of_the_back_off() -> None:
     assert of.time_to_next_update_ms(START) <= BACKOFF * 1.2
 
 
-def test_failures_are_counted_anew_after_an_answer() -> None:
-    of = metadata(GROWING)
-    for _ in range(8):
-        of.failed_attempt(BROKER, "connection refused", START)
-    answer(of, topic("orders", (1, 5)))
-    of.failed_attempt(BROKER, "connection refused", START)
-    of.request_update()
-    assert of.time_to_next_update_ms(START) <= BACKOFF * 1.2
-
-
 def test_answers_that_say_nothing_new_are_further_and_further_apart() -> None:
     of = metadata(GROWING)
     answer(of, topic("orders", (1, 5)))
@@ -204,15 +194,6 @@ def test_clients_that_started_together_refresh_at_different_times_and_never_too_
     assert 0.8 * MAX_AGE <= due[0] < 0.85 * MAX_AGE
     assert 0.95 * MAX_AGE < due[-1] <= MAX_AGE
     assert len(set(due)) > 150
-
-
-def test_each_refresh_is_drawn_again() -> None:
-    of = metadata(rng=random.Random(1))
-    due = set()
-    for _ in range(5):
-        answer(of, topic("orders", (1, 5)))
-        due.add(of.time_to_next_update_ms(START))
-    assert len(due) > 1
 
 
 def test_new_topics_do_not_wait_for_any_back_off() -> None:

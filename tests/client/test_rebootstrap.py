@@ -16,7 +16,7 @@ from spark_kafka_sink.errors import DisconnectedError
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.metadata import METADATA, MetadataResponse
-from tests.client.rig import NO_SETTINGS, NOTHING_DUE, Rig, WatchedChannel, answer_bytes, naming
+from tests.client.rig import NO_SETTINGS, Rig, WatchedChannel, answer_bytes, naming
 from tests.waiting import HOUR_MS
 
 NONE: Mapping[str, object] = {"metadata.recovery.strategy": "none"}
@@ -76,19 +76,6 @@ def test_after_an_answer_the_bootstrap_servers_are_out_again(broker: EmbeddedBro
         assert {rig.client.least_loaded_node(rig.now_ms) for _ in range(20)} == {1}
 
 
-def test_an_answer_of_no_use_counts_as_a_failure(broker: EmbeddedBroker) -> None:
-    rig, _ = begun(broker)
-    with rig:
-        broker.faults.alter(ApiKey.METADATA, naming())
-        rig.updated()
-        rig.metadata.due_in_ms = NOTHING_DUE
-        broker.faults.unreachable(1)
-        rig.poll_until(lambda: rig.client.is_unavailable(1))
-        assert rig.metadata.failures == []
-        rig.pass_ms(1_000)
-        assert rig.client.least_loaded_node(rig.now_ms) == BOOTSTRAP
-
-
 def test_with_strategy_none_only_known_brokers_are_asked(broker: EmbeddedBroker) -> None:
     rig, _ = begun(broker, {**NONE, **TRIGGER})
     with rig:
@@ -101,13 +88,6 @@ def test_with_strategy_none_only_known_brokers_are_asked(broker: EmbeddedBroker)
         why = rig.client.why_not_ready(1)
         assert why is not None
         assert why.endswith("(bootstrap.servers are not asked again: metadata.recovery.strategy is none)")
-
-
-def test_with_strategy_none_bootstrap_servers_are_asked_first_of_all(broker: EmbeddedBroker) -> None:
-    with Rig(broker, bootstrap=(1,), known=(), settings=NONE) as rig:
-        rig.metadata.due_in_ms = 0
-        assert rig.called(1) == 1
-        rig.updated()
 
 
 def test_with_strategy_none_one_lost_connection_is_no_reason_to_speak_of_bootstrap_servers(broker: EmbeddedBroker) -> None:
@@ -194,16 +174,6 @@ def test_a_poll_does_not_sleep_past_the_trigger_time(broker: EmbeddedBroker) -> 
         began = time.monotonic()
         rig.poll(HOUR_MS)
         assert time.monotonic() - began > 0.025
-
-
-def test_with_strategy_none_the_trigger_time_means_nothing(broker: EmbeddedBroker) -> None:
-    rig, _ = begun(broker, {**NONE, **TRIGGER})
-    with rig:
-        rig.asked()
-        rig.pass_ms(20_000)
-        rig.poll(10)
-        assert rig.client.in_flight_count(1) == 1
-        assert rig.metadata.known == {1: rig.node(1)}
 
 
 # REBOOTSTRAP_REQUIRED

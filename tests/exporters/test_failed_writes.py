@@ -34,6 +34,7 @@ def options() -> Iterator[dict[str, str]]:
         yield {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "events", **limit}
 
 
+@pytest.mark.whole("failed jobs; tests/spark/plan/test_data_source.py counts such a write")
 def test_batch_writes_that_fail_are_counted(spark: SparkSession, counted: DeliveryMetrics, options: dict[str, str]) -> None:
     rows = spark.range(1).selectExpr(f"{LARGE} as value")
     with pytest.raises(KafkaSinkError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_kafka_sink.exporters.lineage_runs import MOST_OUTPUTS, MOST_RUNS, LineageRuns, RunChange, State
+from spark_kafka_sink.exporters.lineage_runs import LineageRuns, RunChange, State
 from spark_kafka_sink.exporters.lineage_settings import LineageSettings
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
 from spark_kafka_sink.reports.partition_reports import PartitionReport, PartitionReports
@@ -90,19 +90,6 @@ def test_the_first_topics_are_told_at_once_and_new_ones_with_the_next_interval()
     assert [one.topic for one in running.outputs] == ["events", "other"]
 
 
-def test_new_topics_in_each_batch_give_no_more_events_and_few_outputs() -> None:
-    clock, where = Clock(), Destination(("broker-1:9092",), None, None, FIELDS)
-    found, changes = runs(clock), []
-    for batch in range(300):
-        clock.now += 1
-        changes += found.take(committed(batch=batch, where=where, topic=f"topic-{batch}"))
-    changes += found.take(committed(batch=300, where=where, topic="topic-299"))
-    assert states(changes) == [State.START, *[State.RUNNING] * 5]
-    (end,) = found.take(ended(run=QUERY))
-    assert (len(end.outputs), end.left_out) == (MOST_OUTPUTS, 200)
-    assert (end.outputs[0].topic, end.outputs[0].records) == ("topic-299", 20)
-
-
 def test_a_failed_stream_fails_with_the_error() -> None:
     found = runs()
     found.take(began())
@@ -132,10 +119,6 @@ def test_a_batch_job_starts_and_completes() -> None:
         ("33333333-3333-4333-8333-333333333333", "my_app.kafka_sink.events", False)
     }
     assert [one.outputs[0].records for one in changes] == [None, 10]
-
-
-def test_a_job_whose_start_was_not_told_starts_with_its_commit() -> None:
-    assert states(runs().take(committed(JOB))) == [State.START, State.COMPLETE]
 
 
 def test_a_job_whose_column_names_the_topics_is_named_without_one() -> None:
@@ -179,15 +162,6 @@ def test_an_end_that_comes_after_the_next_start_is_told() -> None:
     assert (end.state, end.run_id, end.error, end.outputs[0].records) == (State.FAIL, RUN, "why", 10)
     assert found.take(ended()) == []
     assert [(one.state, one.run_id) for one in found.take(ended(run="next"))] == [(State.COMPLETE, "next")]
-
-
-def test_runs_whose_ends_never_come_are_forgotten_one_day() -> None:
-    found = runs()
-    for number in range(MOST_RUNS + 2):
-        found.take(began(run=f"run-{number}"))
-    assert found.take(ended(run="run-0")) == []
-    assert states(found.take(ended(run="run-1"))) == [State.COMPLETE]
-    assert states(found.take(ended(run=f"run-{MOST_RUNS + 1}"))) == [State.COMPLETE]
 
 
 def test_a_query_that_is_told_twice_starts_once_and_keeps_what_it_wrote() -> None:

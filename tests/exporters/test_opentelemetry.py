@@ -19,11 +19,8 @@ from opentelemetry.semconv.attributes import error_attributes
 from spark_kafka_sink.errors import InstallationError
 from spark_kafka_sink.exporters.families import FAMILIES, Family
 from spark_kafka_sink.exporters.opentelemetry import ATTRIBUTES, export_opentelemetry, instrument_name, instrument_unit
-from spark_kafka_sink.reports.delivery_report import DeliveryReport
-from spark_kafka_sink.spark.batch_report import BatchReport
 from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics
-from tests.exporters.reports import batch, of_topics
-from tests.limits import calls_of
+from tests.exporters.reports import batch
 from tests.spark.counting import counting
 
 CALLS = 100_000
@@ -110,15 +107,6 @@ def test_latencies_are_quantiles_of_the_last_micro_batch(
     assert read(reader)["kafka_sink.last_batch_ack_latency"].unit == "s"
 
 
-def test_a_batch_without_acknowledgements_has_no_latency(
-    metrics: DeliveryMetrics, provider: MeterProvider, reader: InMemoryMetricReader, caplog: pytest.LogCaptureFixture
-) -> None:
-    export_opentelemetry(metrics, provider)
-    metrics.batch_committed(BatchReport("q", 0, 0.0, 1.0, DeliveryReport()))
-    assert "kafka_sink.last_batch_ack_latency" not in read(reader)
-    assert not caplog.records
-
-
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_units_are_ucum_and_names_have_no_unit(family: Family) -> None:
     assert instrument_name(family).startswith("kafka_sink.")
@@ -132,29 +120,6 @@ def test_attributes_are_those_of_the_semantic_conventions() -> None:
     assert ATTRIBUTES["partition"] == messaging_attributes.MESSAGING_DESTINATION_PARTITION_ID
     assert ATTRIBUTES["error"] == error_attributes.ERROR_TYPE
     assert {label for family in FAMILIES for label in family.labels} <= set(ATTRIBUTES)
-
-
-def test_more_partitions_than_the_limit_become_sums_of_their_topics(
-    metrics: DeliveryMetrics, provider: MeterProvider, reader: InMemoryMetricReader
-) -> None:
-    export_opentelemetry(metrics, provider, most_partitions=100)
-    metrics.batch_committed(batch(partitions=101))
-    topic = ("messaging.destination.name", "t"), ("messaging.destination.partition.id", "all")
-    assert {key: value for key, value in points(reader).items() if key[0] == "kafka_sink.records"} == {
-        ("kafka_sink.records", topic): 1010
-    }
-
-
-def test_a_collection_of_10_000_topics_is_cheap(
-    metrics: DeliveryMetrics, provider: MeterProvider, reader: InMemoryMetricReader
-) -> None:
-    export_opentelemetry(metrics, provider)
-    for _ in range(5):
-        metrics.batch_committed(of_topics(10_000))
-        assert calls_of(reader.collect) <= CALLS
-    topics = [labels for name, labels in points(reader) if name == "kafka_sink.records"]
-    assert len(topics) == 200
-    assert (("messaging.destination.name", "other"), ("messaging.destination.partition.id", "all")) in topics
 
 
 def test_a_collection_reads_the_driver_once_and_the_next_one_again(

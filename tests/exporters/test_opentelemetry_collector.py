@@ -71,6 +71,7 @@ def test_a_collector_that_recovers_gets_all_counts(
     assert {record.name.partition(".")[0] for record in caplog.records} == {"opentelemetry"}
 
 
+@pytest.mark.whole("a stream; the metrics are exported by a thread that no write waits for")
 @pytest.mark.spark
 def test_a_stream_goes_on_with_a_collector_that_hangs(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture

@@ -21,10 +21,9 @@ from spark_kafka_sink.protocol.produce import ProduceRequest
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.faults.producing import buffered_bytes, failing_scope, figure, numbers, producer_on
 from tests.faults.recording_broker import RecordingBroker, numbers_in, says
-from tests.faults.test_rejected_records import WIDTH, named, reject
+from tests.faults.test_rejected_records import WIDTH, reject
 from tests.kafka.fixtures import NewTopic, ProxiedKafka
 from tests.kafka.kafka import Kafka
-from tests.kafka.witness import read_topic
 from tests.producer.transactions.transacting import deadline, scoped, somebody_else, state_of, until_read
 from tests.waiting import wait_until
 
@@ -80,16 +79,6 @@ def test_what_is_rejected_comes_back_as_it_was_sent_and_fails_nothing(
     for rows, number in zip(found, (3, 4, 9), strict=True):
         assert isinstance(rows.error, BrokerError)
         assert f"INVALID_RECORD: {number} is bad" in rows.error.message
-
-
-def test_neighbours_with_the_same_reason_come_back_together(cluster: RecordingBroker) -> None:
-    cluster.faults.answer(ApiKey.PRODUCE, named(E.INVALID_RECORD, (1, "no key"), (2, "no key"), (4, "no key")))
-    with producer_on(cluster.bootstrap_servers) as producer, producer.scope(keeps_rejected=True) as scope:
-        scope.append("t", numbers(range(6)))
-        scope.flush(10)
-        (found,) = scope.take_rejected()
-    assert kept_numbers([found]) == [1, 2, 4]
-    assert found.columns.headers is None
 
 
 @ORDERED
@@ -257,34 +246,6 @@ def test_a_transaction_is_not_prepared_before_its_rejected_records_are_taken(lea
     until_read(leader, "t", [0, 2])
 
 
-def test_a_long_transaction_with_many_rejected_records_has_all_others_in_order(leader: RecordingBroker) -> None:
-    bad = set(range(0, 1000, 7))
-    reject(leader, bad)
-    kept: list[int] = []
-    with (
-        scoped(leader.bootstrap_servers, batch_size=1100, retry_backoff_ms=1, retry_backoff_max_ms=1) as producer,
-        transaction(producer, "long") as scope,
-    ):
-        for start in range(0, 1000, 100):
-            kept += kept_numbers(scope.take_rejected())
-            scope.append("t", numbers(range(start, start + 100), width=WIDTH))
-        scope.flush(60)
-        kept += kept_numbers(scope.take_rejected())
-        commit(leader, scope)
-    assert sorted(kept) == sorted(bad)
-    until_read(leader, "t", [n for n in range(1000) if n not in bad])
-
-
-def test_where_no_record_is_named_a_transaction_sends_halves(leader: RecordingBroker) -> None:
-    leader.faults.answer(ApiKey.PRODUCE, says(E.INVALID_RECORD), times=None, when=has(5, 33))
-    with scoped(leader.bootstrap_servers, batch_size=1100) as producer, transaction(producer, "halves") as scope:
-        scope.append("t", numbers(range(60), width=WIDTH))
-        scope.flush(20)
-        assert sorted(kept_numbers(scope.take_rejected())) == [5, 33]
-        commit(leader, scope)
-    until_read(leader, "t", [n for n in range(60) if n not in (5, 33)])
-
-
 def test_without_keeping_them_a_rejected_record_ends_its_transaction(leader: RecordingBroker) -> None:
     reject(leader, {1})
     with scoped(leader.bootstrap_servers) as producer, producer.transaction("not kept") as scope:
@@ -357,16 +318,6 @@ def test_each_reason_of_a_real_topic_comes_back_from_a_transaction(transaction_k
     assert reasons.keys() == {3, 7, 11, 12}
     assert (reasons[3], reasons[7], reasons[11]) == ("INVALID_TIMESTAMP", "MESSAGE_TOO_LARGE", "INVALID_RECORD")
     until_read(transaction_kafka, topic, [n for n in range(30) if n not in reasons])
-
-
-def test_a_real_topic_has_all_others_without_a_transaction_too(kafka: Kafka, new_topic: NewTopic) -> None:
-    topic = new_topic(1, config={"cleanup.policy": "compact"})
-    with producer_on(kafka.bootstrap_servers, batch_size=300) as producer, producer.scope(keeps_rejected=True) as scope:
-        scope.append(topic, null_keys(range(1000), 9))
-        scope.flush(30)
-        assert kept(scope) == list(range(0, 1000, 9))
-    read = [int(record.value or b"") for record in read_topic(kafka.direct_servers, topic)]
-    assert read == [n for n in range(1000) if n % 9]
 
 
 def kept(scope: SendScope) -> list[int]:

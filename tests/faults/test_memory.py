@@ -191,9 +191,3 @@ def test_a_scope_that_ends_in_an_error_gives_back_what_it_buffered(cluster: Reco
                 raise ZeroDivisionError
         assert buffered_bytes(producer) == 0
     assert cluster.values() == []
-
-
-def test_an_error_in_a_producers_with_is_not_hidden_by_its_close(cluster: RecordingBroker) -> None:
-    with pytest.raises(ZeroDivisionError), producer_on(cluster.bootstrap_servers) as producer:
-        producer.partitions_for("t")
-        raise ZeroDivisionError

@@ -117,38 +117,6 @@ def test_a_partition_that_gets_no_leader_ends_at_delivery_timeout_and_says_so(cl
         assert send(producer, numbers([3])) == 1
 
 
-def on_third_question(cluster: RecordingBroker, act: Callable[[], object]) -> None:
-    """`act` is called before the third Metadata request from now on is answered."""
-    first = cluster.faults.seen(ApiKey.METADATA)
-    cluster.faults.watch(
-        ApiKey.METADATA, on_request=lambda broker, body: cluster.faults.seen(ApiKey.METADATA) == first + 3 and act()
-    )
-
-
-def test_a_topic_that_is_not_there_yet_is_waited_for(cluster: RecordingBroker) -> None:
-    on_third_question(cluster, lambda: cluster.topic("later"))
-    with one_by_one(cluster.bootstrap_servers) as producer, producer.scope() as scope:
-        scope.append("later", numbers([0]))
-        scope.flush(10)
-    assert cluster.values("later") == [0]
-
-
-def test_a_topic_that_may_not_be_seen_is_an_error_at_once(cluster: RecordingBroker) -> None:
-    cluster.topic("secret")
-    cluster.faults.fail(ApiKey.METADATA, ErrorCode.TOPIC_AUTHORIZATION_FAILED, topic="secret", times=None)
-    wanted = (
-        r"topic secret: TOPIC_AUTHORIZATION_FAILED; .* not authorized for Describe on topic secret; .* --producer --topic secret`"
-    )
-    with one_by_one(cluster.bootstrap_servers, max_block_ms=HOUR_MS) as producer, producer.scope() as scope:
-        with pytest.raises(AuthorizationError, match=wanted):
-            scope.append("secret", numbers([0]))
-        with pytest.raises(AuthorizationError, match=wanted):
-            producer.send("secret", b"0").result(10)
-        scope.append("t", numbers([1]))  # only that topic fails
-        scope.flush(10)
-    assert cluster.values() == [1]
-
-
 def test_what_waits_for_a_leader_fails_once_the_topic_may_not_be_seen_any_more(cluster: RecordingBroker) -> None:
     """Java leaves it until delivery.timeout.ms."""
     with one_by_one(cluster.bootstrap_servers, max_block_ms=20_000) as producer, failing_scope(producer) as scope:
@@ -168,6 +136,14 @@ def test_what_waits_for_a_leader_fails_once_the_topic_may_not_be_seen_any_more(c
 # A row for a partition that is not known: the topic is asked about once more
 
 
+def on_third_question(cluster: RecordingBroker, act: Callable[[], object]) -> None:
+    """`act` is called before the third Metadata request from now on is answered."""
+    first = cluster.faults.seen(ApiKey.METADATA)
+    cluster.faults.watch(
+        ApiKey.METADATA, on_request=lambda broker, body: cluster.faults.seen(ApiKey.METADATA) == first + 3 and act()
+    )
+
+
 def make_again(cluster: RecordingBroker, leaders: tuple[int, ...]) -> None:
     """Delete the topic; the third question about it from now on finds it made anew."""
     cluster.delete()
@@ -181,16 +157,6 @@ def test_a_partition_that_was_added_is_found_by_asking(cluster: RecordingBroker)
         cluster.cluster.create_partitions("t", 3)
         send(producer, numbers([1], partition=2))
     assert cluster.values("t", 2) == [1]
-
-
-def test_a_partition_that_is_not_there_is_an_error_that_names_the_row(cluster: RecordingBroker) -> None:
-    with one_by_one(cluster.bootstrap_servers) as producer:
-        send(producer, numbers([0]))
-        asked = cluster.faults.seen(ApiKey.METADATA)
-        with pytest.raises(RecordError, match=r"topic t: row 0 of 2: column partition is 2, but the only partition is 0"):
-            send(producer, numbers([1, 2], partition=2))
-    assert cluster.faults.seen(ApiKey.METADATA) == asked + 1
-    assert cluster.values() == [0]
 
 
 def test_a_topic_that_turns_out_to_be_deleted_is_an_error_at_max_block_ms(cluster: RecordingBroker) -> None:
@@ -230,14 +196,6 @@ def test_another_error_of_the_topic_is_waited_out_until_max_block_ms(cluster: Re
         with pytest.raises(MetadataTimeoutError, match=f"topic t: timed out waiting for metadata after .*: {code.name}[;. ]"):
             scope.append("t", numbers([1], partition=2))
         assert time.monotonic() - begun > 0.99
-
-
-def test_a_topic_that_is_made_anew_with_the_partition_meanwhile_gets_its_rows(cluster: RecordingBroker) -> None:
-    with one_by_one(cluster.bootstrap_servers) as producer:
-        send(producer, numbers([0]))
-        make_again(cluster, leaders=(1, 1, 1))
-        assert send(producer, numbers([1], partition=2)) == 1
-    assert cluster.values("t", 2) == [1]
 
 
 def test_a_topic_that_is_made_anew_without_the_partition_is_an_error_of_the_row(cluster: RecordingBroker) -> None:
@@ -314,15 +272,6 @@ def test_a_broker_that_moves_to_another_address_is_followed(cluster2: RecordingB
         proxy.cut()
         send(producer, numbers([1, 2]))
     assert cluster2.values() == [0, 1, 2]
-
-
-def test_nobody_answers_for_the_topic_and_the_error_says_who_was_asked() -> None:
-    with (
-        producer_on("127.0.0.1:1", max_block_ms=200) as producer,
-        producer.scope() as scope,
-        pytest.raises(MetadataTimeoutError, match=r"127\.0\.0\.1:1: could not connect"),
-    ):
-        scope.append("t", numbers([0]))
 
 
 def test_an_append_waits_for_metadata_until_max_block_ms_in_all_and_not_as_long_for_each_answer(cluster: RecordingBroker) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 
 import pyarrow as pa
@@ -11,19 +10,16 @@ import pytest
 from spark_kafka_sink.errors import (
     BufferExhaustedError,
     DeliveryError,
-    DeliveryTimeoutError,
     FlushTimeoutError,
     MetadataTimeoutError,
     RecordTooLargeError,
-    SerializationError,
 )
 from spark_kafka_sink.producer.producer import CHUNK_SIZE, Producer
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.faults.producing import failing_scope, numbers, one_by_one, producer_on
-from tests.faults.recording_broker import RecordingBroker, carries, tells_leader, throttles
-from tests.waiting import wait_until
+from tests.faults.recording_broker import RecordingBroker, carries
 
 
 def of_producer(producer: Producer) -> dict[str, float]:
@@ -74,17 +70,6 @@ def test_a_batch_that_is_split_counts_as_that_and_not_as_retried(cluster: Record
         assert metrics["record-size-avg"] == metrics["record-size-max"] > 100
 
 
-def test_a_batch_that_expires_unsent_counts_as_an_error_and_not_as_sent(cluster: RecordingBroker) -> None:
-    cluster.faults.alter(ApiKey.METADATA, tells_leader(-1, 0), times=None)
-    with producer_on(cluster.bootstrap_servers, request_timeout_ms=200, delivery_timeout_ms=200) as producer:
-        with failing_scope(producer) as scope:
-            scope.append("t", numbers([0, 1, 2]))
-            with pytest.raises(DeliveryError, match="never sent"):
-                scope.flush(10)
-        assert of_producer(producer)["record-send-total"] == 0
-        assert of_producer(producer)["record-error-total"] == of_topic(producer)["record-error-total"] == 3
-
-
 def test_what_a_close_leaves_undone_is_an_error_and_nothing_stays_in_flight(cluster: RecordingBroker) -> None:
     held = cluster.faults.hold(ApiKey.PRODUCE, times=None)
     producer = one_by_one(cluster.bootstrap_servers)
@@ -109,35 +94,6 @@ def test_records_that_an_append_refuses_are_errors_without_having_been_sent(clus
         assert metrics["record-error-total"] == 5
         assert metrics["record-send-total"] == metrics["buffer-exhausted-total"] == 0
         assert metrics["metadata-wait-time-ns-total"] > 0
-
-
-def test_single_records_that_are_refused_are_errors_wherever_that_happens(cluster: RecordingBroker) -> None:
-    settings = {"buffer_memory": 2 * CHUNK_SIZE, "max_block_ms": 1000, "delivery_timeout_ms": 300, "request_timeout_ms": 200}
-    with producer_on(cluster.bootstrap_servers, **settings) as producer:
-        with pytest.raises(SerializationError):
-            producer.send("t", 1.5)
-        assert of_producer(producer)["record-error-total"] == 1
-        with pytest.raises(RecordTooLargeError):
-            producer.send("t", bytes(3 * CHUNK_SIZE)).result(10)
-        assert of_producer(producer)["record-error-total"] == 2
-        with pytest.raises(MetadataTimeoutError):
-            producer.send("no-such-topic", b"1").result(10)
-        assert of_producer(producer)["record-error-total"] == 3
-        cluster.faults.hold(ApiKey.PRODUCE, times=None)
-        futures = [producer.send("t", bytes(size)) for size in (CHUNK_SIZE - 200, CHUNK_SIZE - 200, 1, 1)]
-        with pytest.raises(FlushTimeoutError):
-            producer.flush(0.1)
-        with pytest.raises(DeliveryTimeoutError):
-            futures[-1].result(10)
-        wait_until(lambda: all(future.done() for future in futures), "the end of every record")
-        assert of_producer(producer)["record-error-total"] == 7
-
-
-def test_columns_that_cannot_be_serialized_are_errors(cluster: RecordingBroker) -> None:
-    with producer_on(cluster.bootstrap_servers, value_serializer="string") as producer, producer.scope() as scope:
-        with pytest.raises(SerializationError):
-            scope.append("t", RecordColumns(3, value=pa.array([1.5, 2.5, 3.5])))
-        assert of_producer(producer)["record-error-total"] == 3
 
 
 def test_a_flush_of_single_records_is_timed(cluster: RecordingBroker) -> None:
@@ -169,35 +125,3 @@ def test_memory_that_stays_out_is_waited_for_and_then_refused(cluster: Recording
             held.remove()
             scope.flush(10)
         assert of_producer(producer)["record-send-total"] == 2
-
-
-def test_who_waits_for_memory_is_counted_while_it_waits(cluster: RecordingBroker) -> None:
-    held = cluster.faults.hold(ApiKey.PRODUCE, times=None)
-    with one_by_one(cluster.bootstrap_servers, buffer_memory=2 * CHUNK_SIZE) as producer, producer.scope() as scope:
-        waiting = threading.Thread(target=lambda: scope.append("t", numbers(range(3))))
-        waiting.start()
-        wait_until(lambda: of_producer(producer)["waiting-threads"] == 1, "an append waits for memory")
-        held.remove()
-        waiting.join(10)
-        scope.flush(10)
-        assert of_producer(producer)["waiting-threads"] == 0
-
-
-def test_what_answers_ask_to_wait_is_in_the_throttle_times(cluster: RecordingBroker) -> None:
-    cluster.faults.alter(ApiKey.PRODUCE, throttles(30))
-    with producer_on(cluster.bootstrap_servers) as producer:
-        with producer.scope() as scope:
-            scope.append("t", numbers([1]))
-        metrics = of_producer(producer)
-        assert metrics["produce-throttle-time-max"] == 30
-        assert metrics["produce-throttle-time-avg"] == pytest.approx(30 / metrics["response-total"])
-
-
-def test_without_acks_there_is_no_latency(cluster: RecordingBroker) -> None:
-    with producer_on(cluster.bootstrap_servers, acks=0, enable_idempotence=False) as producer:
-        with producer.scope() as scope:
-            scope.append("t", numbers([1]))
-        metrics = of_producer(producer)
-        assert metrics["record-send-total"] == 1
-        assert metrics["request-latency-max"] != metrics["request-latency-max"], "NaN"
-        wait_until(lambda: cluster.values() == [1], "the batch")

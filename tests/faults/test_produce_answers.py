@@ -18,10 +18,10 @@ from spark_kafka_sink.errors import (
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.produce import BatchIndexAndErrorMessage, ProduceRequest, ProduceResponse
+from spark_kafka_sink.protocol.produce import ProduceRequest, ProduceResponse
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
 from tests.faults.conftest import check_numbers
-from tests.faults.producing import failing_scope, figure, numbers, one_by_one, producer_on
+from tests.faults.producing import failing_scope, figure, numbers, one_by_one
 from tests.faults.recording_broker import (
     RecordingBroker,
     batches_of,
@@ -276,33 +276,6 @@ def test_a_refusal_that_no_produce_request_should_meet_is_not_tried_again_either
         send(cluster, [0])
     assert refused.hits == 1
     assert isinstance(caught.value.__cause__, AuthorizationError)
-
-
-def test_only_the_topic_that_may_not_be_written_fails(cluster: RecordingBroker) -> None:
-    cluster.topic("secret")
-    cluster.faults.fail(ApiKey.PRODUCE, E.TOPIC_AUTHORIZATION_FAILED, topic="secret", times=None)
-    with producer_on(cluster.bootstrap_servers) as producer:
-        with pytest.raises(DeliveryError, match="topic secret"), producer.scope() as secret:
-            secret.append("secret", numbers([0]))
-        with producer.scope() as scope:
-            scope.append("t", numbers([1]))
-    assert cluster.values("t") == [1]
-
-
-def test_invalid_records_are_named_with_what_the_broker_says_of_each(cluster: RecordingBroker) -> None:
-    errors = [BatchIndexAndErrorMessage(0, "no key"), BatchIndexAndErrorMessage(2, "no key either")]
-    cluster.faults.answer(ApiKey.PRODUCE, says(E.INVALID_RECORD, record_errors=errors))
-    with pytest.raises(DeliveryError, match=r"INVALID_RECORD; record 0: no key; record 2: no key either"):
-        send(cluster, range(3), batch_size=1000)
-
-
-def test_a_producer_id_that_is_refused_says_what_to_grant(cluster: RecordingBroker) -> None:
-    cluster.faults.fail(ApiKey.INIT_PRODUCER_ID, E.CLUSTER_AUTHORIZATION_FAILED)
-    wanted = r"CLUSTER_AUTHORIZATION_FAILED; .*IdempotentWrite on the cluster; .* --cluster`; .*kafka\.enable\.idempotence=false"
-    with pytest.raises(DeliveryError, match=wanted) as caught:
-        send(cluster, [0])
-    assert isinstance(caught.value.__cause__, AuthorizationError)
-    assert cluster.received == []
 
 
 def give_no_producer_ids(cluster: RecordingBroker) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.errors import DeliveryError, RecordError, TransactionAbortableError, UsageError
-from spark_kafka_sink.producer.interceptors import ColumnsInterception, ColumnsThunk
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.protocol.api import ApiKey
@@ -20,7 +19,6 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.faults.producing import failing_scope, figure, numbers, producer_on
 from tests.faults.recording_broker import RecordingBroker, carries
-from tests.producer.recording_interceptors import Recording
 from tests.waiting import wait_until
 
 NEVER = {"max_records_per_second": 1}
@@ -55,13 +53,6 @@ def test_bytes_are_limited_before_compression(cluster: RecordingBroker) -> None:
         assert time.monotonic() - begun > 0.32
 
 
-def test_a_record_larger_than_the_limit_is_delivered(cluster: RecordingBroker) -> None:
-    with producer_on(cluster.bootstrap_servers, max_bytes_per_second=1) as producer, producer.scope() as scope:
-        scope.append("t", numbers([7], width=1000))
-        scope.flush(10)
-    assert cluster.values() == [7]
-
-
 def test_scopes_and_single_records_share_the_limit(cluster: RecordingBroker) -> None:
     with producer_on(cluster.bootstrap_servers, max_records_per_second=20) as producer:
         with producer.scope() as scope:
@@ -86,28 +77,6 @@ def test_a_callback_never_waits_for_the_limit(cluster: RecordingBroker) -> None:
         sent.wait()
         producer.flush(10)
     assert cluster.values() == [0, 1]
-
-
-def test_interceptors_see_an_append_once_and_learn_of_each_row_once(
-    cluster: RecordingBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    recording = Recording()
-    told: list[int] = []
-    completion_for = ColumnsInterception.completion_for
-
-    def noted(interception: ColumnsInterception, rows: Sequence[int]) -> ColumnsThunk:
-        told.extend(rows)
-        return completion_for(interception, rows)
-
-    monkeypatch.setattr(ColumnsInterception, "completion_for", noted)
-    settings = {"interceptor_classes": [recording], "max_records_per_second": 40}
-    with producer_on(cluster.bootstrap_servers, **settings) as producer, producer.scope() as scope:
-        scope.append("t", numbers(range(35)))
-    assert len(recording.sent_columns) == 1
-    assert recording.rows(None) == 35
-    assert told == list(range(35))
-    places = sorted((metadata.base_offset, metadata.num_records) for metadata, _ in recording.column_ends)
-    assert [offset for offset, _ in places] == [sum(count for _, count in places[:end]) for end in range(len(places))]
 
 
 def test_an_invalid_row_is_refused_before_anything_waits(cluster: RecordingBroker) -> None:

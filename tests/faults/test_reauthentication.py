@@ -15,10 +15,8 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.sasl import SaslAuthenticateRequest, SaslAuthenticateResponse
 from tests.client.sasl import LOGIN, PASSWORD, USER
 from tests.faults.conftest import check_numbers
-from tests.faults.numbered_stream import NumberedStream, assert_each_once_in_order
 from tests.faults.producing import failing_scope, numbers, producer_on, send
 from tests.faults.recording_broker import CONFIG, RecordingBroker
-from tests.tiers import whole_but
 from tests.waiting import wait_until
 
 SETTINGS = {name.replace(".", "_"): value for name, value in LOGIN.items()} | {"sasl_mechanism": "SCRAM-SHA-256"}
@@ -40,22 +38,6 @@ def broker_that_tells_of_sessions_of(ms: int, brokers: int = 2) -> RecordingBrok
 
     broker.faults.alter(ApiKey.SASL_AUTHENTICATE, shorten, times=None)
     return broker
-
-
-@pytest.mark.parametrize("session_ms", whole_but([1_000, 2_000], [1_000], "three seconds; a shorter session ends as often"))
-def test_a_stream_of_records_passes_the_ends_of_many_sessions(session_ms: int, caplog: pytest.LogCaptureFixture) -> None:
-    with broker_that_tells_of_sessions_of(session_ms) as cluster:
-        cluster.topic(leaders=(1, 2))
-        settings = {**SETTINGS, "batch_size": 500, "linger_ms": 0}
-        with producer_on(cluster.bootstrap_servers, **settings) as producer, NumberedStream(producer, "t", 2) as stream:
-            seen = cluster.faults.seen(ApiKey.SASL_AUTHENTICATE)
-            wait_until(lambda: cluster.faults.seen(ApiKey.SASL_AUTHENTICATE) >= seen + 12, "renewed sessions")
-        for partition in range(2):
-            assert_each_once_in_order(cluster.values("t", partition), stream.sent)
-        assert len(cluster.received) == sum(len(cluster.stored("t", partition)) for partition in range(2))
-        assert not stream.report.errors
-    check_numbers(cluster)
-    assert not [record for record in caplog.records if record.levelno > logging.INFO]
 
 
 @pytest.mark.fault("security", "re-authentication with requests in flight")

@@ -12,11 +12,10 @@ from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.config import producer_config
-from spark_kafka_sink.errors import ClusterChangedError, DeliveryError, MetadataTimeoutError
+from spark_kafka_sink.errors import ClusterChangedError, DeliveryError
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataResponse
 from tests.exactly_once.opened import soon
-from tests.faults.conftest import check_numbers
 from tests.faults.producing import failing_scope, figure, numbers, one_by_one, send
 from tests.faults.recording_broker import RecordingBroker
 from tests.kafka.fixtures import NewTopic, ProxiedKafka
@@ -38,53 +37,6 @@ def hide(cluster: RecordingBroker, broker: int) -> None:
     cluster.faults.alter(ApiKey.METADATA, change, times=None)
 
 
-def test_when_every_known_broker_is_replaced_the_bootstrap_servers_are_asked_again() -> None:
-    """KIP-899. Broker 1 is the bootstrap server that stays; 2 and 3 lead, and then 4 does, of which nobody told."""
-    with RecordingBroker(4) as cluster:
-        cluster.kill(4)
-        hide(cluster, 1)
-        cluster.topic("t", leaders=(2, 3))
-        with one_by_one(cluster.address(1)) as producer:
-            for partition in (0, 1):
-                send(producer, numbers([partition], partition))
-            cluster.restart(4)
-            for partition, broker in enumerate((2, 3)):
-                cluster.kill(broker)
-                cluster.move_leader("t", partition, 4)
-            for partition in (0, 1):
-                send(producer, numbers([partition + 10], partition))
-        assert (cluster.values("t", 0), cluster.values("t", 1)) == ([0, 10], [1, 11])
-    check_numbers(cluster)
-
-
-def test_with_strategy_none_the_replacement_ends_in_errors_that_say_so() -> None:
-    """Broker 1 is the bootstrap server that stays, and hears nothing more; 2 was the only broker known."""
-    with RecordingBroker(3) as cluster:
-        cluster.kill(3)
-        hide(cluster, 1)
-        cluster.topic("t", leaders=(2,))
-        with one_by_one(cluster.address(1), metadata_recovery_strategy="none", **SOON_OVER) as producer:
-            send(producer, numbers([0]))
-            dead = cluster.address(2)
-            cluster.restart(3)
-            cluster.kill(2)
-            cluster.move_leader("t", 0, 3)
-            asked = cluster.faults.seen(ApiKey.METADATA)
-            wanted = (
-                rf"topic u: timed out waiting for metadata .*; asked broker 2 \({dead}\): could not connect .*strategy=none only"
-            )
-            with failing_scope(producer) as scope, pytest.raises(MetadataTimeoutError, match=wanted):
-                scope.append("u", numbers([1]))
-            with failing_scope(producer) as scope:
-                scope.append("t", numbers([1]))
-                wanted = rf"never sent: broker 2 \({dead}\): could not connect .*\(bootstrap.servers are not asked again: "
-                with pytest.raises(DeliveryError, match=wanted):
-                    scope.flush(10)
-            assert cluster.faults.seen(ApiKey.METADATA) == asked
-        assert cluster.values() == [0]
-    check_numbers(cluster)
-
-
 def test_known_brokers_that_stand_still_are_given_up_after_the_trigger_time(
     cluster: RecordingBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -103,23 +55,6 @@ def test_known_brokers_that_stand_still_are_given_up_after_the_trigger_time(
 
 
 # One address that leads to one cluster, then to another that has the same topics, and then to the first again
-
-
-def test_records_reach_the_first_cluster_again_after_a_fail_over_to_a_second_and_back() -> None:
-    """Only the first has a partition 1, so a producer that goes on with the second's metadata has no leader for it."""
-    with TcpProxy() as proxy:
-        advertised = {1: ("127.0.0.1", proxy.port)}
-        with EmbeddedBroker(advertised=advertised) as first, EmbeddedBroker(advertised=advertised) as second:
-            first.create_topic("t", 2)
-            second.create_topic("t", 1)
-            proxy.forward_to(first.address(1))
-            with one_by_one(proxy.address, delivery_timeout_ms=10_000, request_timeout_ms=5_000) as producer:
-                for number, (broker, partition) in enumerate([(first, 1), (second, 0), (first, 1)]):
-                    proxy.forward_to(broker.address(1))
-                    proxy.cut()
-                    send(producer, numbers([number], partition))
-            stored = [[record.value for record in read_topic(broker.direct_servers, "t")] for broker in (second, first)]
-        assert stored == [[b"1"], [b"0", b"2"]]
 
 
 def test_a_task_and_a_transaction_fail_where_single_records_go_on_to_the_other_cluster() -> None:

@@ -114,18 +114,6 @@ def test_the_brokers_words_stay_one_printable_line(cluster: RecordingBroker, cod
     assert error.message.isprintable()
 
 
-def test_where_all_records_are_named_each_has_its_own_error(cluster: RecordingBroker) -> None:
-    reject(cluster, {0, 1})
-    with producer_on(cluster.bootstrap_servers, linger_ms=50) as producer:
-        futures = [producer.send("t", b"%d" % n) for n in range(2)]
-        producer.flush(10)
-        for number, future in enumerate(futures):
-            with pytest.raises(BrokerError, match=f"INVALID_RECORD: {number} is bad"):
-                future.result(0)
-        assert send(producer, numbers([5])) == 1
-    assert cluster.values() == [5]
-
-
 @pytest.mark.parametrize("record_errors", [(), ((-1, "no such"), (10, "no such"))])
 def test_where_no_record_of_the_batch_is_named_the_whole_batch_fails(
     cluster: RecordingBroker, record_errors: tuple[tuple[int, str], ...]
@@ -230,28 +218,6 @@ def test_a_long_stream_with_many_bad_records_loses_only_those(cluster: Recording
 
 
 # Real Kafka
-
-
-@pytest.mark.parametrize("codec", whole_but(["none", "lz4"], ["lz4"], "two seconds; test_only_the_named_records_fail has both"))
-def test_a_compacted_topic_takes_all_that_has_a_key(proxied_kafka: ProxiedKafka, new_topic: NewTopic, codec: str) -> None:
-    cluster = proxied_kafka.cluster
-    topic = new_topic(1, on=cluster, config={"cleanup.policy": "compact"})
-    with producer_on(cluster.bootstrap_servers, linger_ms=50, compression_type=codec) as producer:
-        first = producer.send(topic, b"first", b"k")
-        first.result(20)
-        futures = [producer.send(topic, b"%d" % n, None if n in (2, 5) else b"k%d" % n) for n in range(8)]
-        producer.flush(20)
-        failed = {n: future.exception(0) for n, future in enumerate(futures) if future.exception(0) is not None}
-        offsets = [future.result(0).offset for n, future in enumerate(futures) if n not in failed]
-        after = producer.send(topic, b"after", b"k").result(20)
-    assert list(failed) == [2, 5]
-    for error in failed.values():
-        assert "the broker rejected the record: INVALID_RECORD: Compacted topic cannot accept message without key" in str(error)
-    assert offsets == [1, 2, 3, 4, 5, 6]
-    assert after.offset == 7
-    batches = dump_log(cluster, 1, topic)
-    assert [record.value for record in records_of(batches)] == [b"first", b"0", b"1", b"3", b"4", b"6", b"7", b"after"]
-    assert [(batch.producer_epoch, batch.base_sequence) for batch in batches] == [(0, 0), (0, 1), (0, 7)]
 
 
 def test_with_many_batches_under_way_a_compacted_topic_has_the_rest_once_and_in_order(

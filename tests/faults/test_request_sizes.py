@@ -56,18 +56,6 @@ def test_records_that_compress_worse_than_those_before_go_in_more_requests(clust
     assert {sum(batch.record_count for batch in batches) for batches in stored} == {4}
 
 
-@pytest.mark.parametrize("size", [1, 150, 20_000])
-def test_what_is_not_records_counts_too(cluster: RecordingBroker, size: int) -> None:
-    name = cluster.topic("a-topic-of-" + "long" * 50, leaders=[1] * PARTITIONS)
-    client_id = "c" * 100
-    requests = Requests(cluster, client_id)
-    with producer_on(cluster.bootstrap_servers, client_id=client_id, max_request_size=2 * (size + 400)) as producer:
-        send(producer, values(bytes(size)), name)
-        assert max(size for size, _ in requests) == figure(producer, "request-size-max")
-    assert [request for request in requests if request[0] > 2 * (size + 400) and request[1] > 1] == []
-    assert sum(count for _, count in requests) == PARTITIONS
-
-
 def test_a_batch_that_alone_is_too_large_for_a_request_goes_alone(cluster: RecordingBroker) -> None:
     cluster.topic("t", leaders=[1] * PARTITIONS)
     requests = Requests(cluster)

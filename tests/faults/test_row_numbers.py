@@ -88,35 +88,6 @@ def reject_each(cluster: RecordingBroker, bad: Collection[int]) -> None:
     cluster.faults.answer(ApiKey.PRODUCE, answer, times=None, when=carries(*bad))
 
 
-def test_several_appends_share_batches_of_several_partitions(cluster: RecordingBroker) -> None:
-    cluster.topic(leaders=(1, 1, 1))
-    bad = {0, 1, 30, 31, 99, 100, 170, 298, 299}
-    reject_each(cluster, bad)
-    with (
-        producer_on(cluster.bootstrap_servers, linger_ms=60_000, compression_type="zstd") as producer,
-        producer.scope(keeps_rejected=True) as scope,
-    ):
-        for start in range(0, 300, 100):
-            append(scope, range(start, start + 100), partitions=(row * 7 % 3 for row in range(100)))
-        scope.flush(20)
-        found = found_in(scope.take_rejected())
-    assert found == expected(bad)
-    assert [len(received.values) for received in cluster.received[:3]] == [102, 99, 99]  # one batch for each partition
-
-
-def test_of_several_topics_each_has_its_own_numbers(cluster: RecordingBroker) -> None:
-    cluster.topic("u", leaders=(1, 1))
-    bad = {3, 40, 41, 77}
-    reject_each(cluster, bad)
-    with producer_on(cluster.bootstrap_servers, linger_ms=60_000) as producer, producer.scope(keeps_rejected=True) as scope:
-        for start, topic in ((0, "t"), (20, "u"), (40, "t"), (60, "u")):
-            append(scope, range(start, start + 20), topic)
-        scope.flush(20)
-        found = scope.take_rejected()
-    assert found_in(found) == expected(bad)
-    assert {rows.topic for rows in found} == {"t", "u"}
-
-
 def test_an_append_that_is_encoded_in_parts_and_rounds_counts_its_rows_through(cluster: RecordingBroker) -> None:
     """Rows are encoded 10,000 at once, and the memory for them comes in rounds."""
     cluster.topic(leaders=(1, 1))
@@ -159,27 +130,6 @@ def test_halves_of_a_batch_keep_their_numbers(cluster: RecordingBroker, bad: set
             append(scope, range(start, start + 10))
         scope.flush(20)
         assert found_in(scope.take_rejected()) == expected(bad)
-
-
-def test_parts_of_a_batch_that_was_too_large_keep_their_numbers(cluster: RecordingBroker) -> None:
-    cluster.topic(max_message_bytes=1500)
-    bad = {0, 12, 13, 59}
-    reject(cluster, bad)
-    with producer_on(cluster.bootstrap_servers, linger_ms=60_000) as producer, producer.scope(keeps_rejected=True) as scope:
-        append(scope, range(30))
-        append(scope, range(30, 60))
-        scope.flush(20)
-        assert found_in(scope.take_rejected()) == expected(bad)
-    assert cluster.too_large
-
-
-def test_a_record_that_is_too_large_has_its_number(cluster: RecordingBroker) -> None:
-    cluster.topic(max_message_bytes=1000)
-    values = [b"%0*d" % (2000 if n == 7 else 90, n) for n in range(20)]
-    with producer_on(cluster.bootstrap_servers) as producer, producer.scope(keeps_rejected=True) as scope:
-        scope.append("t", RecordColumns(20, value=pa.array(values)), row_numbers=numbered(0))
-        scope.flush(20)
-        assert found_in(scope.take_rejected()) == expected({7})
 
 
 def test_a_batch_that_is_rejected_again_and_after_a_retry_keeps_its_numbers(cluster: RecordingBroker) -> None:

@@ -63,18 +63,6 @@ def test_what_is_too_large_is_halved_until_it_is_taken(cluster: RecordingBroker,
     assert (report.partitions["t", 0].first_offset, report.partitions["t", 0].last_offset) == (0, 59)
 
 
-def test_the_next_batches_of_the_topic_are_no_larger_than_what_it_takes(cluster: RecordingBroker) -> None:
-    cluster.topic(max_message_bytes=1000)
-    with producer_on(cluster.bootstrap_servers, batch_size=8000) as producer, producer.scope() as scope:
-        scope.append("t", numbers(range(60), width=WIDTH))
-        scope.flush(10)
-        refused = len(cluster.too_large)
-        scope.append("t", numbers(range(60, 120), width=WIDTH))
-        scope.flush(10)
-    assert len(cluster.too_large) == refused
-    assert cluster.values() == list(range(120))
-
-
 @pytest.mark.fault("record", "MESSAGE_TOO_LARGE splits, a single record fails alone")
 def test_one_that_is_too_large_alone_fails_alone(cluster: RecordingBroker) -> None:
     cluster.topic(max_message_bytes=1000)
@@ -120,45 +108,6 @@ def test_of_five_in_flight_those_too_large_are_split_and_the_others_wait_for_the
     assert sent_sizes(cluster)[:6] == [1, 10, 10, 10, 10, 10]
     assert cluster.values() == [0, *range(10, 60)]
     assert {received.batch.producer_epoch for received in cluster.received} == {0}
-
-
-def test_parts_that_are_never_taken_in_time_expire_and_the_next_go_on(cluster: RecordingBroker) -> None:
-    """The first part is refused again and again until its time is over; the second waits behind it for as long."""
-
-    def is_part(body: ProduceRequest) -> bool:
-        """Also of what was on its way when its time was over."""
-        return not is_larger_than(4000, body) and numbers_in(body)[0] < 100
-
-    cluster.topic(max_message_bytes=4000)
-    settings = {"request_timeout_ms": 1500, "delivery_timeout_ms": 1500, "linger_ms": 0}
-    with producer_on(cluster.bootstrap_servers, batch_size=8000, **settings) as producer:
-        known(producer)
-        cluster.faults.fail(ApiKey.PRODUCE, E.NOT_ENOUGH_REPLICAS, times=None, when=is_part)
-        with failing_scope(producer) as scope:
-            scope.append("t", numbers(range(1, 61), width=WIDTH))
-            with pytest.raises(DeliveryError, match=r"records failed, 0 were acknowledged: .*delivery\.timeout\.ms"):
-                scope.flush(10)
-            wait_until(lambda: producer.unfinished() == 0, "both parts expired")
-        with producer.scope() as scope:
-            scope.append("t", numbers(range(100, 110), width=WIDTH))
-            scope.flush(10)
-        assert buffered_bytes(producer) == 0
-    assert cluster.values() == [0, *range(100, 110)]
-
-
-def test_each_record_knows_its_offset_although_its_batch_was_split(cluster: RecordingBroker) -> None:
-    cluster.topic(max_message_bytes=1000)
-    called: list[int] = []
-    with producer_on(cluster.bootstrap_servers, batch_size=8000, linger_ms=50) as producer:
-        futures = [
-            producer.send("t", b"%0*d" % (WIDTH, n), on_delivery=lambda metadata, error: called.append(metadata.offset))
-            for n in range(60)
-        ]
-        producer.flush(10)
-        assert [future.result(0).offset for future in futures] == list(range(60))
-    assert called == list(range(60))
-    assert cluster.too_large
-    assert cluster.values() == list(range(60))
 
 
 # Real Kafka

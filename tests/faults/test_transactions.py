@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,14 +13,12 @@ from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.errors import (
     DeliveryTimeoutError,
-    ProducerFencedError,
     TransactionAbortableError,
     TransactionAbortedError,
     TransactionError,
     TransactionTimeoutError,
     UsageError,
 )
-from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.kafka.kafka import Kafka
@@ -80,22 +77,6 @@ def read(broker: EmbeddedBroker, topic: str) -> list[int]:
 def until_read(broker: EmbeddedBroker, topic: str, expected: list[int]) -> None:
     """Markers take some ms."""
     until(lambda: read(broker, topic), lambda found: found == expected, f"{expected} read")
-
-
-@pytest.mark.fault("transaction", "a zombie with the same id is fenced")
-def test_a_zombie_with_the_same_id_is_fenced(broker: EmbeddedBroker, topic: str) -> None:
-    with under_id(broker.bootstrap_servers, topic) as zombie:
-        zombie.begin()
-        zombie.send(topic, b"1").result(10)
-        with under_id(broker.bootstrap_servers, topic) as living:
-            living.begin()
-            living.send(topic, b"2")
-            with pytest.raises(ProducerFencedError, match="another producer uses this transactional id now"):
-                zombie.commit()
-            with pytest.raises(ProducerFencedError):
-                zombie.begin()
-            living.commit()
-    until_read(broker, topic, [2])
 
 
 def test_a_commit_names_a_topic_that_was_replaced_and_the_next_transaction_goes_on(broker: EmbeddedBroker, topic: str) -> None:
@@ -241,33 +222,6 @@ def test_a_transaction_that_took_too_long_is_not_committed(broker: EmbeddedBroke
     assert read(broker, topic) == []
 
 
-@pytest.mark.fault("transaction", "a late EndTxn does not end the next transaction")
-def test_an_end_that_comes_late_does_not_end_the_next_transaction(broker: EmbeddedBroker, topic: str) -> None:
-    """The end of an aborted transaction is held up, and its sender gives up and begins anew under the id."""
-    with under_id(broker.bootstrap_servers, topic) as slow:
-        slow.begin()
-        slow.send(topic, b"1").result(10)
-        with broker.faults.hold(ApiKey.END_TXN) as held:
-            aborting = threading.Thread(target=_quietly_abort, args=(slow,))
-            aborting.start()
-            held.wait()
-            next_one = under_id(broker.bootstrap_servers, topic)
-            next_one.begin()
-            next_one.send(topic, b"2").result(10)
-        aborting.join(20)
-        assert read(broker, topic) == []
-        next_one.commit()
-        next_one.close()
-    until_read(broker, topic, [2])
-
-
-def _quietly_abort(producer: Producer) -> None:
-    try:
-        producer.abort()
-    except ProducerFencedError:
-        pass
-
-
 @pytest.mark.fault("transaction", "an empty transaction")
 def test_an_empty_transaction_costs_no_request(broker: EmbeddedBroker, topic: str) -> None:
     with under_id(broker.bootstrap_servers, topic) as producer:
@@ -281,27 +235,6 @@ def test_an_empty_transaction_costs_no_request(broker: EmbeddedBroker, topic: st
         producer.commit()
         assert ends.hits == 1
     until_read(broker, topic, [1])
-
-
-@pytest.mark.fault("transaction", "a batch that expired unsent makes the commit fail")
-def test_a_batch_that_expired_unsent_makes_the_commit_fail(broker: EmbeddedBroker, topic: str) -> None:
-    with under_id(broker.bootstrap_servers, topic, request_timeout_ms=2000, delivery_timeout_ms=2000) as producer:
-        producer.begin()
-        producer.send(topic, b"1").result(10)
-        broker.faults.fail(ApiKey.PRODUCE, ErrorCode.NOT_ENOUGH_REPLICAS, times=None)
-        lost = producer.send(topic, b"2")
-        with pytest.raises(TransactionAbortableError, match=r"can only be aborted: .*delivery\.timeout\.ms") as failed:
-            producer.commit()
-        assert isinstance(failed.value.__cause__, DeliveryTimeoutError)
-        assert isinstance(lost.exception(0), DeliveryTimeoutError)
-        broker.faults.clear()
-        with pytest.raises(TransactionAbortableError):
-            producer.send(topic, b"3")
-        producer.abort()
-        producer.begin()
-        producer.send(topic, b"4")
-        producer.commit()
-    until_read(broker, topic, [4])
 
 
 def test_a_transaction_does_not_end_while_a_request_of_it_is_on_its_way(brokers3: EmbeddedBroker, topic: str) -> None:
@@ -359,16 +292,6 @@ def test_what_was_not_sent_fails_with_an_abort(broker: EmbeddedBroker, topic: st
         producer.send(topic, b"2")
         producer.commit()
     until_read(broker, topic, [2])
-
-
-def test_an_exception_in_a_with_aborts(broker: EmbeddedBroker, topic: str) -> None:
-    ends = broker.faults.watch(ApiKey.END_TXN)
-    with pytest.raises(ZeroDivisionError), under_id(broker.bootstrap_servers, topic) as producer:
-        producer.begin()
-        producer.send(topic, b"1").result(10)
-        raise ZeroDivisionError
-    assert ends.hits == 1
-    assert read(broker, topic) == []
 
 
 def test_a_producer_that_closes_aborts_what_is_open(broker: EmbeddedBroker, topic: str) -> None:

@@ -14,7 +14,6 @@ from spark_kafka_sink.errors import (
     DeliveryTimeoutError,
     ProducerFencedError,
     TransactionAbortableError,
-    TransactionError,
     TransactionTimeoutError,
 )
 from spark_kafka_sink.producer.producer import Producer
@@ -24,7 +23,7 @@ from tests.kafka.fixtures import NewTopic, ProxiedKafka, embedded_in_make_test
 from tests.kafka.kafka import Kafka
 from tests.kafka.proxy import Way
 from tests.kafka.witness import read_topic
-from tests.producer.transactions.transacting import DEADLINE_S, state_of, under_id, until_read
+from tests.producer.transactions.transacting import DEADLINE_S, under_id, until_read
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -137,18 +136,3 @@ def test_the_broker_that_coordinates_is_killed_before_the_end(kafka3: Brokers, n
             producer.abort()
         commit_next(producer, topic, 2)
     until_read(kafka3, topic, [1, 2] if commits else [2])
-
-
-@pytest.mark.whole("ten seconds each; exactly_once/test_transaction_client.py has what the coordinator does")
-@pytest.mark.fault("transaction", "the transaction timeout has passed")
-def test_a_transaction_that_took_too_long_is_not_committed(transaction_kafka: Kafka, new_topic: NewTopic) -> None:
-    topic, own = new_topic(on=transaction_kafka), identity()
-    with under_id(transaction_kafka.bootstrap_servers, own, transaction_timeout_ms=500) as producer:
-        producer.begin()
-        producer.send(topic, b"1").result(20)
-        wait_until(lambda: state_of(transaction_kafka, own) != "Ongoing", "the end")  # brokers look for such every 10 s
-        with pytest.raises(TransactionError, match=r"PRODUCER_FENCED|INVALID_PRODUCER_EPOCH|INVALID_TXN_STATE"):
-            producer.commit()
-    with under_id(transaction_kafka.bootstrap_servers, own) as producer:
-        commit_next(producer, topic, 2)
-    until_read(transaction_kafka, topic, [2])

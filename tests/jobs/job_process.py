@@ -14,6 +14,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import psutil
 from pyspark.sql import SparkSession
 
 from tests.kafka.jars import jars
@@ -67,11 +68,22 @@ class JobProcess:
         far.close()
 
     def run(self, job: str, *arguments: object) -> Ended:
+        self.start(job, *arguments)
+        return self.wait(job, *arguments)
+
+    def start(self, job: str, *arguments: object) -> None:
         self._pipe.send((job, [str(argument) for argument in arguments]))
+
+    def wait(self, job: str, *arguments: object) -> Ended:
         if not self._pipe.poll(JOB_DEADLINE_S):
             raise TimeoutError(f"{job} {arguments} did not end within {JOB_DEADLINE_S:g} s")
         ended: Ended = self._pipe.recv()
         return ended
+
+    @property
+    def jvm(self) -> psutil.Process:
+        """The Java process of a job that runs."""
+        return next(child for child in psutil.Process(self._process.pid).children() if child.name() == "java")
 
     def stop(self) -> None:
         self._pipe.close()

@@ -111,8 +111,16 @@ def test_a_topic_that_is_not_there_cannot_be_verified(kafka: Kafka, job_file: Pa
     assert f"[READ_BACK] topic nowhere at {kafka.bootstrap_servers} cannot be read: " in capsys.readouterr().err
 
 
+def test_a_script_ends_with_the_exit_code(job_file: Path, tmp_path: Path) -> None:
+    script = [sys.executable, str(CHECKOUT / "jobs" / "publish_stream.py"), str(job_file), "--set", "snk.topic=a"]
+    ended = subprocess.run(script, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=110, check=False)
+
+    assert ended.returncode == ExitCode.SETTINGS
+    assert "unknown section [snk]" in ended.stderr
+
+
 @pytest.mark.spark
-@pytest.mark.whole("a start of Spark; the stream in test_publish_stream.py that SIGTERM ends passes its exit code on")
+@pytest.mark.whole("a start of Spark; the test before it has the script's exit code, which spark-submit takes as its own")
 def test_spark_submit_passes_the_exit_code_on_and_a_missing_kafka_source_is_explained(job_file: Path, tmp_path: Path) -> None:
     submit = [str(Path(sys.executable).with_name("spark-submit")), *spark_arguments()]
     job = [str(CHECKOUT / "jobs" / "publish_stream.py"), str(job_file), "--set", "source.format=kafka"]

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Producer
 
 from jobs.outcome import ExitCode
 from spark_kafka_sink.verify.key_partitions import partition_of
@@ -16,7 +16,6 @@ from tests.jobs.job_process import CHECKOUT, Ended, JobProcess
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
-from tests.registry.stand_in import Answer, StandIn
 
 pytestmark = pytest.mark.spark
 
@@ -102,57 +101,6 @@ def test_a_record_in_another_partition_than_its_key_says_is_a_difference(topic: 
     assert "not compared: timestamp, because the source has none" in verified.out
     assert "1 missing, 0 duplicated, 1 unexpected" in verified.out
     assert topic.run("verify_topic", one_line, "source.format=json", "verify.columns=key, value").code == ExitCode.OK
-
-
-@pytest.mark.whole("a Spark job; lost, repeated and foreign records stay")
-def test_records_that_were_removed_are_told_from_those_never_written(topic: Topic, one_line: Path) -> None:
-    partition = partition_of(b"k", PARTITIONS)
-    topic.produce(partition, b"k", b"v", 1)
-    topic.kafka.admin.delete_records([TopicPartition(topic.name, partition, 1)])[TopicPartition(topic.name, partition, 1)].result(
-        timeout=30
-    )
-
-    verified = topic.run("verify_topic", one_line, "source.format=json")
-
-    assert verified.code == ExitCode.DIFFERENCE
-    assert "1 missing, 0 duplicated, 0 unexpected\n1 offsets are no longer there;" in verified.out
-
-
-@pytest.mark.whole("40 s; tests/spark/test_topic_records.py compares the same")
-def test_records_with_a_schema_are_verified_field_by_field(topic: Topic, events: Path, stand_in: StandIn) -> None:
-    avro = ("sink.value.format=avro", f"sink.schema.registry.url={stand_in.url}")
-    topic.file.write_text(topic.file.read_text() + '[columns]\nkey = "key"\nvalue = "struct(string(value) AS text, headers)"\n')
-    assert topic.run("export_batch", events, *avro).code == ExitCode.OK
-
-    verified = topic.run("verify_topic", events, *avro)
-    changed = topic.run("verify_topic", events, *avro, "columns.value=struct('x' AS text, headers)")
-    stand_in.fail(Answer(401, {"error_code": 401, "message": "Unauthorized"}))
-    refused = topic.run("verify_topic", events, *avro)
-
-    assert verified.code == ExitCode.OK, verified.out + verified.err
-    assert f"{ROWS:,} records expected, {ROWS:,} found: 0 missing, 0 duplicated, 0 unexpected" in verified.out
-    assert changed.code == ExitCode.DIFFERENCE
-    assert ' differs: value.text: expected "x", found "' in changed.out
-    assert refused.code == ExitCode.KAFKA
-    assert "error: [REGISTRY] could not get the schema with id 1: " in refused.err
-
-
-@pytest.mark.whole("40 s; the test before it has one topic")
-def test_rows_that_name_their_topic_are_verified_topic_by_topic(topic: Topic, new_topic: NewTopic, tmp_path: Path) -> None:
-    other = new_topic(1, config=KEPT)
-    source = tmp_path / "lines.csv"
-    source.write_text(f"t,v,p\n{topic.name},1,2\n{topic.name},2,0\n{other},3,0\n")
-    columns = ("columns.topic=t", "columns.value=v", "columns.partition=cast(p as int)")
-    settings = ("source.format=csv", "source.options.header=true", *columns)
-    topic.file.write_text(topic.file.read_text().replace(f'topic = "{topic.name}"', ""))
-
-    assert topic.run("export_batch", source, *settings).code == ExitCode.OK
-
-    verified = topic.run("verify_topic", source, *settings, f"verify.topic={topic.name}")
-    assert verified.code == ExitCode.OK
-    assert "2 records expected, 2 found" in verified.out
-    records = read_topic(topic.kafka.bootstrap_servers, topic.name)
-    assert [(record.partition, record.value) for record in records] == [(0, b"2"), (2, b"1")]
 
 
 @pytest.mark.whole("20 s")

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from jobs.outcome import ExitCode
-from tests.jobs.job_process import CHECKOUT, Ended, JobProcess, environment, spark_arguments
+from tests.jobs.job_process import CHECKOUT, JOB_DEADLINE_S, Ended, JobProcess
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import Witnessed, read_topic
+from tests.waiting import until
 
 KEPT = {
     "retention.ms": "-1"
@@ -30,6 +29,9 @@ class Stream:
         self.jobs, self.kafka, self.checkpoint = jobs, kafka, checkpoint
 
     def run(self, conf: str, topic: str, *overrides: str, job: str = "publish_stream") -> Ended:
+        return self.jobs.run(job, *self.arguments(conf, topic, *overrides))
+
+    def arguments(self, conf: str, topic: str, *overrides: str) -> list[object]:
         here = (
             f"sink.kafka.bootstrap.servers={self.kafka.bootstrap_servers}",
             f"sink.topic={topic}",
@@ -37,7 +39,7 @@ class Stream:
             "query.trigger=availableNow",
         )
         sets = [argument for override in (*here, *overrides) for argument in ("--set", override)]
-        return self.jobs.run(job, CHECKOUT / "conf" / f"{conf}.toml", *sets)
+        return [CHECKOUT / "conf" / f"{conf}.toml", *sets]
 
     def read(self, topic: str) -> list[Witnessed]:
         return read_topic(self.kafka.bootstrap_servers, topic)
@@ -105,30 +107,18 @@ def test_records_of_one_topic_go_to_another_as_they_are(stream: Stream, new_topi
     assert len(stream.read(target)) == 80
 
 
-def test_sigterm_stops_the_query_and_the_report_comes_last(kafka: Kafka, new_topic: NewTopic, tmp_path: Path) -> None:
+def test_sigterm_stops_the_query_and_the_report_comes_last(stream: Stream, new_topic: NewTopic) -> None:
+    """To Java, which under spark-submit is the process that a scheduler knows."""
     topic = new_topic(1)
-    submit = [str(Path(sys.executable).with_name("spark-submit")), *spark_arguments()]
-    job = [str(CHECKOUT / "jobs" / "publish_stream.py"), str(CHECKOUT / "conf" / "publish_rate.toml")]
-    sets = [f"sink.kafka.bootstrap.servers={kafka.bootstrap_servers}", f"sink.topic={topic}", "query.trigger=500 milliseconds"]
-    with subprocess.Popen(
-        [*submit, *job, *(argument for override in sets for argument in ("--set", override))],
-        cwd=tmp_path,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        try:
-            # The rate source's first micro-batch may have no rows.
-            running = next(line for line in process.stdout if re.match("committed so far: [1-9].* records", line))
-            process.terminate()
-            out, _ = process.communicate(timeout=60)
-        finally:
-            process.kill()
+    stream.jobs.start("publish_stream", *stream.arguments("publish_rate", topic, "query.trigger=500 milliseconds"))
+    try:
+        first = until(lambda: len(stream.read(topic)), bool, "rows", JOB_DEADLINE_S)
+        until(lambda: len(stream.read(topic)), lambda count: count > first, "rows of the next micro-batch", JOB_DEADLINE_S)
+    finally:
+        stream.jobs.jvm.terminate()
+        ended = stream.jobs.wait("publish_stream")
 
-    assert process.returncode == ExitCode.TERMINATED, running + out
-    # A micro-batch that was being written is not committed, and comes again.
-    assert 0 < committed(out) <= len(read_topic(kafka.bootstrap_servers, topic))
-    assert topic in out[out.rindex("committed so far: ") :]
-    assert out.endswith("stopped by SIGTERM; the next run goes on from the checkpoint\n")
+    assert ended.code == ExitCode.TERMINATED, ended.err
+    assert topic in ended.out[ended.out.rindex("committed so far: ") :]
+    assert committed(ended.out) > 0
+    assert ended.out.endswith("stopped by SIGTERM; the next run goes on from the checkpoint\n")

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import psutil
 import pytest
 from confluent_kafka import TopicCollection
 
 from tests.kafka.cluster import KafkaCluster
-from tests.kafka.jars import main
-from tests.kafka.version_fixtures import IN_ZOOKEEPER_MODE, WITHOUT_TOPIC_IDS, only_versions
+from tests.kafka.version_fixtures import IN_ZOOKEEPER_MODE, only_versions
 from tests.kafka.versions import DEFAULT, OLDEST, POMS, broker_jar, jars_of, patch_of
 
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -35,26 +32,6 @@ def test_only_a_cluster_of_old_brokers_has_no_topic_ids(kafka_version: str, vers
     assert (topic_id(versioned_kafka, topic) == NO_ID) == (kafka_version in (OLDEST, IN_ZOOKEEPER_MODE))
 
 
-@pytest.mark.whole("a cluster of its own")
-@pytest.mark.kafka
-def test_a_killed_broker_of_zookeeper_mode_comes_back_and_nothing_is_left_after_stop() -> None:
-    with KafkaCluster(2, WITHOUT_TOPIC_IDS, version=IN_ZOOKEEPER_MODE, zookeeper=True, heap_mb=256) as cluster:
-        cluster.kill(2)
-        cluster.restart(2)
-        folder = cluster.log_dir(1).parent
-        left = [process for process in psutil.process_iter(["cmdline"]) if str(folder) in " ".join(process.info["cmdline"] or [])]
-        assert len(left) == 3  # two brokers and ZooKeeper
-    assert not [process for process in left if process.is_running()]
-    assert not folder.exists()
-
-
-@only_versions("3.7", "4.4", whole="a cluster of its own")
-def test_a_broker_that_cannot_start_says_why(kafka_version: str) -> None:
-    """It logs through log4j 1 before 4.0, and log4j 2 since."""
-    with pytest.raises(RuntimeError, match=r"(?s)broker\(s\) \[1\] ended while starting.*no\.such\.Reporter"):
-        KafkaCluster(1, {"metric.reporters": "no.such.Reporter"}, version=kafka_version, heap_mb=256)
-
-
 def test_an_unknown_version_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"Kafka 0\.8 has no pom"):
         KafkaCluster(version="0.8")
@@ -63,10 +40,3 @@ def test_an_unknown_version_is_an_error() -> None:
 def test_each_pom_pins_a_patch_of_its_version() -> None:
     assert all(patch_of(version).startswith(f"{version}.") for version in POMS)
     assert DEFAULT in POMS
-
-
-def test_all_versions_can_be_fetched_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    fetched: list[Path] = []
-    monkeypatch.setattr("tests.kafka.jars.jars", fetched.append)
-    main([])
-    assert sorted(fetched) == sorted(POMS.values())

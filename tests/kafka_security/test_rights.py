@@ -115,47 +115,6 @@ def test_a_denied_topic_names_the_user_the_operation_and_the_acl(granted: Secure
         assert text in error.message
 
 
-@pytest.mark.whole("the other kinds of resources")
-def test_a_denied_transactional_id_is_told_at_once(granted: SecureKafka, topic: str) -> None:
-    granted.grant(ResourceType.TOPIC, topic, AclOperation.WRITE)
-    name = f"id-{uuid.uuid4()}"
-
-    def work() -> None:
-        with Producer({**limited(granted), "transactional.id": name}) as producer:
-            producer.init_transactions()
-            producer.begin()
-            producer.send(topic, "0")
-            producer.commit()
-
-    asked = asked_for(granted, work)
-    assert asked == {("TRANSACTIONAL_ID", name, False, each) for each in ("Write", "Describe")}
-
-
-@pytest.mark.whole("the other kinds of resources")
-def test_a_denied_group_is_told_at_once(granted: SecureKafka, topic: str) -> None:
-    granted.grant(ResourceType.TOPIC, topic, AclOperation.WRITE, AclOperation.READ)
-    name = f"id-{uuid.uuid4()}"
-    granted.grant(ResourceType.TRANSACTIONAL_ID, name, AclOperation.WRITE)
-
-    def work() -> None:
-        with Producer({**limited(granted), "transactional.id": name}) as producer:
-            producer.init_transactions()
-            producer.begin()
-            producer.send(topic, "0")
-            producer.send_offsets({(topic, 0): 0}, name)
-            producer.commit()
-
-    assert asked_for(granted, work) == {("GROUP", name, False, "Read")}
-
-
-@pytest.mark.whole("the other kinds of resources")
-def test_a_denied_cluster_is_told_at_once(granted: SecureKafka, topic: str) -> None:
-    """A user who may write nowhere may not get a producer id either."""
-    granted.grant(ResourceType.TOPIC, topic, AclOperation.DESCRIBE)
-    error = denial(refusal(limited(granted), topic))
-    assert error.facts["error"] in ("CLUSTER_AUTHORIZATION_FAILED", "TOPIC_AUTHORIZATION_FAILED")
-
-
 def of_page(heading: str, topic: str, log_topic: str) -> set[Grant]:
     """The rights under a heading of docs/security.md, with a test's names in the place of the page's."""
     names = {

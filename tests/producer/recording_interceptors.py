@@ -124,14 +124,6 @@ class Unconfigured(ProducerInterceptor):
         raise RuntimeError("no such setting")
 
 
-class Wanting(ProducerInterceptor):
-    def __init__(self, argument: str) -> None: ...
-
-
-class Stranger:
-    """No interceptor."""
-
-
 class SlowFirstTask(ProducerInterceptor):
     """For a Spark task: the rows of the first task take 5 s."""
 

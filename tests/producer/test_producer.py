@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 import multiprocessing
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Iterator
 from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from confluent_kafka.admin import AdminClient, NewPartitions
 
-from spark_kafka_sink.errors import FlushTimeoutError, KafkaSinkError, MetadataTimeoutError, RecordError, UsageError
+from spark_kafka_sink.errors import KafkaSinkError, MetadataTimeoutError, RecordError, UsageError
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.producer.scopes.send_scope import SendScope
-from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns
 from spark_kafka_sink.records.pieces import encode_pieces
 from tests.faults.recording_broker import RecordingBroker
@@ -92,37 +88,6 @@ def test_batches_that_fill_several_blocks_of_a_codec_arrive_whole(kafka: Kafka, 
         scope.flush()
         assert scope.report().batches <= 3
     assert [record.value for record in read_topic(kafka.bootstrap_servers, topic)] == values
-
-
-def test_rows_without_a_key_stay_together_in_long_runs(kafka: Kafka, new_topic: NewTopic) -> None:
-    topic = new_topic(4)
-    with producer_on(kafka, batch_size=1000) as producer:
-        send(producer, topic, numbered(2000))
-    by_partition = defaultdict(list)
-    for record in read_topic(kafka.bootstrap_servers, topic):
-        assert record.value is not None
-        by_partition[record.partition].append(int(record.value))
-    assert len(by_partition) == 4
-    changes = sum(a + 1 != b for numbers in by_partition.values() for a, b in itertools.pairwise(numbers))
-    assert changes < 200
-    assert sorted(n for numbers in by_partition.values() for n in numbers) == list(range(2000))
-
-
-@pytest.mark.parametrize(
-    "settings", [{}, {"acks": "1"}, {"enable_idempotence": "false", "max_in_flight_requests_per_connection": 1}]
-)
-def test_order_is_kept_within_a_partition(kafka: Kafka, new_topic: NewTopic, settings: dict[str, object]) -> None:
-    topic = new_topic(1)
-    with producer_on(kafka, batch_size=2000, linger_ms=0, **settings) as producer, producer.scope() as scope:
-        for start in range(0, 5_000, 100):
-            scope.append(topic, numbered(100, start))
-        scope.flush()
-        report = scope.report()
-    read = [int(record.value or b"") for record in read_topic(kafka.bootstrap_servers, topic)]
-    assert read == list(range(5_000))
-    assert report.records == 5_000
-    assert report.partitions[topic, 0].first_offset == 0
-    assert report.partitions[topic, 0].last_offset == 4_999
 
 
 def test_acks_0_sends_without_answers(kafka: Kafka, new_topic: NewTopic) -> None:
@@ -216,17 +181,6 @@ def test_a_partition_out_of_range_names_the_row(kafka: Kafka, new_topic: NewTopi
         scope.append(topic, columns)
 
 
-def test_partitions_that_were_added_are_found(kafka: Kafka, new_topic: NewTopic) -> None:
-    topic = new_topic(1)
-    with producer_on(kafka) as producer:
-        send(producer, topic, numbered(1))
-        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-        admin.create_partitions([NewPartitions(topic, 3)])[topic].result(10)
-        columns = RecordColumns(1, value=pa.array([b"x"]), partition=np.array([2], dtype=np.int32))
-        send(producer, topic, columns)
-    assert [record.partition for record in read_topic(kafka.bootstrap_servers, topic)] == [0, 2]
-
-
 def test_no_broker_to_be_reached_ends_at_max_block_ms_with_the_address() -> None:
     options = {"bootstrap.servers": "127.0.0.1:1", "max.block.ms": 300}
     with Producer(options) as producer, producer.scope() as scope, pytest.raises(MetadataTimeoutError, match=r"127\.0\.0\.1:1"):
@@ -268,37 +222,6 @@ def test_an_idle_producer_stays_while_a_scope_is_open(kafka: Kafka, new_topic: N
             scope.flush()
     assert not producer.failed
     producer.close(10)
-
-
-def _use_in_child(producer: Producer, result: multiprocessing.SimpleQueue[str]) -> None:
-    try:
-        producer.scope()
-    except KafkaSinkError as error:
-        result.put(str(error))
-    producer.close()
-
-
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
-def test_a_forked_child_is_told_to_make_its_own(kafka: Kafka, new_topic: NewTopic) -> None:
-    context = multiprocessing.get_context("fork")
-    with producer_on(kafka) as producer:
-        result = context.SimpleQueue()
-        child = context.Process(target=_use_in_child, args=(producer, result))
-        child.start()
-        child.join(20)
-        assert child.exitcode == 0
-        assert "a forked child must create its own producer" in result.get()
-        send(producer, new_topic(1), numbered(1))
-
-
-def test_a_flush_without_an_answer_ends_at_its_timeout(cluster: RecordingBroker) -> None:
-    held = cluster.faults.hold(ApiKey.PRODUCE, times=None)
-    with Producer({"bootstrap.servers": cluster.bootstrap_servers}) as producer, producer.scope() as scope:
-        scope.append("t", numbered(1))
-        for timeout in (0, 0.1):
-            with pytest.raises(FlushTimeoutError):
-                scope.flush(timeout)
-        held.remove()
 
 
 def test_an_error_in_the_body_of_a_with_is_not_hidden_by_the_close() -> None:

@@ -161,17 +161,6 @@ def test_topics_that_were_not_asked_for_are_not_kept(metadata: ProducerMetadata)
 # Waiting
 
 
-def test_a_topic_that_is_known_needs_no_wait(metadata: ProducerMetadata) -> None:
-    metadata.add("orders", START)
-    answer(metadata, topic("orders"))
-    assert metadata.wait_for_topic("orders", time.monotonic(), no_wakeup) is metadata.fetch()
-
-
-def test_waiting_ends_with_the_answer(metadata: ProducerMetadata) -> None:
-    cluster = metadata.wait_for_topic("orders", soon(), answering(metadata, (topic("orders", 4),)))
-    assert cluster.partition_count("orders") == 4
-
-
 def test_a_topic_that_is_being_created_is_waited_for(metadata: ProducerMetadata) -> None:
     answers = [(topic("orders", error=code),) for code in (3, 5, 38)]
     cluster = metadata.wait_for_topic("orders", soon(), answering(metadata, *answers, (topic("orders", 4),)))
@@ -214,11 +203,6 @@ def test_the_deadline_names_the_topic_the_brokers_and_what_each_said(metadata: P
     assert f" ms; asked {BROKER}: UNKNOWN_TOPIC_OR_PARTITION; bootstrap server a:1: connection refused (12 times). " in text
     assert text.endswith("Create the topic, or set auto.create.topics.enable=true on the brokers")
     assert str(pickle.loads(pickle.dumps(caught.value))) == text
-
-
-def test_the_deadline_says_that_nobody_was_asked(metadata: ProducerMetadata) -> None:
-    with pytest.raises(MetadataTimeoutError, match=r"no broker of bootstrap.servers a:1,b:2 has been asked yet\. Check that"):
-        metadata.wait_for_topic("orders", time.monotonic(), no_wakeup)
 
 
 @pytest.mark.parametrize(
@@ -293,13 +277,3 @@ def test_waiting_after_close_ends_at_once(metadata: ProducerMetadata) -> None:
     metadata.close()
     with pytest.raises(UsageError, match="closed"):
         metadata.wait_for_topic("orders", soon(), no_wakeup)
-
-
-def test_one_answer_wakes_every_thread_that_waits_for_its_topics(metadata: ProducerMetadata) -> None:
-    waiting = threading.Semaphore(0)
-    with ThreadPoolExecutor(4) as tasks:
-        waits = [tasks.submit(metadata.wait_for_topic, f"t{i % 2}", soon(), waiting.release) for i in range(4)]
-        for _ in waits:
-            waiting.acquire(timeout=30)
-        answer(metadata, topic("t0", 3), topic("t1", 5))
-        assert [w.result(30).partition_count(f"t{i % 2}") for i, w in enumerate(waits)] == [3, 5, 3, 5]

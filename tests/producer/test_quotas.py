@@ -62,18 +62,6 @@ def test_the_rate_follows_the_quota_and_everything_arrives_once(kafka: Kafka, ne
     assert sorted(stored) == list(range(3000))
 
 
-@pytest.mark.whole("two starts of Java; test_rate_limit.py has the rate limit")
-def test_a_rate_limit_below_the_quota_is_never_throttled(kafka: Kafka, new_topic: NewTopic, client_id: str) -> None:
-    topic = new_topic()
-    settings = {"max_bytes_per_second": QUOTA, "batch_size": 10_000}
-    with producer_of(kafka, client_id, **settings) as producer, producer.scope() as scope:
-        scope.append(topic, numbers(range(600), width=1000))
-        scope.flush(60)
-        report = scope.report()
-    assert (report.records, report.throttled_ms) == (600, 0)
-    assert report.rate_limited_ms > 1000
-
-
 @pytest.mark.fault("rate", "a broker's quota is exceeded (KIP-219)")
 @pytest.mark.whole("faults/test_throttling.py has the same on an embedded broker that asks for the pause")
 def test_records_that_a_quota_lets_expire_fail_with_an_error_that_names_it(

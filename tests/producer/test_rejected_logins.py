@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -12,12 +11,9 @@ import pytest
 
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.broker.faults.fault import Fault
-from spark_kafka_sink.client.cluster_client import ClusterClient
-from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.errors import AuthenticationError, DeliveryError, TransactionAbortableError
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.client.sasl import LOGIN, PASSWORD, USER
 from tests.faults.producing import QUICK, failing_scope, figure, numbers, send
@@ -81,12 +77,6 @@ def test_a_wrong_password_is_tried_once_for_each_append(cluster: RecordingBroker
         assert "wrong-word" not in str(raised.value)
 
 
-def test_a_single_record_fails_as_well(cluster: RecordingBroker) -> None:
-    rejecting(cluster)
-    with producer_of(cluster) as producer, pytest.raises(AuthenticationError, match="SASL_AUTHENTICATION_FAILED"):
-        producer.send("t", b"value").result(30)
-
-
 def test_records_for_a_broker_that_rejects_the_login_fail_at_once_and_others_do_not(cluster: RecordingBroker) -> None:
     cluster.topic("elsewhere", leaders=(1,))
     rejected = rejecting(cluster, 2)
@@ -140,20 +130,6 @@ def test_records_that_may_have_been_stored_are_sent_again_and_those_behind_them_
             first.flush(30)
             assert first.report().records == 1
     assert cluster.values() == [0, 1]
-
-
-def test_metadata_is_asked_for_again_by_age_after_a_login_that_succeeds(cluster: RecordingBroker) -> None:
-    with producer_of(cluster, metadata_max_age_ms=200) as producer:
-        assert send(producer, numbers([1])) == 1
-        rejected = rejecting(cluster)
-        for node_id in cluster.broker_ids:
-            cluster.faults.unreachable(node_id).remove()
-        wait_until(lambda: rejected.hits >= 1, "a rejected login")
-        wait_until(lambda: figure(producer, "connection-count") == 0, "the end of the connection")
-        rejected.remove()
-        assert send(producer, numbers([2])) == 1
-        before = cluster.faults.seen(ApiKey.METADATA)
-        wait_until(lambda: cluster.faults.seen(ApiKey.METADATA) >= before + 2, "new metadata")
 
 
 def test_another_leader_is_asked_for_where_the_last_one_rejects_the_login(cluster: RecordingBroker) -> None:
@@ -217,24 +193,6 @@ def test_an_open_transaction_whose_records_no_broker_takes_can_only_be_aborted(c
         producer.begin()
         producer.send("t", b"2")
         producer.commit(30)
-
-
-def test_a_client_of_the_cluster_fails_at_once(cluster: RecordingBroker) -> None:
-    rejected = rejecting(cluster)
-    config = producer_config({"bootstrap.servers": cluster.address(1), **LOGIN})
-    with ClusterClient(config) as client:
-        for attempt in (1, 2):
-            with pytest.raises(AuthenticationError, match="SASL_AUTHENTICATION_FAILED"):
-                client.brokers(time.monotonic() + 30)
-            assert rejected.hits == attempt
-        rejected.remove()
-        assert list(client.brokers(time.monotonic() + 30)) == [1, 2]
-        rejecting(cluster)
-        cluster.faults.unreachable(2).remove()
-        with pytest.raises(AuthenticationError, match=r"broker 2.*SASL_AUTHENTICATION_FAILED"):
-            client.ask(
-                2, DESCRIBE_CLUSTER, DescribeClusterRequest(include_cluster_authorized_operations=False), time.monotonic() + 30
-            )
 
 
 @pytest.mark.parametrize(

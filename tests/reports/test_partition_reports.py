@@ -7,14 +7,12 @@ import random
 from collections.abc import Sequence
 from copy import deepcopy
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.reports.partition_reports import ALL_PARTITIONS, NO_OFFSET, Key, PartitionReport, PartitionReports
 from tests.examples import examples
 from tests.spark.reports import partition_reports
-from tests.tiers import whole_but
 
 several = st.lists(partition_reports, max_size=4)
 
@@ -104,9 +102,3 @@ def of_1000_partitions(seed: int, topics: int = 1) -> PartitionReports:
         size = count * 100 + numbers.randint(-300, 300)
         reports.count(f"topic-{number % topics}", number, count, size, first, first + count - 1)
     return reports
-
-
-@pytest.mark.parametrize("topics", whole_but([1, 10, 1000], [1000], "fewer names of topics take less"))
-def test_1000_partitions_take_few_bytes(topics: int) -> None:
-    packed = [pickle.dumps(of_1000_partitions(seed, topics)) for seed in range(40)]
-    assert max(map(len, packed)) <= (8_000 if topics < 1000 else 12_000)

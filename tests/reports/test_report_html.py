@@ -14,14 +14,11 @@ from hypothesis import strategies as st
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
 from spark_kafka_sink.reports.partition_reports import PartitionReport, PartitionReports
 from spark_kafka_sink.reports.report_charts import time_series
-from spark_kafka_sink.reports.report_facts import MAX_PARTITIONS, run_facts
-from spark_kafka_sink.reports.report_html import ACCENTS, report_html, reports_html
-from tests.every import every
+from spark_kafka_sink.reports.report_facts import run_facts
+from spark_kafka_sink.reports.report_html import report_html, reports_html
 from tests.examples import examples
-from tests.limits import calls_of
-from tests.producer.reports import eventful, many_partitions
+from tests.producer.reports import eventful
 from tests.spark.reports import reports
-from tests.tiers import whole_but
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = "<script>alert(1)</script>&\"'\x00\x1b]0;"
@@ -130,55 +127,6 @@ def test_texts_of_other_machines_are_escaped_everywhere() -> None:
     assert page.text.count("<script>alert(1)</script>&\"'") == 6
     assert "\x00" not in html
     assert "\x1b" not in html
-
-
-def luminance(color: str) -> float:
-    parts = [int(color[place : place + 2], 16) / 255 for place in (1, 3, 5)]
-    linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def contrast(one: str, other: str) -> float:
-    """Returns the contrast of two colours as WCAG 2 defines it."""
-    low, high = sorted((luminance(one), luminance(other)))
-    return (high + 0.05) / (low + 0.05)
-
-
-@every("page", ["#ffffff", "#111111", "#0d1117"])
-@every("scheme", ["light", "dark"])
-def test_bars_are_visible_on_any_page_whatever_the_system_prefers(scheme: str, page: str) -> None:
-    """A notebook's theme may be dark on a system that prefers light. WCAG asks for a contrast of 3 of graphics."""
-    html = eventful()._repr_html_()
-    preferred, dark = html.split("@media (prefers-color-scheme:dark)", 1)
-    for color in ACCENTS[scheme]:
-        assert color in (dark if scheme == "dark" else preferred)
-        assert contrast(color, page) >= 3
-
-
-def test_a_notebooks_theme_has_precedence_and_text_has_the_colour_around_it() -> None:
-    html = report_html(eventful(), (), [(0, 1), (1, 2)])
-    assert html.count("--ksr-accent:var(--jp-brand-color1,var(--vscode-charts-blue,#") == 2
-    assert not re.search(r"[;{]color:|background", html)
-    texts = [text for chart in charts(html) for text in chart.iter(f"{SVG}text")]
-    assert {text.get("fill") for text in texts} == {"currentColor"}
-
-
-@pytest.mark.parametrize("topics", whole_but([1, 1000], [1000], "fewer names of topics take less"))
-def test_50_000_partitions_take_little_time_and_space(topics: int) -> None:
-    report = many_partitions(50_000, topics)
-    html = report._repr_html_()
-    assert calls_of(lambda: (report._repr_html_(), str(report))) < 50_000
-    assert len(html.encode()) < 200_000
-    assert len(Page(html).rows) == 1 + MAX_PARTITIONS
-    assert "and 49,950 more topic-partitions with 99.8 % of the records" in html
-
-
-def test_of_several_reports_the_first_is_unfolded() -> None:
-    html = reports_html([("committed", DeliveryReport(records=5)), ("live", DeliveryReport(records=7)), ("other", None)])
-    assert '<details open="open"><summary><b>committed</b>: 5 records</summary>' in html
-    assert "<details><summary><b>live</b>: 7 records</summary>" in html
-    assert "<p><b>other</b>: nothing reported yet</p>" in html
-    assert html.count("<style>") == 1
 
 
 def points_of(svg: str) -> list[tuple[float, float]]:

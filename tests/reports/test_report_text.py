@@ -10,8 +10,8 @@ import pytest
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
 from spark_kafka_sink.reports.latencies import LATENCY_BUCKETS
 from spark_kafka_sink.reports.partition_reports import PartitionReport, PartitionReports
-from spark_kafka_sink.reports.report_facts import MAX_PARTITIONS, MAX_TEXT, latency_of, printable, run_facts
-from spark_kafka_sink.reports.report_text import bar, report_text
+from spark_kafka_sink.reports.report_facts import MAX_PARTITIONS, MAX_TEXT, latency_of, run_facts
+from spark_kafka_sink.reports.report_text import report_text
 from tests.every import every
 from tests.producer.reports import eventful, histogram, many_partitions
 
@@ -84,11 +84,6 @@ def test_a_terminal_without_block_characters_gets_ascii(monkeypatch: pytest.Monk
     assert "Throughput up to 9 rows/s" in report_text(report, (), [(1, 9)], encoding="ascii")
 
 
-@every("share, drawn", [(0, ""), (1e-9, "▏"), (0.5, "██████"), (0.51, "██████▏"), (1, "█" * 12)])
-def test_a_bar_is_as_long_as_its_share(share: float, drawn: str) -> None:
-    assert bar(share) == drawn
-
-
 def test_of_many_partitions_those_with_the_most_records_are_listed() -> None:
     lines = str(many_partitions(MAX_PARTITIONS + 7)).splitlines()
     start = next(place for place, line in enumerate(lines) if line.startswith("topic "))
@@ -129,12 +124,6 @@ def test_a_long_text_is_cut_and_stays_in_one_line() -> None:
     assert line.startswith("  example: a\\nbxxx")
     assert line.endswith("xxx...")
     assert len(line) <= MAX_TEXT + len("  example: ") + 1
-
-
-def test_escapes_do_not_make_a_text_longer() -> None:
-    assert printable("\x00" * 1000) == "\\x00" * 74 + "\\..."
-    assert printable("\x00" * 75) == "\\x00" * 75
-    assert printable("x" * MAX_TEXT) == "x" * MAX_TEXT
 
 
 def test_points_that_are_no_numbers_are_left_out() -> None:

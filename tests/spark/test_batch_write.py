@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import spark_kafka_sink as sks
-from spark_kafka_sink.errors import MetadataTimeoutError, RecordTooLargeError
+from spark_kafka_sink.errors import MetadataTimeoutError
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.ports import free_ports
@@ -91,6 +91,7 @@ def test_another_session_writes_without_registering_from_spark_4_1_on(
     assert read_values(kafka, topic) == list(range(10))
 
 
+@pytest.mark.whole("a session of another thread is found like one of another session, which stays")
 @pytest.mark.smoke
 def test_another_thread_writes_and_counts_once_it_has_registered(
     spark: SparkSession, kafka: Kafka, new_topic: NewTopic, metrics: sks.DeliveryMetrics
@@ -129,18 +130,6 @@ def test_a_wrong_option_ends_in_one_clear_error(spark: SparkSession, kafka: Kafk
     assert "hunter2" not in text
 
 
-def test_a_record_larger_than_max_request_size_is_named_with_its_row(
-    spark: SparkSession, kafka: Kafka, new_topic: NewTopic
-) -> None:
-    df = spark.range(0, 10, 1, 1).selectExpr("repeat('v', IF(id = 7, 20000, 10)) AS value")
-    found = sks.explain(failure(df, options(kafka, topic=new_topic(), kafka__max__request__size="10000")))
-    assert type(found.error) is RecordTooLargeError
-    lines = str(found).splitlines()
-    assert lines[0].startswith("[RECORD_TOO_LARGE] ")
-    assert lines[1].startswith("That is row 7 of the task")
-    assert lines[-1] == f"See {found.link}"
-
-
 @pytest.mark.smoke
 def test_unreachable_brokers_are_named_before_any_task_starts(spark: SparkSession) -> None:
     address = f"127.0.0.1:{free_ports(1)[0]}"
@@ -155,6 +144,7 @@ def test_unreachable_brokers_are_named_before_any_task_starts(spark: SparkSessio
     assert found.facts["broker"] == address
 
 
+@pytest.mark.whole("a job; test_options.py has the option, tests/producer/test_interceptors.py what they do")
 def test_interceptors_are_named_in_an_option(spark: SparkSession, kafka: Kafka, new_topic: NewTopic) -> None:
     topic = new_topic(2)
     marking = "tests.producer.recording_interceptors.Marking"

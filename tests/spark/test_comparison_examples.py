@@ -12,6 +12,7 @@ from spark_kafka_sink.verify.examples import examples_of
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.whole("an example of the docs")
 def test_one_record_of_each_kind_comes_to_the_driver(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """A topic of equal records, one of them missing, would not fit into the driver's memory."""
     wanted = spark.range(1_000).selectExpr("binary('k') AS key", "binary('v') AS value", "cast(NULL AS int) AS partition")

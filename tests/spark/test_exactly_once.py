@@ -106,6 +106,7 @@ def test_each_row_of_a_stream_is_there_once_though_its_last_batch_runs_again(
     assert metrics.committed.records == 160
 
 
+@pytest.mark.whole("two runs of a stream; task/test_task_in_transaction.py has a task without rows")
 def test_tasks_without_rows_have_no_transactions_and_a_batch_without_rows_is_committed(
     spark: SparkSession, target: Target, metrics: sks.DeliveryMetrics, tmp_path: Path
 ) -> None:
@@ -213,17 +214,6 @@ def test_a_batch_job_is_visible_as_a_whole(spark: SparkSession, target: Target, 
     assert report.total.records == 50
     assert metrics.committed is not None
     assert (metrics.committed.records, metrics.committed.transactions_committed) == (100, 5)
-
-
-def test_a_batch_job_has_a_transaction_for_each_task_with_rows_and_one_without_rows_has_none(
-    spark: SparkSession, target: Target, metrics: sks.DeliveryMetrics
-) -> None:
-    numbers(spark, 0, tasks=1).write.format("kafka_sink").options(**target.options).mode("append").save()
-    assert metrics.committed is not None
-    assert (metrics.committed.records, metrics.committed.transactions_committed) == (0, 0)
-    numbers(spark, 3, tasks=5).write.format("kafka_sink").options(**target.options).mode("append").save()
-    target.expect(range(3))
-    assert (metrics.committed.records, metrics.committed.transactions_committed) == (3, 3)
 
 
 @pytest.mark.smoke

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from openlineage.client import OpenLineageClient
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import spark_kafka_sink as sks
@@ -22,11 +21,11 @@ from tests.exporters.lineage_collector import Collector, check, running, transpo
 from tests.exporters.test_lineage_runs import JOB, committed
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
-from tests.kafka.ports import free_ports
 from tests.planted_secrets import MARK, PLANTED, SECRET, USER
 from tests.registry.stand_in import StandIn
-from tests.spark.frames import numbers, options, parquet_stream, read_values, run_either_way
+from tests.spark.frames import numbers, options, parquet_stream, run_either_way
 from tests.spark.secrets_program import kafka as as_kafkas
+from tests.tiers import whole_but
 
 pytestmark = pytest.mark.spark
 
@@ -66,7 +65,7 @@ def rows(event: dict[str, Any]) -> int | None:
     return None if found is None else int(found["rowCount"])
 
 
-@pytest.mark.parametrize("write", [save, publish])
+@pytest.mark.parametrize("write", whole_but([save, publish], [save], "a job; both tell the same events"))
 def test_a_batch_write_starts_and_completes(
     spark: SparkSession,
     kafka: Kafka,
@@ -96,7 +95,10 @@ def test_a_batch_write_starts_and_completes(
     assert start["run"]["runId"] == complete["run"]["runId"]
 
 
-@pytest.mark.parametrize("calls", [False, True], ids=["format", "foreach_batch"])
+CALLS = whole_but([False, True], [False], "a stream; both tell the same events")
+
+
+@pytest.mark.parametrize("calls", CALLS, ids=["format", "foreach_batch"])
 def test_a_stream_starts_runs_and_completes(
     spark: SparkSession,
     kafka: Kafka,
@@ -117,36 +119,6 @@ def test_a_stream_starts_runs_and_completes(
         assert (event["run"]["runId"], event["job"]["name"]) == (run_id, "spark_kafka_sink_tests.kafka_sink.clicks")
         assert event["job"]["facets"]["jobType"]["processingType"] == "STREAMING"
     assert [rows(event) for event in events[1:]] == [50, 100, 100]
-
-
-def test_a_failed_write_fails(
-    spark: SparkSession,
-    kafka: Kafka,
-    new_topic: NewTopic,
-    metrics: sks.DeliveryMetrics,
-    collector: Collector,
-    lineage: sks.LineageEmitter,
-) -> None:
-    settings = options(kafka, topic=new_topic())
-    bad = numbers(spark, 10).selectExpr("key", "value", "IF(key = '7', -1, 0) AS partition")
-    with pytest.raises(PySparkException):
-        save(bad, settings, metrics)
-    _, fail = collector.until_state("FAIL")
-    check(fail)
-    assert "Spark aborted the write" in fail["run"]["facets"]["errorMessage"]["message"]
-
-
-def test_the_text_of_another_programs_error_stays_at_home(
-    spark: SparkSession, metrics: sks.DeliveryMetrics, collector: Collector, lineage: sks.LineageEmitter, tmp_path: Path
-) -> None:
-    bad = parquet_stream(spark, numbers(spark, 10), tmp_path).selectExpr("key", f"raise_error('{MARK}') AS value")
-    with EmbeddedBroker() as broker, pytest.raises(PySparkException, match=MARK):
-        broker.create_topic("events")
-        settings = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "events"}
-        run_either_way(bad, settings, metrics, tmp_path)
-    events = collector.until_state("FAIL")
-    assert "USER_RAISED_EXCEPTION" in events[-1]["run"]["facets"]["errorMessage"]["message"]
-    assert MARK not in json.dumps(events)
 
 
 def test_no_event_has_a_secret(
@@ -178,22 +150,6 @@ def test_with_a_registry_the_fields_are_those_of_the_values_schema(
     assert [(one["name"], one["type"]) for one in fields[1]["fields"]] == [("x", "int")]
 
 
-def test_without_a_collector_rows_are_written_and_one_warning_is_logged(
-    spark: SparkSession, kafka: Kafka, new_topic: NewTopic, metrics: sks.DeliveryMetrics, caplog: pytest.LogCaptureFixture
-) -> None:
-    (port,) = free_ports(1)
-    topic = new_topic()
-    with caplog.at_level(logging.WARNING, "spark_kafka_sink"):
-        client = OpenLineageClient(transport=transport(f"http://127.0.0.1:{port}"))
-        emitter = sks.emit_lineage(spark, metrics, client=client)
-        save(numbers(spark, 10), options(kafka, topic=topic), metrics)
-        emitter.stop()
-    assert len(read_values(kafka, topic)) == 10
-    found = [record.getMessage() for record in caplog.records if "OpenLineage" in record.getMessage()]
-    assert found[0].startswith("OpenLineage: an event could not be sent, and further failures are not logged: ConnectionError")
-    assert found[1:] == ["OpenLineage: 2 events were lost"]
-
-
 def test_a_slow_collector_delays_neither_writes_nor_the_stop(
     spark: SparkSession, metrics: sks.DeliveryMetrics, collector: Collector, lineage: sks.LineageEmitter
 ) -> None:
@@ -201,31 +157,6 @@ def test_a_slow_collector_delays_neither_writes_nor_the_stop(
     metrics.writes.tell(committed(JOB))
     assert collector.events == []  # the collector still has not answered the first event
     lineage.stop(timeout_s=0.2)
-
-
-def test_a_second_call_replaces_the_first_emitter_and_after_its_stop_nothing_is_emitted(
-    spark: SparkSession, metrics: sks.DeliveryMetrics, collector: Collector, lineage: sks.LineageEmitter
-) -> None:
-    client = OpenLineageClient(transport=transport(collector.url))
-    emitters = [sks.emit_lineage(spark, metrics, client=client) for _ in range(2)]
-    metrics.writes.tell(committed(JOB))
-    for _ in range(2):
-        emitters[1].stop()
-    metrics.writes.tell(committed(JOB))
-    assert states(collector.events) == ["START", "COMPLETE"]
-    assert not metrics.writes.is_wanted
-
-
-def test_foreach_batch_outside_of_a_query_is_a_job(
-    spark: SparkSession, metrics: sks.DeliveryMetrics, collector: Collector, lineage: sks.LineageEmitter
-) -> None:
-    with EmbeddedBroker() as broker:
-        broker.create_topic("events")
-        settings = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "events"}
-        sks.foreach_batch(settings, metrics)(numbers(spark, 10), 7)
-    assert states(collector.until_state("COMPLETE")) == ["START", "COMPLETE"]
-    assert "" not in metrics.query_ids()
-    assert "" not in metrics.totals()
 
 
 def test_the_client_finds_its_own_settings(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tests.kafka.brokers import Brokers
@@ -54,19 +53,6 @@ def test_a_batch_job_writes_nothing(spark: SparkSession, old_kafka: Brokers) -> 
 
     assert read_topic(old_kafka.bootstrap_servers, topic) == []
     assert not [each for each in old_kafka.metadata().topics if each.startswith("__spark_kafka_sink")]
-
-
-def test_a_stream_writes_nothing(spark: SparkSession, old_kafka: Brokers, tmp_path: Path) -> None:
-    topic = old_kafka.create_topic("of-a-stream", 2)
-    (tmp_path / "input").mkdir()
-    (tmp_path / "input" / "rows.json").write_text('{"key": "a", "value": "b"}\n')
-    df = spark.readStream.schema(numbers(spark, 1).schema).json(str(tmp_path / "input"))
-    writer = df.writeStream.format("kafka_sink").options(**once(old_kafka, topic))
-    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
-    with pytest.raises(StreamingQueryException, match=NEEDS):
-        query.awaitTermination()
-
-    assert read_topic(old_kafka.bootstrap_servers, topic) == []
 
 
 def test_at_least_once_works(spark: SparkSession, old_kafka: Brokers) -> None:

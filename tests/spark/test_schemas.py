@@ -32,6 +32,7 @@ from tests.kafka.witness import Witnessed, read_topic
 from tests.planted_secrets import MARK
 from tests.registry.stand_in import Answer, StandIn
 from tests.spark.frames import options
+from tests.tiers import whole_but
 
 
 @pytest.fixture(params=[pytest.param("embedded", marks=pytest.mark.embedded)])
@@ -82,6 +83,7 @@ def test_structs_and_primitives_have_schemas_of_their_own_and_tombstones_have_no
     assert '"long"' in bodies[0]
 
 
+@pytest.mark.whole("a job; tests/formats has the subjects of records")
 @pytest.mark.spark
 def test_topics_of_rows_share_the_schema_of_their_record(
     spark: SparkSession, kafka: Kafka, new_topic: NewTopic, settings: Settings
@@ -140,7 +142,7 @@ COLORS = {
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("format_name", COLORS)
+@pytest.mark.parametrize("format_name", whole_but(COLORS, ["avro"], "a job each; tests/formats has the rows that do not fit"))
 def test_a_row_that_does_not_fit_leaves_nothing_under_exactly_once(
     spark: SparkSession, kafka: Kafka, topic: str, settings: Settings, format_name: str
 ) -> None:

@@ -18,6 +18,7 @@ from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
 from tests.registry.apicurio import Apicurio
 from tests.spark.frames import options, parquet_stream, run, save
+from tests.tiers import whole_but
 
 ROWS = 40
 ORDERS = [
@@ -57,7 +58,7 @@ def read(kafka: Kafka, topic: str, url: str) -> list[tuple[Any, Any]]:
 
 @pytest.mark.spark
 @pytest.mark.java
-@pytest.mark.parametrize("is_stream", [False, True])
+@pytest.mark.parametrize("is_stream", whole_but([False, True], [True], "a job; its schemas are found in the same way"))
 def test_each_way_of_writing_is_read_by_confluents_deserializer(
     spark: SparkSession, kafka: Kafka, new_topic: NewTopic, apicurio: Apicurio, tmp_path: Path, is_stream: bool
 ) -> None:

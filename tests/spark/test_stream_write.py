@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 import spark_kafka_sink as sks
 from spark_kafka_sink.errors import SchemaError
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
-from tests.kafka.witness import read_topic
 from tests.spark.frames import expected, numbers, options, parquet_stream, read_records, read_values, records, run
 
 pytestmark = pytest.mark.spark
@@ -35,15 +34,6 @@ def test_a_stream_reaches_kafka_as_it_was(
     assert metrics.live is not None
     assert metrics.live.records == 300
     assert metrics.committed == metrics.live
-
-
-def test_complete_mode_appends_the_whole_result_of_each_batch(
-    spark: SparkSession, kafka: Kafka, new_topic: NewTopic, tmp_path: Path
-) -> None:
-    topic = new_topic()
-    counts = parquet_stream(spark, numbers(spark, 10), tmp_path).groupBy().count().selectExpr("string(count) AS value")
-    run(counts.writeStream.outputMode("complete").format("kafka_sink").options(**options(kafka, topic=topic)), tmp_path)
-    assert words(read_topic(kafka.bootstrap_servers, topic)) == ["5", "10"]
 
 
 def test_update_mode_without_foreach_batch_is_refused_by_spark_in_words_that_explain_knows(
@@ -69,19 +59,6 @@ def test_foreach_batch_checks_options_at_once_and_columns_with_the_first_batch(s
         sks.foreach_batch(options(kafka, topics="t"))
     with pytest.raises(SchemaError, match=r"column value: is int"):
         sks.foreach_batch(options(kafka, topic="t"))(numbers(spark, 1, 1).selectExpr("int(key) AS value"), 0)
-
-
-def test_a_wrong_column_ends_the_query_with_one_clear_error(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
-    df = parquet_stream(spark, numbers(spark, 1, 1).selectExpr("int(key) AS value"), tmp_path)
-    writer = df.writeStream.format("kafka_sink").options(**options(kafka, topic="t"))
-    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
-    with pytest.raises(PySparkException, match=r"\[SCHEMA\] column value: is int"):
-        query.awaitTermination()
-    found = sks.explain(query)
-    assert type(found.error) is SchemaError
-    assert str(found).startswith("[SCHEMA] column value: is int, must be ")
-    assert str(found).endswith(f"\ncolumn: value\nSee {found.error.link}")
-    assert str(sks.explain(query.exception())) == str(found)
 
 
 @pytest.mark.smoke

@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from pyspark.sql import SparkSession
 
 import spark_kafka_sink as sks
 from spark_kafka_sink.broker import BrokerConfig, EmbeddedBroker
@@ -24,7 +23,6 @@ from spark_kafka_sink.spark.options import sink_options
 from spark_kafka_sink.spark.plan.first_contact import create_missing_topic
 from tests.kafka.kafka import Kafka
 from tests.kafka.ports import free_ports
-from tests.spark.frames import numbers
 
 NO_AUTO_CREATION = BrokerConfig(auto_create_topics_enable=False)
 SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:1"}
@@ -181,9 +179,3 @@ def test_a_writer_of_partitions_creates_the_topic_before_it_is_sent_to_tasks(bro
 
 
 # In Spark
-
-
-@pytest.mark.spark
-def test_publish_creates_the_topic(spark: SparkSession, broker: EmbeddedBroker) -> None:
-    sks.publish(numbers(spark, 10), options=settings(broker, **THREE), progress=False)
-    assert len(broker.cluster.image.topics["events"].partitions) == 3

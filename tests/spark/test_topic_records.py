@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import pytest
@@ -11,7 +10,6 @@ from pyspark.sql import functions as F
 
 import spark_kafka_sink as sks
 from spark_kafka_sink.broker import EmbeddedRegistry
-from spark_kafka_sink.errors import SerializationError
 from spark_kafka_sink.spark.options import sink_options
 from spark_kafka_sink.verify import read_back
 from spark_kafka_sink.verify.comparison import Comparison
@@ -84,35 +82,6 @@ def test_records_of_every_type_are_found_as_they_were_written(
     assert re.match(r"partition [01], offset [0-9]+: expected 0, found 1: key=\{\"id\": 11\}, ", example), example
 
 
-@pytest.mark.whole("20 s; types and differences are compared above")
-def test_what_a_given_schema_rounds_is_no_difference(spark: SparkSession, settings: dict[str, str]) -> None:
-    fields = [
-        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
-        {"name": "fine", "type": {"type": "long", "logicalType": "timestamp-nanos"}},
-        {"name": "local", "type": {"type": "long", "logicalType": "local-timestamp-millis"}},
-        {"name": "added", "type": "string", "default": "none"},
-        {"name": "bytes_added", "type": "bytes", "default": "\u00ff"},
-        {"name": "either", "type": ["null", "long", "string"], "default": None},
-    ]
-    text = json.dumps({"type": "record", "name": "given", "fields": fields})
-    micros = "timestamp_micros(1700000000123456 + id)"
-    none = "named_struct('member0', cast(NULL AS bigint), 'member1', 'x')"
-    either = f"IF(id = 1, named_struct('member0', id, 'member1', cast(NULL AS string)), {none}) AS either"
-    df = spark.range(0, 4, 1, 1).selectExpr(
-        f"{micros} AS at", f"{micros} AS fine", f"cast({micros} AS timestamp_ntz) AS local", either
-    )
-    named = {**settings, "value.schema": text}
-    del named["key.format"]
-    sks.publish(df, options=named, progress=False)
-
-    found = compared(df, named)
-
-    assert found.examples == ()
-    assert found.same()
-    assert not compared(df.selectExpr("at + interval 1 millisecond AS at", "fine", "local", "either"), named).same()
-    assert not compared(df.selectExpr("at", "fine + interval 1 microsecond AS fine", "local", "either"), named).same()
-
-
 @pytest.mark.whole("14 s; tests/cli/test_verify_with_registry.py decodes all three formats, tests/verify compares their values")
 def test_json_schema_is_read_back(spark: SparkSession, settings: dict[str, str]) -> None:
     named = {**settings, "value.format": "json-schema", "key.format": "json-schema"}
@@ -152,30 +121,6 @@ def test_protobuf_is_read_back(spark: SparkSession, settings: dict[str, str]) ->
     assert found.same()
     other = df.withColumn("lasted", F.expr("IF(id = 3, lasted + interval 1 second, lasted)"))
     assert "value.lasted: expected " in compared(other, named).examples[0]
-
-
-@pytest.mark.whole("16 s; the limits and fields without a column are tested in tests/verify")
-def test_what_a_given_message_leaves_out_is_no_difference(spark: SparkSession, settings: dict[str, str]) -> None:
-    """Protobuf has no null arrays and maps, and a field without a column is not written."""
-    text = """syntax = "proto3"; message Other { string x = 1; } enum Kind { NONE = 0; SOME = 1; }
-        message Order { int64 id = 1; optional string text = 2; Kind kind = 3; Part part = 4; repeated Part parts = 5;
-        int64 other = 6; repeated string tags = 7; map<string, Part> more = 8;
-        message Part { double price = 1; bytes data = 2; map<string, int64> named = 3; } }"""
-    named = {**settings, "value.format": "protobuf", "value.schema": text, "value.schema.message": "Order"}
-    del named["key.format"]
-    part = "named_struct('price', double(id), 'named', IF(id = 2, NULL, map('k', id)))"
-    columns = ["id", "IF(id = 1, NULL, 'x') AS text", "IF(id = 0, 'NONE', 'SOME') AS kind", f"IF(id = 0, NULL, {part}) AS part"]
-    df = spark.range(0, 4, 1, 1).selectExpr(*columns, f"IF(id = 3, NULL, array({part})) AS parts")
-    sks.publish(df, options=named, progress=False)
-
-    found = compared(df, named)
-
-    assert found.examples == ()
-    assert found.same()
-    assert not compared(df.withColumn("kind", F.lit("SOME")), named).same()
-    nulls = df.withColumn("id", F.expr("IF(id = 0, NULL, id)"))
-    with pytest.raises(SerializationError, match="row 0: id: is null, and the field cannot be null"):
-        sks.publish(nulls, options=named, progress=False)
 
 
 @pytest.mark.whole("20 s; test_header_ids.py of the producer writes them, and tests/verify reads them")

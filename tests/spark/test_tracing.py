@@ -11,9 +11,8 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.trace import SpanKind, StatusCode
+from opentelemetry.trace import SpanKind
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import spark_kafka_sink as sks
@@ -22,6 +21,7 @@ from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
 from tests.spark.frames import numbers, options, parquet_stream, run_either_way
+from tests.tiers import whole_but
 
 pytestmark = pytest.mark.spark
 
@@ -72,7 +72,10 @@ def ids(span: ReadableSpan) -> tuple[int, int]:
     return span.context.trace_id, span.context.span_id
 
 
-@pytest.mark.parametrize("calls", [False, True], ids=["format", "foreach_batch"])
+CALLS = whole_but([False, True], [False], "a stream; both tell the same events")
+
+
+@pytest.mark.parametrize("calls", CALLS, ids=["format", "foreach_batch"])
 def test_records_of_a_micro_batch_have_the_context_of_its_span(
     spark: SparkSession,
     kafka: Kafka,
@@ -118,20 +121,7 @@ def test_publish_is_part_of_the_programs_trace(
     assert len(traced.spans("task")) == 2
 
 
-def test_a_batch_write_is_below_the_parent_that_its_option_names(
-    spark: SparkSession, kafka: Kafka, new_topic: NewTopic, tracer: sks.WriteTracer, traced: Traced
-) -> None:
-    topic = new_topic()
-    settings = options(kafka, topic=topic, trace__header="batch", trace__parent=A)
-    numbers(spark, 10).write.format("kafka_sink").options(**settings).mode("append").save()
-    tracer.stop()
-    (batch,) = traced.spans("send")
-    assert contexts(kafka, topic) == {ids(batch): 10}
-    assert ids(batch)[0] == int(A.split("-")[1], 16)
-    assert batch.parent is not None
-    assert f"{batch.parent.span_id:016x}" == A.split("-")[2]
-
-
+@pytest.mark.whole("a job; test_trace_header.py has the headers of rows")
 def test_each_row_has_the_context_of_its_column(spark: SparkSession, kafka: Kafka, new_topic: NewTopic) -> None:
     topic = new_topic()
     own = "concat('00-', lpad(hex(int(key) + 1), 32, '0'), '-', lpad(hex(int(key) + 1), 16, '0'), '-01')"
@@ -156,25 +146,3 @@ def test_a_bad_traceparent_is_a_dead_letter_and_null_is_no_header(
     said = r"column traceparent: the value in row [0-9]+ of the task is not a valid traceparent of W3C"
     with pytest.raises(KafkaSinkError, match=said):
         sks.publish(rows, options=options(kafka, topic=topic, trace__header="column"), progress=False)
-
-
-def test_a_failed_write_has_a_span_with_the_error(
-    spark: SparkSession, kafka: Kafka, new_topic: NewTopic, metrics: sks.DeliveryMetrics, tracer: sks.WriteTracer, traced: Traced
-) -> None:
-    bad, settings = numbers(spark, 10).selectExpr("value", "-1 AS partition"), options(kafka, topic=new_topic())
-    with pytest.raises(KafkaSinkError):
-        sks.publish(bad, options=settings, metrics=metrics, progress=False)
-    with pytest.raises(PySparkException):
-        bad.write.format("kafka_sink").options(**settings).mode("append").save()
-    tracer.stop()
-    first, second = traced.spans("send")
-    assert first.status.status_code is second.status.status_code is StatusCode.ERROR
-    assert "[RECORD] column partition, row 0; see https://" in str(first.status.description)
-    assert (first.attributes or {})["error.type"] == "RECORD"
-    assert first.end_time > first.start_time  # type: ignore[operator]
-
-
-def test_without_an_exporter_the_header_is_there_too(spark: SparkSession, kafka: Kafka, new_topic: NewTopic) -> None:
-    topic = new_topic()
-    sks.publish(numbers(spark, 5), options=options(kafka, topic=topic, trace__header="batch"), progress=False)
-    assert list(contexts(kafka, topic).values()) == [5]

@@ -42,6 +42,7 @@ SETTINGS = {
     "spark.sql.files.openCostInBytes": str(128 << 20),  # a task for each file
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.task.maxFailures": "8",
+    "spark.python.daemon.module": "tests.spark.preloaded_daemon",
     "spark.excludeOnFailure.enabled": "false",
 }
 

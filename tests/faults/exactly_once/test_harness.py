@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import queue
-import random
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -27,12 +24,8 @@ from tests.faults.exactly_once.kills import (
     SWEEP_FAILPOINTS,
     TASK_FAILPOINTS,
     WORKERS,
-    Kill,
-    Victim,
 )
 from tests.faults.exactly_once.numbered_rows import NumberedRows
-from tests.faults.exactly_once.random_kills import random_kill
-from tests.faults.exactly_once.siege import is_of_the_commit
 from tests.faults.exactly_once.test_broken_rules import NOTICED
 from tests.kafka.witness import Witnessed
 
@@ -53,13 +46,6 @@ def delivered(rows: NumberedRows) -> list[Witnessed]:
 def test_rows_that_are_there_once_and_in_order_pass(rows: NumberedRows) -> None:
     assert len(delivered(rows)) == rows.total == 24
     rows.check(delivered(rows))
-
-
-def test_all_rows_of_a_key_are_in_one_file_of_a_batch(rows: NumberedRows) -> None:
-    files = [path.read_text().split() for path in rows.folder.glob("batch-00001-*")]
-    keys = [{int(number) % rows.keys for number in numbers} for numbers in files]
-    assert len(keys) == 2
-    assert keys[0].isdisjoint(keys[1])
 
 
 @every(
@@ -98,20 +84,6 @@ def test_every_run_has_the_kill_that_each_broken_rule_is_noticed_by(rule: str) -
     assert kill in [*WORKERS, *COMMITTERS]
 
 
-def test_a_seed_draws_the_same_kills_again() -> None:
-    draws = [random.Random(seed) for seed in (7, 7, 8)]
-    first, again, other = ([random_kill(draw) for _ in range(50)] for draw in draws)
-    assert first == again != other
-    assert len({kill.victim for kill in first}) > 3
-
-
-@every("victim", Victim)
-@every("failpoint, commits", [("flush.after", False), ("end.after", True)])
-def test_a_query_may_fail_only_where_its_commit_was_killed(victim: Victim, failpoint: Failpoint, commits: bool) -> None:
-    its_process = victim in {Victim.PYTHON, Victim.ERROR}
-    assert is_of_the_commit(Kill(victim, failpoint)) == (commits and its_process)
-
-
 @pytest.mark.parametrize("answer", ["go", "fail"])
 def test_a_process_waits_at_a_failpoint_for_an_answer(answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
     waiting: queue.SimpleQueue[Reached] = queue.SimpleQueue()
@@ -137,19 +109,3 @@ def outcome() -> str:
     except FailpointError as error:
         return str(error)
     return "went on"
-
-
-def test_what_java_prints_on_stdout_is_no_event() -> None:
-    program = "; ".join(
-        [
-            "import subprocess",
-            "from tests.faults.exactly_once.driver_program import events, say",
-            "out = events()",
-            "subprocess.run(['echo', '[warning] from Java'], check=True)",
-            "print('from Spark', flush=True)",
-            "say(out, event='ready')",
-        ]
-    )
-    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert said.stdout == '{"event": "ready"}\n'
-    assert said.stderr == "[warning] from Java\nfrom Spark\n"

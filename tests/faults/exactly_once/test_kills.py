@@ -39,7 +39,7 @@ from tests.kafka.fixtures import only_real_kafka
 pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.timeout(900)]
 
 PYTHON, EXECUTOR, DRIVER, BROKER, BROKERS = Victim.PYTHON, Victim.EXECUTOR, Victim.DRIVER, Victim.BROKER, Victim.BROKERS
-CALM_BATCHES = 3  # before the first kill, after the last
+CALM_BATCHES = 2  # before the first kill, after the last
 
 
 # In the run that `make test` has time for. An executor's death is that of its workers, with another Java to start.

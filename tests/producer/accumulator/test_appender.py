@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.errors import BufferExhaustedError, RecordTooLargeError
+from spark_kafka_sink.errors import BufferExhaustedError
 from spark_kafka_sink.producer.accumulator import append_plan, appender
 from spark_kafka_sink.producer.accumulator.appender import parts as parts_of
 from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, SealedBatch
@@ -131,16 +131,6 @@ def test_more_rows_than_half_of_the_memory_go_in_rounds() -> None:
     assert got == values
 
 
-def test_memory_that_stays_out_ends_at_max_block_ms_and_leaves_what_was_buffered() -> None:
-    parts = make_parts(chunk_size=256, buffer_memory=8 * 256, batch_size=256, max_block_ms=50)
-    values: list[bytes | None] = [b"x" * 200] * 20
-    with pytest.raises(BufferExhaustedError):
-        parts.append(parts.tally(), values, [0] * len(values))
-    assert parts.accumulator.memory_waiters == 0
-    buffered = sum(batch.record_count for batch in parts.drain_all())
-    assert 0 < buffered < 20
-
-
 def test_nothing_is_sent_of_a_batch_into_which_an_append_broke_off(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = make_parts(chunk_size=256, buffer_memory=8 * 256)
     scope = parts.tally()
@@ -213,27 +203,6 @@ def test_small_batches_that_linger_beside_a_large_partition_do_not_fill_the_memo
     assert rounds_until_memory_is_out(parts, values, [*[0] * 8, 1], stuck=1) == 100
 
 
-def test_a_record_over_max_request_size_is_rejected_with_its_row_before_anything_is_buffered() -> None:
-    parts = make_parts(max_request_size=1000)
-    with pytest.raises(RecordTooLargeError, match=r"topic t: row 1 of 3: the record takes 20\d\d bytes"):
-        parts.append(parts.tally(), [b"a", b"x" * 2000, b"b"], [0, 0, 0])
-    assert parts.drain_all() == []
-
-
-def test_another_scopes_records_never_share_a_batch() -> None:
-    parts = make_parts()
-    first, second = parts.tally(), parts.tally()
-    parts.append(first, [b"1"], [0])
-    parts.append(second, [b"2"], [0])
-    parts.append(first, [b"3"], [0])
-    batches = parts.drain_all()
-    assert [(batch.tally, [r.value for r in decoded(batch)]) for batch in batches] == [
-        (first, [b"1"]),
-        (second, [b"2"]),
-        (first, [b"3"]),
-    ]
-
-
 @every(
     "rows, size, lengths",
     [
@@ -248,13 +217,6 @@ def test_large_arrow_batches_are_cut_by_rows_and_by_bytes(rows: int, size: int, 
     cuts = list(parts_of(np.full(rows, size), 10_000))
     assert [stop - start for start, stop in cuts] == lengths
     assert [start for start, _ in cuts] == [0, *[stop for _, stop in cuts[:-1]]]
-
-
-def test_a_large_arrow_batch_arrives_whole() -> None:
-    parts = make_parts()
-    values: list[bytes | None] = [b"%d" % n for n in range(25_000)]
-    parts.append(parts.tally(), values, [n % 3 for n in range(25_000)])
-    assert by_partition(parts.drain_all()) == {p: values[p::3] for p in range(3)}
 
 
 def test_a_failed_encoding_leaves_the_open_batch_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:

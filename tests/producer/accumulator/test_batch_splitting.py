@@ -96,24 +96,6 @@ def test_any_of_the_records_make_batches_of_their_own(records: list[Record], cod
         assert_is_a_batch_of(part, [records[row] for row in one])
 
 
-@settings(max_examples=examples(100))
-@given(any_records, st.sampled_from(Codec), st.data())
-def test_a_split_of_a_split_of_a_split_keeps_every_record(records: list[Record], codec: Codec, data: st.DataObject) -> None:
-    parts = make_parts()
-    found = [sealed(parts, records, codec)]
-    for _ in range(3):
-        found = [
-            part
-            for batch in found
-            for part in ([batch] if batch.record_count == 1 else split(batch, batch.raw_size // 2, parts.pool))
-        ]
-    done = 0
-    for part in found:
-        assert_is_a_batch_of(part, records[done : done + part.record_count])
-        done += part.record_count
-    assert done == len(records)
-
-
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
 def test_the_parts_have_memory_of_their_own_and_give_all_of_it_back(codec: Codec) -> None:
     parts = make_parts()

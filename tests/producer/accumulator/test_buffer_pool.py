@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from spark_kafka_sink.errors import BufferExhaustedError, RecordTooLargeError, UsageError
-from spark_kafka_sink.producer.accumulator.buffer_pool import BatchMemory, BufferPool, Chunk, SharedChunks
+from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool, Chunk
 from tests.waiting import wait_until
 
 CHUNK = 64
@@ -77,25 +77,6 @@ def test_a_chunk_that_is_lent_keeps_no_memory_of_its_own(pool: BufferPool) -> No
     assert chunk.memory is not memory
 
 
-def test_shared_chunks_come_back_from_their_last_user(pool: BufferPool) -> None:
-    shared = SharedChunks()
-    shared.lend(take(pool, 3))
-    first, second = BatchMemory(), BatchMemory(take(pool, 1))
-    first.share(memoryview(b"ab"), shared)
-    second.share(memoryview(b"c"), shared)
-    pool.take_back([first])
-    assert pool.available == 0
-    pool.take_back([first, second])
-    assert pool.available == 4 * CHUNK
-
-
-def test_batches_that_return_together_serve_a_waiter_that_needs_them_all(pool: BufferPool, appenders: Appenders) -> None:
-    memories = [BatchMemory(take(pool, 1)) for _ in range(4)]
-    waiting = appenders.start(4)
-    pool.take_back(memories)
-    assert len(waiting.result(FOREVER)) == 4
-
-
 def test_more_than_the_whole_pool_is_refused_at_once(pool: BufferPool) -> None:
     for ask in (pool.try_allocate, lambda n: pool.allocate(n, soon())):
         with pytest.raises(RecordTooLargeError, match=r"buffer\.memory: 320 bytes are needed at once, but buffer.memory is 256"):
@@ -120,38 +101,6 @@ def test_a_deadline_far_away_is_no_error(pool: BufferPool, appenders: Appenders)
     assert len(waiting.result(FOREVER)) == 1
 
 
-def test_a_small_request_does_not_overtake_a_large_one(pool: BufferPool, appenders: Appenders) -> None:
-    held = take(pool, 4)
-    large, small = appenders.start(3), appenders.start(1)
-    pool.deallocate(held[:2])
-    assert pool.queued() == 2
-    pool.deallocate(held[2:3])
-    assert len(large.result(FOREVER)) == 3
-    assert pool.queued() == 1
-    pool.deallocate(held[3:])
-    assert len(small.result(FOREVER)) == 1
-
-
-def test_a_newcomer_does_not_overtake_who_waits(pool: BufferPool, appenders: Appenders) -> None:
-    held = take(pool, 4)
-    appenders.start(3)
-    pool.deallocate(held[:2])
-    assert pool.try_allocate(1) is None
-    with pytest.raises(BufferExhaustedError, match="1 appends wait ahead"):
-        pool.allocate(1, time.monotonic())
-
-
-def test_a_waiter_that_gives_up_makes_way(pool: BufferPool, appenders: Appenders) -> None:
-    held = take(pool, 4)
-    giving_up = appenders.threads.submit(pool.allocate, 4, time.monotonic() + 0.2)
-    wait_until(lambda: pool.queued() == 1)
-    behind = appenders.start(1)
-    pool.deallocate(held[:1])
-    with pytest.raises(BufferExhaustedError):
-        giving_up.result(FOREVER)
-    assert behind.result(FOREVER) == held[:1]
-
-
 def test_close_wakes_who_waits(pool: BufferPool, appenders: Appenders) -> None:
     take(pool, 4)
     waiting = [appenders.start(1), appenders.start(4)]
@@ -161,38 +110,8 @@ def test_close_wakes_who_waits(pool: BufferPool, appenders: Appenders) -> None:
             waiter.result(FOREVER)
 
 
-def test_a_closed_pool_gives_nothing_and_takes_everything_back(pool: BufferPool) -> None:
-    held = take(pool, 2)
-    pool.deallocate(take(pool, 1))
-    pool.close()
-    for ask in (pool.try_allocate, lambda n: pool.allocate(n, soon())):
-        with pytest.raises(UsageError, match="closed"):
-            ask(1)
-    pool.deallocate(held)
-    assert pool.available == pool.total
-    pool.close()
-
-
 def test_more_given_back_than_was_allocated_is_an_error(pool: BufferPool) -> None:
     chunks = take(pool, 2)
     pool.deallocate(chunks)
     with pytest.raises(UsageError, match="more chunks were returned than were allocated"):
         pool.deallocate(chunks)
-
-
-def test_many_threads_never_share_a_chunk_and_lose_none() -> None:
-    pool = BufferPool(8 * CHUNK, CHUNK)
-
-    def work(number: int) -> int:
-        for turn in range(100):
-            chunks = pool.allocate(1 + (number + turn) % 5, soon())
-            for chunk in chunks:
-                chunk.memory[:] = bytes([number]) * CHUNK
-            if any(bytes(chunk.memory) != bytes([number]) * CHUNK for chunk in chunks):
-                return -1
-            pool.deallocate(chunks)
-        return number
-
-    with ThreadPoolExecutor(6) as threads:
-        assert list(threads.map(work, range(6))) == list(range(6))
-    assert (pool.available, pool.queued()) == (pool.total, 0)

@@ -175,23 +175,6 @@ def take(parts: Parts, log: dict[int, list[int]]) -> None:
             batch.memory.give_back(parts.pool)
 
 
-@pytest.mark.parametrize("waiting_before", [1, THREADS])
-def test_close_wakes_every_append_that_waits_for_memory(
-    threads: ThreadPoolExecutor, waiting_before: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(appender, "PATIENCE_S", FOREVER)  # else an append looks again by itself before long
-    parts = small_parts(8)
-    assert parts.pool.try_allocate(8)
-    waiting = [threads.submit(parts.append, parts.tally(), [b"%d" % n], [n]) for n in range(waiting_before)]
-    wait_until(lambda: parts.pool.queued() == waiting_before)
-    parts.pool.close()
-    for append in waiting:
-        with pytest.raises(UsageError, match="closed"):
-            append.result(TOLD)
-    assert parts.accumulator.memory_waiters == 0
-    assert not parts.accumulator.has_incomplete()
-
-
 def test_abort_in_the_middle_of_appends_leaves_nothing_in_the_accumulator(
     threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

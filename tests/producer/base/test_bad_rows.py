@@ -46,21 +46,6 @@ def sorted_rows(attempts: Attempts) -> tuple[list[int], list[tuple[int, str]]]:
     return good, bad
 
 
-def test_rows_without_a_bad_one_are_one_attempt() -> None:
-    attempts = Attempts(10_000)
-    assert sorted_rows(attempts) == (list(range(10_000)), [])
-    assert attempts.calls == 1
-
-
-def test_no_rows_are_no_attempt() -> None:
-    assert sorted_rows(Attempts(0)) == ([], [])
-
-
-def test_a_bad_row_is_named_by_its_place_among_all_rows() -> None:
-    _, bad = sorted_rows(Attempts(500, [0, 100, 499]))
-    assert bad == [(row, f"topic t: row {row} of 500: check 0") for row in (0, 100, 499)]
-
-
 def test_each_row_is_good_or_bad_once_and_in_order_whatever_check_finds_it() -> None:
     for seed in range(200):
         rng = random.Random(seed)

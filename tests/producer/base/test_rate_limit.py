@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.producer.base.rate_limit import RateLimit, TokenBucket
 
-FOREVER_S = 1e9
-
 
 class Limited:
     """A rate limit with its own time, and when how much has passed."""
@@ -70,12 +68,6 @@ def test_a_record_larger_than_a_seconds_worth_passes_and_the_next_one_waits_for_
     assert limited.append(1, size=1000) == 0
     assert limited.append(1, size=1) == 10_000
     assert limited.checks >= 10
-
-
-def test_the_smallest_limit_lets_one_record_a_second_pass() -> None:
-    limited = Limited(records=1)
-    assert limited.limit.max_records == 1
-    assert [limited.append(1) for _ in range(3)] == [0, 1000, 1000]
 
 
 def test_of_two_limits_the_slower_one_counts() -> None:

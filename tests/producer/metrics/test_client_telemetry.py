@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import logging
-import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -57,24 +56,6 @@ def test_the_last_push_has_what_the_producer_counted_itself() -> None:
     assert pushed.value("node.request.latency.max", node_id=node) == metrics["producer-node-metrics"][node]["request-latency-max"]
 
 
-def test_differences_of_all_pushes_add_up() -> None:
-    with receiving() as (broker, receiver, _):
-        with producer_of(broker) as producer:
-            for sent in range(1, 4):
-                send(producer, 2)
-                receiver.wait_for(sent)
-        assert receiver.total("record.send.total") == producer.metrics()["producer-metrics"]["record-send-total"] == 6
-        assert [push.terminating for push in receiver.pushes] == [False] * (len(receiver.pushes) - 1) + [True]
-        starts = [pushed.point("record.send.total") for pushed in receiver.read()]
-    assert [after.start_ns for after in starts[1:]] == [before.time_ns for before in starts[:-1]]
-
-
-def test_an_idle_producer_pushes_too() -> None:
-    with receiving() as (broker, receiver, _), producer_of(broker) as producer:
-        producer.partitions_for("topic")
-        receiver.wait_for(3)
-
-
 def test_another_subscription_takes_effect() -> None:
     with receiving() as (broker, receiver, manager), producer_of(broker) as producer:
         send(producer)
@@ -125,19 +106,6 @@ def test_a_large_push_leaves_out_topics_and_says_so_once(caplog: pytest.LogCaptu
         assert not [name for name in receiver.read()[-1].names() if ".topic." in name]
     (record,) = caplog.records
     assert "raise telemetry.max.bytes" in record.message
-
-
-def test_after_a_push_that_was_too_large_topics_are_left_out_until_the_subscription_changes() -> None:
-    with receiving() as (broker, receiver, manager), producer_of(broker) as producer:
-        fault = broker.faults.fail(PUSH, ErrorCode.TELEMETRY_TOO_LARGE, times=1)
-        send(producer)
-        fault.wait()
-        receiver.wait_for(2)
-        of_topics = [any(".topic." in name for name in pushed.names()) for pushed in receiver.read()]
-        assert not any(of_topics)
-        manager.subscribe(("org.apache.kafka.producer.topic.",))
-        receiver.wait_for(len(receiver.pushes) + 1)
-        assert receiver.read()[-1].value("topic.record.send.total", topic="topic") == 1
 
 
 # Connections
@@ -221,17 +189,6 @@ def test_without_a_subscription_there_is_one_request_for_each_interval_and_none_
             assert producer.client_instance_id(DEADLINE_S) is not None
             send(producer, 100)
         assert (broker.faults.seen(GET), broker.faults.seen(PUSH)) == (1, 0)
-
-
-def test_a_producer_that_pushes_has_no_more_threads() -> None:
-    counts = []
-    with receiving() as (broker, receiver, _):
-        for is_on in (False, True):
-            with producer_of(broker, {"enable.metrics.push": is_on}) as producer:
-                send(producer)
-                receiver.wait_for(2 * is_on)
-                counts.append(threading.active_count())
-    assert counts[0] == counts[1]
 
 
 def test_a_failed_program_pushes_nothing_last() -> None:
@@ -327,37 +284,6 @@ def test_after_a_passing_error_the_next_push_has_everything(
     assert len(caplog.records) == lines
 
 
-@pytest.mark.whole("5 s; test_telemetry_state.py has the table of errors")
-def test_a_subscription_that_is_throttled_is_asked_for_much_later() -> None:
-    with receiving() as (broker, receiver, _):
-        fault = broker.faults.fail(GET, ErrorCode.THROTTLING_QUOTA_EXCEEDED, times=None)
-        with producer_of(broker) as producer:
-            send(producer)
-            fault.wait()
-            send(producer, 100)
-            assert (fault.hits, receiver.pushes) == (1, [])
-
-
-def test_a_lost_connection_loses_no_record_and_pushes_continue() -> None:
-    with receiving() as (broker, receiver, _):
-        fault = broker.faults.cut_before(PUSH, times=1)
-        with producer_of(broker) as producer:
-            send(producer)
-            fault.wait()
-            send(producer, 3)
-            receiver.wait_for(2)
-
-
-def test_a_broker_that_always_hangs_up_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, LOGGER), receiving() as (broker, receiver, _):
-        fault = broker.faults.cut_before(PUSH, times=None)
-        with producer_of(broker, {"reconnect.backoff.ms": 1}) as producer:
-            send(producer)
-            fault.wait(1)
-            send(producer, 3)
-    assert (receiver.pushes, len(caplog.records)) == ([], 0)
-
-
 def test_answers_that_cannot_be_read_end_the_pushes_with_one_line(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, LOGGER), receiving() as (broker, receiver, _):
         fault = broker.faults.wrong_correlation_id(GET, times=None)
@@ -382,23 +308,6 @@ def test_a_subscription_without_an_id_ends_the_pushes(caplog: pytest.LogCaptureF
         assert receiver.pushes == []
     (record,) = caplog.records
     assert "no client instance id" in record.message
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda body: replace(body, telemetry_max_bytes=-1),
-        lambda body: replace(body, requested_metrics=("*", "ü", "")),
-    ],
-    ids=["limit", "names"],
-)
-def test_odd_subscriptions_are_served(change: Change) -> None:
-    with receiving(NEVER_MS) as (broker, receiver, _):
-        broker.faults.alter(GET, lambda _, body: change(body))
-        with producer_of(broker) as producer:
-            send(producer)
-            producer.client_instance_id(DEADLINE_S)
-        assert "org.apache.kafka.producer.record.send.total" in receiver.read()[0].names()
 
 
 def test_a_throttled_push_delays_records_no_longer_than_it_says() -> None:

@@ -12,7 +12,6 @@ from spark_kafka_sink.producer.metrics.metrics_collector import MetricsCollector
 from spark_kafka_sink.producer.metrics.sender_metrics import ProducerMetrics, SenderMetrics
 from spark_kafka_sink.producer.metrics.telemetry_state import Subscription
 from spark_kafka_sink.records.compression import Codec, decompress
-from tests.every import every
 from tests.producer.metrics.otlp_witness import Pushed, read
 
 BEGUN_NS, SECOND_NS = 1_000, 1_000_000_000
@@ -89,15 +88,6 @@ def test_only_wanted_prefixes_are_pushed() -> None:
     found = pushed(collector(), metrics_of(), wanting("org.apache.kafka.producer.topic.", "org.apache.kafka.producer.txn"))
     assert {name.split(".")[4] for name in found.names()} == {"topic", "txn"}
     assert pushed(collector(), metrics_of(), wanting("org.apache.kafka.consumer.")).points == []
-
-
-def test_the_transactional_id_is_an_attribute_of_the_resource() -> None:
-    assert pushed(collector(transactional_id="mine"), metrics_of(), wanting()).resource == {"transactional_id": "mine"}
-
-
-@every("codec", list(Codec))
-def test_each_codec_can_be_asked_for(codec: Codec) -> None:
-    assert pushed(collector(), metrics_of(record_send_total=9.0), wanting(codec=codec)).value("record.send.total") == 9
 
 
 # Differences

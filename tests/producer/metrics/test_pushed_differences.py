@@ -16,7 +16,6 @@ from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.producer.metrics.telemetry_receiver import PUSH, Receiver, producer_of, receiving, send
-from tests.tiers import whole_but
 
 Make = Callable[[FaultInjection], Fault]
 
@@ -71,25 +70,6 @@ def test_a_push_that_was_lost_before_it_was_taken_is_not_pushed_again_either() -
     pushed, own, _ = pushed_with(lambda faults: faults.cut_before(PUSH, times=1))
     assert own["send"] == RECORDS * ROUNDS
     assert own["send"] - RECORDS <= pushed["send"] <= own["send"]
-
-
-@pytest.mark.parametrize(
-    "code",
-    whole_but(
-        [
-            ErrorCode.UNKNOWN_SUBSCRIPTION_ID,
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-            ErrorCode.TELEMETRY_TOO_LARGE,
-            ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-        ],
-        [ErrorCode.TELEMETRY_TOO_LARGE],
-        "test_client_telemetry.py counts what arrives after each of them",
-    ),
-    ids=lambda code: code.name,
-)
-def test_a_push_that_was_rejected_is_in_the_next_one(code: ErrorCode) -> None:
-    pushed, own, _ = pushed_with(lambda faults: faults.fail(PUSH, code, times=2), hits=2)
-    assert pushed == own == {"send": RECORDS * ROUNDS, "retry": 0}
 
 
 def test_a_push_that_one_of_several_receivers_rejected_is_the_last_one() -> None:

@@ -43,12 +43,6 @@ def runs(partitions: NDArray[np.int32]) -> list[tuple[int, int]]:
     return [(partition, len(list(run))) for partition, run in groupby(partitions.tolist())]
 
 
-def test_a_run_is_as_many_rows_as_a_batch_holds() -> None:
-    partitions = spread().of(rows(35), available(8))
-    assert partitions.dtype == np.int32
-    assert [count for _, count in runs(partitions)] == [10, 10, 10, 5]
-
-
 def test_a_run_goes_on_in_the_next_call() -> None:
     partitioner = spread()
     together = np.concatenate([partitioner.of(rows(n), available(8)) for n in (3, 0, 4, 4)])
@@ -69,10 +63,6 @@ def test_partitions_are_chosen_uniformly() -> None:
 def test_partitions_without_a_leader_are_passed_over() -> None:
     partitions = spread().of(rows(1000), available(4, 0, 2))
     assert set(partitions.tolist()) == {1, 3}
-
-
-def test_one_partition_with_a_leader_gets_all() -> None:
-    assert set(spread().of(rows(1000), available(4, 0, 1, 3)).tolist()) == {2}
 
 
 def test_where_no_partition_has_a_leader_all_are_used() -> None:
@@ -104,11 +94,6 @@ def test_each_topic_has_its_own_partition_and_bytes() -> None:
     partitioner.of(rows(9), cluster)
     assert [n for _, n in runs(partitioner.of(rows(11), cluster, "payments"))] == [10, 1]
     assert [n for _, n in runs(partitioner.of(rows(2), cluster))] == [1, 1]
-
-
-def test_a_row_larger_than_a_batch_goes_alone() -> None:
-    sizes = np.array([100, 5000, 5000, 100], np.int64)
-    assert [n for _, n in runs(spread().of(sizes, available(8)))] == [1, 1, 1, 1]
 
 
 def test_a_batch_size_of_zero_makes_each_row_a_run() -> None:
@@ -147,11 +132,6 @@ def shares(partitioner: Spread, cluster: Cluster, batches: int = 4000) -> dict[i
 def test_a_partition_is_the_rarer_the_more_batches_wait_for_it() -> None:
     partitioner, _ = adaptive({0: 0, 1: 8, 2: 5})
     assert shares(partitioner, available(3)) == {0: 0.6, 1: 0.1, 2: 0.3}
-
-
-def test_partitions_that_are_left_out_get_nothing() -> None:
-    partitioner, _ = adaptive({1: 2, 3: 2})
-    assert shares(partitioner, available(4)) == {1: 0.5, 3: 0.5}
 
 
 @pytest.mark.parametrize("waiting", [None, {}, {0: 3, 1: 3, 2: 3}])
@@ -204,11 +184,6 @@ def test_the_batch_after_one_that_was_sent_early_is_filled_too() -> None:
     assert runs(partitioner.of(rows(25), available(8)))[0] == (partition, 10)
 
 
-def test_an_open_batch_is_filled_up() -> None:
-    partitioner, partition = after_a_flush(200)
-    assert runs(partitioner.of(rows(25), available(8)))[0] == (partition, 8)
-
-
 def test_a_partition_gets_no_more_than_two_batches() -> None:
     batches = OpenBatches()
     partitioner = Spread(BATCH, random.Random(1), queues=batches)
@@ -240,20 +215,3 @@ def test_a_partitions_weight_is_the_longest_queue_less_its_own_plus_one(sizes: l
     total = sum(weights)
     chosen = Counter(stats.partition((number + 0.5) / total) for number in range(total))
     assert [chosen[partition] for partition in range(len(sizes))] == weights
-
-
-def test_the_ends_of_the_range_are_the_first_and_the_last_partition() -> None:
-    stats = load_stats([4, 7], [0, 1], 9)
-    assert stats is not None
-    assert (stats.partition(0.0), stats.partition(1 - 2**-53)) == (4, 7)
-
-
-@pytest.mark.parametrize(("partitions", "sizes", "count"), [([], [], 3), ([0], [9], 1), ([0, 1, 2], [4, 4, 4], 3)])
-def test_where_nothing_tells_partitions_apart_there_are_no_weights(partitions: list[int], sizes: list[int], count: int) -> None:
-    assert load_stats(partitions, sizes, count) is None
-
-
-def test_equal_queues_of_some_partitions_leave_the_others_out() -> None:
-    stats = load_stats([0, 2], [3, 3], 3)
-    assert stats is not None
-    assert {stats.partition(at / 10) for at in range(10)} == {0, 2}

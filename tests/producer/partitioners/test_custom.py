@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.client.cluster import Cluster
-from spark_kafka_sink.errors import OptionError, RecordError
+from spark_kafka_sink.errors import RecordError
 from spark_kafka_sink.producer.partitioners.partitioner_table import partitioner_of
 from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns
 from tests.every import every
@@ -62,20 +62,10 @@ class LastByColumn:
         self.closed += 1
 
 
-class Unconfigurable(LastByColumn):
-    def configure(self, settings: Mapping[str, object]) -> None:
-        raise KeyError("my.option")
-
-
 class Unclosable(LastByColumn):
     def close(self) -> None:
         super().close()
         raise OSError("still in use")
-
-
-class Unmakeable:
-    def __init__(self) -> None:
-        raise ZeroDivisionError("no")
 
 
 def chosen_by(by: object, columns: RecordColumns | int) -> list[int]:
@@ -162,14 +152,6 @@ def test_a_wrong_answer_is_refused_with_the_partitioners_name(answer: object, te
     assert (facts["topic"], facts["partitioner"]) == (TOPIC, f"{HERE}.ByColumn")
 
 
-def test_single_records_are_given_as_bytes() -> None:
-    by = ByRecord(lambda key, value: len(key or b"") + len(value or b""))
-    columns = RecordColumns(3, key=pa.array(["ü", None, ""]), value=pa.array([b"1", None, b"22"], pa.large_binary()))
-    assert chosen_by(by, columns) == [3, 0, 2]
-    assert chosen_by(by, 2) == [0, 0]
-    assert chosen_by(ByRecord(lambda key, value: np.int64(3)), 1) == [3]
-
-
 @pytest.mark.parametrize(
     ("answer", "text"),
     [
@@ -194,19 +176,3 @@ def test_what_it_raises_itself_is_told_with_its_name_and_row() -> None:
         chosen_by(ByRecord(lambda key, value: 1 // 0), 1)
     with pytest.raises(RecordError, match=rf"partitioner {HERE}\.ByColumn: partition failed: KeyError: 'shard'"):
         chosen_by(ByColumn(raising), 1)
-
-
-@every(
-    "by, text",
-    [
-        (Unmakeable, r"Unmakeable\(\) failed: ZeroDivisionError: no"),
-        (Unconfigurable, r"Unconfigurable\.configure failed: KeyError: 'my\.option'"),
-        (dict, r"has neither partition\(topic, columns, sizes, cluster\) nor partition_record\(topic, key, value, cluster\)"),
-        (f"{HERE}.Missing", "has no class Missing"),
-        ("no.such.module.Partitioner", "no module named 'no'"),
-    ],
-)
-def test_what_is_no_partitioner_is_a_wrong_option(by: object, text: str) -> None:
-    with pytest.raises(OptionError, match=rf"option partitioner\.class: .*{text}") as caught:
-        partitioner_of(config(partitioner_class=by))
-    assert caught.value.facts["option"] == "partitioner.class"

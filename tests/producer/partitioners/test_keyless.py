@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +12,6 @@ import pytest
 
 from spark_kafka_sink.client.cluster import Cluster
 from spark_kafka_sink.producer.partitioners.keyless import (
-    RandomPartitioner,
     RoundRobinPartitioner,
     UniformStickyPartitioner,
 )
@@ -56,15 +54,6 @@ def test_threads_together_go_round_evenly() -> None:
     assert max(counts.values()) - min(counts.values()) <= 1
 
 
-def test_random_partitions_are_uniform_row_by_row() -> None:
-    chosen = ask(RandomPartitioner(1), 80_000, available(8))
-    counts = Counter(chosen)
-    assert sorted(counts) == list(range(8))
-    assert all(9_000 < count < 11_000 for count in counts.values())
-    same_again = sum(a == b for a, b in pairwise(chosen))
-    assert 9_000 < same_again < 11_000
-
-
 def uniform(seed: int = 1) -> UniformStickyPartitioner:
     return UniformStickyPartitioner(random.Random(seed))
 
@@ -84,26 +73,6 @@ def test_a_new_batch_moves_on_to_another_partition() -> None:
         before = current(sticky, available(2))
         assert sticky.on_new_batch(TOPIC, available(2), before) is True
         assert current(sticky, available(2)) == 1 - before
-
-
-def test_a_new_batch_of_another_partition_changes_nothing() -> None:
-    sticky = uniform()
-    before = current(sticky, available(3))
-    assert sticky.on_new_batch(TOPIC, available(3), (before + 1) % 3) is False
-    assert current(sticky, available(3)) == before
-
-
-def test_without_any_leader_any_partition_is_taken() -> None:
-    chosen = Counter(current(uniform(seed), available(3, 0, 1, 2)) for seed in range(200))
-    assert sorted(chosen) == [0, 1, 2]
-
-
-def test_the_only_partition_with_a_leader_is_kept() -> None:
-    sticky = uniform()
-    cluster = available(3, 0, 2)
-    assert current(sticky, cluster) == 1
-    assert sticky.on_new_batch(TOPIC, cluster, 1) is False
-    assert current(sticky, cluster) == 1
 
 
 def test_of_many_only_those_with_a_leader_are_taken_and_all_of_them() -> None:

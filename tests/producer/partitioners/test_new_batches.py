@@ -60,29 +60,6 @@ def test_nothing_is_told_while_rows_fit_into_what_is_open() -> None:
     assert by.told == []
 
 
-def test_a_row_that_does_not_fit_goes_where_the_partitioner_says_then_and_so_do_those_after_it() -> None:
-    by = Turning()
-    assert runs(ask(using(by, OpenBatches({0: 800})), 15, available(4), SIZE)) == [(0, 2), (1, 10), (2, 3)]
-    assert by.told == [0, 1]
-
-
-def test_where_no_batch_is_open_the_first_row_begins_one() -> None:
-    by = Turning()
-    assert runs(ask(using(by, OpenBatches({})), 25, available(4), SIZE)) == [(1, 10), (2, 10), (3, 5)]
-    assert by.told == [0, 1, 2]
-
-
-def test_an_open_batch_of_the_next_partition_is_filled_up() -> None:
-    by = Turning()
-    assert runs(ask(using(by, OpenBatches({0: 1000, 1: 700})), 8, available(4), SIZE)) == [(1, 3), (2, 5)]
-
-
-def test_a_row_larger_than_a_batch_is_told_of_once() -> None:
-    by = Turning()
-    assert ask(using(by, OpenBatches({})), 3, available(4), 5000) == [1, 2, 3]
-    assert by.told == [0, 1, 2]
-
-
 def test_a_partitioner_that_stays_is_told_of_each_batch_and_asked_once() -> None:
     by = Turning(stays=True)
     assert ask(using(by, OpenBatches({0: 800})), 25, available(4), SIZE) == [0] * 25

@@ -198,18 +198,6 @@ def test_a_callback_that_raises_ends_the_append_and_nothing_is_sent(cluster: Rec
     assert cluster.values() == cluster.values(partition=1) == []
 
 
-def test_interceptors_see_an_append_once_and_hear_of_each_row_once(cluster: RecordingBroker) -> None:
-    seen, found = Recording(), list[BadRows]()
-    with (
-        producer_on(cluster.bootstrap_servers, value_serializer=Evens(), interceptor_classes=[seen]) as producer,
-        producer.scope() as scope,
-    ):
-        scope.append("t", RecordColumns(9, value=pa.array(range(9))), found.append)
-        scope.flush(10)
-    assert len(seen.sent_columns) == 1
-    assert (seen.rows(None), seen.rows(SerializationError), len(found)) == (5, 4, 4)
-
-
 def test_where_interceptors_changed_the_rows_their_places_are_not_known(cluster: RecordingBroker) -> None:
     found = list[BadRows]()
     with (
@@ -268,17 +256,6 @@ def test_a_bad_row_among_what_is_serialized_ends_a_transaction(cluster: Recordin
             scope.append_serialized("t", RecordColumns(1, pa.array([bytes(5000)])))
         with pytest.raises(TransactionAbortableError):
             scope.prepare(10)
-
-
-def test_half_of_many_rows_are_split_off_in_seconds(cluster: RecordingBroker) -> None:
-    found = list[BadRows]()
-    stamps = np.where(np.arange(4_000) % 2, -2, 5)
-    columns = RecordColumns(4_000, value=pa.array([b"%d" % n for n in range(4_000)]), timestamp=stamps)
-    with producer_on(cluster.bootstrap_servers) as producer, producer.scope() as scope:
-        scope.append("t", columns, found.append)
-        scope.flush(20)
-    assert len(found) == 2000
-    assert sorted(cluster.values(partition=0) + cluster.values(partition=1)) == list(range(0, 4_000, 2))
 
 
 def test_errors_of_bad_rows_are_of_this_package(cluster: RecordingBroker) -> None:

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from spark_kafka_sink.errors import BrokerError, DeliveryError, FlushTimeoutError, UsageError
+from spark_kafka_sink.errors import BrokerError, DeliveryError, UsageError
 from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, SealedBatch
 from spark_kafka_sink.producer.accumulator.sequences import NO_PRODUCER
 from spark_kafka_sink.producer.identity.identity import Identity
@@ -66,14 +66,6 @@ def test_a_flush_returns_when_the_scopes_own_batches_are_acked() -> None:
     assert not flushed.is_alive()
 
 
-def test_a_flush_that_takes_too_long_says_what_is_missing() -> None:
-    parts = make_parts(enable_idempotence="false")
-    scope = parts.scope()
-    sent(parts, scope)
-    with pytest.raises(FlushTimeoutError, match="1 batch was not acknowledged"):
-        scope.flush(0.01)
-
-
 def test_a_failed_batch_fails_the_flush_and_every_later_append_with_its_cause() -> None:
     parts = make_parts(enable_idempotence="false")
     scope = parts.scope()
@@ -96,17 +88,6 @@ def test_a_passing_error_is_counted_and_the_batch_goes_out_again() -> None:
     assert parts.drain() == [batch]
     report = scope.report()
     assert (report.retries, report.errors) == (1, {"NOT_ENOUGH_REPLICAS": 1})
-
-
-def test_retries_end_with_the_number_that_was_asked_for() -> None:
-    parts = make_parts(enable_idempotence="false", retries=1)
-    scope = parts.scope()
-    batch = sent(parts, scope)
-    answer(parts, batch, code=ErrorCode.NOT_ENOUGH_REPLICAS)
-    batch.attempts = 2
-    answer(parts, batch, code=ErrorCode.NOT_ENOUGH_REPLICAS)
-    with pytest.raises(DeliveryError, match="NOT_ENOUGH_REPLICAS; tried 2 times"):
-        scope.flush()
 
 
 def test_what_a_discarded_scope_has_in_flight_ends_without_a_word_and_gives_its_memory_back() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.errors import DeliveryError, UsageError
-from spark_kafka_sink.producer.accumulator.batch_splitting import split
 from spark_kafka_sink.producer.accumulator.producer_batch import SealedBatch
 from spark_kafka_sink.producer.accumulator.tally import Tally
 from spark_kafka_sink.producer.sender.delivery import Delivery
@@ -37,17 +36,6 @@ def next_one(parts: Parts) -> SealedBatch:
 def assert_all_is_over(parts: Parts) -> None:
     assert not parts.accumulator.has_incomplete()
     assert parts.pool.total == parts.pool.available
-
-
-def test_a_flush_waits_for_every_part(parts: Parts) -> None:
-    delivery, scope = delivery_of(parts), parts.tally()
-    split_in_two(parts, delivery, scope)
-    for left in (2, 1):
-        assert scope.unfinished == left
-        delivery.answered([said(next_one(parts), STORED)], parts.clock())
-    scope.wait_for_acks(1, lambda: None)
-    assert (scope.report().records, scope.report().batches) == (4, 2)
-    assert_all_is_over(parts)
 
 
 def test_a_part_that_fails_for_good_leaves_the_other_to_be_delivered(parts: Parts) -> None:
@@ -133,16 +121,6 @@ def test_of_a_discarded_scope_the_parts_go_on_and_tell_nobody(parts: Parts) -> N
         delivery.answered([said(next_one(parts), STORED)], parts.clock())
     assert scope.report().records == 0
     assert_all_is_over(parts)
-
-
-def test_a_scope_that_is_discarded_while_a_batch_is_split_hears_of_no_part(parts: Parts) -> None:
-    scope = parts.tally()
-    parts.append(scope, [b"x" * 1000] * 4, [0] * 4)
-    batch = next_one(parts)
-    found = split(batch, 2100, parts.pool)
-    parts.discard(scope)
-    parts.accumulator.replace(batch, found)
-    assert [part.tally for part in found] == [None, None]
 
 
 def test_what_was_waiting_goes_behind_the_parts(parts: Parts) -> None:

@@ -173,27 +173,3 @@ def test_columns_of_other_types_reach_kafka(kafka: Kafka, new_topic: NewTopic) -
     found = read_topic(kafka.bootstrap_servers, topic)
     assert [struct.unpack(">q", record.key or b"")[0] for record in found] == list(range(500))
     assert [{"x": None, **json.loads(record.value or b"")} for record in found] == rows
-
-
-def test_closing_a_producer_closes_its_serializers(kafka: Kafka) -> None:
-    key, value = Returning(None), Returning(None)
-    settings = {"bootstrap.servers": kafka.bootstrap_servers, "key.serializer": key, "value.serializer": value}
-    with Producer(settings):
-        assert (key.closed, value.closed) == (0, 0)
-    assert (key.closed, value.closed) == (1, 1)
-    with pytest.raises(ZeroDivisionError), Producer(settings):
-        raise ZeroDivisionError
-    assert (key.closed, value.closed) == (2, 2)
-
-
-def test_records_sent_one_by_one_are_serialized_too(kafka: Kafka, new_topic: NewTopic) -> None:
-    topic = new_topic(1)
-    settings = {"bootstrap.servers": kafka.bootstrap_servers, "key.serializer": "long", "value.serializer": "json"}
-    with Producer(settings) as producer:
-        metadata = producer.send(topic, {"a": [1, None]}, 7).result(30)
-        producer.send(topic)
-        with pytest.raises(SerializationError, match=f"topic {topic}: key: a value of type str"):
-            producer.send(topic, {}, "7")
-    assert (metadata.serialized_key_size, metadata.serialized_value_size) == (8, len('{"a":[1,null]}'))
-    found = [(record.key, record.value) for record in read_topic(kafka.bootstrap_servers, topic)]
-    assert found == [(struct.pack(">q", 7), b'{"a":[1,null]}'), (None, None)]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import pickle
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -168,15 +166,6 @@ def test_what_is_no_serializer_is_named(name: object, problem: str) -> None:
     text = refused(name)
     assert text.startswith("option value.serializer: ")
     assert problem in text
-
-
-def test_a_module_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "broken_serializers.py").write_text("1 / 0\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    assert "module broken_serializers cannot be imported: ZeroDivisionError: division by zero" in refused(
-        "broken_serializers.One"
-    )
-    assert "broken_serializers" not in sys.modules
 
 
 @every("name", ["UTF8-16", "windows-1252", "ISO-8859-15", "Shift_JIS", "", "a\0b"])

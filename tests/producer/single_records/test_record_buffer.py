@@ -32,7 +32,6 @@ from tests.faults.recording_broker import RecordingBroker
 from tests.kafka.fixtures import NewTopic, ProxiedKafka
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
-from tests.limits import calls_of
 from tests.producer.told import Told
 from tests.tiers import whole_but
 from tests.waiting import wait_until
@@ -310,25 +309,6 @@ def test_records_that_find_no_memory_keep_their_partition_and_with_it_their_orde
     assert cluster.values(topic, 1) == [n for n in range(40) if n % 4]
 
 
-def test_a_flush_does_not_spin_where_no_append_may_wait_for_memory(cluster: RecordingBroker) -> None:
-    held = cluster.faults.hold(ApiKey.PRODUCE, times=None)
-    with producer_on(cluster.bootstrap_servers, buffer_memory=CHUNK_SIZE, max_block_ms=0, **LINGERING) as producer:
-        wait_until(lambda: knows(producer, "t"), "the topic is known")
-        scope = producer.scope()
-        scope.append("t", numbers([0], width=ALL_MEMORY))
-        future = producer.send("t", b"1")
-
-        def flush() -> None:
-            with pytest.raises(FlushTimeoutError):
-                producer.flush(0.5)
-
-        assert calls_of(flush) < 5_000  # 600; going round and round for the half second makes 100,000
-        held.remove()
-        producer.flush(10)
-        assert future.result(0).offset == 1
-        scope.close()
-
-
 def knows(producer: Producer, topic: str) -> bool:
     try:
         return bool(producer.partitions_for(topic))
@@ -445,29 +425,6 @@ def test_a_callback_may_send_more_than_is_buffered_at_once(cluster: RecordingBro
     assert cluster.values() == [0, *range(many)]
 
 
-def test_a_callback_that_sends_to_an_unknown_topic_has_its_end_at_max_block_ms(cluster: RecordingBroker) -> None:
-    told, outcome = Told(), list[object]()
-    with producer_on(cluster.bootstrap_servers, max_block_ms=1000) as producer:
-        send = in_callback(lambda: producer.send("nowhere", b"1", on_delivery=told.of("inner")), outcome)
-        producer.send("t", b"0", on_delivery=send).result(10)
-        (future,) = outcome
-        assert isinstance(future, RecordFuture)
-        with pytest.raises(MetadataTimeoutError, match=r"topic nowhere: timed out waiting for metadata \(max\.block\.ms\): "):
-            future.result(10)
-        assert told.records == ["inner"]
-        assert producer.send("t", b"1").result(10).offset == 1
-
-
-def test_a_callback_for_a_partition_that_is_not_there_fails_at_once(cluster: RecordingBroker) -> None:
-    outcome: list[object] = []
-    with producer_on(cluster.bootstrap_servers) as producer:
-        producer.send("t", b"0", on_delivery=in_callback(lambda: producer.send("t", b"1", partition=9), outcome)).result(10)
-        (future,) = outcome
-        assert isinstance(future, RecordFuture)
-        with pytest.raises(RecordError, match="partition is 9, but the only partition is 0"):
-            future.result(0)
-
-
 WAITS: list[Callable[[Producer, RecordFuture], object]] = [
     lambda producer, waiting: producer.flush(),
     lambda producer, waiting: producer.flush(1),
@@ -534,15 +491,6 @@ def test_a_callback_may_begin_to_close(kafka: Kafka, new_topic: NewTopic) -> Non
 
 
 # Close
-
-
-def test_close_sends_what_there_is(kafka: Kafka, new_topic: NewTopic) -> None:
-    topics = [new_topic(2) for _ in range(3)]
-    producer = producer_on(kafka.bootstrap_servers, buffer_memory=8 * CHUNK_SIZE, **LINGERING)
-    futures = [producer.send(topics[n % 3], b"%d" % n) for n in range(3 * MAX_ROWS + 50)]
-    producer.close()
-    assert [future.exception(0) for future in futures] == [None] * len(futures)
-    assert sum(len(read_topic(kafka.bootstrap_servers, topic)) for topic in topics) == len(futures)
 
 
 class Slow:

@@ -125,18 +125,6 @@ def test_without_acks_a_record_is_sent_and_its_offset_is_not_known(kafka: Kafka,
     wait_until(lambda: len(read(kafka, topic)) == 3, "all three records")
 
 
-def test_keys_go_where_columns_would_send_them(kafka: Kafka, new_topic: NewTopic) -> None:
-    topic = new_topic(7)
-    keys = [b"%d" % n for n in range(500)]
-    with producer_on(kafka) as producer:
-        first = [producer.send(topic, b"", key).result for key in keys]
-        partitions = [result(20).partition for result in first]
-        again = [producer.send(topic, b"", key) for key in keys]
-        producer.flush()
-    assert [future.result().partition for future in again] == partitions
-    assert len(set(partitions)) == 7
-
-
 @pytest.mark.parametrize(
     "settings", [{}, {"acks": "1"}, {"enable_idempotence": "false", "max_in_flight_requests_per_connection": 1}]
 )
@@ -256,26 +244,6 @@ def test_names_of_topics_that_are_wrong_leave_nothing_behind(kafka: Kafka, new_t
     with producer_on(kafka) as producer:
         assert producer.send(topic, b"").result(10).offset == 0
         assert topic in buffered_topics()
-
-
-def test_no_broker_to_be_reached_fails_the_future_at_max_block_ms_with_the_address() -> None:
-    with Producer({"bootstrap.servers": "127.0.0.1:1", "max.block.ms": 300}) as producer:
-        begun = time.monotonic()
-        future = producer.send("t", b"v")
-        assert time.monotonic() - begun >= 0.3
-        with pytest.raises(MetadataTimeoutError, match=r"127\.0\.0\.1:1"):
-            future.result()
-
-
-def test_a_closed_producer_takes_no_records(kafka: Kafka, new_topic: NewTopic) -> None:
-    topic = new_topic(1)
-    producer = producer_on(kafka)
-    sent = producer.send(topic, b"v")
-    producer.close()
-    assert sent.result().offset == 0
-    for _ in range(2):
-        with pytest.raises(UsageError, match="closed"):
-            producer.send(topic, b"v")
 
 
 @pytest.mark.parametrize("topic", ["t", "u"])

@@ -39,21 +39,6 @@ def test_what_a_scope_dropped_is_missed_by_the_commit(broker: EmbeddedBroker, to
     until_read(broker, topic, [7])
 
 
-def test_what_a_scope_dropped_is_missed_after_an_earlier_commit_too(broker: EmbeddedBroker, topic: str) -> None:
-    with under_id(broker.bootstrap_servers, topic, linger_ms=100_000, delivery_timeout_ms=200_000) as producer:
-        producer.begin()
-        producer.send(topic, b"1")
-        producer.commit()
-        producer.begin()
-        with pytest.raises(ZeroDivisionError), producer.scope() as scope:
-            scope.append(topic, numbers([2]))
-            raise ZeroDivisionError
-        with pytest.raises(TransactionAbortableError, match="the send scope was discarded"):
-            producer.commit()
-        producer.abort()
-    until_read(broker, topic, [1])
-
-
 def test_what_a_scope_dropped_while_a_commit_waited_for_it_is_missed_by_that(broker: EmbeddedBroker, topic: str) -> None:
     one_by_one: dict[str, Any] = {"batch_size": 1, "max_in_flight_requests_per_connection": 1}
     with under_id(broker.bootstrap_servers, topic, **one_by_one) as producer:

@@ -12,7 +12,6 @@ import pytest
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.errors import (
     BufferExhaustedError,
-    DeliveryError,
     RecordTooLargeError,
     SchemaError,
     TransactionAbortableError,
@@ -23,7 +22,7 @@ from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.faults.producing import failing_scope, numbers
 from tests.producer.inside import columns_of
-from tests.producer.transactions.transacting import scoped, under_id, until_read
+from tests.producer.transactions.transacting import under_id, until_read
 from tests.tiers import whole_but
 
 LITTLE_MEMORY: dict[str, Any] = {"max_block_ms": 3_000, "buffer_memory": 200_000}
@@ -69,15 +68,6 @@ def test_rows_that_there_was_no_memory_for_are_missed_by_the_commit(broker: Embe
                 producer.commit(20)
         commit_next(producer, topic)
     until_read(broker, topic, [7])
-
-
-@only_version_2
-def test_rows_that_there_was_no_memory_for_are_missed_by_prepare(broker: EmbeddedBroker, topic: str) -> None:
-    with scoped(broker.bootstrap_servers, **LITTLE_MEMORY) as producer, producer.transaction(topic) as scope:
-        append_too_much(broker, scope, topic)
-        with pytest.raises((DeliveryError, TransactionAbortableError), match=r"buffer\.memory"):
-            scope.prepare(20)
-    until_read(broker, topic, [])
 
 
 def test_a_row_that_is_too_large_is_missed_by_the_commit(broker: EmbeddedBroker, topic: str) -> None:

@@ -11,9 +11,6 @@ from spark_kafka_sink import ConsumerGroupMetadata, OffsetAndMetadata
 from spark_kafka_sink.errors import (
     ProducerFencedError,
     TransactionAbortableError,
-    TransactionAbortedError,
-    TransactionError,
-    TransactionTimeoutError,
     UsageError,
 )
 from tests.faults.producing import numbers
@@ -116,13 +113,6 @@ def test_the_id_is_the_latest_ones(transaction_kafka: Kafka, topic: str) -> None
     until_read(transaction_kafka, topic, [2])
 
 
-def test_a_timeout_over_the_brokers_limit_is_refused(transaction_kafka: Kafka, topic: str) -> None:
-    refused = pytest.raises(TransactionError, match=r"INVALID_TRANSACTION_TIMEOUT; .* exceeds the brokers' transaction\.max")
-    settings = {"initialized": False, "transaction_timeout_ms": 900_001}
-    with under_id(transaction_kafka.bootstrap_servers, topic, **settings) as producer, refused:  # type: ignore[arg-type]
-        producer.init_transactions()
-
-
 def test_each_call_has_its_time(transaction_kafka: Kafka, topic: str) -> None:
     with under_id(transaction_kafka.bootstrap_servers, topic, initialized=False) as producer:
         for call, instead in ((producer.begin, "init_transactions"), (producer.commit, "init_"), (producer.abort, "init_")):
@@ -143,22 +133,3 @@ def test_each_call_has_its_time(transaction_kafka: Kafka, topic: str) -> None:
         with pytest.raises(UsageError, match="must not be negative"):
             producer.send_offsets({(topic, 0): -1}, "g")
         producer.abort()
-
-
-def test_without_brokers_the_call_ends_in_time_and_says_why() -> None:
-    late = pytest.raises(TransactionTimeoutError, match=r"init_transactions\(\) timed out after 200 ms: .*; call it again")
-    with under_id("127.0.0.1:1", "id", initialized=False) as producer, late:
-        producer.init_transactions(0.2)
-
-
-def test_many_small_transactions_keep_their_order(transaction_kafka: Kafka, topic: str) -> None:
-    with under_id(transaction_kafka.bootstrap_servers, topic) as producer:
-        for turn in range(40):
-            producer.begin()
-            sent = producer.send(topic, b"%d" % turn)
-            producer.commit()
-            assert sent.exception(0) is None
-        producer.begin()
-        left = producer.send(topic, b"-1")
-    assert left.exception(0) is None or isinstance(left.exception(0), TransactionAbortedError)
-    until_read(transaction_kafka, topic, list(range(40)))

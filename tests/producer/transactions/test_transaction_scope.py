@@ -57,14 +57,6 @@ def test_what_is_prepared_is_seen_once_somebody_else_commits_it(
     until_read(transaction_kafka, topic, list(range(100)))
 
 
-def test_transactions_come_one_after_the_other_under_any_ids(transaction_kafka: Kafka, topic: str) -> None:
-    with scoped(transaction_kafka.bootstrap_servers) as producer, somebody_else(transaction_kafka) as other:
-        for turn in range(6):
-            handle = prepared(producer, f"{topic}-{turn % 2}", topic, range(turn * 10, turn * 10 + 10))
-            assert other.end([handle], turn != 3, deadline())[handle.transactional_id].code == 0
-    until_read(transaction_kafka, topic, [*range(30), *range(40, 60)])
-
-
 def test_a_transaction_without_records_leaves_nothing_open(transaction_kafka: Kafka, topic: str) -> None:
     with scoped(transaction_kafka.bootstrap_servers) as producer:
         with producer.transaction(topic) as scope:
@@ -72,23 +64,6 @@ def test_a_transaction_without_records_leaves_nothing_open(transaction_kafka: Ka
             assert scope.prepare() is None
         assert state_of(transaction_kafka, topic) == "Empty"
         prepared(producer, topic, topic, range(1))
-
-
-def test_many_partitions_and_topics_are_one_transaction(
-    transaction_kafka: Kafka, new_topic: NewTopic, transaction_version: int
-) -> None:
-    topics = [new_topic(20, on=transaction_kafka), new_topic(1, on=transaction_kafka)]
-    with scoped(transaction_kafka.bootstrap_servers, batch_size=200) as producer, somebody_else(transaction_kafka) as other:
-        with producer.transaction(topics[0]) as scope:
-            for start in range(0, 3000, 1000):
-                for topic in topics:
-                    scope.append(topic, numbers(range(start, start + 1000)))
-            handle = scope.prepare()
-        assert handle is not None
-        assert (handle.records, dict(handle.partitions)[topics[1]]) == (6000, "0")
-        other.end([handle], True, deadline())
-    until_read(transaction_kafka, topics[1], list(range(3000)))
-    assert sorted(values(transaction_kafka, topics[0])) == list(range(3000))
 
 
 @pytest.mark.parametrize("acked", [True, False])

@@ -14,7 +14,6 @@ from spark_kafka_sink.errors import (
     SerializationError,
     TooManyBadRowsError,
 )
-from spark_kafka_sink.spark.driver import partition_writer
 from spark_kafka_sink.spark.task.producer_cache import cache
 from tests.kafka.fixtures import NewTopic, embedded_broker_kind
 from tests.kafka.kafka import Kafka
@@ -29,27 +28,6 @@ broker_kind = embedded_broker_kind("a second for each; one stays, and test_bad_r
 def _no_producer_left() -> Iterator[None]:
     yield
     cache.close()
-
-
-def test_partition_writer_splits_off_rows_that_a_serializer_refuses(
-    kafka: Kafka, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(partition_writer, "CHUNK_ROWS", 4)
-    topic, letters = new_topic(), new_topic()
-    given = options(kafka, topic=topic, on__error="dead-letter", dead__letter__topic=letters, kafka__value__serializer="int")
-    write = sks.partition_writer(given)
-    rows = [Row(key=str(row), value="no number" if row == 6 else row, partition=5 if row == 7 else None) for row in range(10)]
-    write(rows)
-    assert keys(kafka, topic) == [0, 1, 2, 3, 4, 5, 8, 9]
-    found = {int(each.key or b"-1"): each for each in read_topic(kafka.bootstrap_servers, letters)}
-    assert {number: (why(each)["reason"], why(each)["row"]) for number, each in found.items()} == {
-        6: ("serialization", "6"),
-        7: ("partition", "7"),
-    }
-    assert [(found[row].value, why(found[row]).get("value.format")) for row in (6, 7)] == [
-        (b"no number", None),
-        (b"\0\0\0\7", "serialized"),
-    ]
 
 
 @pytest.mark.parametrize(

@@ -65,42 +65,6 @@ def test_a_listener_that_raises_is_one_warning_and_the_calls_go_on(
     ]
 
 
-def test_a_listener_hears_only_what_is_committed_after_it_was_added(listeners: BatchListeners) -> None:
-    release, first, second = threading.Event(), list[int](), list[int]()
-
-    def slow(report: BatchReport) -> None:
-        assert release.wait(WAIT_S)
-        first.append(report.batch)
-
-    listeners.add(slow)
-    listeners.put(batch(1))
-    listeners.add(lambda report: second.append(report.batch))
-    listeners.put(batch(2))
-    release.set()
-    listeners.stop()
-    assert (first, second) == ([1, 2], [2])
-
-
-def test_a_removed_listener_that_hangs_is_not_called_again(listeners: BatchListeners, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_listeners, "WAIT_S", 0.1)
-    began, release, heard = threading.Event(), threading.Event(), list[int]()
-
-    def hangs(report: BatchReport) -> None:
-        heard.append(report.batch)
-        began.set()
-        assert release.wait(WAIT_S)
-
-    listeners.add(hangs)
-    listeners.put(batch(1))
-    listeners.put(batch(2))
-    assert began.wait(WAIT_S)
-    listeners.remove(hangs)
-    release.set()
-    monkeypatch.setattr(batch_listeners, "WAIT_S", WAIT_S)
-    listeners.stop()
-    assert heard == [1]
-
-
 def test_a_listener_may_remove_itself_and_stop_everything(listeners: BatchListeners, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_listeners, "WAIT_S", HOUR_S)
     heard: list[int] = []

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pickle
 import socket
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -188,23 +187,6 @@ def test_a_driver_program_that_does_not_answer_delays_a_commit_once_and_not_each
     assert (len(tried), caplog.text.count("did not reach the driver program")) == (1, 1)
 
 
-def test_a_refused_commit_is_told_also_after_a_report_without_an_answer(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(driver_reports, "TIMEOUT_S", 0.2)
-    released, told = threading.Event(), threading.Event()
-    listener = MetricsListener({b"C": lambda content: released.wait(10) and None, b"R": lambda content: told.set()})
-    try:
-        feed = Feed(listener=listener.address)
-        feed.committed(batch())
-        assert "timed out" in caplog.text
-        released.set()
-        feed.refused()
-        assert told.wait(10)
-    finally:
-        listener.stop()
-
-
 def test_a_report_that_cannot_be_made_does_not_fail_the_commit(
     metrics: DeliveryMetrics, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -215,36 +197,6 @@ def test_a_report_that_cannot_be_made_does_not_fail_the_commit(
     Feed(listener=metrics.feed.listener).committed(batch(records=5), details)
     assert metrics.committed == DeliveryReport(records=5)
     assert "a commit's details did not reach the driver program: ZeroDivisionError: garbage" in caplog.text
-
-
-def test_a_batch_listener_is_called_until_it_is_removed(metrics: DeliveryMetrics) -> None:
-    heard: list[BatchReport] = []
-    metrics.add_batch_listener(heard.append)
-    metrics.batch_committed(batch(number=1))
-    metrics.remove_batch_listener(heard.append)
-    metrics.remove_batch_listener(heard.append)
-    metrics.batch_committed(batch(number=2))
-    metrics.close()
-    assert heard == [batch(number=1)]
-
-
-def test_a_slow_batch_listener_delays_no_commit(metrics: DeliveryMetrics) -> None:
-    release = threading.Event()
-    heard: list[int] = []
-
-    def slow(report: BatchReport) -> None:
-        assert release.wait(60)
-        heard.append(report.batch)
-
-    metrics.add_batch_listener(slow)
-    feed = Feed(listener=metrics.feed.listener)
-    for number in range(3):
-        feed.committed(batch(number=number))  # Spark's commit waits for the answer
-    assert len(metrics.of("q")) == 3
-    assert heard == []
-    release.set()
-    metrics.remove_batch_listener(slow)
-    assert heard == [0, 1, 2]
 
 
 def test_a_line_is_logged_for_each_batch_when_asked(metrics: DeliveryMetrics, caplog: pytest.LogCaptureFixture) -> None:
@@ -267,14 +219,6 @@ def test_on_a_cluster_the_listener_is_where_the_driver_is() -> None:
     made = counting(master="spark://h:7077", spark_driver_host="localhost", spark_driver_bindAddress="127.0.0.1")
     assert made.feed.listener is not None
     assert made.feed.listener.host == "localhost"
-    made.close()
-
-
-def test_where_the_driver_cannot_listen_it_listens_to_its_own_machine(caplog: pytest.LogCaptureFixture) -> None:
-    made = counting(master="spark://h:7077", spark_driver_host="192.0.2.1", spark_driver_bindAddress="192.0.2.1")
-    assert made.feed.listener is not None
-    assert made.feed.listener.host == "127.0.0.1"
-    assert "cannot listen on 192.0.2.1, so that running tasks are not shown" in caplog.text
     made.close()
 
 

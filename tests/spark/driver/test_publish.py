@@ -122,6 +122,7 @@ def test_spark_says_whether_the_case_of_columns_matters(spark: SparkSession, kaf
         sks.publish(df, topic=topic, bootstrap_servers=kafka.bootstrap_servers)
 
 
+@pytest.mark.whole("a job that waits; tests/faults/test_rate_limit.py and task/test_task.py have the limit")
 def test_a_job_takes_as_long_as_the_rate_limit_says_and_its_report_shows_it(
     spark: SparkSession, kafka: Kafka, new_topic: NewTopic
 ) -> None:
@@ -135,6 +136,7 @@ def test_a_job_takes_as_long_as_the_rate_limit_says_and_its_report_shows_it(
     assert sorted(int(row.value or b"") for row in read_topic(kafka.bootstrap_servers, topic)) == list(range(800))
 
 
+@pytest.mark.whole("a job that waits; tests/faults/test_rate_limit.py has what ends a wait")
 def test_a_job_that_waits_for_the_rate_limit_can_be_cancelled(spark: SparkSession, kafka: Kafka, new_topic: NewTopic) -> None:
     topic = new_topic()
     slow = options(kafka, topic=topic, max__records__per__second="1", kafka__linger__ms="0")

@@ -23,7 +23,7 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.spark.error_options import CONNECTS_NAMES
 from spark_kafka_sink.spark.feed import Feed
 from spark_kafka_sink.spark.options import sink_options
-from spark_kafka_sink.spark.schema import ColumnGroup, SinkSchema
+from spark_kafka_sink.spark.schema import SinkSchema
 from spark_kafka_sink.spark.task.producer_cache import cache
 from spark_kafka_sink.spark.task.task import run_task
 from tests.kafka.fixtures import NewTopic, embedded_broker_kind, on_real_kafka
@@ -123,33 +123,6 @@ def test_dropped_rows_are_counted_and_are_nowhere(kafka: Kafka, new_topic: NewTo
     assert (report.dropped, report.dead_letters, report.delivered) == (len(bad), 0, len(rows) - len(bad))
 
 
-def test_rows_without_json_become_letters_with_a_text(kafka: Kafka, new_topic: NewTopic) -> None:
-    topic, letters = new_topic(), new_topic()
-    numbers = [float("nan") if row % 4 == 1 else float(row) for row in range(10)]
-    batch = pa.RecordBatch.from_arrays(
-        [pa.array(numbers), pa.array([row == 5 for row in range(10)]), pa.array([str(row) for row in range(10)])],
-        names=["n", "gone", "key"],
-    )
-    schema = SinkSchema(value=ColumnGroup((0,), ("n",), as_json=True), key=2, tombstone=1)
-    report = delivered(tolerant(kafka, letters, topic=topic), (schema, batch))
-    assert keys(kafka, topic) == [0, 2, 3, 4, 5, 6, 7, 8]  # 5 is a tombstone, so nobody reads its number
-    found = {int(each.key or b"-1"): each for each in read_topic(kafka.bootstrap_servers, letters)}
-    assert {number: each.value for number, each in found.items()} == {1: b'{"n":NaN}', 9: b'{"n":NaN}'}
-    assert {why(each)["value.format"] for each in found.values()} == {"text"}
-    assert {why(each)["stage"] for each in found.values()} == {"VALUE_CONVERTER"}
-    assert report.bad_rows == {"serialization": 2}
-
-
-def test_rows_that_a_serializer_refuses_keep_their_values_as_json(kafka: Kafka, new_topic: NewTopic) -> None:
-    topic, letters = new_topic(), new_topic()
-    batch = pa.RecordBatch.from_arrays([pa.array([0.5, float("inf"), 2.0]), pa.array(["0", "1", "2"])], names=["value", "key"])
-    settings = tolerant(kafka, letters, topic=topic, kafka__value__serializer="json")
-    assert delivered(settings, (SinkSchema(value=0, key=1), batch)).bad_rows == {"serialization": 1}
-    (found,) = read_topic(kafka.bootstrap_servers, letters)
-    assert (found.key, found.value, why(found)["row"]) == (b"1", b"Infinity", "1")
-    assert keys(kafka, topic) == [0, 2]
-
-
 @pytest.mark.fault("record", "a dead-letter topic that is missing, forbidden, compacted or too narrow")
 def test_a_row_that_a_broker_finds_too_large_keeps_its_key(kafka: Kafka, new_topic: NewTopic) -> None:
     """Its letter is as large, and the dead-letter topic has the same limit."""
@@ -180,33 +153,6 @@ def test_a_row_that_is_too_large_keeps_what_fits_compressed_and_its_letter_says_
             r" allows \(50000\); raise it \(in Spark: kafka.max.request.size\)",
             why(found[b"0"])["exception.message"],
         )
-
-
-def test_brokers_may_reject_more_than_the_memory_for_rejected_rows_at_once() -> None:
-    """One append of 16 MB, of which 1 MB is kept until it is taken. The last row is refused before."""
-    with EmbeddedBroker() as broker:
-        topic = broker.create_topic("compacted", configs={"cleanup.policy": "compact"})
-        letters = broker.create_topic("letters")
-        given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "on.error": "dead-letter", "dead.letter.topic": letters}
-        limits = {"kafka.buffer.memory": str(1 << 20), "kafka.max.request.size": "20000"}
-        values = [b"%0*d" % (30_000 if row == 1999 else 8_000, row) for row in range(2000)]
-        batch = pa.RecordBatch.from_arrays([pa.array(values)], names=["value"])
-        report = delivered(sink_options({**given, **limits, "topic": topic}), (SinkSchema(value=0), batch))
-        assert (report.bad_rows, report.dead_letters) == ({"INVALID_RECORD": 1999, "too-large": 1}, 2000)
-        found = read_topic(broker.bootstrap_servers, letters)
-        assert sorted(each.value or b"" for each in found) == [b"", *values[:1999]]
-        assert {int((each.value or b"1999")[-4:]): int(why(each)["row"]) for each in found} == {row: row for row in range(2000)}
-
-
-def test_letters_of_rows_without_a_valid_topic_need_no_other_topic(kafka: Kafka, new_topic: NewTopic) -> None:
-    letters = new_topic(3, config=KEPT)
-    rows = [Given(number % 5, "no topic") for number in range(50)]
-    delivered(tolerant(kafka, letters), (SCHEMA, batch_of(rows)))
-    partitions: dict[bytes | None, set[int]] = {}
-    for each in read_topic(kafka.bootstrap_servers, letters):
-        partitions.setdefault(each.key, set()).add(each.partition)
-    assert all(len(found) == 1 for found in partitions.values()), "letters of one key are in one partition"
-    assert len(partitions) == 5
 
 
 def test_rows_whose_topic_is_the_dead_letter_topic_are_bad() -> None:

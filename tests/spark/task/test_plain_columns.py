@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 
 import pytest
@@ -78,18 +77,6 @@ def test_keys_and_values_are_what_to_json_makes_of_their_columns(
     assert sum(record.value is None for record in found) == 20
     texts = [((one.key or b"").decode(), (one.value or b"").decode(), one.headers) for one in found]
     assert sorted(texts) == expected
-
-
-def test_timestamps_in_json_are_utc_with_microseconds(spark: SparkSession, kafka: Kafka, new_topic: NewTopic) -> None:
-    topic = new_topic()
-    df = spark.sql("SELECT timestamp_micros(1) AS at, TIMESTAMP_NTZ'2026-01-02 03:04:05' AS ntz, 1e10D AS real")
-    save(df, {**options(kafka, topic=topic), "value.columns": "at,ntz,real"})
-    (record,) = read_topic(kafka.bootstrap_servers, topic)
-    assert json.loads(record.value or b"") == {
-        "at": "1970-01-01T00:00:00.000001Z",
-        "ntz": "2026-01-02T03:04:05.000000",
-        "real": 1e10,
-    }
 
 
 def test_mistakes_end_before_any_task(spark: SparkSession, kafka: Kafka) -> None:

@@ -15,7 +15,6 @@ from spark_kafka_sink.errors import DeliveryError, RecordError, RecordTooLargeEr
 from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
 from spark_kafka_sink.spark.driver import partition_writer
 from spark_kafka_sink.spark.driver.partition_writer import batches_of_rows
@@ -157,27 +156,6 @@ def test_a_bad_header_is_named_as_the_tasks_row(kafka: Kafka, new_topic: NewTopi
 
 def test_outside_of_spark_there_is_no_partition() -> None:
     assert spark_partition() == -1
-
-
-def test_over_many_partitions_small_batches_are_put_together_and_every_row_arrives_once(
-    kafka: Kafka, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    appended: list[int] = []
-    append = SendScope.append
-
-    def counted(scope: SendScope, topic: str, columns: RecordColumns) -> None:
-        appended.append(columns.num_records)
-        append(scope, topic, columns)
-
-    monkeypatch.setattr(SendScope, "append", counted)
-    topic = new_topic(150)
-    rows = [Row(value=str(number), partition=number % 150) for number in range(6050)]
-    settings = sink_options(options(kafka, topic=topic, kafka__linger__ms="60000"))
-    report = delivered(batches_of_rows(rows, topic), settings)
-    # The first ten go out before the topic's partitions are known; then 40 rows for each of them.
-    assert appended == [10, 6000, 40]
-    assert report.records == 6050
-    assert sorted(read_values(kafka, topic)) == list(range(6050))
 
 
 def test_a_task_reports_topics_of_too_many_partitions_as_sums(

@@ -162,24 +162,6 @@ def test_a_task_that_fails_leaves_nothing_open_and_the_next_is_not_harmed(settin
     end(settings, share, True)
 
 
-@pytest.mark.parametrize("header", [None, (None, b"")])
-def test_a_bad_header_fails_the_task_and_leaves_nothing_open(settings: SinkOptions, header: object) -> None:
-    batch = MicroBatch.of_new_job()
-    rows = [*numbered(0, 20), Row(value="bad", partition=0, headers=[header])]
-    with pytest.raises(RecordError, match="a header ") as caught:
-        write(settings, rows, batch)
-    assert caught.value.__notes__[0] == "That is row 20 of the task, counted from 0."
-    assert open_ids(settings, batch) == []
-
-
-@on_real_kafka
-def test_a_timeout_over_the_brokers_limit_is_told_by_the_first_task(settings: SinkOptions) -> None:
-    # 15 minutes and a second
-    patient = replace(settings, producer=replace(settings.producer, transaction_timeout_ms=901_000))
-    with pytest.raises(KafkaSinkError, match=r"transaction\.timeout\.ms exceeds the brokers' transaction\.max\.timeout\.ms"):
-        write(patient, numbered(0, 1), MicroBatch.of_new_job())
-
-
 def test_a_missing_permission_is_told_by_the_first_task(kafka_with_acls: KafkaWithAcls) -> None:
     settings = sink_options(options(kafka_with_acls, topic="any", delivery__guarantee="exactly-once"))
     with (

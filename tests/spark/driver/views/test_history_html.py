@@ -5,10 +5,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from typing import Any
 
-from spark_kafka_sink.reports.delivery_report import DeliveryReport
-from spark_kafka_sink.spark.batch_report import BatchReport
 from spark_kafka_sink.spark.driver.history import History
-from tests.limits import calls_of
 from tests.reports.test_report_html import HOSTILE, SVG, Page
 from tests.spark.driver.test_history import UUID, batch
 
@@ -49,17 +46,3 @@ def test_names_of_queries_are_escaped() -> None:
     ET.fromstring(page)
     assert Page(page).tags.isdisjoint({"script", "img", "link"})
     assert not [name for name in Page(page).attributes if name.startswith("on") or name in ("href", "src", "id")]
-
-
-def test_thousands_of_micro_batches_take_little_and_no_peak_of_a_latency_is_lost() -> None:
-    history = History()
-    for number in range(20_000):
-        history.add(batch(number, records=1000))
-    slow = [0] * 24
-    slow[17] = 1
-    history.add(BatchReport(UUID, 20_000, 1_700_000_000.0 + 20_000, 2.0, DeliveryReport(ack_latency={"t": slow})))
-    assert calls_of(history.of(UUID)._repr_html_) < 60_000  # three for each micro-batch; building takes one
-    page = history.of(UUID)._repr_html_()
-    assert len(page) < 50_000
-    assert "150,000" in page  # the axis of the latencies reaches 131,072 ms
-    assert "groups of neighbouring micro-batches" in page

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 import spark_kafka_sink as sks
 from spark_kafka_sink.spark.driver.live_tasks import LiveTasks
 from spark_kafka_sink.spark.driver.views import progress_bar
-from spark_kafka_sink.spark.driver.views.progress_bar import MOST_POINTS, SILENT_S, CallProgress, Tasks, progress_of
+from spark_kafka_sink.spark.driver.views.progress_bar import SILENT_S, CallProgress, Tasks, progress_of
 from spark_kafka_sink.spark.feed import Counts, Feed
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
@@ -122,16 +122,6 @@ def test_the_bar_is_full_after_success_although_stages_were_skipped_and_says_so_
     last = capsys.readouterr().err.rpartition("\r")[2]
     found = ("0 of 8 tasks, 0 rows", "0%|", ", failed]") if fails else ("1 of 1 task, 0 rows", "100%|", "0 retries]")
     assert [text for text in found if text not in last] == []
-
-
-def test_a_failure_before_any_task_shows_no_tasks(capsys: pytest.CaptureFixture[str]) -> None:
-    context = Leaving(lambda: None)
-    context.stages.clear()
-    with suppress(ZeroDivisionError), progress_of(cast("SparkSession", Session(context)), None, show=True):
-        raise ZeroDivisionError
-    err = capsys.readouterr().err
-    assert "tasks" not in err
-    assert ", failed]" in err
 
 
 def test_a_spark_context_that_does_not_answer_does_not_hold_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,16 +232,6 @@ def test_a_running_task_counts_by_its_rows_as_many_as_finished_ones_had() -> Non
     assert call.share(Tasks(4, 0, 4)) == 1
 
 
-def test_rows_that_tasks_tell_at_once_are_no_peak(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock(0.0)
-    monkeypatch.setattr(progress_bar, "time", clock)
-    call, finished, _ = progress()
-    for second, rows in ((1.0, 0), (2.0, 0), (3.0, 0), (4.0, 0), (4.3, 2150)):
-        clock.now, finished.value = second, Counts(rows)
-        call.sample()
-    assert max(rate for _, rate in call.throughput()) == 500
-
-
 def test_only_tasks_that_run_for_some_seconds_without_a_report_seem_unable_to_reach_the_driver(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -273,28 +253,7 @@ def test_only_tasks_that_run_for_some_seconds_without_a_report_seem_unable_to_re
     assert call.missing(Tasks(4, 2, 1)) == ""
 
 
-def test_without_a_sample_there_is_no_throughput(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock(0.0)
-    monkeypatch.setattr(progress_bar, "time", clock)
-    call, finished, _ = progress()
-    clock.now, finished.value = 5.0, Counts(100, 1000, 0)
-    assert call.delivered().records == 100
-    assert call.throughput() == ()
-
-
-def test_the_throughput_over_time_has_few_points_however_long_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock(0.0)
-    monkeypatch.setattr(progress_bar, "time", clock)
-    call, finished, _ = progress()
-    for second in range(1, 5 * MOST_POINTS):
-        clock.now, finished.value = float(second), Counts(second * 10)
-        call.sample()
-    points = call.throughput()
-    assert MOST_POINTS / 4 < len(points) <= MOST_POINTS + 1
-    assert {round(rate) for _, rate in points} == {10}
-    assert points[-1][0] == 5 * MOST_POINTS - 1
-
-
+@pytest.mark.whole("a long task; task/test_live.py has what a running task tells the driver")
 @pytest.mark.spark
 def test_the_bar_moves_inside_a_long_task(
     spark: SparkSession,

@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, cast
@@ -21,7 +20,6 @@ from spark_kafka_sink.spark.driver.views.watch import (
     Screen,
     Terminal,
     screen_of,
-    table_for,
     watch,
 )
 from spark_kafka_sink.spark.driver.views.watch_table import Reading, WatchTable
@@ -88,13 +86,6 @@ def test_a_terminal_shows_the_last_reading_in_place_and_no_line_wraps() -> None:
 
 
 @pytest.mark.usefixtures("small_terminal")
-def test_a_terminal_shows_fewer_lines_than_it_has() -> None:
-    out = io.StringIO()
-    shown(Terminal(out), reading(1, queries=9))
-    assert Display(out.getvalue()).lines[-1] == "and 5 more"
-
-
-@pytest.mark.usefixtures("small_terminal")
 def test_a_terminal_keeps_the_table_while_there_is_nothing_to_read() -> None:
     out = io.StringIO()
     shown(Terminal(out), reading(1), "no answer", "no answer")
@@ -113,13 +104,6 @@ def test_lines_are_one_for_each_micro_batch_under_a_header_that_is_repeated() ->
     assert [line.split()[2] for line in lines if not line.startswith("time")] == [str(number) for number in range(1, 25)]
     assert "\x1b" not in out.getvalue()
     assert problems.getvalue() == ""
-
-
-def test_lines_say_once_why_there_is_nothing_to_read_and_go_on() -> None:
-    out, problems = io.StringIO(), io.StringIO()
-    shown(Lines(out, problems), reading(1), "gone", "gone", reading(2), "gone")
-    assert [line.split("  ")[1] for line in problems.getvalue().splitlines()] == ["gone", "gone"]
-    assert len(out.getvalue().splitlines()) == 3
 
 
 class Shown:
@@ -179,22 +163,6 @@ def test_an_interrupt_ends_the_view_and_does_not_reach_the_handler_that_cancels_
     assert interrupts == []
     os.kill(os.getpid(), signal.SIGINT)
     assert interrupts == [signal.SIGINT]
-
-
-def test_a_view_in_another_thread_leaves_signals_alone(interrupts: list[int]) -> None:
-    out = io.StringIO()
-    thread = threading.Thread(
-        target=watch, args=(reading, WatchTable(), Lines(out, out)), kwargs={"interval_s": 1, "timeout_s": 0.01}
-    )
-    thread.start()
-    thread.join(10)
-    assert out.getvalue().startswith("time")
-
-
-def test_ascii_terminals_get_ascii() -> None:
-    table = table_for(cast("Any", SimpleNamespace(encoding="ascii")))
-    table.take(reading())
-    assert "\n".join(table.table(5)).isascii()
 
 
 @pytest.mark.parametrize(("is_terminal", "kind"), [(True, Terminal), (False, Lines)])
