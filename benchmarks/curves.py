@@ -1,4 +1,4 @@
-"""`python -m benchmarks.curves`: measures the curves of docs/tuning.md, and draws them.
+"""`python -m benchmarks.curves`: measures the curves of docs/performance.md, and draws them.
 
 Each curve is kept as a CSV file and an SVG picture in docs/pictures/. Points are measured without Spark, through the calls that a
 Spark task makes, against a real Kafka. CPU time is that of the producer's process: on a shared machine it repeats, and wall time
@@ -207,7 +207,7 @@ def _measured(curve: Curve, topics: Topics, repeats: int) -> list[Sample]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measures the curves that are asked for, unless only their pictures are, and draws them."""
-    parser = argparse.ArgumentParser("python -m benchmarks.curves", description="The curves of docs/tuning.md, measured.")
+    parser = argparse.ArgumentParser("python -m benchmarks.curves", description="The curves of docs/performance.md, measured.")
     names = [str(curve) for curve in Curve]
     parser.add_argument("--only", nargs="+", default=names, choices=names, help="these curves")
     parser.add_argument("--repeats", type=int, default=3, help="runs of each point (3)")

@@ -1,4 +1,4 @@
-"""The curves of docs/tuning.md, drawn from CSV files.
+"""The curves of docs/performance.md, drawn from CSV files.
 
 A CSV file begins with a comment that says when and on what it was measured, and the picture repeats it. The same file makes the
 same picture, byte for byte, with the same matplotlib.

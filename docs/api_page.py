@@ -1,18 +1,22 @@
-"""docs/api.md: signatures and docstrings of the public names, and where their source is."""
+"""The pages of the API: signatures and docstrings of the public names, and where their source is."""
 
 from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TypeGuard
 
 import griffe
 
 from docs.markdown import anchor, plain, table
 from docs.public_names import (
     BROKER,
+    GIVEN,
     PACKAGE,
     SECTIONS,
+    TITLES,
     Documented,
     Member,
     docstring,
@@ -24,41 +28,84 @@ from docs.public_names import (
     parameters,
 )
 
+NAMES: Mapping[str, Sequence[str]] = {**SECTIONS, "api-broker.md": BROKER}
 WIDTH = 110  # of a line of code
 
 HEAD = f"""# API
 
-This page is generated from the docstrings. Import the names from `{PACKAGE}`, those under "The broker"
-from `{PACKAGE}.broker`, and the errors from `{PACKAGE}.errors`.
+Import the names from `{PACKAGE}`, those of [the embedded broker](api-broker.md) from
+`{PACKAGE}.broker`, and the errors from `{PACKAGE}.errors`. [Options](options.md) have their own pages.
 
 Options, and names that end in `_ms`, are in milliseconds. All other times are in seconds. Timestamps
-are milliseconds since the epoch. Sizes are in bytes.
+are milliseconds since the epoch. Sizes are in bytes. A signature without an arrow returns nothing.
+These pages are generated from the docstrings.
 """
-ERRORS = f"""
-## Errors
+ERRORS = f"""# Errors
 
 Every error is a `{PACKAGE}.errors.KafkaSinkError`. Its text begins with the code in brackets. Errors
 can be pickled. Each code links to its section on the page [Troubleshooting](troubleshooting.md).
+Where no base class is named, it is `KafkaSinkError`.
 
 """
 
 
 def api_page() -> str:
-    sections = {**SECTIONS, "The broker": BROKER}
-    contents = "".join(f"- {title}: {', '.join(map(_link, names))}\n" for title, names in sections.items())
-    entries = (f"\n## {title}\n{''.join(_entry(name, exported(name)) for name in names)}" for title, names in sections.items())
-    return f"{HEAD}\n{contents}- [Errors](#errors), [Options](options.md)\n{''.join(entries)}{ERRORS}{_errors()}"
+    """Returns the page that lists every public name and links to its entry."""
+    lists = (f"\n## [{title}]({page})\n\n{_listed(page)}\n" for page, title in TITLES.items())
+    return f"{HEAD}{''.join(lists)}\n## [Errors](api-errors.md)\n\nEvery error, with its code and base class.\n"
 
 
-def _link(name: str) -> str:
-    return f"[{name}](#{anchor(name)})"
+def page_of(page: str) -> str:
+    """Returns the page of one theme."""
+    return f"# {TITLES[page]}\n{''.join(_entry(name, exported(name)) for name in NAMES[page])}"
+
+
+def errors_page() -> str:
+    return f"{ERRORS}{_errors()}"
+
+
+PAGES: Mapping[str, Callable[[], str]] = {
+    "api.md": api_page,
+    **{page: partial(page_of, page) for page in TITLES},
+    "api-errors.md": errors_page,
+}
+
+
+def _listed(page: str) -> str:
+    return ", ".join(f"[{name}]({page}#{anchor(name)})" for name in NAMES[page])
 
 
 def _entry(name: str, found: Documented) -> str:
-    text = f"\n### {name}\n\n{_code(found)}\n{_text(found)}\n{_source(found)}"
+    text = f"\n## {name}\n\n" + "\n".join(filter(None, [_code(found), _text(found), _source(found)]))
     if isinstance(found, griffe.Class):
-        text += "".join(f"\n#### {name}.{member.name}\n\n{_code(member)}\n{_text(member)}" for member in methods(found))
+        members = methods(found)
+        short = [member for member in members if _is_short(member)]
+        text += "\n" * bool(short) + "".join(map(_item, short))
+        for member in members:
+            if member not in short:
+                text += f"\n### {name}.{member.name}\n\n{_code(member)}\n{_text(member)}"
     return text
+
+
+def _is_short(member: Member) -> bool:
+    """Returns whether a member fits into one item of a list: it takes at most one documented parameter, and has no code."""
+    described = [section for section in _sections(member) if isinstance(section, griffe.DocstringSectionParameters)]
+    return sum(len(section.value) for section in described) <= 1 and "\n\n    " not in docstring(member)
+
+
+def _item(member: Member) -> str:
+    """Returns a property or a small method as an item of a list, with its parameter and errors in the same paragraph."""
+    signature = f"{member.name}: {member.annotation}" if isinstance(member, griffe.Attribute) else _signature(member)
+    text = " ".join(_inline(section) for section in _sections(member))
+    return f"- `{signature}`: {' '.join(text.split())}\n"
+
+
+def _inline(section: griffe.DocstringSection) -> str:
+    if isinstance(section, griffe.DocstringSectionRaises):
+        return " ".join(f"Raises `{item.annotation}`: {_described(item)}" for item in section.value)
+    if isinstance(section, griffe.DocstringSectionText):
+        return plain(section.value)
+    return _section(section, {}).replace("\n", " ").removeprefix("- ")
 
 
 def _source(found: griffe.Object) -> str:
@@ -68,15 +115,21 @@ def _source(found: griffe.Object) -> str:
 
 def _errors() -> str:
     rows = (
-        [f"`{kind.name}`", _error_code(kind), ", ".join(f"`{base}`" for base in kind.bases), _summary(kind)] for kind in errors()
+        [
+            f"`{kind.name}`",
+            _error_code(kind),
+            ", ".join(f"`{base}`" for base in kind.bases if str(base) != "KafkaSinkError"),
+            _summary(kind),
+        ]
+        for kind in errors()
     )
     listed = table(["error", "code", "base class", "when"], ([" ".join(cell.split()) for cell in row] for row in rows))
     return f"{listed}\n{_source(package()['errors'])}"
 
 
 def _summary(kind: griffe.Class) -> str:
-    """Returns the docstring of an error up to its first section."""
-    text = re.split(r"^(?:Args|Attributes):$", docstring(kind), maxsplit=1, flags=re.MULTILINE)[0]
+    """Returns the first sentence of an error's docstring. The page Troubleshooting has the causes."""
+    text = re.split(r"\n\n|(?<=\.)\s", docstring(kind), maxsplit=1)[0]
     return plain(text)
 
 
@@ -91,13 +144,45 @@ def _error_code(kind: griffe.Class) -> str:
 def _code(described: Documented | Member) -> str:
     if isinstance(described, griffe.Attribute):
         return f"```python\n{described.name}: {described.annotation}\n```\n"
-    head = f"class {described.name}" if isinstance(described, griffe.Class) else described.name
-    returns = f" -> {described.returns}" if isinstance(described, griffe.Function) else ""
-    written = _written(parameters(described))
-    listed = f"({', '.join(written)})" if written or returns else ""
-    if len(head + listed + returns) > WIDTH:
-        listed = "".join(["(\n", *(f"    {part},\n" for part in written), ")"])
-    return f"```python\n{head}{listed}{returns}\n```\n"
+    line = _signature(described)
+    if line == f"class {described.name}":
+        return ""
+    if len(line) > WIDTH:
+        returns = _returns(described)
+        parts = "".join(f"    {part},\n" for part in _written(parameters(described)))
+        line = f"{_named(described)}(\n{parts}){returns}"
+    return f"```python\n{line}\n```\n"
+
+
+def _signature(described: Documented) -> str:
+    """Returns a call in one line. The fields of a dataclass are in the list of its attributes, not in the call."""
+    written = [] if _has_fields(described) else _written(parameters(described))
+    listed = f"({', '.join(written)})" if written or isinstance(described, griffe.Function) else ""
+    return f"{_named(described)}{listed}{_returns(described)}"
+
+
+def _named(described: Documented) -> str:
+    return f"class {described.name}" if isinstance(described, griffe.Class) else described.name
+
+
+def _returns(described: Documented) -> str:
+    returns = str(described.returns) if isinstance(described, griffe.Function) else "None"
+    return "" if returns == "None" else f" -> {returns}"
+
+
+def _has_fields(described: Documented | Member) -> TypeGuard[griffe.Class]:
+    """Returns whether the attributes of a class are the parameters of its constructor."""
+    return isinstance(described, griffe.Class) and ("dataclass" in described.labels or "NamedTuple" in map(str, described.bases))
+
+
+def _declared(described: griffe.Class) -> dict[str, str]:
+    """Returns the type and the default value of each field. Values that a call makes, such as empty lists, are left out."""
+    declared = {}
+    for field in fields(described):
+        value = str(field.value or "") if isinstance(field, griffe.Attribute) and described.name not in GIVEN else ""
+        default = f" = {value}" if value and "(" not in value else ""
+        declared[field.name] = f": {field.annotation}{default}" if isinstance(field, griffe.Attribute) else ""
+    return declared
 
 
 def _written(taken: Sequence[griffe.Parameter]) -> list[str]:
@@ -118,21 +203,32 @@ def _written(taken: Sequence[griffe.Parameter]) -> list[str]:
 
 def _text(described: Documented | Member) -> str:
     """Returns the docstring as Markdown. Its sections become lists."""
-    if described.docstring is None:
-        return ""
-    names = [] if isinstance(described, griffe.Attribute) else [parameter.name for parameter in parameters(described)]
+    names = {} if isinstance(described, griffe.Attribute) else {parameter.name: "" for parameter in parameters(described)}
     if isinstance(described, griffe.Class):
-        names += [field.name for field in fields(described)]
-    sections = griffe.parse_google(described.docstring, returns_named_value=False, returns_multiple_items=False, warnings=False)
-    return "\n".join(filter(None, (_section(section, names) for section in sections)))
+        names |= {field.name: "" for field in fields(described)}
+    if _has_fields(described):
+        names |= _declared(described)
+    return "\n".join(filter(None, (_section(section, names) for section in _sections(described))))
 
 
-def _section(section: griffe.DocstringSection, names: Sequence[str]) -> str:
-    """Returns a section of a docstring. names: the parameters and fields that have a separate line."""
+def _sections(described: Documented | Member) -> list[griffe.DocstringSection]:
+    if described.docstring is None:
+        return []
+    found = griffe.parse_google(described.docstring, returns_named_value=False, returns_multiple_items=False, warnings=False)
+    return [section for section in found if not _says_nothing(section)]
+
+
+def _says_nothing(section: griffe.DocstringSection) -> bool:
+    """Returns whether a section only names the type that the signature has, such as `The DataFrame.`"""
+    return isinstance(section, griffe.DocstringSectionReturns) and all(item.description.count(" ") < 2 for item in section.value)
+
+
+def _section(section: griffe.DocstringSection, names: Mapping[str, str]) -> str:
+    """Returns a section of a docstring. names: the parameters and fields that have a separate line, and what else it says."""
     if isinstance(section, griffe.DocstringSectionText):
         return "\n".join(_paragraph(text, names) for text in section.value.split("\n\n"))
     if isinstance(section, griffe.DocstringSectionParameters | griffe.DocstringSectionAttributes):
-        return "".join(f"- `{item.name}`: {_described(item)}\n" for item in section.value)
+        return "".join(f"- `{item.name}{names.get(item.name, '')}`: {_described(item)}\n" for item in section.value)
     if isinstance(section, griffe.DocstringSectionReturns | griffe.DocstringSectionYields):
         return "".join(f"{section.kind.value.capitalize()}: {_described(item)}\n" for item in section.value)
     if isinstance(section, griffe.DocstringSectionRaises):
@@ -144,7 +240,7 @@ def _section(section: griffe.DocstringSection, names: Sequence[str]) -> str:
     raise ValueError(f"a docstring has a section of the kind {section.kind.value!r}, which docs/api_page.py does not know")
 
 
-def _paragraph(text: str, names: Sequence[str]) -> str:
+def _paragraph(text: str, names: Iterable[str]) -> str:
     """Returns a paragraph; an indented one is code, after one that ends with `::`."""
     if text.startswith("    "):
         return f"```python\n{textwrap.dedent(text).rstrip()}\n```\n"
@@ -160,7 +256,7 @@ def _one_line(text: str) -> str:
     return re.sub(r"\n\s*(?!\s*- )", " ", text.strip())
 
 
-def _itemized(paragraph: str, names: Sequence[str]) -> str:
+def _itemized(paragraph: str, names: Iterable[str]) -> str:
     """Returns a paragraph that says `name: ...` of some names, with a line for each of them."""
     name = "|".join(map(re.escape, names)) or "(?!)"
     before, *parts = re.split(rf"(?:^|(?<=[.;]) )((?:{name})(?:, (?:{name}))*): ", paragraph)

@@ -15,6 +15,7 @@ from spark_kafka_sink.errors import DOCS_URL
 NAME = "spark-kafka-sink"
 # click's names of ranges, which are no words.
 _VALUES = {"INTEGER": "N", "INTEGER RANGE": "N", "FLOAT RANGE": "NUMBER"}
+_HEAD = ("option", "default", "description")
 HEAD = f"""# Command line
 
 This page is generated from the commands. `{NAME} COMMAND --help` prints the same text.
@@ -40,12 +41,27 @@ def _commands(group: click.Group, context: click.Context) -> Iterator[tuple[clic
 
 def _described(command: click.Command, context: click.Context) -> str:
     title = context.command_path.removeprefix(f"{NAME} ")
-    level = "##" if " " not in title else "###"
     usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
-    parts = [f"\n{level} {title}\n", f"```\n{usage}\n```\n", *_paragraphs(command.help), *_paragraphs(command.epilog)]
-    if rows := [_row(parameter, context) for parameter in command.params if isinstance(parameter, click.Option)]:
-        parts.append(table(["option", "default", "description"], rows))
+    group = context.parent
+    shared = _shared(group) if group is not None and group.parent is not None else []
+    epilog = command.epilog if group is None or command.epilog not in (group.command.epilog or "") else None
+    parts = [f"\n{'###' if shared else '##'} {title}\n", f"```\n{usage}\n```\n", *_paragraphs(command.help), *_paragraphs(epilog)]
+    if isinstance(command, click.Group):
+        parts += [f"Each of these commands has these options:\n\n{table(_HEAD, _shared(context))}"]
+    elif rows := [row for row in _rows(command, context) if row not in shared]:
+        parts.append(table(_HEAD, rows))
     return "\n".join(parts)
+
+
+def _rows(command: click.Command, context: click.Context) -> list[list[str]]:
+    return [_row(parameter, context) for parameter in command.params if isinstance(parameter, click.Option)]
+
+
+def _shared(context: click.Context) -> list[list[str]]:
+    """Returns the options that all commands of a group have, with the same text."""
+    assert isinstance(context.command, click.Group)
+    first, *others = (_rows(command, inner) for command, inner in _commands(context.command, context))
+    return [row for row in first if all(row in rows for rows in others)]
 
 
 def _paragraphs(text: str | None) -> Iterator[str]:

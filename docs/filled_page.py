@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from benchmarks.cost import page as cost
 from benchmarks.scale import partitions, tasks, workers
 from docs.markdown import table
 from spark_kafka_sink.broker import BrokerConfig
@@ -13,7 +14,7 @@ from spark_kafka_sink.broker.cluster.topic_config import TOPIC_CONFIGS
 from spark_kafka_sink.exporters.families import FAMILIES, LATENCY_TEXT
 from spark_kafka_sink.exporters.opentelemetry import ATTRIBUTES, instrument_name, instrument_unit
 from spark_kafka_sink.exporters.prometheus import prometheus_name
-from spark_kafka_sink.producer.metrics.metric_table import metrics_tables
+from spark_kafka_sink.producer.metrics.metric_table import GAUGES, NODE, OWN, PRODUCER, TOPIC, Metric
 
 FOLDER = Path(__file__).parent
 END = "<!-- end -->"
@@ -37,22 +38,6 @@ def filled(name: str) -> str:
     return text
 
 
-def broker_page() -> str:
-    return filled("broker.md")
-
-
-def metrics_page() -> str:
-    return filled("metrics.md")
-
-
-def monitoring_page() -> str:
-    return filled("monitoring.md")
-
-
-def scale_page() -> str:
-    return filled("scale.md")
-
-
 def _settings() -> str:
     rows = (
         [f"`{name}`", _value(setting.text_in(BrokerConfig())), _value(setting.text(setting.default)), setting.doc]
@@ -74,26 +59,42 @@ def _topics() -> str:
     return table(["topic's name", "broker's names", "default", "description"], rows)
 
 
-def _prometheus() -> str:
+def _driver_metrics() -> str:
     rows = [
-        [f"`{name}`", ", ".join(f"`{label}`" for label in family.labels) or "none", family.text]
-        for family in FAMILIES
-        for name in [prometheus_name(family)]
-    ]
-    rows.append(["`kafka_sink_ack_latency_seconds`", "`topic`", "histogram: " + LATENCY_TEXT])
-    return table(["metric", "labels", "description"], rows)
-
-
-def _opentelemetry() -> str:
-    rows = (
         [
+            f"`{prometheus_name(family)}`",
             f"`{instrument_name(family)}`",
             f"`{instrument_unit(family)}`",
-            ", ".join(f"`{ATTRIBUTES[label]}`" for label in family.labels) or "none",
+            ", ".join(f"`{label}`" for label in family.labels),
+            family.text,
         ]
         for family in FAMILIES
+    ]
+    rows.append(["`kafka_sink_ack_latency_seconds`", "", "", "`topic`", f"histogram: {LATENCY_TEXT}"])
+    return table(["Prometheus", "OpenTelemetry", "unit", "labels", "description"], rows)
+
+
+def _attributes() -> str:
+    return table(["label", "OpenTelemetry's attribute"], ([f"`{label}`", f"`{name}`"] for label, name in ATTRIBUTES.items()))
+
+
+def _producer_metrics() -> str:
+    producer = _java_metrics("`producer-metrics`: the whole producer", sorted((*PRODUCER, *OWN, *GAUGES)))
+    topic = _java_metrics("`producer-topic-metrics`: each topic", TOPIC)
+    node = _java_metrics("`producer-node-metrics`: each broker", NODE)
+    return "\n".join((producer, topic, node))
+
+
+def _java_metrics(title: str, metrics: Iterable[Metric]) -> str:
+    """Returns a table in which metrics of one description share a row, such as a rate and a total."""
+    rows: dict[str, list[Metric]] = {}
+    for metric in metrics:
+        rows.setdefault(metric.doc, []).append(metric)
+    lines = (
+        [", ".join(f"`{each.name}`" for each in some), ", ".join(dict.fromkeys(each.unit for each in some)), doc]
+        for doc, some in rows.items()
     )
-    return table(["instrument", "unit", "attributes"], rows)
+    return f"### {title}\n\n{table(['metric', 'unit', 'description'], lines)}"
 
 
 def _value(text: str | None) -> str:
@@ -101,8 +102,12 @@ def _value(text: str | None) -> str:
 
 
 TABLES: Mapping[str, Mapping[str, Callable[[], str]]] = {
+    "performance.md": {"cost": cost.summary},
     "broker.md": {"the broker's settings": _settings, "the topics' settings": _topics},
-    "metrics.md": {"the producer's metrics": metrics_tables},
-    "monitoring.md": {"Prometheus' metrics": _prometheus, "OpenTelemetry's instruments": _opentelemetry},
-    "scale.md": {"partitions": partitions.tables, "workers": workers.tables, "tasks": tasks.tables},
+    "metrics.md": {
+        "the driver's metrics": _driver_metrics,
+        "OpenTelemetry's attributes": _attributes,
+        "the producer's metrics": _producer_metrics,
+    },
+    "measurements.md": {"cost": cost.details, "partitions": partitions.tables, "workers": workers.tables, "tasks": tasks.tables},
 }

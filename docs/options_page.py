@@ -1,55 +1,64 @@
-"""Makes docs/options.md from the tables that the code itself uses, so that the page and the code cannot differ."""
+"""Makes the pages of options from the tables that the code itself uses, so that the pages and the code cannot differ."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from docs.markdown import table
+from docs.markdown import anchor, table
 from spark_kafka_sink.config import OPTIONS
 from spark_kafka_sink.option import ABSENT, INT64_MAX, LIBRDKAFKA_NAMES, REQUIRED, Kind, Option
 from spark_kafka_sink.registry.registry_options import REGISTRY_OPTIONS
 from spark_kafka_sink.security_config import ALIASES, ONE_VALUE, SECURITY_OPTIONS
 from spark_kafka_sink.spark.options import HARMLESS, REFUSED, REFUSED_PREFIXES, SINK_OPTIONS
+from spark_kafka_sink.spark.schema_settings import SCHEMA_SINK_OPTIONS
 
 HEAD = """# Options
 
-This page is generated from the code. Producer options have the names and units of Kafka 4.1's Java
-producer. Times are in milliseconds and sizes in bytes unless the text says otherwise.
+Producer options have the names and units of Kafka 4.1's Java producer. Times are in milliseconds and
+sizes in bytes unless the text says otherwise.
 
 - In Spark (`format("kafka_sink")`, `publish`, `foreach_batch`, `partition_writer`), write producer
-  options with the prefix `kafka.`, such as `kafka.batch.size`. The sink's own options have no prefix.
+  and security options with the prefix `kafka.`, such as `kafka.batch.size`. The sink's own options
+  and those of the schema registry have no prefix.
 - In `Producer(settings)`, write producer options as they are named here. The sink's own options do
-  not exist there, except for `max.bytes.per.second`, `max.records.per.second`
-  and `timestamp.unit`.
+  not exist there, except for `max.bytes.per.second`, `max.records.per.second`, `timestamp.unit` and
+  those of [schemas](schemas.md).
 
 A value may be text or have the Python type that fits. An unknown option raises
-[`[OPTION]`](troubleshooting.md#option) with a suggestion.
-"""
-SINK = """
-## Sink options
+[`[OPTION]`](troubleshooting.md#option) with a suggestion. An option without a default is not
+set. A default that differs from that of Java's client is followed by Java's in brackets.
 
+[Other names](options-other.md) lists accepted synonyms and the options of Java, librdkafka and
+Spark's own sink that do not exist here. These pages are generated from the code.
+"""
+SINK = """# Sink options
+
+These are the options of [the sink](options.md), without a prefix. Spark's own Kafka sink has no such
+options unless an entry says otherwise. Those of [schemas](options-schemas.md) have their own page.
+"""
+SCHEMAS = """# Schema options
+
+These are the options for [schemas](schemas.md) and the connection to their registry. They have no
+prefix `kafka.` in Spark.
+
+In front of the options from `reference.subject.name.strategy` to `skip.known.types`, `key.` or
+`value.` applies them to one of both.
 """
 REGISTRY = """
-## Schema registry options
-
-These options connect to a [schema registry](schemas.md). They have no prefix `kafka.` in Spark.
 Options that begin with `schema.registry.basic.auth.` or `schema.registry.bearer.auth.` can also be
-written without `schema.registry.`.
-
+written without `schema.registry.`. TLS has the options of brokers with `schema.registry.` in front, such
+as `schema.registry.ssl.truststore.location`. Meaning, values and defaults are the same. They are links:
 """
-PRODUCER = """
-## Producer options
+PRODUCER = """# Producer options
 
-[Serializers](serializers.md) and [partitioners](partitioners.md) have their own pages.
-
+In Spark, write these [options](options.md) with the prefix `kafka.`.
 """
-SECURITY = """
-## Security options
+SECURITY = """# Security options
 
-These are the producer's options for TLS, SASL, tokens and proxies. They have the names of Java's
-client, or those of librdkafka where Java's client has no such option. In Spark, write them with the
-prefix `kafka.`. The [security](security.md) page shows which ones you need for your cluster.
+These are the producer's [options](options.md) for TLS, SASL, tokens and proxies. They have the names
+of Java's client, or those of librdkafka where Java's client has no such option. In Spark, write them
+with the prefix `kafka.`. The [security](security.md) page shows which ones you need for your cluster.
 
 A value can contain references in Kafka's syntax:
 
@@ -75,16 +84,16 @@ A value can contain references in Kafka's syntax:
 - A value that contains text such as `${a:b}` itself must be given by a reference.
 
 Options marked as secret never appear in a log, an error, a metric or a `repr`.
-
 """
-OTHER_NAMES = """
-### Other names
+OTHER = """# Other names
+
+## Accepted synonyms
 
 These names of librdkafka and older clients are accepted.
 
 """
 ONE = """
-### Options with one accepted value
+## Options with one accepted value
 
 """
 JAVA = """
@@ -107,44 +116,108 @@ error, which names the replacement.
 """
 
 
+# The parts of the pages, each from its first option on.
+PARTS: Mapping[str, str] = {
+    "topic": "Topic and guarantee",
+    "topic.create.partitions": "Topics that do not exist",
+    "includeHeaders": "Columns, headers and rates",
+    "trace.header": "Tracing",
+    "on.error": "Bad rows",
+    "value.format": "Formats and schemas",
+    "schema.registry.url": "Schema registry",
+    "bootstrap.servers": "Delivery",
+    "batch.size": "Batches, memory and compression",
+    "max.block.ms": "Timeouts and retries",
+    "key.serializer": "Serializers, partitioners and interceptors",
+    "metadata.max.age.ms": "Connections and metadata",
+    "transactional.id": "Transactions",
+    "metrics.num.samples": "Metrics",
+    "security.protocol": "TLS",
+    "sasl.mechanism": "SASL",
+    "proxy.url": "Proxy",
+}
+
+
 def options_page() -> str:
-    sink = "\n".join(_sink_entry(*option) for option in SINK_OPTIONS.values())
-    security = f"{SECURITY}{_entries(SECURITY_OPTIONS.values())}{OTHER_NAMES}{_names_table()}{ONE}{_one_value_table()}"
-    others = f"{LIBRDKAFKA}{_librdkafka_table()}{JAVA}{_java_table()}"
-    registry = f"{REGISTRY}{_entries(REGISTRY_OPTIONS.values())}"
-    return f"{HEAD}{SINK}{sink}{registry}{PRODUCER}{_entries(_of_producer())}{security}{others}"
+    """Returns the page that lists every option by theme and links to its entry."""
+    lists = (f"\n## {_title(page)}\n\n{_listed(page)}\n" for page in PAGES if page not in ("options.md", "options-other.md"))
+    return HEAD + "".join(lists)
 
 
-def _of_producer() -> Iterable[Option]:
-    """Returns the producer's options without those that are the sink's as well, which have their entries there."""
-    return (option for name, option in OPTIONS.items() if name not in SINK_OPTIONS)
+def sink_page() -> str:
+    return SINK + "".join(_sink_entry(*option) for option in SINK_OPTIONS.values() if option not in SCHEMA_SINK_OPTIONS)
+
+
+def schemas_page() -> str:
+    own = "".join(_sink_entry(*option) for option in SCHEMA_SINK_OPTIONS)
+    tls = [name for name in REGISTRY_OPTIONS if ".ssl." in name]
+    links = (f"[`{name}`]({_link('options-security.md', name.removeprefix('schema.registry.'))})" for name in tls)
+    others = "".join(_producer_entry(option) for name, option in REGISTRY_OPTIONS.items() if name not in tls)
+    return f"{SCHEMAS}{own}{others}\n## TLS of the registry\n{REGISTRY}\n{', '.join(links)}.\n"
+
+
+def producer_page() -> str:
+    """Returns the page of the producer's options, without those that are the sink's as well."""
+    return PRODUCER + "".join(_producer_entry(option) for name, option in OPTIONS.items() if name not in SINK_OPTIONS)
+
+
+def security_page() -> str:
+    return SECURITY + "".join(map(_producer_entry, SECURITY_OPTIONS.values()))
+
+
+def other_page() -> str:
+    return f"{OTHER}{_names_table()}{ONE}{_one_value_table()}{LIBRDKAFKA}{_librdkafka_table()}{JAVA}{_java_table()}"
+
+
+PAGES: Mapping[str, Callable[[], str]] = {
+    "options.md": options_page,
+    "options-sink.md": sink_page,
+    "options-schemas.md": schemas_page,
+    "options-producer.md": producer_page,
+    "options-security.md": security_page,
+    "options-other.md": other_page,
+}
+
+
+def _title(page: str) -> str:
+    title = PAGES[page]().partition("\n")[0].removeprefix("# ")
+    return f"[{title}]({page})"
+
+
+def _listed(page: str) -> str:
+    """Returns an item for each part of a page, with links to its options."""
+    parts = re.findall(r"^## (.*)$|^### (\S+)$", PAGES[page](), re.MULTILINE)
+    items = (f"\n- [{part}]({_link(page, part)}): " if part else f"[`{name}`]({_link(page, name)}), " for part, name in parts)
+    return re.sub(r"[,:] ?(?=\n|$)", "", "".join(items).strip())
+
+
+def _link(page: str, name: str) -> str:
+    return f"{page}#{anchor(name)}"
 
 
 def _sink_entry(name: str, takes: str, default: str, doc: str, differs: str) -> str:
+    if doc.endswith(", for keys."):
+        return _entry(name, doc)
     shown = default if not default or default.startswith("`") else f"`{default}`"
-    return _entry(name, doc, [("Takes", takes), ("Default", shown or "not set"), ("Spark's own Kafka sink", differs)])
-
-
-def _entries(options: Iterable[Option]) -> str:
-    return "\n".join(map(_producer_entry, options))
+    differs = "" if "has no such option" in differs and differs.count(".") == 1 else differs
+    return _entry(name, doc, f"Takes: {takes}" + (f"; default: {shown}" if shown else ""), differs)
 
 
 def _producer_entry(option: Option) -> str:
     secret = " (secret)" if option.kind.is_secret else ""
-    same = option.java == option.default and option.java is not REQUIRED
-    facts = [
-        ("Takes", _wanted(option.kind) + secret),
-        ("Default", _default(option.kind, option.default) + (", as in Java" if same else "")),
-        ("Java's default", "" if option.java in (option.default, ABSENT) else _default(option.kind, option.java)),
-        ("Different from Java", option.differs),
-    ]
-    absent = "- Java's client has no such option\n" if option.java is ABSENT else ""
-    return _entry(option.name, option.doc, facts) + absent
+    java = "" if option.java in (option.default, ABSENT) else f" ({_default(option.kind, option.java)})"
+    absent = " (not in Java)" if option.java is ABSENT else ""
+    shown = f"; default: {_default(option.kind, option.default)}{java}"
+    default = ("" if shown.endswith(": not set") else shown) + absent
+    differs = f"Different from Java: {option.differs}" if option.differs else ""
+    return _entry(option.name, option.doc, f"Takes: {_wanted(option.kind)}{secret}{default}", differs)
 
 
-def _entry(name: str, doc: str, facts: Iterable[tuple[str, str]]) -> str:
+def _entry(name: str, doc: str, *facts: str) -> str:
     """Returns an option's section. Its heading is the option's name, so that links to it never change."""
-    return f"### {name}\n\n{doc}\n\n" + "".join(f"- {what}: {said}\n" for what, said in facts if said)
+    listed = "".join(f"- {fact}\n" for fact in facts if fact)
+    part = f"\n## {PARTS[name]}\n" if name in PARTS else ""
+    return f"{part}\n### {name}\n\n{doc}\n" + (f"\n{listed}" if listed else "")
 
 
 def _wanted(kind: Kind) -> str:
@@ -167,14 +240,19 @@ def _one_value_table() -> str:
 
 def _java_table() -> str:
     refused = {**REFUSED, **{f"{prefix}*": reason for prefix, reason in REFUSED_PREFIXES.items()}}
-    said = {
-        **{name: ("ignores it", reason) for name, reason in HARMLESS.items()},
-        **{name: ("raises an error", reason) for name, reason in refused.items()},
-    }
-    return table(["option", "the sink", "reason"], ([f"`{name}`", *said[name]] for name in sorted(said)))
+    rows = [*_by_reason("ignores it", HARMLESS), *_by_reason("raises an error", refused)]
+    return table(["options", "the sink", "reason"], rows)
+
+
+def _by_reason(does: str, reasons: Mapping[str, str]) -> Iterable[Sequence[str]]:
+    """Yields a row for each reason, with all options that it holds for."""
+    names: dict[str, list[str]] = {}
+    for name, reason in sorted(reasons.items()):
+        names.setdefault(reason, []).append(f"`{name}`")
+    return ([", ".join(which), does, reason] for reason, which in names.items())
 
 
 def _default(kind: Kind, value: object) -> str:
     if value is REQUIRED:
-        return "none; the option is required"
+        return "none, required"
     return "not set" if value in (None, (), "") else f"`{kind.text(value)}`"

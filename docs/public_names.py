@@ -15,22 +15,30 @@ PACKAGE = "spark_kafka_sink"
 Documented = griffe.Class | griffe.Function
 Member = griffe.Function | griffe.Attribute
 
-# All names that the package exports, except its errors.
+# All names that the package exports, except its errors, by page.
 SECTIONS: Mapping[str, Sequence[str]] = {
-    "Spark": (
+    "api-sink.md": (
         "register",
         "publish",
-        "PublishReport",
-        "TaskReport",
         "foreach_batch",
         "partition_writer",
         "DeliveryMetrics",
-        "QueryHistory",
-        "BatchReport",
         "explain",
         "Explanation",
+        "check",
+        "CheckReport",
+        "CheckLine",
     ),
-    "Monitoring": (
+    "api-reports.md": (
+        "DeliveryReport",
+        "PartitionReport",
+        "PartitionReports",
+        "PublishReport",
+        "TaskReport",
+        "QueryHistory",
+        "BatchReport",
+    ),
+    "api-exporters.md": (
         "serve_prometheus",
         "PrometheusServer",
         "DriverCollector",
@@ -40,8 +48,7 @@ SECTIONS: Mapping[str, Sequence[str]] = {
         "trace_writes",
         "WriteTracer",
     ),
-    "Checking settings": ("check", "CheckReport", "CheckLine"),
-    "The producer": (
+    "api-producer.md": (
         "Producer",
         "SendScope",
         "RecordColumns",
@@ -50,9 +57,12 @@ SECTIONS: Mapping[str, Sequence[str]] = {
         "RecordMetadata",
         "PartitionInfo",
         "Node",
+        "ConsumerGroupMetadata",
+        "OffsetAndMetadata",
+        "producer_config",
+        "ProducerConfig",
     ),
-    "Transactions": ("ConsumerGroupMetadata", "OffsetAndMetadata"),
-    "Plug-ins": (
+    "api-plugins.md": (
         "Serializer",
         "AvroSerializer",
         "JsonSchemaSerializer",
@@ -63,8 +73,14 @@ SECTIONS: Mapping[str, Sequence[str]] = {
         "ProducerRecord",
         "ColumnsMetadata",
     ),
-    "Reports": ("DeliveryReport", "PartitionReport", "PartitionReports"),
-    "Settings": ("producer_config", "ProducerConfig"),
+}
+TITLES: Mapping[str, str] = {
+    "api-sink.md": "API of the sink",
+    "api-reports.md": "API of reports",
+    "api-exporters.md": "API of exporters",
+    "api-producer.md": "API of the producer",
+    "api-plugins.md": "API of plug-ins",
+    "api-broker.md": "API of the embedded broker",
 }
 # All names that `spark_kafka_sink.broker` exports, except enumerations of Kafka's numbers.
 BROKER: Sequence[str] = (
@@ -89,21 +105,25 @@ INSIDE: Mapping[str, Sequence[str]] = {
     "Fault": ("forget", "hit", "undo"),
     "FaultInjection": ("attach", "detach", "of_broker", "storage"),
     "BatchReport": ("from_bytes", "to_bytes"),
+    "BrokerConfig": ("has_authorizer", "initial_acls", "uses_sasl", "uses_tls"),
     "DeliveryMetrics": (
         "batch_aborted",
         "batch_committed",
         "committing_s",
         "feed",
         "live_tasks",
+        "query_name",
         "reason",
         "transaction_ages",
         "writes",
     ),
-    "DeliveryReport": ("summed",),
+    "DeliveryReport": ("bad_rows_text", "slowed_down", "summed"),
     "DriverCollector": ("is_available",),
-    "PartitionReports": ("columns", "count", "from_bytes", "summed", "summed_topics", "to_bytes"),
+    "PartitionReports": (
+        *("columns", "count", "from_bytes", "largest_topics", "summed", "summed_topics", "to_bytes", "with_sum_of_others"),
+    ),
     "Producer": ("close_when_idle", "transaction"),
-    "QueryHistory": ("column", "ends_s", "last_cells"),
+    "QueryHistory": ("column", "ends_s", "last_cells", "title"),
     "RecordColumns": ("lengths", "is_like"),
     "RecordFuture": ("complete", "fail", "pending"),
     "SendScope": ("discarded", "is_transaction"),
@@ -111,20 +131,32 @@ INSIDE: Mapping[str, Sequence[str]] = {
 # Programs get these from other calls, and do not construct them.
 GIVEN = (
     "BadRows",
+    "BatchReport",
+    "CheckLine",
+    "CheckReport",
     "Cluster",
+    "ColumnsMetadata",
     "DeliveryMetrics",
+    "DeliveryReport",
     "Explanation",
     "Fault",
     "FaultInjection",
     "LineageEmitter",
+    "Node",
+    "PartitionInfo",
+    "PartitionReport",
     "PartitionReports",
     "PrometheusServer",
+    "PublishReport",
+    "PushedMetrics",
     "QueryHistory",
     "RecordFuture",
+    "RecordMetadata",
     "SendScope",
+    "TaskReport",
     "WriteTracer",
 )
-# docs/options.md and docs/broker.md describe their fields.
+# The pages of options and docs/broker.md describe their fields.
 FIELDS_ARE_OPTIONS = ("BrokerConfig", "ProducerConfig")
 
 

@@ -46,9 +46,9 @@ from spark_kafka_sink.security_config import (
 
 RATE_LIMITS: Mapping[str, str] = {
     "max.bytes.per.second": "Maximum rate of a producer, in bytes per second before compression. Appends wait for it. See [rate"
-    " limits](tuning.md#rate-limits).",
+    " limits](performance.md#rate-limits).",
     "max.records.per.second": "Maximum rate of a producer, in records per second. Appends wait for it. See [rate"
-    " limits](tuning.md#rate-limits).",
+    " limits](performance.md#rate-limits).",
 }
 """Options that the sink has without the prefix `kafka.`, by name with their descriptions."""
 

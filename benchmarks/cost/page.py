@@ -1,4 +1,7 @@
-"""docs/performance.md and the README's figures, made from docs/pictures/performance.csv. `python -m docs` writes them."""
+"""The tables of docs/performance.md and docs/measurements.md, and the README's figures, from docs/pictures/performance.csv.
+
+`python -m docs` writes them.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,6 @@ from statistics import median
 from benchmarks.cost.cells import BY_NAME, FILES, FILES_OF, CostCell
 from benchmarks.cost.costs import Cost, Costs, CostSample, costs, jvm_ratio, over_floor
 from benchmarks.cost.picture import cells_picture, headline_picture
-from benchmarks.cost.schemas_section import SCHEMAS
 from benchmarks.pictures import kept
 from benchmarks.results import CEILING, CONFLUENT, JVM, JVM_TUNED, KAFKA_PYTHON, PARQUET, SINK, SINK_EXACTLY_ONCE
 from docs.markdown import table
@@ -34,83 +36,26 @@ LABELS: Mapping[str, str] = {
 # What the README quotes.
 README_CELLS = ("100B-json-lz4-8", "1KB-json-lz4-8")
 
-_PAGE = """# Performance
+_DETAILS = """Measured on {measured_on}. Figures are medians of {rounds}.
 
-This page shows what a row costs an executor: CPU time of Spark's JVM and of its Python workers. CPU
-time decides how many rows a cluster writes. On a shared machine it also repeats, and rows per second
-do not.
-
-![CPU time per row in the executor, by sink]({pictures}{headline})
-
-Measured on {measured_on}.
-
-## Beside Spark's own sink
-
-The table has medians of {rounds}. All contenders of a line take turns in one Spark application,
-read the same Parquet files and send the same bytes. The tables further down say how many rows a run
-has. In a short run, the start of the job is a large part of the time.
-
-- **Ratio** is the CPU time of Spark's own sink divided by that of this sink. Above 1, this sink is
-  cheaper.
-- **Over the floor** is what this sink adds to the floor, as a share of it. The floor passes each row
-  to Python as Arrow and drops it, so no Python data source can cost less.
-
-{summary}
 ![CPU time per row of each contender, as a multiple of this sink]({pictures}{cells})
 
-## All contenders
-
-| name | what it is |
-| --- | --- |
-| Spark's own sink | `format("kafka")` with its defaults |
-| Spark's own sink, tuned | the same with this sink's `batch.size`, `linger.ms` and zstd level |
-| this sink | `format("kafka_sink")` with its defaults |
-| confluent-kafka | `produce()` for each row in `foreachPartition` |
-| kafka-python | version 3, `send()` for each row in `foreachPartition` |
-| floor | a Python data source that drops its Arrow batches |
-| reading Parquet alone | Spark's `noop` sink, without Python |
-
-All times are µs of CPU per row. The range is that of the lowest and the highest round.
-
-{details}{schemas}## How it is measured
-
-- The JVM is driver and executor at once, because Spark runs in local mode. Planning a job is part
-  of its time, at 0.2 to 0.3 s.
-- Python is the time of all Python workers that run tasks, including workers that have ended.
-- The broker is another process and is left out. So are the driver's Python processes, which plan
-  and commit a job. They took about {planners} s of CPU in a job of this sink.
-- Values are JSON text or Avro records of exactly the named size, with keys of 10 digits. Both are
-  made before the measurement.
-- confluent-kafka writes {confluent} of the rows and kafka-python {kafka_python}, because they take
-  longer. kafka-python takes part with 8 partitions only.
-- The order of contenders is reversed in every other round. The first rounds do not count, because
-  the JVM compiles its code then.
-- The topic of every run is counted afterwards. A run that lost rows has no figures.
-- Spark's own sink has version 4.0.0, on the PySpark that is named above.
-
-## On your machine
-
-In a clone, with Java 17 and Maven:
-
-```
-make bench            # all lines: at most 45 minutes
-make bench QUICK=1    # some lines, fewer rows: at most 10 minutes
-```
-
-Both print these tables and keep them in `build/bench/`. To measure one line, name it:
-
-```
-python -m benchmarks.cost --only {example}
-python -m benchmarks.cost --keep    # also makes this page again
-```
-
-The data of this page is in [performance.csv](pictures/performance.csv). [Tuning](tuning.md) shows how
-the settings change the cost.
+{details}
+A run has {rows}.
+confluent-kafka writes {confluent} of them and kafka-python {kafka_python}, because they take longer.
+kafka-python takes part with 8 partitions only. The driver's Python processes, which are left out, took
+about {planners} s of CPU in a job of this sink.
 """
 
 
-def page() -> str:
-    """Returns docs/performance.md."""
+def summary() -> str:
+    """Returns the table of docs/performance.md: this sink beside Spark's own."""
+    measured_on, samples = kept(FILE, CostSample)
+    return f"{_summary(costs(samples))}\nMeasured on {measured_on}.\n"
+
+
+def details() -> str:
+    """Returns the tables of docs/measurements.md."""
     return markdown(*kept(FILE, CostSample), pictures="pictures/")
 
 
@@ -148,22 +93,19 @@ def _times(ratio: float | None) -> str:
 
 
 def markdown(measured_on: str, samples: Sequence[CostSample], pictures: str = "") -> str:
-    """Returns the page. pictures: the folder of its pictures, relative to the page, with a slash at its end."""
+    """Returns what each contender costs. pictures: their folder, relative to the page, with a slash at its end."""
     measured = costs(samples)
     planners = [cell[BY_NAME[name].ours].planners_s for name, cell in measured.items() if BY_NAME[name].ours in cell]
-    return _PAGE.format(
+    return _DETAILS.format(
         pictures=pictures,
-        headline=HEADLINE,
         cells=ALL_CELLS,
         measured_on=measured_on,
         rounds=_rounds(measured),
-        summary=_summary(measured),
-        schemas=SCHEMAS,
-        details="".join(_details(BY_NAME[name], cell) for name, cell in measured.items()),
+        details=_details(measured),
+        rows=_rows(measured),
         planners=f"{median(planners or [0.0]):.1f}",
         confluent=_share(CONFLUENT),
         kafka_python=_share(KAFKA_PYTHON),
-        example=README_CELLS[0],
     )
 
 
@@ -173,15 +115,21 @@ def _rounds(measured: Costs) -> str:
     return (f"{low} rounds" if low > 1 else "one round") if low == high else f"{low} to {high} rounds"
 
 
+def _rows(measured: Costs) -> str:
+    """Returns how many rows a run of this sink has, by the size of a value."""
+    rows = {
+        BY_NAME[name].title.partition(",")[0].rpartition(" ")[0]: cell[BY_NAME[name].ours].rows for name, cell in measured.items()
+    }
+    return ", ".join(f"{count:,} rows of {size}" for size, count in rows.items())
+
+
 def _share(contender: str) -> str:
     return {2: "half", 4: "a quarter", 8: "an eighth"}[FILES // FILES_OF[contender]]
 
 
 def _summary(measured: Costs) -> str:
-    head = ["values, codec, topic", "this sink, µs", "Spark's, µs", "ratio", "tuned, µs", "ratio", "over the floor"]
-    head += ["rows/s", "Spark's rows/s"]
-    lines = [_line(BY_NAME[name], cell) for name, cell in measured.items()]
-    return _numbers(head, lines)
+    head = ["values, codec, topic", "this sink, µs", "ratio", "ratio to tuned", "over the floor", "rows/s"]
+    return _numbers(head, [_line(BY_NAME[name], cell) for name, cell in measured.items()])
 
 
 def _line(cell: CostCell, found: Mapping[str, Cost]) -> list[str]:
@@ -189,35 +137,28 @@ def _line(cell: CostCell, found: Mapping[str, Cost]) -> list[str]:
     return [
         cell.title,
         _cpu(found.get(cell.ours)),
-        _cpu(found.get(JVM)),
         _ratio(jvm_ratio(found, cell.ours)),
-        _cpu(found.get(JVM_TUNED)),
         _ratio(jvm_ratio(found, cell.ours, JVM_TUNED)),
         "" if over is None else f"{over:+.0%}",
         _speed(found.get(cell.ours)),
-        _speed(found.get(JVM)),
     ]
 
 
-def _details(cell: CostCell, found: Mapping[str, Cost]) -> str:
-    head = ["contender", "JVM", "Python", "both", "range", "rows/s", "rows a run"]
-    lines = [
-        [
-            LABELS[name],
-            _micros(cost.jvm),
-            _micros(cost.python),
-            _micros(cost.cpu),
-            f"{_micros(cost.low)} to {_micros(cost.high)}",
-            _speed(cost),
-            f"{cost.rows:,}",
-        ]
-        for name, cost in found.items()
-    ]
-    return f"### {cell.title}\n\n{_numbers(head, lines)}\n"
+def _details(measured: Costs) -> str:
+    """Returns a table with a group of lines for each cell, whose title is in its first line."""
+    lines = []
+    for name, found in measured.items():
+        title = f"**{BY_NAME[name].title}**"
+        for contender, cost in found.items():
+            times = [_micros(each) for each in (cost.jvm, cost.python, cost.cpu)]
+            spread = f"{_micros(cost.low)}-{_micros(cost.high)}"
+            lines.append([title, LABELS[contender], *times, spread, _speed(cost)])
+            title = ""
+    return _numbers(["values, codec, topic", "contender", "JVM", "Python", "both", "range", "rows/s"], lines)
 
 
 def _numbers(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """Returns a table whose columns are numbers, except for the first."""
+    """Returns a table whose columns are aligned as numbers, except for the first."""
     made = table(head, lines)
     return made.replace("| --- |" + " --- |" * (len(head) - 1), "| --- |" + " ---: |" * (len(head) - 1), 1)
 
@@ -246,7 +187,7 @@ PICTURES: Mapping[str, Callable[[str, Sequence[CostSample]], str]] = {
 
 
 def write_drafts(folder: Path) -> list[str]:
-    """Writes the page and its pictures beside the CSV file of `folder`, and returns the names of all files."""
+    """Writes the tables and the pictures beside the CSV file of `folder`, and returns the names of all files."""
     measured_on, samples = kept(folder / FILE.name, CostSample)
     made = {"performance.md": markdown, **PICTURES}
     for name, text in made.items():

@@ -1,4 +1,4 @@
-"""The pictures of docs/performance.md as SVG text, which follows the reader's light or dark colours."""
+"""The pictures of docs/performance.md and docs/measurements.md as SVG text, which follows the reader's light or dark colours."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """`make scale`: topics with many partitions, many workers, and transactions of many tasks.
 
-Samples and pictures are saved in build/scale/, and with --keep also in docs/pictures, from which `make docs` fills docs/scale.md.
+Samples and pictures are saved in build/scale/, and with --keep also in docs/pictures, which fill docs/measurements.md.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from benchmarks.environment import CHECKOUT
 OUTPUT = CHECKOUT / "build" / "scale"
 PICTURES = CHECKOUT / "docs" / "pictures"
 # Each module has measure(quick: bool, folder: Path), which writes scale_NAME.csv and scale_NAME.svg into the folder,
-# and tables() -> str, the Markdown of docs/scale.md, made from the samples in docs/pictures.
+# and tables() -> str, the Markdown of docs/measurements.md, made from the samples in docs/pictures.
 PARTS = ("partitions", "workers", "tasks")
 
 

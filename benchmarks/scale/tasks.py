@@ -237,7 +237,7 @@ def draw(folder: Path) -> None:
 
 
 def tables(path: Path = PICTURES / f"{NAME}.csv") -> str:
-    """Returns the Markdown of docs/scale.md: what a commit takes, its parts, and what brokers do for it."""
+    """Returns the Markdown of docs/measurements.md: what a commit takes, its parts, and what brokers do for it."""
     measured_on, samples = kept(path, Sample)
     of_call = table(
         ["call", "brokers", "tasks", "time", "EndTxn", "EndTxn/s", "driver CPU", "brokers' CPU"],

@@ -68,7 +68,7 @@ class Usage:
 
 
 def tables() -> str:
-    """Returns the Markdown tables of docs/scale.md."""
+    """Returns the Markdown tables of docs/measurements.md."""
     return worker_figures.made_tables(*kept(SAMPLES, Sample))
 
 

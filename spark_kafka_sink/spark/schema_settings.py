@@ -38,16 +38,15 @@ def _shown(value: object) -> str:
 
 
 def _sink_options() -> Iterator[SinkOption]:
-    yield SinkOption("value.format", f"`{FORMAT.kind.wanted}`", "", _FORMAT_DOC, "Spark's sink has no such option.")
-    yield SinkOption("key.format", f"`{FORMAT.kind.wanted}`", "", "As `value.format`, for the column `key` or `key.columns`.")
+    yield SinkOption("value.format", FORMAT.kind.wanted, "", _FORMAT_DOC, "Spark's sink has no such option.")
+    yield SinkOption("key.format", FORMAT.kind.wanted, "", "As `value.format`, for the column `key` or `key.columns`.")
     for name, option in SCHEMA_OPTIONS.items():
         takes = "true or false" if option.kind is BOOLEAN else option.kind.wanted
         if name in OF_ONE_PART:
             yield SinkOption(f"value.{name}", takes, _shown(option.default), option.doc)
             yield SinkOption(f"key.{name}", takes, _shown(option.default), f"As `value.{name}`, for keys.")
         else:
-            doc = f"{option.doc} With `key.` or `value.` before the name it applies to one of them."
-            yield SinkOption(name, takes, _shown(option.default), doc)
+            yield SinkOption(name, takes, _shown(option.default), option.doc)
 
 
 SCHEMA_SINK_OPTIONS: Final[Sequence[SinkOption]] = tuple(_sink_options())

@@ -1,4 +1,4 @@
-"""The curves of docs/tuning.md: what is measured, what is kept, and that the pictures of the docs are those of their figures."""
+"""The curves of docs/performance.md: what is measured and kept, and that the pictures are those of their figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/options.md has a heading for each option of ours, and names each option of Java's producer."""
+"""The pages of options have a heading for each option of ours, and name each option of Java's producer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from docs.options_page import options_page
+from docs.options_page import PAGES
 from docs.pages import FOLDER
 from spark_kafka_sink.config import OPTIONS
 from spark_kafka_sink.option import INT64_MAX
@@ -18,9 +18,9 @@ from spark_kafka_sink.spark.options import SINK_OPTIONS
 from tests.every import every
 from tests.golden_options import java_options
 
-PAGE = options_page()
+PAGE = "\n".join(make() for make in PAGES.values())
 ENTRIES = {name: text.partition("\n## ")[0] for name, text in re.findall(r"^### (\S+)\n(.*?)(?=^### |\Z)", PAGE, re.M | re.S)}
-ROWS = set(re.findall(r"^\| `([^`]+)` \|", PAGE, re.M))
+ROWS = {name for cell in re.findall(r"^\| (`.+?`) \|", PAGE, re.M) for name in re.findall("`([^`]+)`", cell)}
 PREFIXES = tuple(name.removesuffix("*") for name in ROWS if name.endswith("*"))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import spark_kafka_sink
+from docs.api_page import PAGES as API_PAGES
 from docs.markdown import anchor
 from docs.pages import FOLDER, PAGES
 from docs.public_names import BROKER, INSIDE, SECTIONS, errors, exported, undocumented
@@ -23,12 +24,12 @@ def test_a_page_is_what_the_code_makes_of_it(name: str) -> None:
     assert (FOLDER / name).read_text(encoding="utf-8") == PAGES[name](), "out of date: run `make docs`"
 
 
-def test_everything_that_is_exported_is_on_the_page() -> None:
+def test_everything_that_is_exported_is_on_a_page() -> None:
     assert {*NAMES, "KafkaSinkError", "errors"} == set(spark_kafka_sink.__all__)
     assert len(NAMES) == len(set(NAMES))
 
 
-def test_everything_that_the_broker_exports_is_on_the_page() -> None:
+def test_everything_that_the_broker_exports_is_on_its_page() -> None:
     numbers = {"AclOperation", "ApiKey", "ErrorCode", "PatternType", "Permission", "ResourceType"}
     assert {*BROKER, *numbers} == set(broker.__all__)
 
@@ -49,13 +50,13 @@ def test_each_error_is_documented() -> None:
 
 
 @functools.cache
-def api_page() -> str:
-    return PAGES["api.md"]()
+def api_pages() -> str:
+    return "".join(PAGES[page]() for page in API_PAGES if page != "api.md")
 
 
 @every("name", [*NAMES, *BROKER, "Errors"])
 def test_the_section_of_a_name_links_to_the_file_that_defines_it(name: str) -> None:
-    section = re.search(rf"^###? {name}\n(.*?)(?=^###? |\Z)", api_page(), re.MULTILINE | re.DOTALL)
+    section = re.search(rf"^##? {name}\n(.*?)(?=^##? |\Z)", api_pages(), re.MULTILINE | re.DOTALL)
     assert section is not None
     (path,) = re.findall(r"^Source: \[.*\]\(\.\./(.*)\)$", section[1], re.MULTILINE)
     defined = "KafkaSinkError" if name == "Errors" else name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from math import nan
 from typing import NamedTuple
 
@@ -110,12 +110,12 @@ OWN: tuple[Metric, ...] = (
 """Metrics of the whole producer that Java lacks: it has no rate limit."""
 
 GAUGES: tuple[Metric, ...] = (
-    Metric("requests-in-flight", "requests", "requests of every kind that currently wait for a response"),
+    Metric("requests-in-flight", "requests", "requests of every kind that wait for a response"),
     Metric("metadata-age", "s", "age of the metadata of all topics; NaN before the first response"),
     Metric("buffer-total-bytes", "bytes", "total memory for records (`buffer.memory`)"),
-    Metric("buffer-available-bytes", "bytes", "memory for records that is currently free"),
-    Metric("waiting-threads", "threads", "appends that currently wait for memory"),
-    Metric("connection-count", "connections", "currently open connections"),
+    Metric("buffer-available-bytes", "bytes", "free memory for records"),
+    Metric("waiting-threads", "threads", "appends that wait for memory"),
+    Metric("connection-count", "connections", "open connections"),
 )
 
 TOPIC: tuple[Metric, ...] = (
@@ -153,23 +153,3 @@ CONSTANT_METRICS: Mapping[str, float] = {
 
 def stat_names(metrics: Iterable[Metric]) -> set[str]:
     return {metric.stat for metric in metrics}
-
-
-def metrics_tables() -> str:
-    """Returns the metrics as Markdown tables, for docs/metrics.md."""
-    producer = _table("`producer-metrics`: the whole producer", sorted((*PRODUCER, *OWN, *GAUGES)))
-    topic = _table("`producer-topic-metrics`: each topic", TOPIC)
-    node = _table("`producer-node-metrics`: each broker", NODE)
-    return "\n".join((producer, topic, node))
-
-
-def _table(title: str, metrics: Sequence[Metric]) -> str:
-    rows = [f"| `{metric.name}` | {metric.unit} | {_kind(metric)}{metric.doc} |" for metric in metrics]
-    return "\n".join((f"## {title}", "", "| metric | unit | description |", "| --- | --- | --- |", *rows)) + "\n"
-
-
-_KINDS = {"average": "average: ", "maximum": "maximum: "}
-
-
-def _kind(metric: Metric) -> str:
-    return _KINDS.get(metric.read, "")

@@ -17,7 +17,7 @@ from tests.producer.metrics.otlp_witness import metrics_data_class, read
 
 pytestmark = pytest.mark.kafka
 
-MONITORING = Path(__file__).parents[3] / "docs" / "monitoring.md"
+PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
 INTERVAL_MS, DEADLINE_S = 1_000, 30.0
 WHOLE = "a broker of its own; test_client_telemetry.py finds most of it on the embedded broker"
 
@@ -94,7 +94,7 @@ def test_only_wanted_metrics_arrive_and_a_changed_subscription_is_followed(kafka
 def test_the_command_in_the_docs_subscribes_to_this_sinks_producers(kafka_with_receiver: TelemetryKafka) -> None:
     kafka, client_id = kafka_with_receiver, "documented"
     kafka.cluster.create_topic("documented")
-    text = MONITORING.read_text().replace("\\\n", " ")
+    text = PAGE.read_text().replace("\\\n", " ")
     subscribe, describe, delete = re.findall(r"^bin/kafka-client-metrics\.sh .*$", text, re.MULTILINE)
     kafka.run(subscribe)
     kafka.run(describe)
