@@ -34,7 +34,7 @@ from spark_kafka_sink.producer.serializers.serializer import Serializer
 from spark_kafka_sink.records.columns import RecordColumns
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.formats.avro.avro_fit import AvroPlan
+    from spark_kafka_sink.formats.schemas.schema_format import ColumnPlan
 
 BATCH_ROWS: Final = 10_000  # Spark's rows per Arrow batch
 PREFIX: Final = id_prefix(1)
@@ -115,7 +115,7 @@ def _timed(batches: int, run: Callable[[], object]) -> Run:
 class Encoding(Serializer):
     """Encodes structs by a plan."""
 
-    def __init__(self, plan: AvroPlan) -> None:
+    def __init__(self, plan: ColumnPlan) -> None:
         self._plan = plan
 
     def serialize(self, topic: str, value: Any, headers: object = ()) -> bytes | None:

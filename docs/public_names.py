@@ -98,6 +98,8 @@ BROKER: Sequence[str] = (
     "Acl",
     "ApiException",
 )
+SHARED: Sequence[str] = ("Tabular",)
+"""Base classes whose members are shown with each class, because they have no entry of their own."""
 # Members that other parts of the package use and programs do not.
 INSIDE: Mapping[str, Sequence[str]] = {
     "ClientMetricsManager": ("push", "subscription"),
@@ -242,5 +244,7 @@ def _says(text: str, word: str) -> bool:
 
 def _members(owner: griffe.Class) -> list[Member]:
     hidden = INSIDE.get(owner.name, ())
-    shown = (member for name, member in owner.members.items() if not name.startswith("_") and name not in hidden)
+    shared = {name: member for base in owner.mro() if base.name in SHARED for name, member in base.members.items()}
+    every = {**owner.members, **shared, **owner.members}
+    shown = (member for name, member in every.items() if not name.startswith("_") and name not in hidden)
     return [member for member in shown if isinstance(member, griffe.Function | griffe.Attribute)]

@@ -5,16 +5,13 @@ A check runs where a library is first needed, and costs no more than the import.
 
 from __future__ import annotations
 
-import os
 import platform
 import re
-import struct
 import sys
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, Final
 from zipimport import zipimporter
 
@@ -58,8 +55,6 @@ def _check(name: str, oldest: str, upgrade: str, repair: str) -> None:
     """Imports a module and checks its version. `upgrade` and `repair` are what to do if it is too old, or broken."""
     library = name.partition(".")[0]
     try:
-        if library not in sys.modules and library not in _MANY_FILES:
-            _check_size(library)
         found = str(getattr(import_module(name), "__version__", ""))
     except Exception as error:  # a broken extension module raises OSError, SystemError, AttributeError, ..., too
         # An old pyarrow cannot be imported with a new numpy.
@@ -91,43 +86,6 @@ def _cure_in_spark(library: str) -> str | None:
         return None
     page = "troubleshooting.html#modulenotfounderror-in-a-python-worker"
     return f"set PYSPARK_PYTHON to a Python that has it before Spark starts. See {DOCS_URL}/{page}"
-
-
-_MANY_FILES: Final = ("numpy", "pyarrow")  # reading them all would take each process 10 to 25 ms
-_ELF: Final = b"\x7fELF\x02\x01"  # 64 bits, little-endian
-_PROGRAM_HEADERS: Final = struct.Struct("<32xQ14xHH")  # offset, size of one, number
-_SEGMENT: Final = struct.Struct("<I4xQ16xQ")  # type, offset, size in the file
-_LOADED: Final = 1
-
-
-def _check_size(library: str) -> None:
-    """Raises ImportError if a shared object of a library is truncated, as a full disk leaves it.
-
-    Loading such a file ends the process with SIGBUS, without a line of text.
-    """
-    spec = find_spec(library)
-    if spec is None or not spec.submodule_search_locations:
-        return
-    for folder in map(Path, spec.submodule_search_locations):
-        for file in (*folder.glob("*.so*"), *folder.glob("*/*.so*")):
-            if _is_truncated(file):
-                raise ImportError(f"{file} is truncated")
-
-
-def _is_truncated(file: Path) -> bool:
-    """Returns whether an ELF file ends before the end of a segment that the loader maps."""
-    try:
-        with file.open("rb") as opened:
-            start, length = opened.read(4096), os.fstat(opened.fileno()).st_size
-    except OSError:
-        return False  # a folder, a dangling link, or not readable: the import fails without a signal if it needs the file
-    if len(start) < _PROGRAM_HEADERS.size or not start.startswith(_ELF):
-        return False  # the loader refuses it
-    offset, size, count = _PROGRAM_HEADERS.unpack_from(start)
-    if offset + size * count > len(start):
-        return bool(offset + size * count > length)
-    segments = (_SEGMENT.unpack_from(start, offset + size * number) for number in range(count))
-    return any(kind == _LOADED and begin + held > length for kind, begin, held in segments)
 
 
 def _distributed_version(library: str) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 
 import click
 
-from spark_kafka_sink.cli.shared_options import BOOTSTRAP_SERVERS, LOCAL_BROKER
+from spark_kafka_sink.cli.shared_options import BOOTSTRAP_SERVERS, LOCAL_BROKER, pairs
 from spark_kafka_sink.installation import check_libraries
 
 _EXIT_CODES: Final = (
@@ -61,7 +61,7 @@ def check(
     options = {"kafka.bootstrap.servers": LOCAL_BROKER}
     if command_config is not None:
         options |= {f"kafka.{name}": value for name, value in settings_of(command_config).items()}
-    options |= dict(map(_setting, settings))
+    options |= pairs("--set", settings)
     named = {"kafka.bootstrap.servers": bootstrap_servers, "topic": topic}
     options |= {name: value for name, value in named.items() if value is not None}
     report = run(options, timeout=timeout)
@@ -73,14 +73,6 @@ def check(
         raise click.exceptions.Exit(2 if report.wrong_options else 1)
     if not report.complete:
         raise click.exceptions.Exit(3)
-
-
-def _setting(text: str) -> tuple[str, str]:
-    name, sign, value = text.partition("=")
-    if not sign or not name.strip():
-        # Not the text itself: what is left of a mistyped password is one.
-        raise click.BadParameter("must be NAME=VALUE", param_hint="--set")
-    return name.strip(), value
 
 
 def _can_print(text: str) -> bool:

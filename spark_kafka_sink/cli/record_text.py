@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from spark_kafka_sink.cli.shared_options import pairs
 from spark_kafka_sink.cli.topic_commands import escaped
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.installation import check_extra
@@ -51,12 +52,7 @@ class RecordText:
             return
         check_extra("confluent_kafka", "--schema-registry-url")
         settings = {URL: options.schema_registry_url}
-        for text in options.settings:
-            name, sign, value = text.partition("=")
-            if not sign:
-                # Not the text itself: what is left of a mistyped password is one.
-                raise click.BadParameter("must be NAME=VALUE", param_hint="--set")
-            settings[name.strip()] = value
+        settings |= pairs("--set", options.settings)
         try:
             config = registry_config(settings)
         except OptionError as error:

@@ -22,6 +22,7 @@ from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.broker.embedded_registry import EmbeddedRegistry
 from spark_kafka_sink.broker.server_properties import config_from
 from spark_kafka_sink.cli.log_format import log_to, warn
+from spark_kafka_sink.cli.shared_options import pairs
 from spark_kafka_sink.errors import KafkaSinkError
 
 CA_FILE: Final = "ca.pem"
@@ -138,12 +139,7 @@ class _Signals:
 
 
 def _config(options: BrokerOptions) -> BrokerConfig:
-    settings = {}
-    for text in options.settings:
-        name, sign, value = text.partition("=")
-        if not sign:
-            raise click.BadParameter(f"{text!r} must have the form NAME=VALUE", param_hint="--set")
-        settings[name.strip()] = value.strip()
+    settings = {name: value.strip() for name, value in pairs("--set", options.settings).items()}
     users = {} if options.sasl_users is None else _users(options.sasl_users)
     others: dict[str, Any] = {} if options.like is None else {"like": options.like}
     if options.acls:

@@ -45,3 +45,15 @@ def with_options(options: Sequence[Callable[[Any], Any]], holder: Callable[[], t
         return result
 
     return decorator
+
+
+def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
+    """Returns the values of an option that may be repeated, by name. Raises click.BadParameter for one without a name or `=`."""
+    found = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not sign or not name.strip():
+            # Not the text itself: what is left of a mistyped password is one.
+            raise click.BadParameter("must be NAME=VALUE", param_hint=option)
+        found[name.strip()] = value
+    return found

@@ -12,6 +12,7 @@ from typing import Final
 import click
 
 from spark_kafka_sink.cli.client_settings import cluster_client
+from spark_kafka_sink.cli.shared_options import pairs
 from spark_kafka_sink.cli.topics import TopicsConnection
 from spark_kafka_sink.cli.transactions.result import text_table
 from spark_kafka_sink.client.cluster_client import ClusterClient
@@ -73,7 +74,7 @@ class TopicToCreate:
 
 def create_topic(connection: TopicsConnection, wanted: TopicToCreate) -> None:
     """Creates a topic and waits for its leaders."""
-    configs = dict(map(_config, wanted.configs))
+    configs = {name: value.strip() for name, value in pairs("--config", wanted.configs).items()}
     new = new_topic(wanted.name, wanted.partitions or BROKER_DEFAULT, wanted.replication_factor or BROKER_DEFAULT, configs)
     with connected(connection) as (client, deadline):
         result = ask_to_create(client, new, deadline)
@@ -97,13 +98,6 @@ def _not_created(client: ClusterClient, result: CreatableTopicResult, wanted: To
     return error
 
 
-def _config(text: str) -> tuple[str, str]:
-    name, sign, value = text.partition("=")
-    if not sign or not name.strip():
-        raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--config")
-    return name.strip(), value.strip()
-
-
 # list
 
 
@@ -111,7 +105,9 @@ def list_topics(connection: TopicsConnection, *, internal: bool) -> None:
     """Prints a line for each topic."""
     with connected(connection) as (client, deadline):
         found = topics_metadata(client, None, deadline).topics
-    topics = sorted((each for each in found if internal or not _is_internal(each)), key=lambda each: each.name or "")
+    # Topics of tools, such as the sink's commit log and Schema Registry's, are not internal to the brokers; `_` marks them.
+    shown = (each for each in found if internal or not (each.is_internal or (each.name or "").startswith("_")))
+    topics = sorted(shown, key=lambda each: each.name or "")
     if connection.as_json:
         for each in topics:
             click.echo(json.dumps({"topic": each.name, "partitions": len(each.partitions), "replicas": _replicas(each)}))
@@ -120,11 +116,6 @@ def list_topics(connection: TopicsConnection, *, internal: bool) -> None:
         click.echo(text_table(("TOPIC", "PARTITIONS", "REPLICAS"), rows))
     else:
         click.echo("There are no topics that this client is allowed to see.", err=True)
-
-
-def _is_internal(topic: MetadataResponseTopic) -> bool:
-    # Topics of tools, such as the sink's commit log and Schema Registry's, are not internal to the brokers; `_` marks them.
-    return topic.is_internal or (topic.name or "").startswith("_")
 
 
 def _replicas(topic: MetadataResponseTopic) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from spark_kafka_sink.cli.client_settings import settings_of
-from spark_kafka_sink.cli.shared_options import LOCAL_BROKER
+from spark_kafka_sink.cli.shared_options import LOCAL_BROKER, pairs
 from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.installation import check_extra, check_spark
 from spark_kafka_sink.registry.registry_client import RegistryClient
@@ -83,20 +82,9 @@ def _settings(options: VerifyOptions) -> dict[str, str]:
     settings = {f"{_KAFKA}bootstrap.servers": LOCAL_BROKER}
     if options.command_config is not None:
         settings |= {f"{_KAFKA}{name}": value for name, value in settings_of(options.command_config).items()}
-    settings |= _pairs("--set", options.settings)
+    settings |= pairs("--set", options.settings)
     named = {f"{_KAFKA}bootstrap.servers": options.bootstrap_servers, URL: options.schema_registry_url, "topic": options.topic}
     return settings | {name: value for name, value in named.items() if value is not None}
-
-
-def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
-    pairs = {}
-    for text in texts:
-        name, sign, value = text.partition("=")
-        if not sign or not name.strip():
-            # Not the text itself: what is left of a mistyped password is one.
-            raise click.BadParameter("must be NAME=VALUE", param_hint=option)
-        pairs[name.strip()] = value
-    return pairs
 
 
 def _milliseconds(text: str) -> int:
@@ -122,7 +110,7 @@ def _compared(options: VerifyOptions, settings: dict[str, str], since_ms: int | 
     columns = _columns(options.columns, COLUMNS)
     if options.columns is None and sink.producer.partitioner_ignore_keys:
         columns = tuple(name for name in columns if name != "partition")
-    consumer = consumer_settings(sink.producer) | _pairs("--consumer", options.consumer)
+    consumer = consumer_settings(sink.producer) | pairs("--consumer", options.consumer)
     topic = whole_topic(options.topic, consumer, since_ms)
     spark = _session(options)
     try:
@@ -162,13 +150,13 @@ def _session(options: VerifyOptions) -> SparkSession:
     bar = str(sys.stderr.isatty()).lower()
     quiet = {"spark.ui.showConsoleProgress": bar, "spark.ui.enabled": "false", "spark.log.level": "ERROR"}
     builder = SparkSession.builder.appName(f"spark-kafka-sink verify {options.topic}")
-    for name, value in {**quiet, **_pairs("--spark-conf", options.spark_conf)}.items():
+    for name, value in {**quiet, **pairs("--spark-conf", options.spark_conf)}.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
 
 
 def _source(spark: SparkSession, options: VerifyOptions) -> DataFrame:
-    reader: Any = spark.read.options(**_pairs("--source-option", options.source_options))
+    reader: Any = spark.read.options(**pairs("--source-option", options.source_options))
     if options.source_format == _TABLE:
         rows: DataFrame = reader.table(options.source)
     else:
@@ -188,8 +176,10 @@ def _inspected(options: VerifyOptions, settings: dict[str, str], since_ms: int |
     kafka = {name.removeprefix(_KAFKA): value for name, value in settings.items() if name.startswith(_KAFKA)}
     providers = {name: value for name, value in kafka.items() if is_provider_option(name)}
     registry = registry_config({**{name: value for name, value in settings.items() if is_registry_option(name)}, **providers})
-    formats: dict[str, str | None] = {part: _kind(settings[f"{part}.format"]) for part in PARTS if f"{part}.format" in settings}
-    consumer = consumer_settings(producer_config(kafka)) | _pairs("--consumer", options.consumer)
+    formats: dict[str, str | None] = {
+        part: _KINDS[FORMAT.parse(settings[f"{part}.format"])] for part in PARTS if f"{part}.format" in settings
+    }
+    consumer = consumer_settings(producer_config(kafka)) | pairs("--consumer", options.consumer)
     topic: TopicRange = whole_topic(options.topic, consumer, since_ms)
     formats = formats or {"value": None}
     is_seen = sys.stderr.isatty()
@@ -209,7 +199,3 @@ def _inspected(options: VerifyOptions, settings: dict[str, str], since_ms: int |
 
 
 _KINDS: Final = {"avro": "AVRO", "protobuf": "PROTOBUF", "json-schema": "JSON"}
-
-
-def _kind(text: str) -> str:
-    return _KINDS[FORMAT.parse(text)]

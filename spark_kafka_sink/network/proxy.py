@@ -287,7 +287,8 @@ def _socks_dialogue(proxy: Proxy, target: _Target, broker: tuple[str, int]) -> D
     if code := answer[1]:
         text = f"{_SOCKS_REPLIES.get(code, 'an unknown failure')} (SOCKS reply {code})"
         if code in _SOCKS_FOR_GOOD:
-            _refuse(proxy, broker, f"answered: {text}{_names_here(proxy, code)}")
+            hint = ". Write socks5:// in proxy.url to resolve names here" if code == 8 and proxy.scheme == "socks5h" else ""
+            _refuse(proxy, broker, f"answered: {text}{hint}")
         raise OSError(f"the proxy answered: {text}")
     # The address that the proxy connects from is read too, or it would be taken for the broker's bytes.
     answer = yield Turn(b"", 2)
@@ -296,10 +297,6 @@ def _socks_dialogue(proxy: Proxy, target: _Target, broker: tuple[str, int]) -> D
     if length is None:
         length = (yield Turn(b"", 1))[0]
     yield Turn(b"", length + 2)
-
-
-def _names_here(proxy: Proxy, code: int) -> str:
-    return ". Write socks5:// in proxy.url to resolve names here" if code == 8 and proxy.scheme == "socks5h" else ""
 
 
 def _check_socks(proxy: Proxy, broker: tuple[str, int], answer: bytes) -> None:

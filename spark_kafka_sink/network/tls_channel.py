@@ -1,4 +1,4 @@
-"""TLS over a TCP socket, for both ends: non-blocking handshakes, records from many buffers, and resumed sessions."""
+"""TLS over a TCP socket, for both ends: non-blocking handshakes, and records from many buffers."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from selectors import EVENT_READ, EVENT_WRITE
 from typing import Any, Final, NoReturn, Self
 
-from spark_kafka_sink.errors import AuthenticationError
 from spark_kafka_sink.network.channel import Buffer, Channel, PlainChannel
-from spark_kafka_sink.network.tls_failures import CertificateInfo, FarEnd, alert_of, broken, failure, is_no_tls
+from spark_kafka_sink.network.tls_failures import CertificateInfo, FarEnd, broken, failure, is_no_tls
 
 JOINED: Final = 128 * 1024
 """The maximum number of bytes per `SSLSocket.send`. Larger buffers are split, smaller ones are joined.
@@ -22,29 +21,8 @@ Pieces of 16 KiB (one record) cost 1.8 ms in the first case. From 64 KiB to 1 Mi
 (ssl.MemoryBIO) to send many records with one system call does not help either.
 """
 
-MAX_SESSIONS: Final = 256
-
 _UNEXPECTED_MESSAGE: Final = bytes.fromhex("15 0303 0002 02 0a")
 """A record that holds a fatal alert."""
-
-
-class TlsSessions:
-    """Sessions to resume, by broker. They belong to one SSLContext. Any thread may use them.
-
-    A session is used once (RFC 8446, appendix C.4). So a server that cannot resume it breaks at most one attempt.
-    """
-
-    def __init__(self) -> None:
-        self._sessions: dict[tuple[str, int], ssl.SSLSession] = {}
-
-    def take(self, host: str, port: int) -> ssl.SSLSession | None:
-        return self._sessions.pop((host, port), None)
-
-    def put(self, host: str, port: int, session: ssl.SSLSession) -> None:
-        # Each step is one dict operation, so threads need no lock, which a fork could copy while it is held.
-        self._sessions[host, port] = session
-        for oldest in list(self._sessions)[:-MAX_SESSIONS]:
-            self._sessions.pop(oldest, None)
 
 
 class TlsChannel:
@@ -53,7 +31,7 @@ class TlsChannel:
     It belongs to the thread that polls its selector.
     """
 
-    def __init__(self, below: Channel, context: ssl.SSLContext, far: FarEnd, sessions: TlsSessions | None = None) -> None:
+    def __init__(self, below: Channel, context: ssl.SSLContext, far: FarEnd) -> None:
         """Takes over `below`, connected or connecting. The far end is a broker if `far` has a host."""
         self.peer = below.peer
         self.read_needs: int = EVENT_READ
@@ -61,10 +39,8 @@ class TlsChannel:
         self._below = below
         self._context = context
         self._far = far
-        self._sessions = sessions
         self._socket: ssl.SSLSocket | None = None
         self._interest: int = EVENT_WRITE
-        self._is_resuming = False
         self._is_established = False
         self._has_heard = False
         self._unsent: Buffer | None = None
@@ -113,12 +89,10 @@ class TlsChannel:
         far = self._far
         if not far.is_broker:
             return self._context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
-        session = self._sessions.take(far.host, far.port) if self._sessions is not None else None
-        self._is_resuming = session is not None
         # A DNS name may end with a dot, and an IPv6 address may have a zone. Names in certificates have neither.
         name = far.host.partition("%")[0].removesuffix(".")
         try:
-            return self._context.wrap_socket(sock, server_hostname=name, session=session, do_handshake_on_connect=False)
+            return self._context.wrap_socket(sock, server_hostname=name, do_handshake_on_connect=False)
         except ValueError as error:  # UnicodeError is one
             raise OSError(f"{far.host!r} is not a valid host name for TLS: {error}") from error
 
@@ -128,11 +102,7 @@ class TlsChannel:
             raise EOFError from error
         if not self._far.is_broker and is_no_tls(error):
             self._answer_stranger()
-        meant = failure(error, self._far, self._certificate())
-        if self._is_resuming and isinstance(meant, AuthenticationError) and alert_of(error):
-            # The reason may be the resumed session. The next attempt has none and shows the real reason.
-            meant = OSError(f"the broker refused to resume a TLS session: {meant.message}")
-        raise meant from error
+        raise failure(error, self._far, self._certificate()) from error
 
     def _answer_stranger(self) -> None:
         """Sends an alert to a client that does not speak TLS, as Java's broker does and OpenSSL does not."""
@@ -179,16 +149,8 @@ class TlsChannel:
         except ssl.SSLError as error:
             self._fail(error)
         self.read_needs = EVENT_READ
-        if not self._has_heard:
-            self._has_heard = count > 0
-            self._keep_session(sock)
+        self._has_heard = self._has_heard or count > 0
         return count
-
-    def _keep_session(self, sock: ssl.SSLSocket) -> None:
-        # In TLS 1.3, tickets follow the handshake and arrive before the first bytes.
-        session = sock.session if self._sessions is not None and self._far.is_broker else None
-        if session is not None and self._sessions is not None and (session.has_ticket or session.id):
-            self._sessions.put(self._far.host, self._far.port, session)
 
     def _fail(self, error: ssl.SSLError) -> NoReturn:
         # A TLS 1.3 server refuses a client's certificate after the client has completed its handshake.

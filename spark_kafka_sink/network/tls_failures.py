@@ -207,7 +207,7 @@ def _unverified(error: ssl.SSLCertVerificationError, far: FarEnd, certificate: C
         )
     if code in _UNKNOWN_ISSUER:
         return (
-            f"its certificate is issued by an authority that is not trusted{_issuer(certificate)}: "
+            f"its certificate is issued by an authority that is not trusted{_named(',', certificate.get('issuer', ()))}: "
             f"it is not among {far.trusted}. Add the authority's certificate to {_TRUST_OPTIONS}"
         )
     if code == _REVOKED:
@@ -235,10 +235,6 @@ def _date(text: str, certificate: CertificateInfo, key: str) -> str:
 
 def _subject(certificate: CertificateInfo) -> str:
     return _named(" for", certificate.get("subject", ()))
-
-
-def _issuer(certificate: CertificateInfo) -> str:
-    return _named(",", certificate.get("issuer", ()))
 
 
 def _named(text: str, name: Any) -> str:

@@ -98,7 +98,7 @@ class BasicCredentials:
 
     def _pair(self) -> tuple[str, str]:
         assert self._user_info is not None
-        user, colon, password = _revealed(self._user_info, USER_INFO).partition(":")
+        user, colon, password = revealed(self._user_info, USER_INFO).partition(":")
         if not colon:
             raise OptionError(f"option {USER_INFO}: the value of its reference must be user:password", option=USER_INFO)
         return user, password
@@ -113,7 +113,7 @@ class FixedToken:
 
     def login(self, url_user: tuple[str, str] | None, left_s: float) -> Login:
         _check_no_user(url_user)
-        return _bearer(self._config, _revealed(self._token, TOKEN).strip(), TOKEN)
+        return _bearer(self._config, revealed(self._token, TOKEN).strip(), TOKEN)
 
     def refused(self, login: Login) -> bool:
         return False
@@ -142,7 +142,7 @@ class ClientCredentials:
         secret = self._config.bearer_auth_client_secret
         assert secret is not None
         login = _bearer(self._config, kept[0].value.reveal(), ISSUER)
-        return Login(login.headers, (*login.secrets, _revealed(secret, CLIENT_SECRET)), is_kept)
+        return Login(login.headers, (*login.secrets, revealed(secret, CLIENT_SECRET)), is_kept)
 
     def refused(self, login: Login) -> bool:
         """Forgets the token, which may have been revoked. If a new one is refused as well, a right is missing."""
@@ -153,7 +153,7 @@ class ClientCredentials:
         """Reads the options for each token: a client id may be replaced together with its secret."""
         config = self._config
         assert config.bearer_auth_client_secret is not None
-        secret = _revealed(config.bearer_auth_client_secret, CLIENT_SECRET)
+        secret = revealed(config.bearer_auth_client_secret, CLIENT_SECRET)
         limit_s = min(config.timeout, left_s)
         endpoint = TokenEndpoint(
             url=_resolved(config.bearer_auth_issuer_endpoint_url, ISSUER),
@@ -191,7 +191,8 @@ def _header_value(value: str, option: str) -> str:
     return value
 
 
-def _revealed(secret: Secret, option: str) -> str:
+def revealed(secret: Secret, option: str) -> str:
+    """Returns the text of a secret. Raises OptionError, which names the option, if a reference cannot be resolved."""
     try:
         return secret.reveal()
     except OptionError as error:

@@ -23,7 +23,7 @@ from spark_kafka_sink.errors import OptionError, RegistryError, RegistryTimeoutE
 from spark_kafka_sink.network.proxy import parse_proxy
 from spark_kafka_sink.network.tls_failures import alert_of, is_no_tls
 from spark_kafka_sink.peer_text import MAX_QUOTED, quoted
-from spark_kafka_sink.registry.auth import Login, credentials
+from spark_kafka_sink.registry.auth import Login, credentials, revealed
 from spark_kafka_sink.registry.base_urls import BaseUrl, base_urls
 from spark_kafka_sink.registry.registry_options import (
     CONNECT_S,
@@ -118,7 +118,7 @@ class RegistryHttp:
         self._config = config
         self._call_s = call_s
         self._timing = timing
-        self._urls = base_urls(_revealed(config.url, URL), URL)
+        self._urls = base_urls(revealed(config.url, URL), URL)
         self._first = 0
         self._secrets: dict[str, tuple[str, ...]] = {}  # by URL: what requests held, which a registry may echo
         self._credentials = credentials(config, timing.wall)
@@ -169,7 +169,8 @@ class RegistryHttp:
             raise RegistryTimeoutError(text, url=self.urls, **_subject(call))
         for retry in range(config.max_retries + 1):
             failures: dict[str, _Failure] = {}
-            for number in self._order():
+            first = self._first
+            for number in (*range(first, len(self._urls)), *range(first)):
                 base = self._urls[number]
                 found = self._try(base, call, deadline)
                 if not isinstance(found, _Failure):
@@ -177,7 +178,9 @@ class RegistryHttp:
                     return found.read()
                 failures[base.url] = found
             tries = counted(retry + 1, "try", "tries")
-            pause_s = max(self._pause_s(retry), *(failure.retry_after_s for failure in failures.values()))
+            # confluent-kafka's pause: a random part of a limit that doubles.
+            most_ms = min(config.retries_wait_ms * 2.0**retry, config.retries_max_wait_ms)
+            pause_s = max(self._timing.chance() * most_ms / 1000, *(failure.retry_after_s for failure in failures.values()))
             if retry == config.max_retries:
                 self._fail(call, failures, tries)
             if self._timing.now() + pause_s >= deadline:
@@ -185,14 +188,6 @@ class RegistryHttp:
             logger.warning("retrying to %s in %.1f s: %s", call.action, pause_s, _listed(failures))
             self._timing.sleep(pause_s)
         raise AssertionError("the last try returns or raises")
-
-    def _order(self) -> list[int]:
-        count = len(self._urls)
-        return [(self._first + step) % count for step in range(count)]
-
-    def _pause_s(self, retry: int) -> float:
-        """Returns confluent-kafka's pause: a random part of a limit that doubles."""
-        return self._timing.chance() * min(self._config.retries_wait_ms * 2.0**retry, self._config.retries_max_wait_ms) / 1000
 
     def _try(self, base: BaseUrl, call: Call, deadline: float) -> _Failure | _Response:
         login = self._login(base, deadline)
@@ -286,10 +281,10 @@ class _Response:
 
     def said(self) -> str:
         """Returns the status with the registry's message."""
-        status, code, message = self.answer.status, self._code(), self._message()
+        status, code, message = self.answer.status, self._code(), self._fields().get("message")
         numbers = f"HTTP {status}" if code in (None, status) else f"HTTP {status}, error {code}"
-        if message:
-            return f"{numbers}: {message}"
+        if isinstance(message, str) and (text := self._quoted(message, MAX_SAID)):
+            return f"{numbers}: {text}"
         kind = self._content_type()
         return f"{numbers} ({kind})" if self.answer.body and kind != "JSON" else numbers
 
@@ -319,10 +314,6 @@ class _Response:
     def _code(self) -> int | None:
         code = self._fields().get("error_code")
         return code if type(code) is int and (code if code < 1000 else code // 100) in (0, *range(400, 600)) else None
-
-    def _message(self) -> str:
-        message = self._fields().get("message")
-        return self._quoted(message, MAX_SAID) if isinstance(message, str) else ""
 
     def _quoted(self, text: str, most: int = MAX_QUOTED) -> str:
         """Returns text of the response; none if it may repeat a login, which has too many encodings to look for."""
@@ -402,10 +393,3 @@ def _proxy(given: Secret | None) -> tuple[HttpProxy | None, tuple[str, ...]]:
     login = basic(proxy.user, proxy.password) if proxy.password is not None else ""
     secrets = (proxy.password, login.removeprefix("Basic ")) if proxy.password else ()
     return HttpProxy(f"{host}:{proxy.port}", login), secrets
-
-
-def _revealed(secret: Secret, option: str) -> str:
-    try:
-        return secret.reveal()
-    except OptionError as error:
-        raise OptionError(f"option {option}: {error.message}", **{**error.facts, "option": option}) from None

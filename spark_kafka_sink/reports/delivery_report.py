@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +24,42 @@ DELETED_SOON = (
 COMMIT_COUNTS = ("commits", "transactions_committed", "transactions_aborted", "prepare_to_visible_ms", "commit_ms")
 
 
+class Tabular(ABC):
+    """Has rows as a table of Arrow, which pandas and Spark take."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def to_arrow(self) -> pa.Table:
+        """Returns the rows."""
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Returns the rows of `to_arrow` with the types `Int32` and `Int64`, which can be null.
+
+        Returns:
+            The DataFrame.
+
+        Raises:
+            InstallationError: pandas is not installed.
+        """
+        from spark_kafka_sink.reports.report_tables import pandas_frame  # it loads pyarrow.compute, which takes 150 ms
+
+        return pandas_frame(self.to_arrow, f"{type(self).__name__}.to_pandas()")
+
+    def to_spark(self, spark: SparkSession) -> DataFrame:
+        """Returns the rows of `to_arrow` as a DataFrame.
+
+        Args:
+            spark: The session, also of Spark Connect.
+
+        Returns:
+            The DataFrame.
+        """
+        return spark.createDataFrame(self.to_arrow())
+
+
 @dataclass(slots=True, repr=False)
-class DeliveryReport:
+class DeliveryReport(Tabular):
     """Counts of acknowledged records, and of requests, retries and errors on the way.
 
     `print` shows a report as text of several lines, notebooks show it with charts, and its repr is one line.
@@ -131,30 +166,6 @@ class DeliveryReport:
         from spark_kafka_sink.reports.report_tables import partition_table
 
         return partition_table(self.partitions)
-
-    def to_pandas(self) -> pd.DataFrame:
-        """Returns the rows of `to_arrow` with the types `Int32` and `Int64`, which can be null.
-
-        Returns:
-            The DataFrame.
-
-        Raises:
-            InstallationError: pandas is not installed.
-        """
-        from spark_kafka_sink.reports.report_tables import pandas_frame
-
-        return pandas_frame(self.to_arrow, "DeliveryReport.to_pandas()")
-
-    def to_spark(self, spark: SparkSession) -> DataFrame:
-        """Returns the rows of `to_arrow` as a DataFrame with the types `string`, `int` and `bigint`.
-
-        Args:
-            spark: The session, also of Spark Connect.
-
-        Returns:
-            The DataFrame.
-        """
-        return spark.createDataFrame(self.to_arrow())
 
     def bad_rows_text(self) -> str:
         """Returns the bad rows in words: "3 bad rows (serialization 2, too-large 1), 3 dead letters"."""

@@ -61,7 +61,7 @@ class ChannelOpener:
 
                 tls = self._tls.current()
                 far = FarEnd(channel.peer, host, port, tls.shows_certificate, tls.trusted)
-                channel = TlsChannel(channel, tls.context, far, tls.sessions)
+                channel = TlsChannel(channel, tls.context, far)
         except BaseException:
             plain.close()
             raise

@@ -37,10 +37,7 @@ class Format(Enum):
     PKCS12 = "PKCS12"
     JKS = "JKS"
     JCEKS = "JCEKS"
-    DER_CERTIFICATE = "a single certificate as DER"
-    DER_KEY = "a private key as DER"
-    PKCS7 = "PKCS7"
-    OTHER = "neither PEM nor PKCS12 nor JKS"
+    OTHER = "in another format"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,22 +87,9 @@ def format_of(data: bytes) -> Format:
     magic = int.from_bytes(data[:4], "big")
     if magic in (JKS_MAGIC, JCEKS_MAGIC):
         return Format.JKS if magic == JKS_MAGIC else Format.JCEKS
-    if len(data) < 2 or data[0] != 0x30:
-        return Format.OTHER
-    # A DER sequence; PKCS12 may be BER with an indefinite length (0x80). The first element shows the format.
-    start = 2 + (data[1] & 0x7F if data[1] & 0x80 else 0)
-    first = data[start : start + 3]
-    if first == b"\x02\x01\x03":
-        return Format.PKCS12
-    if first[:1] == b"\x02":
-        return Format.DER_KEY
-    if first[:1] == b"\x06":
-        return Format.PKCS7
-    if first[:1] == b"\x30":
-        length = data[start + 1 : start + 2]
-        inner = start + 2 + (length[0] & 0x7F if length and length[0] & 0x80 else 0)
-        return Format.DER_KEY if data[inner : inner + 1] == b"\x06" else Format.DER_CERTIFICATE
-    return Format.OTHER
+    # A DER sequence that begins with version 3. It may be BER with an indefinite length (0x80).
+    start = 2 + (data[1] & 0x7F if data[1:2] > b"\x80" else 0)
+    return Format.PKCS12 if data[:1] == b"0" and data[start : start + 3] == b"\x02\x01\x03" else Format.OTHER
 
 
 # PEM
@@ -242,15 +226,8 @@ def _check_pem(source: Source, data: bytes) -> None:
 
 
 def _unknown(source: Source, found: Format, wanted: str) -> OptionError:
-    file = shlex.quote(source.file or "IN")
-    convert = {
-        Format.PKCS12: ". Set ssl.keystore.location to it instead",
-        Format.DER_CERTIFICATE: f". Convert it: openssl x509 -inform der -in {file} -out {file}.pem",
-        Format.DER_KEY: f". Convert it: openssl pkey -inform der -in {file} -out {file}.pem",
-        Format.PKCS7: f". Convert it: openssl pkcs7 -print_certs -inform der -in {file} -out {file}.pem",
-        Format.OTHER: ". Check that it is the right file, and complete",
-    }.get(found, "")
-    return source.wrong(f"is {found.value}, must be {wanted}{convert}")
+    to_do = "Set ssl.keystore.location to it instead" if found is Format.PKCS12 else "Convert it, or check that it is complete"
+    return source.wrong(f"is {found.value}, must be {wanted}. {to_do}")
 
 
 # PKCS12

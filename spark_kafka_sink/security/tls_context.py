@@ -15,7 +15,6 @@ from dataclasses import dataclass, fields
 from typing import Final, NoReturn
 
 from spark_kafka_sink.errors import OptionError
-from spark_kafka_sink.network.tls_channel import TlsSessions
 from spark_kafka_sink.secret import Secret, resolve
 from spark_kafka_sink.security.cipher_suites import TLS_1_3_SUITES, openssl_name
 from spark_kafka_sink.security.key_stores import KeyPair, Source, chain, key_pair, private_key, trusted_certificates
@@ -33,14 +32,13 @@ _PROBE: Final = "probe"
 
 
 class ClientTls:
-    """A context with the sessions that belong to it. Used by any thread."""
+    """A context, and what errors say about it. Used by any thread."""
 
     def __init__(self, context: ssl.SSLContext, trusted: str, shows_certificate: bool) -> None:
         """trusted: the trusted authorities, for error texts. shows_certificate: whether there is a client certificate."""
         self.context = context
         self.trusted = trusted
         self.shows_certificate = shows_certificate
-        self.sessions = TlsSessions()
 
 
 def client_tls(config: SecurityConfig) -> ClientTls:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -85,7 +85,7 @@ def check_workers_python(context: SparkContext | None, *, is_planned: bool = Fal
     python_exec = getattr(context, "pythonExec", None)
     if python_exec is None or not (is_planned or is_local(context)):
         return
-    problem = other_python(python_exec, sys.executable, os.environ)
+    problem = other_python(python_exec, sys.executable)
     if problem is not None and not is_planned:
         raise InstallationError(problem)
     if problem is not None:
@@ -108,78 +108,50 @@ def _warn_once(text: str) -> None:
     logger.warning("%s", text)
 
 
-def other_python(python_exec: str, own: str, environment: Mapping[str, str]) -> str | None:
+def other_python(python_exec: str, own: str) -> str | None:
     """Returns why processes that run `python_exec` on this machine will fail and what to do, or None if they will not fail.
 
     Two commands run the same Python if they are the same file or belong to one virtual environment. Another Python is started
-    once, to ask for its version and whether it has the modules that the sink needs.
+    once, and imports what the sink needs.
 
     Args:
         python_exec: The command that Spark starts workers with, `spark.sparkContext.pythonExec`.
         own: The path of this program's Python.
-        environment: The environment variables of this program, which Spark's workers inherit.
     """
-    problem = _problem(python_exec, own, environment.get("PATH")) if own else None
-    if problem is None:
+    found = shutil.which(python_exec)
+    if not own or (found is not None and _environment(Path(found)) == _environment(Path(own))):
         return None
-    link = (
-        f" On a cluster where {python_exec} comes with the job, make {Path(python_exec).parts[0]} a link to this program's"
-        " environment instead, because Spark plans writes of format('kafka_sink') on the driver."
-        if os.sep in python_exec and not os.path.isabs(python_exec)
-        else ""
-    )
+    problem = "it does not exist" if found is None else _failure(found)
+    if not problem:
+        return None
     return (
-        f"Spark's Python workers will fail on this machine, because {problem}. Before Spark starts, run:"
-        f" export PYSPARK_PYTHON={own}.{link} See {DOCS_URL}/troubleshooting.html#modulenotfounderror-in-a-python-worker"
+        f"Spark's Python workers will fail on this machine, because they run {found or python_exec}: {problem}."
+        f" Before Spark starts, run: export PYSPARK_PYTHON={own}."
+        f" See {DOCS_URL}/troubleshooting.html#modulenotfounderror-in-a-python-worker"
     )
 
 
-@cache
-def _problem(python_exec: str, own: str, path: str | None) -> str | None:
-    found = shutil.which(python_exec, path=path)
-    if found is None:
-        return f"{python_exec}, which they run, does not exist"
-    return None if _environment(Path(found)) == _environment(Path(own)) else _what_fails(found)
-
-
-# find_spec imports nothing. The version comes first, because Spark refuses another version than the driver's.
-_PROBE = """
+# Spark refuses another version than the driver's.
+_PROBE = f"""
 import sys
-from importlib.util import find_spec
-print("%d.%d" % sys.version_info[:2], *(name for name in sys.argv[1:] if find_spec(name) is None))
+assert sys.version_info[:2] == {sys.version_info[:2]}, "it is Python %d.%d" % sys.version_info[:2]
+import pyarrow, {PACKAGE}
 """
-_PROBE_TIMEOUT_S = 10.0
-_NEEDED = ("pyarrow", "numpy", PACKAGE)
-
-
-def _what_fails(python: str) -> str | None:
-    """Returns what this Python lacks for the sink's tasks, or None if it lacks nothing or does not answer."""
-    answer = _answer(python)
-    if answer is None:
-        return None
-    version, *missing = answer
-    own = f"{sys.version_info.major}.{sys.version_info.minor}"
-    if version != own:
-        return f"they run {python}, which is Python {version}, while this program runs Python {own}"
-    return f"they run {python}, which has no module named {', '.join(missing)}" if missing else None
+_PROBE_TIMEOUT_S = 60.0
 
 
 @cache
-def _answer(python: str) -> tuple[str, ...] | None:
-    """Returns the version of this Python and the modules that it lacks, or None if it does not answer."""
+def _failure(python: str) -> str:
+    """Returns the last line of the error if this Python cannot run the sink, or an empty text."""
     try:
         done = subprocess.run(
-            [python, "-c", _PROBE, *_NEEDED], capture_output=True, text=True, timeout=_PROBE_TIMEOUT_S, check=True
+            [python, "-c", _PROBE], capture_output=True, text=True, errors="replace", timeout=_PROBE_TIMEOUT_S, check=False
         )
-    except (OSError, subprocess.SubprocessError, ValueError):
-        return None
-    return tuple(done.stdout.split()) or None
-
-
-def is_known(python_exec: str, own: str, environment: Mapping[str, str]) -> bool:
-    """Returns whether `other_python` could find out about `python_exec`: it is the same Python, or it has answered."""
-    found = shutil.which(python_exec, path=environment.get("PATH"))
-    return found is not None and (_environment(Path(found)) == _environment(Path(own)) or _answer(found) is not None)
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"it does not answer ({type(error).__name__})"
+    if done.returncode == 0:
+        return ""
+    return done.stderr.strip().rpartition("\n")[2] or f"exit status {done.returncode}"
 
 
 def _environment(python: Path) -> Path:

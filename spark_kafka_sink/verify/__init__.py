@@ -6,7 +6,7 @@ Start with `inspection.py` for `verify` without a source, and with `topic_record
 | --- | --- |
 | `read_back.py` | records as bytes, from confluent-kafka's consumer |
 | `schema_ids.py`, `protobuf_files.py` | the schema that a record names |
-| `decoding.py`, `json_values.py`, `avro_times.py` | a Python value, from Confluent's deserializers |
+| `decoding.py`, `json_values.py` | a Python value, from Confluent's deserializers |
 | `conversion.py`, `protobuf_values.py` | a value of the source's column type, or what does not fit |
 | `schema_limits.py` | what the schema cannot hold, which is no difference |
 | `canonical.py` | JSON in which equal values have equal texts, made by Spark from both sides |

@@ -115,11 +115,7 @@ def _totals() -> list[Column]:
 def _side(frame: DataFrame, compared: Sequence[str], e: int, f: int, partition_everywhere: bool) -> DataFrame:
     partition = F.col("partition")
     if "partition" not in compared:
-        partition = _null("int")
+        partition = F.lit(None).cast("int")
     elif not partition_everywhere:
         partition = F.when(F.col("key").isNotNull(), partition)
     return frame.select("hash", "key_hash", partition.alias("partition"), F.lit(e).alias("e"), F.lit(f).alias("f"))
-
-
-def _null(kind: str) -> Column:
-    return F.lit(None).cast(kind)

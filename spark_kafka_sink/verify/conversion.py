@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Context, Decimal, InvalidOperation
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 
 from spark_kafka_sink.verify.protobuf_values import known_value, message_fields
@@ -31,8 +30,6 @@ _MICROSECOND: Final = datetime.timedelta(microseconds=1)
 _EXACT: Final = Context(prec=100)
 _FLOAT: Final = struct.Struct("<f")
 _DAY_NS: Final = 86_400 * 10**9
-_MICROSECONDS_IN: Final = {"D": 86_400_000_000, "ms": 1000, "us": 1}
-"""Units of datetime64, which stands for dates that Python's classes cannot hold."""
 _FLOAT_DIGITS: Final = 9
 """Number of decimal digits that tell any two floats of 32 bits apart."""
 _NOT_NUMBERS: Final = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf", "+Infinity": "inf"}
@@ -276,8 +273,6 @@ def _date(kind: pa.DataType, source: str) -> Convert:
             value = _parsed(datetime.date.fromisoformat, value, "a date")
         if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
             return (value - _FIRST_DAY).days
-        if isinstance(value, np.datetime64):
-            value = _microseconds_of(value) // _MICROSECONDS_IN["D"]
         return _whole(value, "a date", 32)
 
     return convert
@@ -294,17 +289,10 @@ def _timestamp(kind: pa.DataType, source: str) -> Convert:
             if (value.tzinfo is not None) is not has_zone:
                 raise _misfit(value, wanted)
             return (value - (_EPOCH_UTC if has_zone else _EPOCH)) // _MICROSECOND
-        if isinstance(value, np.datetime64):
-            return _whole(_microseconds_of(value), wanted)
         # Avro's readers have no class for nanoseconds.
         return _whole(_whole(value, wanted) // (1000 if source == AVRO else 1), wanted)
 
     return convert
-
-
-def _microseconds_of(value: np.datetime64) -> int:
-    """Returns the microseconds since 1970, which may be too many for 64 bits."""
-    return int(value.astype(np.int64)) * _MICROSECONDS_IN[np.datetime_data(value.dtype)[0]]
 
 
 def _time(kind: pa.DataType, source: str) -> Convert:

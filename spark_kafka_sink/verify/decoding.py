@@ -24,7 +24,6 @@ from spark_kafka_sink.formats.avro.avro_schema import (
 )
 from spark_kafka_sink.installation import not_installed
 from spark_kafka_sink.registry.registry_client import SchemaText
-from spark_kafka_sink.verify.avro_times import with_wide_times
 from spark_kafka_sink.verify.conversion import AVRO, JSON, PROTOBUF
 from spark_kafka_sink.verify.json_values import json_value, validated_json
 from spark_kafka_sink.verify.protobuf_files import last_file
@@ -67,7 +66,6 @@ class SchemaDecoder:
         self._find = find
         self._kind = kind
         self._decoders: dict[tuple[SchemaKey, tuple[int, ...]], Deserialize] = {}
-        self._wide_decoders: dict[SchemaKey, Deserialize | None] = {}
         self._schemas: dict[SchemaKey, TopicSchema] = {}
 
     def schema(self, data: bytes, headers: Headers = ()) -> TopicSchema:
@@ -100,7 +98,7 @@ class SchemaDecoder:
             data = bytes(ID_BYTES) + named[after_id:] + data
             headers = [one for one in headers if one[0] != ID_HEADERS[self._part]]
         try:
-            return self._avro_value(found, data) if found.schema.kind == AVRO else self._value(found, data, headers)
+            return self._decoder(found)(data, None) if found.schema.kind == AVRO else self._value(found, data, headers)
         except InstallationError:
             raise
         except ImportError as error:
@@ -127,18 +125,6 @@ class SchemaDecoder:
         if decoder is None:
             decoder = self._decoders[found.key, path] = _deserializer(found, path)
         return decoder
-
-    def _avro_value(self, found: TopicSchema, data: bytes) -> Any:
-        try:
-            return self._decoder(found)(data, None)
-        except (OverflowError, ValueError):  # maybe a date in the year 10000, or one before the year 1
-            if found.key not in self._wide_decoders:
-                wide = with_wide_times(found)
-                self._wide_decoders[found.key] = None if wide is None else _deserializer(wide, ())
-            again = self._wide_decoders[found.key]
-            if again is None:
-                raise
-            return again(data, None)
 
 
 class _OfflineRegistry:

@@ -87,8 +87,10 @@ class _Example:
         """Returns a part of the record as text."""
         value = self.record[name]
         if name in self.json_parts and value is not None and not value.startswith(UNDECODABLE):
-            return _cut(_shown(value))
-        return _cut(value) if name in self.json_parts and value is not None else _short(value)
+            return _cut(json.dumps(_for_people(json.loads(value)[WHOLE]), ensure_ascii=False))
+        if name in self.json_parts and value is not None:
+            return _cut(value)
+        return _cut(repr(bytes(value) if isinstance(value, bytearray) else value))
 
     def differences(self, other: _Example) -> list[str]:
         """Returns what differs in another record, field by field."""
@@ -98,7 +100,7 @@ class _Example:
             if mine == others:
                 continue
             if name in self.json_parts and _is_json(mine) and _is_json(others):
-                fields = list(_differing_fields(mine, others))
+                fields = list(_differing("", json.loads(mine)[WHOLE], json.loads(others)[WHOLE]))
                 texts += [
                     f"{name}{'.' if path else ''}{path}: expected {_cut(one)}, found {_cut(two)}" for path, one, two in fields
                 ]
@@ -126,25 +128,11 @@ def _described(examples: Sequence[_Example]) -> Iterator[str]:
     yield from map(str, [*alone, *unexpected])
 
 
-def _short(value: object) -> str:
-    return _cut(repr(bytes(value) if isinstance(value, bytearray) else value))
-
-
 def _cut(text: str) -> str:
     return text if len(text) <= 100 else f"{text[:100]}... ({len(text)} characters)"
 
 
 # Fields of JSON
-
-
-def _differing_fields(expected: str, found: str) -> Iterator[tuple[str, str, str]]:
-    """Yields each field that differs: its path, and both values as text. The arguments are texts of `canonical_json`."""
-    yield from _differing("", json.loads(expected)[WHOLE], json.loads(found)[WHOLE])
-
-
-def _shown(text: str) -> str:
-    """Returns a text of `canonical_json` without the object around it."""
-    return json.dumps(_for_people(json.loads(text)[WHOLE]), ensure_ascii=False)
 
 
 def _differing(path: str, expected: Any, found: Any) -> Iterator[tuple[str, str, str]]:

@@ -266,7 +266,7 @@ def _expected(
         timestamp.alias("timestamp"),
         part("key", places.key).alias("key"),
         part("value", places.value).alias("value"),
-        F.concat(_or_no_headers(headers), F.array(*fixed).cast(HEADERS_DDL)).alias("headers"),
+        F.concat(F.coalesce(headers, F.array().cast(HEADERS_DDL)), F.array(*fixed).cast(HEADERS_DDL)).alias("headers"),
     )
 
 
@@ -276,11 +276,6 @@ def _milliseconds(timestamp: Column, kind: t.DataType, unit: str) -> Column:
         return F.unix_millis(timestamp)
     number = timestamp.cast("bigint") * (1000 if unit == "s" else 1)
     return F.call_function("div", number, F.lit(max(PER_SECOND[unit] // 1000, 1)))
-
-
-def _or_no_headers(headers: Column) -> Column:
-    """Returns an empty list for null."""
-    return F.coalesce(headers, F.array().cast(HEADERS_DDL))
 
 
 # What there is

@@ -200,7 +200,7 @@ def test_a_folder_that_cannot_be_used_is_said(tmp_path: Path) -> None:
     [
         (["--set", "num.io.thread=3"], "unknown setting num.io.thread; did you mean num.io.threads?"),
         (["--set", "num.io.threads=none"], "Invalid value none for configuration num.io.threads: Not a number of type INT"),
-        (["--set", "num.io.threads"], "'num.io.threads' must have the form NAME=VALUE"),
+        (["--set", "num.io.threads"], "Invalid value for --set: must be NAME=VALUE"),
         (["--like", "2.0"], "Invalid value for --like: like='2.0' is not supported"),
         (["--set", "retention.ms=-7"], "Invalid value -7 for configuration retention.ms: Value must be at least -1"),
         (["--sasl-users", "/nowhere"], "/nowhere cannot be read: No such file or directory"),

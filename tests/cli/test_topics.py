@@ -144,7 +144,7 @@ def test_what_brokers_refuse_is_one_line(broker: EmbeddedBroker, command: str, a
 @pytest.mark.parametrize(
     ("command", "arguments", "text"),
     [
-        ("create", ["new", "--config", "retention.ms"], "'retention.ms' is not NAME=VALUE"),
+        ("create", ["new", "--config", "retention.ms"], "Invalid value for --config: must be NAME=VALUE"),
         ("create", ["new", "--partitions", "0"], "0 is not in the range x>=1"),
         ("describe", [], "Missing argument 'NAME...'"),
         ("tail", ["new", "--command-config", "/nowhere"], "/nowhere cannot be read"),

@@ -18,7 +18,7 @@ import pytest
 from spark_kafka_sink.errors import AuthenticationError
 from spark_kafka_sink.network.channel import Buffer
 from spark_kafka_sink.network.frames import FrameWriter
-from spark_kafka_sink.network.tls_channel import JOINED, TlsChannel, TlsSessions
+from spark_kafka_sink.network.tls_channel import JOINED, TlsChannel
 from tests.network.tls_ends import TlsEnds, client_context, tcp_pair, wait
 from tests.security.certificates import Certificates, Identity, server_context
 
@@ -34,7 +34,6 @@ class Setting:
         self.folder = folder
         self.client = client_context(certificates)
         self.server = server_context(certificates.server, folder)
-        self.sessions = TlsSessions()
         self.shows_certificate = False
         self.opened: list[TlsEnds] = []
 
@@ -56,7 +55,6 @@ class Setting:
             self.client,
             None if plain else self.server,
             host=host,
-            sessions=self.sessions,
             shows_certificate=self.shows_certificate,
             buffer_size=buffer_size,
         )
@@ -386,49 +384,6 @@ def test_a_damaged_record_is_no_refusal(setting: Setting) -> None:
     with pytest.raises(OSError, match="TLS failed: ") as failed:
         ends.near.recv_into(memoryview(bytearray(10)))
     assert not isinstance(failed.value, ssl.SSLError)
-
-
-# Sessions
-
-
-@BOTH
-def test_the_next_connection_resumes_the_session(setting: Setting, version: ssl.TLSVersion) -> None:
-    setting.only(version)
-    reused = []
-    for _ in range(3):
-        ends = setting.connected()
-        assert ends.far is not None
-        ends.far.send(b"x")
-        ends.read(1)
-        reused.append(ends.far.session_reused)
-        ends.close()
-    assert reused == [False, True, True]
-
-
-def test_a_session_is_only_resumed_at_the_broker_that_it_is_of(setting: Setting) -> None:
-    for host in ("localhost", "127.0.0.1"):
-        ends = setting.ends(host=host)
-        ends.shake_hands()
-        assert ends.far is not None
-        ends.far.send(b"x")
-        ends.read(1)
-        assert not ends.far.session_reused
-
-
-@BOTH
-def test_a_refusal_of_an_attempt_to_resume_may_pass_and_the_next_attempt_tells(setting: Setting, version: ssl.TLSVersion) -> None:
-    setting.only(version)
-    ends = setting.connected()
-    assert ends.far is not None
-    ends.far.send(b"x")
-    ends.read(1)
-    setting.require_clients()
-    setting.only(version)
-    ends = setting.ends()
-    with pytest.raises(OSError, match="the broker refused to resume a TLS session: "):
-        ends.shake_hands()
-        ends.read(1)
-    assert "ssl.keystore.location" in setting.refusal()
 
 
 # The server's end

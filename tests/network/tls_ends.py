@@ -9,7 +9,7 @@ import ssl
 from selectors import EVENT_READ, EVENT_WRITE
 
 from spark_kafka_sink.network.channel import Channel, PlainChannel
-from spark_kafka_sink.network.tls_channel import TlsChannel, TlsSessions
+from spark_kafka_sink.network.tls_channel import TlsChannel
 from spark_kafka_sink.network.tls_failures import FarEnd
 from tests.security.certificates import Certificates
 
@@ -45,14 +45,13 @@ class TlsEnds:
         server: ssl.SSLContext | None,
         *,
         host: str = "localhost",
-        sessions: TlsSessions | None = None,
         shows_certificate: bool = False,
         buffer_size: int = 0,
     ) -> None:
         near, self.far_socket = tcp_pair(buffer_size)
         peer = "{}:{}".format(*near.getpeername())
         far = FarEnd(peer, host, 9093, shows_certificate)
-        self.near = TlsChannel(PlainChannel(near, peer), client, far, sessions)
+        self.near = TlsChannel(PlainChannel(near, peer), client, far)
         self.far: ssl.SSLSocket | None = None
         self.far_error: OSError | None = None
         if server is not None:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import sys
 import tomllib
-from importlib.util import find_spec
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -106,27 +102,6 @@ def test_in_a_process_of_sparks_a_library_that_py_files_cannot_carry_is_told_wit
 def test_in_a_process_of_sparks_a_missing_library_is_told_with_pyspark_python(tmp_path: Path) -> None:
     line = last_line(f"{IN_SPARK}sys.modules['cramjam'] = None\n{PRODUCER}", path=path_with(tmp_path, {}))
     assert "): set PYSPARK_PYTHON to a Python that has it before Spark starts. See https://" in line
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="shared objects of Linux")
-@pytest.mark.parametrize("library", ["crc32c", "lz4", "zstandard", "cramjam"])
-def test_a_truncated_shared_object_is_one_line_and_does_not_kill_the_process(tmp_path: Path, library: str) -> None:
-    (found,) = find_spec(library).submodule_search_locations or []  # type: ignore[union-attr]
-    shutil.copytree(found, tmp_path / library)
-    for file in (tmp_path / library).rglob("*.so"):
-        os.truncate(file, 8192)
-    line = last_line(PRODUCER, path=path_with(tmp_path, {}))
-    cause = rf"ImportError: {tmp_path}/{library}/\S+ is truncated"
-    assert re.search(rf"\[INSTALLATION\] {library} cannot be .* \({cause}\): pip install --force-reinstall {library}$", line)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="shared objects of Linux")
-def test_what_looks_like_a_shared_object_and_cannot_be_opened_does_not_matter(tmp_path: Path) -> None:
-    (found,) = find_spec("crc32c").submodule_search_locations or []  # type: ignore[union-attr]
-    shutil.copytree(found, tmp_path / "crc32c")
-    (tmp_path / "crc32c" / "folder.so.1").mkdir()
-    (tmp_path / "crc32c" / "dangling.so").symlink_to("nowhere")
-    assert output_of(f"{PRODUCER}; print(Producer.__name__)", path=path_with(tmp_path, {})) == "Producer\n"
 
 
 COMMANDS = ["check", "topics list", "transactions list --bootstrap-servers localhost:1"]

@@ -7,7 +7,6 @@ import uuid
 from decimal import Decimal
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from google.type import date_pb2, timeofday_pb2
@@ -58,20 +57,13 @@ GOOD: list[tuple[pa.DataType, str, Any, Any]] = [
     (pa.float32(), AVRO, float("inf"), float("inf")),
     (pa.float64(), JSON, 10**23, 1e23),
     (pa.float64(), JSON, Decimal("-0.0"), -0.0),
-    # years that Python's classes do not have
-    (pa.timestamp("us", "UTC"), AVRO, np.datetime64("12345-01-02T03:04:05.678", "ms"), None),
-    (pa.timestamp("us"), AVRO, np.datetime64("-0044-03-15", "us"), None),
-    (pa.date32(), AVRO, np.datetime64("12345-01-02", "D"), None),
 ]
 
 
 @pytest.mark.parametrize(("kind", "source", "decoded", "wanted"), GOOD, ids=str)
 def test_a_value_of_the_columns_type_is_kept(kind: pa.DataType, source: str, decoded: Any, wanted: Any) -> None:
     found = pa.array([converter(kind, source)(decoded)], kind)
-    if isinstance(decoded, np.datetime64):
-        assert found.to_numpy(zero_copy_only=False)[0] == decoded
-    else:
-        assert str(found.to_pylist()[0]) == str(wanted)
+    assert str(found.to_pylist()[0]) == str(wanted)
 
 
 BAD: list[tuple[pa.DataType, str, Any, str]] = [
@@ -102,7 +94,6 @@ BAD: list[tuple[pa.DataType, str, Any, str]] = [
     (pa.float64(), JSON, Decimal("1e400"), "not a number that 64 bits hold exactly"),
     (pa.int64(), JSON, Decimal("1e999999999"), "not a whole number of 64 bits"),
     (pa.timestamp("us", "UTC"), PROTOBUF, 10**21, "not a timestamp"),
-    (pa.timestamp("us", "UTC"), AVRO, np.datetime64(2**62, "ms"), "not a timestamp"),
     (pa.date32(), PROTOBUF, 2**31, "the value is 2147483648 (int), not a date"),
     (pa.date32(), PROTOBUF, date_pb2.Date(year=2026, month=2), "is 2026-2-0 (google.type.Date), not a date"),
     (pa.time64("ns"), PROTOBUF, timeofday_pb2.TimeOfDay(hours=24), "not a time"),

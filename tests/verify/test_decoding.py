@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import sys
 import uuid
@@ -16,7 +15,6 @@ from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.schema_registry.serde import SchemaId
 from confluent_kafka.serialization import MessageField, SerializationContext
-from fastavro import schemaless_writer
 from google.protobuf.message_factory import GetMessageClass
 from pyspark.sql import types as t
 
@@ -304,37 +302,6 @@ def test_the_id_is_taken_from_where_confluents_deserializers_take_it(
         return
     with pytest.raises(UndecodableError, match=r"^schema 1 of the header __value_schema_id: bytes are left after the value"):
         decode(payload, headers)
-
-
-@pytest.mark.parametrize(
-    ("kind", "number", "text"),
-    [
-        ({"type": "int", "logicalType": "date"}, 10_000_000, "29349-01-26"),
-        ({"type": "int", "logicalType": "date"}, -1_000_000, "-768-02-04"),
-        ({"type": "long", "logicalType": "timestamp-millis"}, 2**53, "287396-10-12T08:59:00.992"),
-        ({"type": "long", "logicalType": "timestamp-micros"}, 2**62, "148108-07-06T14:00:27.387904"),
-        ({"type": "long", "logicalType": "local-timestamp-micros"}, -(2**62), "-144169-06-28T09:59:32.612096"),
-        ({"type": "long", "logicalType": "timestamp-micros"}, 1, "1970-01-01T00:00:00.000001+00:00"),
-    ],
-    ids=str,
-)
-def test_times_of_any_year_are_read_from_avro(
-    kafka_schema_registry: EmbeddedRegistry, kind: dict[str, str], number: int, text: str
-) -> None:
-    fields = [{"name": "at", "type": ["null", kind]}, {"name": "all", "type": {"type": "array", "items": kind}}]
-    with RegistryClient(registry_config({"schema.registry.url": kafka_schema_registry.url})) as client:
-        client.register("s", SchemaText("AVRO", json.dumps({"type": "record", "name": "R", "fields": fields})))
-    plain_type = {"type": kind["type"]}
-    raw = io.BytesIO()
-    fields = [{"name": "at", "type": ["null", plain_type]}, {"name": "all", "type": {"type": "array", "items": plain_type}}]
-    schemaless_writer(raw, {"type": "record", "name": "R", "fields": fields}, {"at": number, "all": [number]})
-    data = b"\0\0\0\0\1" + raw.getvalue()
-
-    found = decoder(kafka_schema_registry.url)(data)
-
-    assert as_json(plain(found)) == f'{{"at": "{text}", "all": ["{text}"]}}'
-    with pytest.raises(UndecodableError, match="bytes are left after the value"):
-        decoder(kafka_schema_registry.url)(data + b"\0")
 
 
 def test_a_topic_of_too_many_ids_does_not_fill_the_memory_or_the_registry() -> None:

@@ -7,7 +7,6 @@ import uuid
 from decimal import Decimal
 from typing import Any
 
-import numpy as np
 import pytest
 from google.protobuf import struct_pb2, timestamp_pb2
 
@@ -23,10 +22,7 @@ NUMBERS = '{"id": 1, "price": 0.12345678901234567890, "tags": [1.50, -2E+400, tr
         (json_value(NUMBERS.encode()), NUMBERS),
         ({"x": [float("nan"), float("inf"), -float("inf"), 0.1]}, '{"x": ["NaN", "Infinity", "-Infinity", 0.1]}'),
         ({1: (Decimal("1.50"), uuid.UUID(int=1))}, '{"1": ["1.50", "00000000-0000-0000-0000-000000000001"]}'),
-        (
-            [b"a", b"\xff", datetime.date(2026, 1, 2), np.datetime64("12345-01-02", "D")],
-            '["a", "0xff", "2026-01-02", "12345-01-02"]',
-        ),
+        ([b"a", b"\xff", datetime.date(2026, 1, 2)], '["a", "0xff", "2026-01-02"]'),
         (struct_pb2.Value(string_value="ü\n"), '"ü\\n"'),
         (timestamp_pb2.Timestamp(seconds=1), '"1970-01-01T00:00:01Z"'),
     ],

@@ -11,13 +11,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from spark_kafka_sink.errors import SchemaError
 from spark_kafka_sink.formats.avro.avro_derive import derive
 from spark_kafka_sink.formats.avro.avro_differences import differences
-from spark_kafka_sink.formats.avro.avro_fit import AvroPlan, fit
+from spark_kafka_sink.formats.avro.avro_fit import fit
 from spark_kafka_sink.formats.avro.avro_schema import Primitive, full_name, parse
 from spark_kafka_sink.formats.avro.avro_single import encode_value
-from spark_kafka_sink.formats.schemas.schema_format import ColumnPlan, LoadedSchema, SchemaFormat, Versions
+from spark_kafka_sink.formats.schemas.schema_format import ColumnPlan, Latest, LoadedSchema, SchemaFormat
 from spark_kafka_sink.producer.serializers.arrays import binary_array, joined
 from spark_kafka_sink.records.arrow_arrays import offsets_of, scalar_of_bytes, valid_mask
 
@@ -30,18 +29,13 @@ class AvroFormat(SchemaFormat):
 
     name = "avro"
     kind = "AVRO"
+    differences = staticmethod(differences)
 
     def load(self, text: str, named: Mapping[str, str]) -> LoadedAvro:
         return LoadedAvro(text, named)
 
-    def derive(self, kind: pa.DataType, name: str, versions: Versions = ()) -> str:
-        try:
-            return derive(kind, name)
-        except RecursionError:
-            raise SchemaError("the type of the columns is nested too deeply") from None
-
-    def differences(self, old: str, new: str) -> list[str]:
-        return differences(old, new)
+    def derived(self, kind: pa.DataType, name: str, latest: Latest) -> str:
+        return derive(kind, name)
 
     def inline_rules(self, text: str) -> list[str]:
         found: list[str] = []
@@ -82,7 +76,7 @@ class LoadedAvro(LoadedSchema):
 class WholeBytesPlan(ColumnPlan):
     """How to encode columns whose rows are Avro's bytes, and not part of a record: without their length."""
 
-    _plan: AvroPlan
+    _plan: ColumnPlan
 
     def encode(self, column: pa.Array, prefix: bytes = b"") -> pa.Array:
         encoded = self._plan.encode(column)

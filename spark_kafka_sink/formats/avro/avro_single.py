@@ -7,7 +7,6 @@ The bytes are those of a column of one row with the same value. Such a column wo
 from __future__ import annotations
 
 import datetime
-import struct
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, Final
@@ -15,7 +14,6 @@ from uuid import UUID
 
 import numpy as np
 
-from spark_kafka_sink.errors import SerializationError
 from spark_kafka_sink.formats.avro.avro_defaults import default_bytes
 from spark_kafka_sink.formats.avro.avro_schema import (
     MISSING,
@@ -29,15 +27,13 @@ from spark_kafka_sink.formats.avro.avro_schema import (
     Record,
     Union,
 )
+from spark_kafka_sink.formats.schemas import single_values as single
 from spark_kafka_sink.formats.schemas.kernel import MisfitError, listed
+from spark_kafka_sink.formats.schemas.single_values import BadValueError, refused
 from spark_kafka_sink.option import INT32_MAX
 from spark_kafka_sink.records.varints import varint
 
 _INT64_MAX: Final = 2**63 - 1
-_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-_LOCAL_EPOCH: Final = datetime.datetime(1970, 1, 1)  # timestamps without a zone count from it
-_DAY_ONE: Final = datetime.date(1970, 1, 1).toordinal()
-_MICROSECOND: Final = datetime.timedelta(microseconds=1)
 
 
 def encode_value(schema: AvroType, value: Any, prefix: bytes = b"") -> bytes | None:
@@ -52,57 +48,45 @@ def encode_value(schema: AvroType, value: Any, prefix: bytes = b"") -> bytes | N
     if value is None:
         return None
     out = bytearray(prefix)
-    try:
+
+    def encode() -> bytes:
         _write(out, schema, value)
-    except _BadValueError as bad:
-        path = bad.path.lstrip(".")
-        raise SerializationError(f"{path}: {bad.problem}" if path else bad.problem, path=path) from None
-    except RecursionError:
-        raise SerializationError("the value is nested too deeply, or contains itself", path="") from None
-    return bytes(out)
+        return bytes(out)
 
-
-class _BadValueError(Exception):
-    def __init__(self, problem: str, path: str = "") -> None:
-        super().__init__(problem, path)
-        self.problem, self.path = problem, path
+    return single.whole_value(encode)
 
 
 def _write(out: bytearray, schema: AvroType, value: Any, step: str = "") -> None:
     """Appends a value. `step` leads to it from the value around it, for errors."""
     try:
         _WRITERS[type(schema)](out, schema, value)
-    except _BadValueError as bad:
-        raise _BadValueError(bad.problem, step + bad.path) from None
+    except BadValueError as bad:
+        raise bad.inside(step) from None
 
 
 def _record(out: bytearray, schema: Record, value: Any) -> None:
-    names = getattr(value, "__fields__", None) or getattr(value, "_fields", None)
-    if isinstance(value, tuple) and names is not None:
-        value = dict(zip(names, value, strict=True))
-    if not isinstance(value, Mapping):
-        raise _refused(value, "a dict, a named tuple or a Row")
+    fields = single.fields_of(value)
+    if fields is None:
+        raise refused(value, "a dict, a named tuple or a Row")
     used = 0
     for field in schema.fields:
-        if field.name in value:
+        if field.name in fields:
             used += 1
-            _write(out, field.type, value[field.name], f".{field.name}")
+            _write(out, field.type, fields[field.name], f".{field.name}")
         elif field.default is MISSING:
-            raise _BadValueError("is missing, and the schema has no default", f".{field.name}")
+            raise BadValueError("is missing, and the schema has no default", f".{field.name}")
         else:
             try:
                 out += default_bytes(field)
             except MisfitError as error:
-                raise _BadValueError(str(error), f".{field.name}") from None
-    if used < len(value):
-        known = {field.name for field in schema.fields}
-        extra = next(name for name in value if name not in known)
-        raise _BadValueError(f"{schema} has no such field", f".{extra}")
+                raise BadValueError(str(error), f".{field.name}") from None
+    if used < len(fields):
+        single.check_names(fields, schema.fields, schema)
 
 
 def _array(out: bytearray, schema: Array, value: Any) -> None:
     if not isinstance(value, list | tuple):
-        raise _refused(value, "a list")
+        raise refused(value, "a list")
     if value:
         out += varint(len(value))
         for place, one in enumerate(value):
@@ -112,13 +96,13 @@ def _array(out: bytearray, schema: Array, value: Any) -> None:
 
 def _map(out: bytearray, schema: Map, value: Any) -> None:
     if not isinstance(value, Mapping):
-        raise _refused(value, "a dict")
+        raise refused(value, "a dict")
     if value:
         out += varint(len(value))
         for place, (key, one) in enumerate(value.items()):
             if not isinstance(key, str):
-                raise _BadValueError(f"a key of type {type(key).__name__} is not supported, must be str", f"[{place}]")
-            out += _sized(_utf8(key))
+                raise BadValueError(f"a key of type {type(key).__name__} is not supported, must be str", f"[{place}]")
+            out += _sized(single.utf8(key))
             _write(out, schema.values, one, f"[{place}]")
     out.append(0)
 
@@ -136,20 +120,20 @@ def _union(out: bytearray, schema: Union, value: Any) -> None:
         return
     start = len(out)
     branches.sort(key=lambda pair: _distance(pair[1], value))
-    nearest: tuple[int, _BadValueError | None] = 0, None
+    nearest: tuple[int, BadValueError | None] = 0, None
     for index, branch in branches:
         out += varint(index)
         try:
             _write(out, branch, value)
             return
-        except _BadValueError as bad:
+        except BadValueError as bad:
             del out[start:]
             if isinstance(branch, Record) and isinstance(value, Mapping):
                 shared = sum(field.name in value for field in branch.fields)
                 nearest = max(nearest, (shared, bad), key=lambda one: one[0])
     if nearest[1] is not None:
-        raise _BadValueError(f"{nearest[1].problem}; no type of {schema} can hold the value", nearest[1].path)
-    raise _refused(value, f"a value of {schema}")
+        raise BadValueError(f"{nearest[1].problem}; no type of {schema} can hold the value", nearest[1].path)
+    raise refused(value, f"a value of {schema}")
 
 
 def _distance(schema: AvroType, value: Any) -> int:
@@ -174,17 +158,17 @@ _USUAL: tuple[tuple[type | tuple[type, ...], tuple[str, ...]], ...] = (
 
 def _enum(out: bytearray, schema: Enum, value: Any) -> None:
     if not isinstance(value, str):
-        raise _refused(value, "str")
+        raise refused(value, "str")
     if value not in schema.symbols:
-        raise _BadValueError(f"the text is not a symbol of {schema}: {listed(schema.symbols)}")
+        raise BadValueError(f"the text is not a symbol of {schema}: {listed(schema.symbols)}")
     out += varint(schema.symbols[value])
 
 
 def _fixed(out: bytearray, schema: Fixed, value: Any) -> None:
     if schema.logical is None:
-        data = _blob(value)
+        data = single.blob(value)
         if len(data) != schema.size:
-            raise _BadValueError(f"has {len(data)} bytes, must have {schema.size}")
+            raise BadValueError(f"has {len(data)} bytes, must have {schema.size}")
         out += data
     elif schema.logical.name == "decimal":
         out += _unscaled(value, schema.logical).to_bytes(schema.size, "big", signed=True)
@@ -212,62 +196,21 @@ _WRITERS: Final[Mapping[type, Callable[[bytearray, Any, Any], None]]] = {
 
 def _null(value: Any, _schema: Primitive) -> bytes:
     if value is not None:
-        raise _refused(value, "None")
+        raise refused(value, "None")
     return b""
-
-
-def _boolean(value: Any, _schema: Primitive) -> bytes:
-    if not isinstance(value, bool | np.bool_):
-        raise _refused(value, "bool")
-    return b"\1" if value else b"\0"
 
 
 def _whole(value: Any, schema: Primitive) -> bytes:
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise _refused(value, "int")
+        raise refused(value, "int")
     return _in_range(int(value), schema.kind, schema.kind)
 
 
 def _in_range(number: int, kind: str, target: str) -> bytes:
     most = INT32_MAX if kind == "int" else _INT64_MAX
     if not -most - 1 <= number <= most:
-        raise _BadValueError(f"{number} is out of range for {target}")
+        raise BadValueError(f"{number} is out of range for {target}")
     return varint(number)
-
-
-def _float(value: Any, schema: Primitive) -> bytes:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        raise _refused(value, "float")
-    try:
-        data = struct.pack("<f" if schema.kind == "float" else "<d", value)
-        if isinstance(value, int) and int(*struct.unpack("<f" if schema.kind == "float" else "<d", data)) != value:
-            raise _BadValueError(f"a whole number has more digits than {schema.kind} can hold")
-    except OverflowError:
-        raise _BadValueError(f"the number is out of range for {schema.kind}") from None
-    return data
-
-
-def _blob(value: Any) -> bytes:
-    if not isinstance(value, bytes | bytearray | memoryview):
-        raise _refused(value, "bytes")
-    return bytes(value)
-
-
-def _bytes(value: Any, _schema: Primitive) -> bytes:
-    return _sized(_blob(value))
-
-
-def _string(value: Any, _schema: Primitive) -> bytes:
-    if not isinstance(value, str):
-        raise _refused(value, "str")
-    return _sized(_utf8(value))
-
-
-def _utf8(text: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError as error:
-        raise _BadValueError(f"text with a lone surrogate at {error.start} cannot be encoded as UTF-8") from None
 
 
 def _sized(data: bytes) -> bytes:
@@ -283,16 +226,16 @@ def _decimal(value: Any, schema: Primitive) -> bytes:
 
 def _unscaled(value: Any, logical: Logical) -> int:
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
-        raise _refused(value, "Decimal")
+        raise refused(value, "Decimal")
     number = Decimal(value)
     if not number.is_finite():
-        raise _BadValueError(f"{number} does not fit {logical}")
+        raise BadValueError(f"{number} does not fit {logical}")
     sign, digits, exponent = number.as_tuple()
     assert isinstance(exponent, int)
     more = exponent + logical.scale  # zeros to append; if negative, zeros to cut off
     text = "".join(map(str, digits)).lstrip("0")
     if text and (len(text) + more > logical.precision or (more < 0 and text[more:].strip("0"))):
-        raise _BadValueError(f"{number} does not fit {logical}")
+        raise BadValueError(f"{number} does not fit {logical}")
     whole = int((text + "0" * more if more > 0 else text[: len(text) + min(more, 0)]) or "0") if text else 0
     return -whole if sign else whole
 
@@ -303,31 +246,31 @@ def _uuid(value: Any) -> UUID:
     if isinstance(value, bytes | bytearray) and len(value) == 16:
         return UUID(bytes=bytes(value))
     if not isinstance(value, str):
-        raise _refused(value, "a UUID, its text or its 16 bytes")
+        raise refused(value, "a UUID, its text or its 16 bytes")
     try:
         found = UUID(value)
     except ValueError:
         found = None
     if found is None or str(found) != value.lower():
-        raise _BadValueError("text is not a valid UUID (36 characters with dashes)")
+        raise BadValueError("text is not a valid UUID (36 characters with dashes)")
     return found
 
 
 def _date(value: Any, _schema: Primitive) -> bytes:
     if not isinstance(value, datetime.date) or isinstance(value, datetime.datetime):
-        raise _refused(value, "date")
-    return varint(value.toordinal() - _DAY_ONE)
+        raise refused(value, "date")
+    return varint(value.toordinal() - single.DAY_ONE)
 
 
 def _time(value: Any, schema: Primitive) -> bytes:
     assert schema.logical is not None
     if not isinstance(value, datetime.time) or value.tzinfo is not None:
-        raise _refused(value, "time without a zone")
+        raise refused(value, "time without a zone")
     micros = ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
     if schema.logical.name == "time-micros":
         return varint(micros)
     if micros % 1000:
-        raise _BadValueError("the time has more digits than time-millis can hold")
+        raise BadValueError("the time has more digits than time-millis can hold")
     return varint(micros // 1000)
 
 
@@ -336,22 +279,22 @@ def _timestamp(value: Any, schema: Primitive) -> bytes:
     name = schema.logical.name
     is_local = name.startswith("local-")
     if not isinstance(value, datetime.datetime) or (is_local and value.tzinfo is not None):
-        raise _refused(value, "datetime without a zone" if is_local else "datetime")
-    since = value - _LOCAL_EPOCH if is_local else value.astimezone(datetime.UTC) - _EPOCH
-    micros = since // _MICROSECOND
+        raise refused(value, "datetime without a zone" if is_local else "datetime")
+    since = value - single.LOCAL_EPOCH if is_local else value.astimezone(datetime.UTC) - single.EPOCH
+    micros = since // single.MICROSECOND
     unit = name.rpartition("-")[2]
     return _in_range(micros // 1000 if unit == "millis" else micros * 1000 if unit == "nanos" else micros, "long", name)
 
 
 _PRIMITIVES: Final[Mapping[str, Callable[[Any, Primitive], bytes]]] = {
     "null": _null,
-    "boolean": _boolean,
+    "boolean": lambda value, _: single.boolean(value),
     "int": _whole,
     "long": _whole,
-    "float": _float,
-    "double": _float,
-    "bytes": _bytes,
-    "string": _string,
+    "float": lambda value, _: single.floating(value, "float"),
+    "double": lambda value, _: single.floating(value, "double"),
+    "bytes": lambda value, _: _sized(single.blob(value)),
+    "string": lambda value, _: _sized(single.utf8(value)),
 }
 _LOGICAL: Final[Mapping[str, Callable[[Any, Primitive], bytes]]] = {
     "decimal": _decimal,
@@ -361,10 +304,3 @@ _LOGICAL: Final[Mapping[str, Callable[[Any, Primitive], bytes]]] = {
     "time-micros": _time,
     **{f"{local}timestamp-{unit}": _timestamp for local in ("", "local-") for unit in ("millis", "micros", "nanos")},
 }
-
-
-def _refused(value: object, expected: str) -> _BadValueError:
-    """Returns the error for a value of another class. It does not show the value, which may be secret."""
-    if value is None:
-        return _BadValueError("is None, and the schema does not allow null")
-    return _BadValueError(f"a value of type {type(value).__name__} is not supported, must be {expected}")

@@ -14,15 +14,14 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_kafka_sink.counts import counted
-from spark_kafka_sink.errors import SchemaError, SerializationError
 from spark_kafka_sink.formats.json_schema import json_kernels as kernels
 from spark_kafka_sink.formats.json_schema.json_document import Documents, Place, UnknownReferenceError
 from spark_kafka_sink.formats.json_schema.json_kernels import Check, Rows
 from spark_kafka_sink.formats.json_schema.json_types import HARMLESS, REFUSED_ALWAYS, Types, branches, has_type
 from spark_kafka_sink.formats.json_schema.json_values import VALUE_KEYWORDS, is_number, value_check
 from spark_kafka_sink.formats.json_schema.json_words import in_words, with_article
-from spark_kafka_sink.formats.schemas.kernel import Misfit, MisfitError
+from spark_kafka_sink.formats.schemas.fit import Walk, bad_row
+from spark_kafka_sink.formats.schemas.kernel import MisfitError
 from spark_kafka_sink.formats.schemas.schema_format import ColumnPlan
 from spark_kafka_sink.producer.serializers.arrays import as_binary, is_list, is_text
 from spark_kafka_sink.producer.serializers.bad_row import BadRowError
@@ -50,8 +49,7 @@ class JsonPlan(ColumnPlan):
         try:
             texts = _checked_texts(column, checks)
         except BadRowError as found:
-            bad = _first(column, checks, found)
-            raise SerializationError(f"row {bad.row}: {bad}", row=bad.row, path=bad.path.lstrip(".")) from None
+            raise bad_row(_first(column, checks, found)) from None
         data = as_binary(texts)
         if not prefix:
             return data
@@ -87,18 +85,7 @@ def fit(documents: Documents, kind: pa.DataType) -> JsonPlan:
         SchemaError: The schema does not fit the type. The text has a line for each misfit, and `facts` has them as `misfits`.
     """
     walk = _Walk(documents)
-    try:
-        checks = walk.checks(documents.root, kind, ())
-    except RecursionError:
-        raise SchemaError("the JSON Schema, or the type of the columns, is nested too deeply") from None
-    misfits = list(dict.fromkeys(walk.misfits))
-    if misfits:
-        lines = "".join(f"\n  {misfit}" for misfit in misfits)
-        raise SchemaError(
-            f"{counted(len(misfits), 'field')} of the JSON Schema and the columns do not fit:{lines}",
-            fields=tuple(misfit.path for misfit in misfits),
-            misfits=tuple((misfit.path, misfit.column, misfit.schema, misfit.reason) for misfit in misfits),
-        )
+    checks = walk.run("JSON Schema", lambda: walk.checks(documents.root, kind, ()))
     return JsonPlan(documents, kind, checks)
 
 
@@ -121,11 +108,11 @@ def json_type(kind: pa.DataType) -> str | None:
     return "number" if pa.types.is_floating(kind) or pa.types.is_decimal(kind) else "string"
 
 
-class _Walk:
+class _Walk(Walk):
     """Walks over a schema and a type. It keeps the misfits, and returns what depends on the values."""
 
     def __init__(self, documents: Documents) -> None:
-        self.misfits: list[Misfit] = []
+        super().__init__()
         self._documents = documents
         self._types = Types(documents)
         self._open = 0
@@ -195,8 +182,7 @@ class _Walk:
         return found + self._of_values(place, kind, written, path)
 
     def _misfit(self, path: _Path, kind: pa.DataType | str, place: Place | str, reason: str) -> None:
-        schema = place if isinstance(place, str) else in_words(place.value)
-        self.misfits.append(Misfit("".join(path).lstrip("."), str(kind), schema, reason))
+        self.misfit("".join(path), kind, place if isinstance(place, str) else in_words(place.value), reason)
 
     def _refuse(self, place: Place, keyword: str, kind: pa.DataType, path: _Path, why: str = "is not supported") -> None:
         self._misfit(path, kind, place, f"keyword {keyword} at {place.at(keyword)} {why}")

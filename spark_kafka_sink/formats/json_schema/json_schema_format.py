@@ -14,7 +14,7 @@ from spark_kafka_sink.formats.json_schema.json_document import Documents, offici
 from spark_kafka_sink.formats.json_schema.json_fit import JsonPlan, fit
 from spark_kafka_sink.formats.json_schema.json_single import MODULE, USED_BY, SingleValues
 from spark_kafka_sink.formats.json_schema.json_words import differences
-from spark_kafka_sink.formats.schemas.schema_format import LoadedSchema, SchemaFormat, Versions
+from spark_kafka_sink.formats.schemas.schema_format import Latest, LoadedSchema, SchemaFormat
 from spark_kafka_sink.installation import check_extra
 from spark_kafka_sink.producer.serializers.json_serializer import json_bytes
 
@@ -26,6 +26,7 @@ class JsonSchemaFormat(SchemaFormat):
 
     name = "json-schema"
     kind = "JSON"
+    differences = staticmethod(differences)
 
     def prepared(self, text: str, named: Mapping[str, str], message: str | None) -> tuple[str, Mapping[str, str]]:
         Documents(text, named)
@@ -36,14 +37,8 @@ class JsonSchemaFormat(SchemaFormat):
     def load(self, text: str, named: Mapping[str, str]) -> LoadedJsonSchema:
         return LoadedJsonSchema(text, named)
 
-    def derive(self, kind: pa.DataType, name: str, versions: Versions = ()) -> str:
-        try:
-            return derive(kind, name)
-        except RecursionError:
-            raise SchemaError("the type of the columns is nested too deeply") from None
-
-    def differences(self, old: str, new: str) -> list[str]:
-        return differences(old, new)
+    def derived(self, kind: pa.DataType, name: str, latest: Latest) -> str:
+        return derive(kind, name)
 
     def inline_rules(self, text: str) -> list[str]:
         try:

@@ -76,7 +76,9 @@ def files_of(text: str, message: str | None) -> Sequence[SchemaFile]:
         return (SchemaFile("", text),)
     by_name = {one.name: one for one in files}
     main = _main_of(files, message)
-    used = {one.name: one for one in in_order(main.name, by_name)[:-1] if not _is_known(one.name)}
+    used = {
+        one.name: one for one in in_order(main.name, by_name)[:-1] if not one.name.startswith(_KNOWN) and one.name not in _OWN
+    }
     uses = {one.name: tuple(name for name in one.dependency if name in used) for one in (*used.values(), main)}
     return [
         *(SchemaFile(name, _encoded(one), uses[name]) for name, one in used.items()),
@@ -171,10 +173,6 @@ def _main_of(files: Sequence[FileDescriptorProto], message: str | None) -> FileD
         if any(wanted.startswith(f"{package}{one.name}.") for one in file.message_type):
             return file
     return files[-1]
-
-
-def _is_known(name: str) -> bool:
-    return name.startswith(_KNOWN) or name in _OWN
 
 
 def in_order(main: str, files: Mapping[str, FileDescriptorProto]) -> list[FileDescriptorProto]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -21,12 +20,11 @@ _OWN_NUMBERS: Final = range(19_000, 20_000)  # Protobuf keeps them for itself
 _LAST_NUMBER: Final = 2**29 - 1
 
 
-def derive(kind: pa.DataType, name: str, versions: Iterable[tuple[str, Descriptor]] = ()) -> str:
+def derive(kind: pa.DataType, name: str, latest: tuple[str, Descriptor] | None = None) -> str:
     """Derives a message, as proto3 text.
 
     A field has the number that its name has in the newest version, also in nested messages. New names follow in the order of the
-    columns, above all numbers that are used or reserved. A name without a column becomes reserved. If a reserved name returns, it
-    gets back the number that it has in an older version.
+    columns, above all numbers that are used or reserved. A name without a column becomes reserved.
 
     A nullable field is `optional`. A nested struct is a message inside the one around it, named after its field. The field
     metadata `comment` becomes a comment.
@@ -34,8 +32,7 @@ def derive(kind: pa.DataType, name: str, versions: Iterable[tuple[str, Descripto
     Args:
         kind: type of the column, a struct.
         name: name of the message, with its package if it has one.
-        versions: the versions of the schema before this one, the newest first, each with what it is in words. Those after the
-            first are taken only if a reserved name returns.
+        latest: the version of the schema before this one, with what it is in words.
 
     Raises:
         SchemaError: Protobuf has no such name or type, or no number for it. The text names each column.
@@ -45,7 +42,7 @@ def derive(kind: pa.DataType, name: str, versions: Iterable[tuple[str, Descripto
         raise SchemaError(f"{name!r} is not a valid Protobuf name: each part must match {NAME.pattern}", name=name)
     if not pa.types.is_struct(kind):
         raise SchemaError(f"a Protobuf value is a message: use a struct or several columns instead of {kind}", type=str(kind))
-    walk = _Walk(set(parts), iter(versions))
+    walk = _Walk(set(parts), latest)
     body = walk.message(kind, parts[-1], "")
     if walk.problems:
         lines = "".join(f"\n  {path}: {problem}" for path, problem in walk.problems)
@@ -57,12 +54,11 @@ def derive(kind: pa.DataType, name: str, versions: Iterable[tuple[str, Descripto
 class _Walk:
     """Walks over a type. It keeps the imports, and the columns that Protobuf cannot hold."""
 
-    def __init__(self, around: set[str], versions: Iterator[tuple[str, Descriptor]]) -> None:
+    def __init__(self, around: set[str], latest: tuple[str, Descriptor] | None) -> None:
         self.problems: list[tuple[str, str]] = []
         self.imports: set[str] = set()
         self._around = around
-        self._older = versions
-        self._versions = list(itertools.islice(versions, 1))
+        self._latest = latest
 
     def message(self, kind: pa.DataType, name: str, path: str) -> list[str]:
         """Returns the lines of a message."""
@@ -97,43 +93,25 @@ class _Walk:
 
     def _numbers(self, names: Sequence[str], path: str) -> tuple[list[int], list[str]]:
         """Returns the number of each field of a message, and the lines that reserve what goes."""
-        version, root = self._versions[0] if self._versions else ("", None)
+        version, root = self._latest or ("", None)
         latest = _message_at(root, path)
         known = {} if latest is None else {one.name: one.number for one in latest.fields}
         ranges, reserved = _reserved(latest)
-        used, highest = set(known.values()), max((*known.values(), *(end - 1 for _, end in ranges)), default=0)
+        highest = max((*known.values(), *(end - 1 for _, end in ranges)), default=0)
         found = []
         for name in names:
-            if name in known:
-                number = known[name]
-            elif name in reserved:
-                number = self._earlier_number(name, path)
-                if number == 0 or number in used:
-                    self._problem(f"{path}.{name}", f"{version} reserves this name: rename the column")
-            else:
-                number = highest = highest + 1 if highest + 1 not in _OWN_NUMBERS else _OWN_NUMBERS.stop
-                if number > _LAST_NUMBER:
+            if name not in known:
+                highest = highest + 1 if highest + 1 not in _OWN_NUMBERS else _OWN_NUMBERS.stop
+                if name in reserved:
+                    self._problem(f"{path}.{name}", f"{version} reserves this name: rename the column, or give a schema")
+                elif highest > _LAST_NUMBER:
                     self._problem(f"{path}.{name}", f"{version} leaves no higher number for it: give a schema that has one")
-            used.add(number)
-            found.append(number)
+            found.append(known.get(name, highest))
         goes = sorted((known[name], name) for name in known.keys() - set(names))
-        ranges = [part for one in ranges for part in _without(one, found)] + [(number, number + 1) for number, _ in goes]
-        quoted = [f'"{name}"' for name in (*(one for one in reserved if one not in names), *(name for _, name in goes))]
+        ranges += [(number, number + 1) for number, _ in goes]
+        quoted = [f'"{name}"' for name in (*reserved, *(name for _, name in goes))]
         lines = [", ".join(map(_range_text, ranges)), ", ".join(quoted)]
         return found, [f"reserved {line};" for line in lines if line]
-
-    def _earlier_number(self, name: str, path: str) -> int:
-        """Returns the number that a field has in the newest version that has it; 0: none of them has it."""
-        for place in itertools.count(1):
-            if place == len(self._versions):
-                older = next(self._older, None)
-                if older is None:
-                    break
-                self._versions.append(older)
-            message = _message_at(self._versions[place][1], path)
-            if message is not None and name in message.fields_by_name:
-                return int(message.fields_by_name[name].number)
-        return 0
 
     def _check_name(self, name: str, path: str, in_json: dict[str, str]) -> None:
         """Notes a name that a field cannot have. `in_json` has the earlier ones by their names in JSON."""
@@ -214,15 +192,6 @@ def _reserved(message: Descriptor | None) -> tuple[list[tuple[int, int]], list[s
     return [(one.start, one.end) for one in (*own.reserved_range, *own.extension_range)], [
         one for one in own.reserved_name if NAME.fullmatch(one)
     ]
-
-
-def _without(numbers: tuple[int, int], used: Iterable[int]) -> list[tuple[int, int]]:
-    """Returns the parts of a range that are left without some numbers."""
-    parts, (start, end) = [], numbers
-    for number in sorted(each for each in used if start <= each < end):
-        parts.append((start, number))
-        start = number + 1
-    return [part for part in (*parts, (start, end)) if part[0] < part[1]]
 
 
 def _range_text(numbers: tuple[int, int]) -> str:

@@ -6,13 +6,10 @@ recursive message fits as well.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 
-from spark_kafka_sink.counts import counted
-from spark_kafka_sink.errors import SchemaError, SerializationError
 from spark_kafka_sink.formats.protobuf.message_types import (
     ENUM,
     GROUP,
@@ -41,32 +38,13 @@ from spark_kafka_sink.formats.protobuf.well_known import (
     WRAPPERS,
     seconds_and_nanos,
 )
-from spark_kafka_sink.formats.schemas.kernel import Misfit, MisfitError
-from spark_kafka_sink.formats.schemas.nodes import DictionaryNode, Node, encoded
-from spark_kafka_sink.formats.schemas.schema_format import ColumnPlan
+from spark_kafka_sink.formats.schemas.fit import NodePlan, Walk
+from spark_kafka_sink.formats.schemas.kernel import MisfitError
+from spark_kafka_sink.formats.schemas.nodes import DictionaryNode, Node
 from spark_kafka_sink.producer.serializers.arrays import is_list
-from spark_kafka_sink.producer.serializers.bad_row import BadRowError
 
 
-@dataclass(frozen=True, slots=True)
-class ProtobufPlan(ColumnPlan):
-    """How to encode columns of one type as one message."""
-
-    schema: ProtobufSchema
-    kind: pa.DataType
-    _node: Node
-
-    def encode(self, column: pa.Array, prefix: bytes = b"") -> pa.Array:
-        node = self._node if column.type == self.kind else fit(self.schema, column.type)._node
-        if isinstance(node, DictionaryNode):  # its values may contain a null, which the rows' own nulls do not show
-            node, column = node.node, column.dictionary_decode()
-        try:
-            return encoded(node, column, prefix, keep_nulls=True)
-        except BadRowError as bad:
-            raise SerializationError(f"row {bad.row}: {bad}", row=bad.row, path=bad.path.lstrip(".")) from None
-
-
-def fit(schema: ProtobufSchema, kind: pa.DataType) -> ProtobufPlan:
+def fit(schema: ProtobufSchema, kind: pa.DataType) -> NodePlan:
     """Makes the plan for columns of a type.
 
     Args:
@@ -77,27 +55,17 @@ def fit(schema: ProtobufSchema, kind: pa.DataType) -> ProtobufPlan:
         SchemaError: The message does not fit the type. The text has a line for each misfit, and `facts` has them as `misfits`.
     """
     walk = _Walk(schema)
-    try:
-        node = walk.message(schema.root, kind, "")
-    except RecursionError:
-        raise SchemaError("the type of the column is nested too deeply") from None
-    if walk.misfits or node is None:
-        lines = "".join(f"\n  {misfit}" for misfit in walk.misfits)
-        text = f"{counted(len(walk.misfits), 'field')} of the Protobuf schema and the columns do not fit:{lines}"
-        raise SchemaError(
-            text,
-            fields=tuple(misfit.path for misfit in walk.misfits),
-            misfits=tuple((misfit.path, misfit.column, misfit.schema, misfit.reason) for misfit in walk.misfits),
-        )
-    return ProtobufPlan(schema, kind, node)
+    node = walk.run("Protobuf schema", lambda: walk.message(schema.root, kind, ""))
+    assert node is not None
+    return NodePlan(kind, node, partial(fit, schema))
 
 
-class _Walk:
-    """Walks over messages and a type. It keeps the misfits; a node of None stands for at least one."""
+class _Walk(Walk):
+    """Walks over messages and a type. A node of None stands for at least one misfit."""
 
     def __init__(self, schema: ProtobufSchema) -> None:
+        super().__init__()
         self.schema = schema
-        self.misfits: list[Misfit] = []
 
     def message(self, message: Message, kind: pa.DataType, path: str) -> Node | None:
         """Returns the node of a message's fields."""
@@ -105,71 +73,52 @@ class _Walk:
             inner = self.message(message, kind.value_type, path)
             return None if inner is None else DictionaryNode(inner)
         if message.name in NOT_SUPPORTED:
-            return self._misfit(path, kind, message, "the message is not supported: use another one, or leave the column out")
+            return self.misfit(path, kind, message, "the message is not supported: use another one, or leave the column out")
         if message.name in WRAPPERS and not pa.types.is_struct(kind):
             return self._single(message.fields[0], kind, path, None)
         if message.name in (TIMESTAMP, DURATION):
             try:
                 node = seconds_and_nanos(message.name, kind)
             except MisfitError as error:
-                return self._misfit(path, kind, message, str(error))
+                return self.misfit(path, kind, message, str(error))
             if node is not None:
                 return node
         if not pa.types.is_struct(kind):
-            return self._misfit(path, kind, message, "it must be a struct")
+            return self.misfit(path, kind, message, "it must be a struct")
         return self._fields(message, kind, path)
-
-    def _misfit(self, path: str, kind: pa.DataType | str, schema: Message | Field | str, reason: str) -> Node | None:
-        self.misfits.append(Misfit(path.lstrip("."), str(kind), str(schema), reason))
-        return None
 
     def _fields(self, message: Message, kind: pa.DataType, path: str) -> Node | None:
         before = len(self.misfits)
-        names = [kind.field(index).name for index in range(kind.num_fields)]
-        known = {field.name for field in message.fields}
+        known = {field.name: field for field in message.fields}
         fields: list[tuple[str, int, Node]] = []
         oneofs: dict[str, list[int]] = {}
-        for field in message.fields:
-            inside = f"{path}.{field.name}"
-            if names.count(field.name) > 1:
-                self._misfit(inside, "twice", field, "two columns have this name")
-            elif field.name in names:
-                index = names.index(field.name)
-                node = self._field(field, kind.field(index).type, inside)
-                if node is not None:
-                    fields.append((field.name, index, node))
-                if field.oneof:
-                    oneofs.setdefault(field.oneof, []).append(index)
-            else:
-                self._missing(field, [name for name in names if name not in known], inside)
-        for name in dict.fromkeys(names):
-            if name not in known and not any(name.lower() == other.lower() for other in known - set(names)):
-                index = names.index(name)
-                self._misfit(f"{path}.{name}", kind.field(index).type, "missing", "drop the column, or add it to the schema")
+        for name, inside, index in self.columns(known, kind, path):
+            field = known[name]
+            if index is None:
+                if field.required:
+                    self.misfit(inside, "missing", field, "the field is required: add the column")
+                continue
+            node = self._field(field, kind.field(index).type, inside)
+            if node is not None:
+                fields.append((name, index, node))
+            if field.oneof:
+                oneofs.setdefault(field.oneof, []).append(index)
         if len(self.misfits) > before:
             return None
         return FieldsNode(fields, [(name, members) for name, members in oneofs.items() if len(members) > 1])
 
-    def _missing(self, field: Field, unknown: Sequence[str], path: str) -> None:
-        """Notes a field without a column if it may not be left out, or if an unknown column has its name in another case."""
-        similar = next((name for name in unknown if name.lower() == field.name.lower()), None)
-        if similar is not None:
-            self._misfit(path, "missing", field, f"the column {similar} differs in case: rename it to {field.name}")
-        elif field.required:
-            self._misfit(path, "missing", field, "the field is required: add the column")
-
     def _field(self, field: Field, kind: pa.DataType, path: str) -> Node | None:
         if field.kind == GROUP:
-            return self._misfit(path, kind, field, GROUP_PROBLEM)
+            return self.misfit(path, kind, field, GROUP_PROBLEM)
         if self.schema.is_map(field):
             return self._map(field, kind, path)
         if pa.types.is_null(kind):
             if not field.required:
                 return NothingNode(field.null_problem)
-            return self._misfit(path, kind, field, "it has only nulls, and the field is required")
+            return self.misfit(path, kind, field, "it has only nulls, and the field is required")
         if field.repeated:
             if not is_list(kind):
-                return self._misfit(path, kind, field, "it must be an array")
+                return self.misfit(path, kind, field, "it must be an array")
             return self._repeated(field, kind.value_type, f"{path}[]")
         return self._single(field, kind, path, field.null_problem)
 
@@ -193,7 +142,7 @@ class _Walk:
                 return enum_kernel(self.schema.enums[field.type_name], kind)
             return scalar_kernel(field.kind, kind)
         except MisfitError as error:
-            self._misfit(path, kind, field.element, str(error))
+            self.misfit(path, kind, field.element, str(error))
             return None
 
     def _repeated(self, field: Field, kind: pa.DataType, path: str) -> Node | None:
@@ -216,7 +165,7 @@ class _Walk:
         if pa.types.is_null(kind):
             return NothingNode()
         if not pa.types.is_map(kind):
-            return self._misfit(path, kind, f"map<{key.element}, {value.element}>", "it must be a map")
+            return self.misfit(path, kind, f"map<{key.element}, {value.element}>", "it must be a map")
         inside = f"{path}[]"
         keys = self._single(key, kind.key_type, inside, NO_NULL_IN_MAP, always=True)
         if pa.types.is_null(kind.item_type):

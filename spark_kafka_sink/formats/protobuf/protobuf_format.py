@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 
 from spark_kafka_sink.formats.protobuf.message_types import from_json
-from spark_kafka_sink.formats.protobuf.protobuf_fit import ProtobufPlan, fit
+from spark_kafka_sink.formats.protobuf.protobuf_fit import fit
 from spark_kafka_sink.formats.protobuf.protobuf_single import encode_value
-from spark_kafka_sink.formats.schemas.schema_format import LoadedSchema, SchemaFile, SchemaFormat, Versions
+from spark_kafka_sink.formats.schemas.schema_format import ColumnPlan, Latest, LoadedSchema, SchemaFile, SchemaFormat
 
 
 class ProtobufFormat(SchemaFormat):
@@ -30,11 +30,12 @@ class ProtobufFormat(SchemaFormat):
     def load(self, text: str, named: Mapping[str, str]) -> LoadedProtobuf:
         return LoadedProtobuf(text)
 
-    def derive(self, kind: pa.DataType, name: str, versions: Versions = ()) -> str:
+    def derived(self, kind: pa.DataType, name: str, latest: Latest) -> str:
         from spark_kafka_sink.formats.protobuf.descriptors import earlier_message
         from spark_kafka_sink.formats.protobuf.protobuf_derive import derive
 
-        return derive(kind, name, ((words, earlier_message(text, named, name)) for words, text, named in versions))
+        found = latest()
+        return derive(kind, name, None if found is None else (found[0], earlier_message(found[1], found[2], name)))
 
     def differences(self, old: str, new: str) -> list[str]:
         from spark_kafka_sink.formats.protobuf.protobuf_differences import differences
@@ -60,7 +61,7 @@ class LoadedProtobuf(LoadedSchema):
         self.record_name = self._schema.message
         self.after_id = self._schema.index_bytes()
 
-    def fit(self, kind: pa.DataType) -> ProtobufPlan:
+    def fit(self, kind: pa.DataType) -> ColumnPlan:
         return fit(self._schema, kind)
 
     def encode_value(self, value: Any, prefix: bytes = b"") -> bytes | None:

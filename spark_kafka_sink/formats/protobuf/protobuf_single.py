@@ -7,7 +7,6 @@ messages.
 from __future__ import annotations
 
 import datetime
-import struct
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, Final
@@ -15,7 +14,6 @@ from uuid import UUID
 
 import numpy as np
 
-from spark_kafka_sink.errors import SerializationError
 from spark_kafka_sink.formats.protobuf.message_types import (
     ENUM,
     GROUP,
@@ -30,12 +28,10 @@ from spark_kafka_sink.formats.protobuf.message_types import (
 from spark_kafka_sink.formats.protobuf.protobuf_nested import NO_NULL_ELEMENT, NO_NULL_IN_MAP
 from spark_kafka_sink.formats.protobuf.protobuf_scalars import LIMITS, SIZED, VARINT, WIRE_TYPES
 from spark_kafka_sink.formats.protobuf.well_known import DURATION, LIMITS_S, NOT_SUPPORTED, TIMESTAMP, WRAPPERS
+from spark_kafka_sink.formats.schemas import single_values as single
+from spark_kafka_sink.formats.schemas.single_values import BadValueError, refused
 from spark_kafka_sink.records.varints import unsigned_varint, varint
 
-_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-_LOCAL_EPOCH: Final = datetime.datetime(1970, 1, 1)  # timestamps without a zone count from it
-_DAY_ONE: Final = datetime.date(1970, 1, 1).toordinal()
-_MICROSECOND: Final = datetime.timedelta(microseconds=1)
 _PER_SECOND: Final = 10**9
 
 
@@ -50,19 +46,7 @@ def encode_value(schema: ProtobufSchema, value: Any, prefix: bytes = b"") -> byt
     """
     if value is None:
         return None
-    try:
-        return prefix + _Writer(schema).message(schema.root, value)
-    except _BadValueError as bad:
-        path = bad.path.lstrip(".")
-        raise SerializationError(f"{path}: {bad.problem}" if path else bad.problem, path=path) from None
-    except RecursionError:
-        raise SerializationError("the value is nested too deeply, or contains itself", path="") from None
-
-
-class _BadValueError(Exception):
-    def __init__(self, problem: str, path: str = "") -> None:
-        super().__init__(problem, path)
-        self.problem, self.path = problem, path
+    return single.whole_value(lambda: prefix + _Writer(schema).message(schema.root, value))
 
 
 class _Writer:
@@ -74,7 +58,7 @@ class _Writer:
     def message(self, message: Message, value: Any) -> bytes:
         """Returns the bytes of a message, without tag and size."""
         if message.name in NOT_SUPPORTED:
-            raise _BadValueError(f"{message} is not supported: use another one, or leave the field out")
+            raise BadValueError(f"{message} is not supported: use another one, or leave the field out")
         own = _own_bytes(message, value)
         if own is not None:
             return own
@@ -82,16 +66,14 @@ class _Writer:
             return _seconds_and_nanos(TIMESTAMP, _nanos_since_epoch(value))
         if message.name == DURATION and isinstance(value, datetime.timedelta):
             whole = datetime.timedelta(value.days, value.seconds, value.microseconds)
-            return _seconds_and_nanos(DURATION, whole // _MICROSECOND * 1000 + getattr(value, "nanoseconds", 0))
-        names = getattr(value, "__fields__", None) or getattr(value, "_fields", None)
-        if isinstance(value, tuple) and names is not None:
-            value = dict(zip(names, value, strict=True))
-        if not isinstance(value, Mapping):
+            return _seconds_and_nanos(DURATION, whole // single.MICROSECOND * 1000 + getattr(value, "nanoseconds", 0))
+        fields = single.fields_of(value)
+        if fields is None:
             if message.name in WRAPPERS:
                 return self._one(message.fields[0], value, always=False)
             wanted = {TIMESTAMP: "datetime", DURATION: "timedelta"}.get(message.name, "a dict, a named tuple or a Row")
-            raise _refused(value, wanted)
-        return self._fields(message, value)
+            raise refused(value, wanted)
+        return self._fields(message, fields)
 
     def _fields(self, message: Message, value: Mapping[Any, Any]) -> bytes:
         out = bytearray()
@@ -103,42 +85,40 @@ class _Writer:
             try:
                 if found is None:
                     if field.null_problem is not None and (field.required or field.name in value):
-                        raise _BadValueError(field.null_problem)
+                        raise BadValueError(field.null_problem)
                     continue
                 if field.oneof and set_in.setdefault(field.oneof, field.name) != field.name:
                     both = f"{set_in[field.oneof]} and {field.name}"
-                    raise _BadValueError(f"{both} have a value, and the oneof {field.oneof} can hold only one")
+                    raise BadValueError(f"{both} have a value, and the oneof {field.oneof} can hold only one")
                 out += self._field(field, found)
-            except _BadValueError as bad:
-                raise _BadValueError(bad.problem, f".{field.name}{bad.path}") from None
+            except BadValueError as bad:
+                raise bad.inside(f".{field.name}") from None
         if used < len(value):
-            known = {field.name for field in message.fields}
-            extra = next(name for name in value if name not in known)
-            raise _BadValueError(f"{message} has no such field", f".{extra}")
+            single.check_names(value, message.fields, message)
         return bytes(out)
 
     def _field(self, field: Field, value: Any) -> bytes:
         if field.kind == GROUP:
-            raise _BadValueError(GROUP_PROBLEM)
+            raise BadValueError(GROUP_PROBLEM)
         if not field.repeated:
             return self._one(field, value, always=field.presence)
         if self._schema.is_map(field):
             return self._map(field, value)
         if not isinstance(value, list | tuple) or hasattr(value, "_fields") or hasattr(value, "__fields__"):
-            raise _refused(value, "a list")
+            raise refused(value, "a list")
         items = bytearray()
         for place, one in enumerate(value):
             try:
                 if one is None:
-                    raise _BadValueError(NO_NULL_ELEMENT)
+                    raise BadValueError(NO_NULL_ELEMENT)
                 items += self._scalar(field, one) if field.packed else self._one(field, one, always=True)
-            except _BadValueError as bad:
-                raise _BadValueError(bad.problem, f"[{place}]{bad.path}") from None
+            except BadValueError as bad:
+                raise bad.inside(f"[{place}]") from None
         return tag(field.number, SIZED) + _sized(bytes(items)) if field.packed and items else bytes(items)
 
     def _map(self, field: Field, value: Any) -> bytes:
         if not isinstance(value, Mapping):
-            raise _refused(value, "a dict")
+            raise refused(value, "a dict")
         members = self._schema.messages[field.type_name].fields
         out = bytearray()
         for place, pair in enumerate(value.items()):
@@ -146,10 +126,10 @@ class _Writer:
             for member, one in zip(members, pair, strict=True):
                 try:
                     if one is None:
-                        raise _BadValueError(NO_NULL_IN_MAP)
+                        raise BadValueError(NO_NULL_IN_MAP)
                     entry += self._one(member, one, always=True)
-                except _BadValueError as bad:
-                    raise _BadValueError(bad.problem, f"[{place}].{member.name}{bad.path}") from None
+                except BadValueError as bad:
+                    raise bad.inside(f"[{place}].{member.name}") from None
             out += tag(field.number, SIZED) + _sized(entry)
         return bytes(out)
 
@@ -177,9 +157,9 @@ def _own_bytes(message: Message, value: Any) -> bytes | None:
     if descriptor is None or not hasattr(value, "SerializeToString"):
         return None
     if descriptor.full_name != message.name:
-        raise _BadValueError(f"a {descriptor.full_name} is not supported, must be {message.name}")
+        raise BadValueError(f"a {descriptor.full_name} is not supported, must be {message.name}")
     if not value.IsInitialized():
-        raise _BadValueError("the object lacks required fields")
+        raise BadValueError("the object lacks required fields")
     data: bytes = value.SerializeToString(deterministic=True)
     return data
 
@@ -190,15 +170,15 @@ def _nanos_since_epoch(value: datetime.datetime) -> int:
     nanos = getattr(value, "nanosecond", 0)
     plain = datetime.datetime.combine(value.date(), value.timetz())
     try:
-        since = (plain.astimezone() if plain.tzinfo is None else plain) - _EPOCH
+        since = (plain.astimezone() if plain.tzinfo is None else plain) - single.EPOCH
     except (OverflowError, ValueError, OSError):  # the platform's range of local times
-        raise _BadValueError(f"the value is out of range for {TIMESTAMP}") from None
-    return since // _MICROSECOND * 1000 + nanos
+        raise BadValueError(f"the value is out of range for {TIMESTAMP}") from None
+    return since // single.MICROSECOND * 1000 + nanos
 
 
 def _refuse_nat(value: datetime.datetime) -> None:
     if value != value:  # noqa: PLR0124  # pandas' NaT is a datetime
-        raise _BadValueError("NaT is not supported: use None")
+        raise BadValueError("NaT is not supported: use None")
 
 
 def _seconds_and_nanos(name: str, nanos: int) -> bytes:
@@ -207,7 +187,7 @@ def _seconds_and_nanos(name: str, nanos: int) -> bytes:
         seconds, rest = seconds + 1, rest - _PER_SECOND
     least, greatest = LIMITS_S[name]
     if not least <= seconds <= greatest:
-        raise _BadValueError(f"the value is out of range for {name}")
+        raise BadValueError(f"the value is out of range for {name}")
     numbers = ((1, seconds), (2, rest))
     return b"".join(tag(number, VARINT) + _code(one) for number, one in numbers if one)
 
@@ -227,12 +207,12 @@ def _enum(schema: Enum, value: Any) -> bytes:
     if isinstance(value, str):
         found = next((number for name, number in schema.values if name == value), None)
         if found is None:
-            raise _BadValueError(f"the text is not a name of {schema}: {schema.listed()}")
+            raise BadValueError(f"the text is not a name of {schema}: {schema.listed()}")
         return _code(found)
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise _refused(value, "str or int")
+        raise refused(value, "str or int")
     if int(value) not in {number for _, number in schema.values}:
-        raise _BadValueError(f"{int(value)} is not a number of {schema}: {schema.listed()}")
+        raise BadValueError(f"{int(value)} is not a number of {schema}: {schema.listed()}")
     return _code(int(value))
 
 
@@ -240,7 +220,7 @@ def _whole(kind: str, value: Any) -> bytes:
     number = _number_of(kind, value)
     least, greatest = LIMITS[kind]
     if not least <= number <= greatest:
-        raise _BadValueError(f"{number} is out of range for {kind}")
+        raise BadValueError(f"{number} is out of range for {kind}")
     wire_type = WIRE_TYPES[kind]
     if wire_type == VARINT:
         return varint(number) if kind.startswith("s") else _code(number)
@@ -254,33 +234,12 @@ def _number_of(kind: str, value: Any) -> int:
     is_signed = LIMITS[kind][0] < 0
     if is_signed and kind.endswith("64") and isinstance(value, datetime.datetime) and value.tzinfo is None:
         _refuse_nat(value)
-        return (value - _LOCAL_EPOCH) // _MICROSECOND
+        return (value - single.LOCAL_EPOCH) // single.MICROSECOND
     if is_signed and isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
-        return value.toordinal() - _DAY_ONE
+        return value.toordinal() - single.DAY_ONE
     if kind.endswith("64") and isinstance(value, datetime.time) and value.tzinfo is None:
         return ((value.hour * 60 + value.minute) * 60 + value.second) * _PER_SECOND + value.microsecond * 1000
-    raise _refused(value, "int")
-
-
-def _boolean(value: Any) -> bytes:
-    if not isinstance(value, bool | np.bool_):
-        raise _refused(value, "bool")
-    return b"\1" if value else b"\0"
-
-
-def _floating(code: str, name: str) -> Callable[[Any], bytes]:
-    def write(value: Any) -> bytes:
-        if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-            raise _refused(value, "float")
-        try:
-            data = struct.pack(code, float(value))
-        except OverflowError:
-            raise _BadValueError(f"the number is out of range for {name}") from None
-        if isinstance(value, int | np.integer) and int(*struct.unpack(code, data)) != int(value):
-            raise _BadValueError(f"a whole number has more digits than {name} can hold")
-        return data
-
-    return write
+    raise refused(value, "int")
 
 
 def _string(value: Any) -> bytes:
@@ -288,29 +247,13 @@ def _string(value: Any) -> bytes:
         value = format(value, "f")
     elif isinstance(value, UUID):
         value = str(value)
-    if not isinstance(value, str):
-        raise _refused(value, "str")
-    try:
-        return _sized(value.encode())
-    except UnicodeEncodeError as error:
-        raise _BadValueError(f"text with a lone surrogate at {error.start} cannot be encoded as UTF-8") from None
-
-
-def _bytes(value: Any) -> bytes:
-    if not isinstance(value, bytes | bytearray | memoryview):
-        raise _refused(value, "bytes")
-    return _sized(bytes(value))
+    return _sized(single.utf8(value))
 
 
 _OTHERS: Final[Mapping[str, Callable[[Any], bytes]]] = {
-    "bool": _boolean,
-    "float": _floating("<f", "float"),
-    "double": _floating("<d", "double"),
+    "bool": single.boolean,
+    "float": lambda value: single.floating(value, "float"),
+    "double": lambda value: single.floating(value, "double"),
     "string": _string,
-    "bytes": _bytes,
+    "bytes": lambda value: _sized(single.blob(value)),
 }
-
-
-def _refused(value: object, expected: str) -> _BadValueError:
-    """Returns the error for a value of another class. It does not show the value, which may be secret."""
-    return _BadValueError(f"a value of type {type(value).__name__} is not supported, must be {expected}")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 import pyarrow as pa
 
@@ -17,11 +16,8 @@ from spark_kafka_sink.formats.schemas.rules import refuse_rules, refuse_rules_of
 from spark_kafka_sink.formats.schemas.schema_format import SchemaFile
 from spark_kafka_sink.formats.schemas.subjects import check_topic, derived_name, subject_name
 from spark_kafka_sink.registry.references import SchemaReference, SchemaText
-from spark_kafka_sink.registry.registry_client import NO_SUBJECT, RegisteredSchema, RegistryClient
+from spark_kafka_sink.registry.registry_client import RegisteredSchema, RegistryClient
 from spark_kafka_sink.schema_options import SchemaConfig
-
-_MOST_VERSIONS: Final = 50
-"""Versions of a subject in which the number of a name that returns is sought."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,28 +151,18 @@ def own_schema(config: SchemaConfig, topic: str | None, kind: pa.DataType | None
         )
     try:
         name = derived_name(config, topic)
-        text = used.derive(kind, name, _versions(used.kind, subject_name(config, topic, name), client))
+        text = used.derive(kind, name, lambda: _latest(used.kind, subject_name(config, topic, name), client))
     except SchemaError as error:  # it may have text of the registry's schemas
         raise client.hidden(SchemaError(f"{config.part}: no schema can be derived: {error.message}", **error.facts)) from None
     return OwnSchema(text, (SchemaFile("", text),))
 
 
-def _versions(kind: str, subject: str, client: RegistryClient) -> Iterator[tuple[str, str, Mapping[str, str]]]:
-    """Yields the versions of a subject, the newest first. Each is asked for when it is taken."""
+def _latest(kind: str, subject: str, client: RegistryClient) -> tuple[str, str, Mapping[str, str]] | None:
     found = client.latest(subject)
-    number = 0 if found is None else found.version or 1
-    last = max(0, number - _MOST_VERSIONS)
-    while number > last:
-        if found is not None and found.schema.kind == kind:
-            named = {name: one.schema.text for name, one in client.used_by(found.schema).items()}
-            yield f"version {number} of subject {subject}", found.schema.text, named
-        number -= 1
-        try:
-            found = client.version(subject, number) if number > last else None
-        except RegistryError as error:
-            if error.facts.get("error_code") not in NO_SUBJECT:
-                raise
-            found = None  # it was deleted
+    if found is None or found.schema.kind != kind:
+        return None
+    named = {name: one.schema.text for name, one in client.used_by(found.schema).items()}
+    return f"version {found.version} of subject {subject}", found.schema.text, named
 
 
 def own_subject(config: SchemaConfig, topic: str | None, own: OwnSchema) -> str:

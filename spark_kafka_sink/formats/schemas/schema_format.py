@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
+
+from spark_kafka_sink.errors import SchemaError
 
 REFERENCE_IT: Final = "register it, and name it in the option value.schema.references (of keys: key.schema.references)"
 """Advice in the error about a given schema that uses another one."""
@@ -83,8 +85,8 @@ class SchemaFile:
     uses: tuple[str, ...] = ()
 
 
-Versions = Iterable[tuple[str, str, Mapping[str, str]]]
-"""The versions of a subject, the newest first: what each is in words, its text, and the texts that it refers to, by name."""
+Latest = Callable[[], tuple[str, str, Mapping[str, str]] | None]
+"""Asks for the latest version of a subject: what it is in words, its text, and the texts that it refers to, by name."""
 
 
 class SchemaFormat(ABC):
@@ -125,18 +127,25 @@ class SchemaFormat(ABC):
     def load(self, text: str, named: Mapping[str, str]) -> LoadedSchema:
         """Returns the schema that `prepared` made. Raises SchemaError if it is not valid."""
 
-    @abstractmethod
-    def derive(self, kind: pa.DataType, name: str, versions: Versions = ()) -> str:
+    def derive(self, kind: pa.DataType, name: str, latest: Latest = lambda: None) -> str:
         """Returns the text of a schema for columns of a type.
 
         Args:
             kind: type of the columns. Its fields say whether they may be null, and have comments in their metadata.
             name: full name of the record.
-            versions: the earlier versions, whose numbers fields must keep. They are asked for when they are taken.
+            latest: the latest version, whose numbers fields must keep.
 
         Raises:
             SchemaError: a column's type or name is not possible in this format.
         """
+        try:
+            return self.derived(kind, name, latest)
+        except RecursionError:
+            raise SchemaError("the type of the columns is nested too deeply") from None
+
+    @abstractmethod
+    def derived(self, kind: pa.DataType, name: str, latest: Latest) -> str:
+        """Returns what `derive` does. It may raise RecursionError."""
 
     @abstractmethod
     def differences(self, old: str, new: str) -> list[str]:

@@ -82,7 +82,8 @@ class OAuthBearerClient:
             self._refusal, self._state = self._reason(challenge or b""), _State.REFUSED
             return _SEPARATOR.encode()
         if state is _State.REFUSED:
-            raise AuthenticationError(f"the broker rejected the token{self._whose()}: {self._refusal}")
+            whose = f" of {quoted(self._token.principal)!r}" if self._token.principal else ""
+            raise AuthenticationError(f"the broker rejected the token{whose}: {self._refusal}")
         raise AuthenticationError("the broker sent another message after the OAUTHBEARER login had ended")
 
     def is_complete(self) -> bool:
@@ -90,9 +91,6 @@ class OAuthBearerClient:
 
     def principal(self) -> str:
         return self._token.principal
-
-    def _whose(self) -> str:
-        return f" of {quoted(self._token.principal)!r}" if self._token.principal else ""
 
     def _reason(self, challenge: bytes) -> str:
         """Returns the status of the broker's JSON (RFC 7628, 3.2.2) if it is a known one. The rest may repeat the token."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import logging
 import math
-import re
 import time
 import urllib.parse
 import urllib.request
@@ -30,6 +29,7 @@ _CLOUDS: Final[Mapping[str, bool]] = {"azure": True, "google": False, "aws": Fal
 """The providers in cloud_tokens.py, and whether each makes a separate token for each host."""
 _UNSECURED: Final = "unsecuredLogin"
 _EXTENSION: Final = "extension_"
+_UNSECURED_SUBJECT: Final = "unsecuredLoginStringClaim_sub"
 _UNSECURED_EXTENSION: Final = "unsecuredLoginExtension_"
 
 
@@ -71,7 +71,8 @@ def open_tokens(config: SecurityConfig) -> Callable[[], Tokens]:
     elif config.sasl_oauthbearer_token_endpoint_url is not None:
         _endpoint(config)  # raises for its wrong options now
         _warn_without_tls(config.sasl_oauthbearer_token_endpoint_url)
-        source, is_per_host = _from_endpoint(config), False
+        # The options are read for each token: a client id may be rotated together with its secret.
+        source, is_per_host = lambda host: _endpoint(config)(host), False  # noqa: PLW0108
     elif any(name.startswith(_UNSECURED) for name in jaas):
         _unsecured_token(jaas)  # raises for its wrong options now
         logger.warning("the token is unsecured: only test brokers accept it. Set %s to get a real one", ENDPOINT)
@@ -150,15 +151,6 @@ def _warn_without_tls(url: str) -> None:
     """Warns if a resolved URL is not https; `security_warnings` warns of a URL that is not a reference."""
     if has_references(url) and resolve(url).strip().lower().startswith("http://"):
         logger.warning("%s begins with http://: the client secret is sent unencrypted; use https://", ENDPOINT)
-
-
-def _from_endpoint(config: SecurityConfig) -> TokenSource:
-    """Returns a source that reads its options for each token: a client id may be rotated together with its secret."""
-
-    def source(host: str) -> Token:
-        return _endpoint(config)(host)
-
-    return source
 
 
 def _endpoint(config: SecurityConfig) -> TokenSource:
@@ -278,30 +270,13 @@ def _imported(dotted: str) -> Any:
 
 # Java's OAuthBearerUnsecuredLoginCallbackHandler, for tests
 
-_CLAIM: Final = re.compile(r"unsecuredLogin(String|Number|List)Claim_(.+)", re.DOTALL)
-
 
 def _unsecured_token(jaas: Mapping[str, str]) -> Token:
-    """Returns an unsigned JWT that is valid from now on. Raises OptionError for an invalid option."""
+    """Returns an unsigned JWT that is valid for an hour. Raises OptionError for an invalid option."""
+    principal = jaas.get(_UNSECURED_SUBJECT)
+    others = {name for name in jaas if name.startswith(_UNSECURED) and not name.startswith(_UNSECURED_EXTENSION)}
+    if not principal or others != {_UNSECURED_SUBJECT}:
+        option = "sasl.jaas.config"
+        raise OptionError(f"option {option}: an unsecured token takes {_UNSECURED_SUBJECT} and nothing else", option=option)
     now = time.time()
-    try:
-        lifetime_s = int(jaas.get("unsecuredLoginLifetimeSeconds", "3600"))
-        claims: dict[str, object] = {"exp": now + lifetime_s, "iat": now}
-        for option, value in jaas.items():
-            match = _CLAIM.fullmatch(option)
-            if match is None:
-                continue
-            kind, name = match.groups()
-            if name in ("iat", "exp"):
-                raise _wrong_jaas(f"{option}: the claim {name} cannot be set")
-            claims[name] = value if kind == "String" else float(value) if kind == "Number" else value[1:].split(value[:1])
-    except ValueError:
-        raise _wrong_jaas("an unsecuredLogin number is not valid, or a list is empty") from None
-    principal = claims.get(jaas.get("unsecuredLoginPrincipalClaimName", "").strip() or "sub")
-    if not isinstance(principal, str) or not principal:
-        raise _wrong_jaas("an unsecured token requires unsecuredLoginStringClaim_sub")
-    return Token(Secret(jwt.unsigned(claims)), now + lifetime_s, principal)
-
-
-def _wrong_jaas(text: str) -> OptionError:
-    return OptionError(f"option sasl.jaas.config: {text}", option="sasl.jaas.config")
+    return Token(Secret(jwt.unsigned({"exp": now + 3600, "iat": now, "sub": principal})), now + 3600, principal)

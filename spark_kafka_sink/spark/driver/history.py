@@ -6,20 +6,17 @@ import logging
 import threading
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from spark_kafka_sink.counts import counted
+from spark_kafka_sink.reports.delivery_report import Tabular
 from spark_kafka_sink.reports.report_facts import printable
 from spark_kafka_sink.spark.batch_report import BatchReport, ack_latencies_ms
 from spark_kafka_sink.spark.query_totals import QUANTILES
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from pyspark.sql import DataFrame, SparkSession
 
 logger = logging.getLogger(__name__)
 
@@ -112,7 +109,7 @@ class History:
         return [ids[place].decode() for place in np.argsort(-newest, kind="stable")]
 
 
-class QueryHistory:
+class QueryHistory(Tabular):
     """The committed micro-batches of a query, oldest first. `print` shows the last ten, and notebooks show charts, too.
 
     Attributes:
@@ -169,24 +166,6 @@ class QueryHistory:
         for name in ("ack_p50_ms", "ack_p95_ms", "ack_p99_ms"):
             columns[name] = pa.array(np.ascontiguousarray(self._rows[name]), from_pandas=True)
         return pa.table(columns)
-
-    def to_pandas(self) -> pd.DataFrame:
-        """Returns the rows of `to_arrow`, whose integers have the types `Int32` and `Int64`, as in the tables of reports.
-
-        Raises:
-            InstallationError: pandas is not installed.
-        """
-        from spark_kafka_sink.reports.report_tables import pandas_frame  # it loads pyarrow.compute, which takes 150 ms
-
-        return pandas_frame(self.to_arrow, "QueryHistory.to_pandas()")
-
-    def to_spark(self, spark: SparkSession) -> DataFrame:
-        """Returns the rows of `to_arrow` as a DataFrame.
-
-        Args:
-            spark: The session.
-        """
-        return spark.createDataFrame(self.to_arrow())
 
     def _repr_html_(self) -> str:
         from spark_kafka_sink.spark.driver.views.history_html import history_html

@@ -79,21 +79,6 @@ def without_pysparks_handler() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-@contextmanager
-def without_py4js_traceback() -> Iterator[None]:
-    """Drops the traceback that py4j logs when it is interrupted, because the exception itself has it, too."""
-    root = logging.getLogger()  # py4j 0.10.9.9 logs it there: GatewayClient.send_command
-
-    def is_kept(record: logging.LogRecord) -> bool:
-        return record.msg != "KeyboardInterrupt while sending command."
-
-    root.addFilter(is_kept)
-    try:
-        yield
-    finally:
-        root.removeFilter(is_kept)
-
-
 def _interrupt_of(error: BaseException, handled: BaseException | None) -> BaseException | None:
     """Returns the interrupt that ended a block, also if another error followed on it; None if there was none.
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from spark_kafka_sink.counts import counted
@@ -22,11 +22,11 @@ from spark_kafka_sink.errors import OptionError, UsageError
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction
 from spark_kafka_sink.installation import SameVersion, check_extra
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers
-from spark_kafka_sink.reports.delivery_report import DeliveryReport
+from spark_kafka_sink.reports.delivery_report import DeliveryReport, Tabular
 from spark_kafka_sink.spark.batch_report import BatchReport, warn_of_old_rows
 from spark_kafka_sink.spark.destination import Destination, destination
 from spark_kafka_sink.spark.driver.explain import linked, plug_in_error, sink_error
-from spark_kafka_sink.spark.driver.interrupts import cancelled_if_interrupted, without_py4js_traceback, without_pysparks_handler
+from spark_kafka_sink.spark.driver.interrupts import cancelled_if_interrupted, without_pysparks_handler
 from spark_kafka_sink.spark.driver.metrics import DRIVER, DeliveryMetrics
 from spark_kafka_sink.spark.driver.register import make_active
 from spark_kafka_sink.spark.driver.views.progress_bar import CallProgress, progress_of
@@ -52,8 +52,6 @@ from spark_kafka_sink.spark.trace_header import with_batch_context, with_current
 from spark_kafka_sink.spark.write_events import WriteBegan, WriteCommitted, WriteEvent, WriteFailed, task_times
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from spark_kafka_sink.reports.report_facts import Fact
 
 Resolve = Callable[[SinkOptions, SinkSchema, StructType], SinkOptions]
@@ -78,7 +76,7 @@ class TaskReport:
 
 
 @dataclass(frozen=True, slots=True)
-class PublishReport:
+class PublishReport(Tabular):
     """Report of what publish() delivered. It prints as text, and notebooks show it with charts.
 
     Attributes:
@@ -125,30 +123,6 @@ class PublishReport:
         from spark_kafka_sink.reports.report_tables import task_table
 
         return task_table([(task.spark_partition, task.report.partitions) for task in self.tasks])
-
-    def to_pandas(self) -> pd.DataFrame:
-        """Returns the rows of `to_arrow` with the types `Int32` and `Int64`, which can be null.
-
-        Returns:
-            The DataFrame.
-
-        Raises:
-            InstallationError: pandas is not installed.
-        """
-        from spark_kafka_sink.reports.report_tables import pandas_frame
-
-        return pandas_frame(self.to_arrow, "PublishReport.to_pandas()")
-
-    def to_spark(self, spark: SparkSession) -> DataFrame:
-        """Returns the rows of `to_arrow` as a DataFrame with the types `int`, `string` and `bigint`.
-
-        Args:
-            spark: The session, also of Spark Connect.
-
-        Returns:
-            The DataFrame.
-        """
-        return spark.createDataFrame(self.to_arrow())
 
 
 def publish(
@@ -219,7 +193,7 @@ def _publish(
     start = time.monotonic()
     job = JobState()
     shows = progress_of(df.sparkSession, metrics, progress)
-    with without_pysparks_handler(), without_py4js_traceback(), shows as shown:
+    with without_pysparks_handler(), shows as shown:
         try:
             tasks = publish_job(df, checked, metrics, shown.feed, job)
         except KeyboardInterrupt as error:  # the job is cancelled

@@ -138,7 +138,7 @@ def test_a_column_that_is_nested_too_deeply() -> None:
     kind = pa.struct([])
     for _ in range(1000):
         kind = pa.struct([("a", kind)])
-    with pytest.raises(SchemaError, match="the type of the column is nested too deeply"):
+    with pytest.raises(SchemaError, match="the type of the columns, is nested too deeply"):
         fit(message_types(text("M a = 1;"), {}, None), kind)
 
 

@@ -281,7 +281,6 @@ def test_what_the_endpoint_says_is_the_error_of_the_login() -> None:
 
 UNSECURED = (
     f'{KAFKA}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="alice"'
-    ' unsecuredLoginNumberClaim_level="2" unsecuredLoginListClaim_scope="|a|b" unsecuredLoginLifetimeSeconds="60"'
     ' unsecuredLoginExtension_traceId="123";'
 )
 
@@ -296,23 +295,21 @@ def test_the_unsecured_login_of_java() -> None:
     assert token.startswith("eyJhbGciOiJub25lIn0.")  # {"alg":"none"}
     assert token.endswith(".")
     assert claims is not None
-    assert {name: claims[name] for name in ("sub", "level", "scope")} == {"sub": "alice", "level": 2, "scope": ["a", "b"]}
-    assert claims["exp"] - claims["iat"] == 60
+    assert claims["sub"] == "alice"
+    assert claims["exp"] - claims["iat"] == 3600
     assert before <= claims["iat"] <= time.time()
 
 
 @every(
-    "option, words",
+    "option",
     [
-        ('unsecuredLoginStringClaim_name="x"', "requires unsecuredLoginStringClaim_sub"),
-        ('unsecuredLoginStringClaim_sub=""', "requires unsecuredLoginStringClaim_sub"),
-        ('unsecuredLoginStringClaim_sub="x" unsecuredLoginStringClaim_exp="1"', "the claim exp cannot be set"),
-        ('unsecuredLoginStringClaim_sub="x" unsecuredLoginNumberClaim_n="one"', "an unsecuredLogin number is not valid"),
-        ('unsecuredLoginStringClaim_sub="x" unsecuredLoginLifetimeSeconds="long"', "an unsecuredLogin number is not valid"),
+        'unsecuredLoginStringClaim_name="x"',
+        'unsecuredLoginStringClaim_sub=""',
+        'unsecuredLoginStringClaim_sub="x" unsecuredLoginNumberClaim_n="1"',
     ],
 )
-def test_a_wrong_unsecured_login(option: str, words: str) -> None:
-    with pytest.raises(OptionError, match=words):
+def test_a_wrong_unsecured_login(option: str) -> None:
+    with pytest.raises(OptionError, match="takes unsecuredLoginStringClaim_sub and nothing else"):
         Client(sasl_jaas_config=f"{KAFKA}.oauthbearer.OAuthBearerLoginModule required {option};")
 
 

@@ -11,7 +11,6 @@ import pytest
 from spark_kafka_sink.spark.driver.interrupts import (
     GOES_ON,
     cancelled_if_interrupted,
-    without_py4js_traceback,
     without_pysparks_handler,
 )
 
@@ -140,15 +139,6 @@ def test_a_call_in_another_thread_leaves_signals_alone(handler: Handler) -> None
     thread.start()
     thread.join()
     assert found == [handler]
-
-
-def test_py4j_logs_no_second_traceback_of_an_interrupt(caplog: pytest.LogCaptureFixture) -> None:
-    root = logging.getLogger()
-    with without_py4js_traceback():
-        root.error("KeyboardInterrupt while sending command.")
-        root.error("another")
-    root.error("KeyboardInterrupt while sending command.")
-    assert [record.getMessage() for record in caplog.records] == ["another", "KeyboardInterrupt while sending command."]
 
 
 def test_an_interrupt_that_an_error_of_py4js_has_replaced_is_raised() -> None:

@@ -97,12 +97,3 @@ def test_the_python_of_other_machines_is_not_checked() -> None:
     (found,) = check_python(frame("yarn", sys.executable))
     assert found.status is Status.NOT_CHECKED
     assert "executors" in found.text
-
-
-def test_a_python_that_does_not_answer_is_not_a_tick(tmp_path: Path) -> None:
-    other = tmp_path / "python3"
-    other.write_text("#!/bin/sh\nexit 1\n")
-    other.chmod(0o755)
-    (found,) = check_python(frame("local[2]", str(other)))
-    assert found.status is Status.NOT_CHECKED
-    assert str(other) in found.text
