@@ -44,7 +44,8 @@ def _described(command: click.Command, context: click.Context) -> str:
     usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
     group = context.parent
     shared = _shared(group) if group is not None and group.parent is not None else []
-    epilog = command.epilog if group is None or command.epilog not in (group.command.epilog or "") else None
+    is_repeated = bool(group and command.epilog and command.epilog in (group.command.epilog or ""))
+    epilog = None if is_repeated else command.epilog
     parts = [f"\n{'###' if shared else '##'} {title}\n", f"```\n{usage}\n```\n", *_paragraphs(command.help), *_paragraphs(epilog)]
     if isinstance(command, click.Group):
         parts += [f"Each of these commands has these options:\n\n{table(_HEAD, _shared(context))}"]

@@ -10,8 +10,9 @@ from spark_kafka_sink.config import OPTIONS
 from spark_kafka_sink.option import ABSENT, INT64_MAX, LIBRDKAFKA_NAMES, REQUIRED, Kind, Option
 from spark_kafka_sink.registry.registry_options import REGISTRY_OPTIONS
 from spark_kafka_sink.security_config import ALIASES, ONE_VALUE, SECURITY_OPTIONS
-from spark_kafka_sink.spark.options import HARMLESS, REFUSED, REFUSED_PREFIXES, SINK_OPTIONS
+from spark_kafka_sink.spark.options import SINK_OPTIONS
 from spark_kafka_sink.spark.schema_settings import SCHEMA_SINK_OPTIONS
+from spark_kafka_sink.spark.unsupported_options import HARMLESS, REFUSED, REFUSED_PREFIXES
 
 HEAD = """# Options
 

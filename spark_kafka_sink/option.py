@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from spark_kafka_sink.errors import OptionError
 
@@ -70,6 +71,16 @@ class Option:
             raise OptionError(f"option {self.name}: {shown} is not {self.kind.wanted}", option=self.name) from None
 
 
+class SinkOption(NamedTuple):
+    """An option of the sink itself, in words. differs: what Spark's own Kafka sink does differently."""
+
+    name: str
+    takes: str
+    default: str
+    doc: str
+    differs: str = ""
+
+
 _AS_HERE: Any = object()
 
 
@@ -119,6 +130,24 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """Returns `; did you mean X?`, or an empty string if no known name is similar."""
     close = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean {close[0]}?" if close else ""
+
+
+_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+"""Kafka's Topic.validate. A name that is not text must not reach the sender thread, which would fail to encode it."""
+
+
+def topic_problem(topic: object) -> str | None:
+    """Returns why a topic name is invalid; None if it is valid."""
+    if isinstance(topic, str) and _TOPIC.fullmatch(topic) and topic not in (".", ".."):
+        return None
+    return f"{topic!r} is not a valid topic name: it must have 1 to 249 of the characters a-z A-Z 0-9 . _ -"
+
+
+def topic_name(option: str, value: object) -> str:
+    """Returns the value of `option` if it is a valid topic name. Raises `OptionError` if it is not."""
+    if (problem := topic_problem(value)) is not None:
+        raise OptionError(f"option {option}: {problem}", option=option)
+    return str(value)
 
 
 def integer(low: int, high: int = INT32_MAX) -> Kind:

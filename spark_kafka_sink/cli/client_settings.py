@@ -19,7 +19,7 @@ from spark_kafka_sink.errors import DeadlineError, KafkaSinkError, OptionError
 from spark_kafka_sink.option import nearest
 from spark_kafka_sink.properties import lines_without_sign, parse_properties
 from spark_kafka_sink.security_config import SECURITY_NAMES, is_security_option, security_warnings
-from spark_kafka_sink.spark.options import HARMLESS, why_refused
+from spark_kafka_sink.spark.unsupported_options import HARMLESS, why_refused
 
 _TRIES: Final = 3
 """Number of addresses that the time suffices for if a firewall drops their packets."""

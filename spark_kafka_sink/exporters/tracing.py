@@ -17,7 +17,7 @@ from spark_kafka_sink.reports.partition_reports import PartitionReports
 from spark_kafka_sink.spark.destination import Destination
 from spark_kafka_sink.spark.driver.event_queue import NOISY, EventQueue
 from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics
-from spark_kafka_sink.spark.trace_header import TRACEPARENT
+from spark_kafka_sink.spark.trace_options import TRACEPARENT
 from spark_kafka_sink.spark.write_events import TaskTime, WriteBegan, WriteCommitted, WriteEvent, WriteFailed
 from spark_kafka_sink.version import __version__
 

@@ -34,7 +34,6 @@ from spark_kafka_sink.registry.registry_options import (
     USER_INFO,
     RegistryConfig,
     bearer_source,
-    check_proxy,
     with_prefix,
 )
 from spark_kafka_sink.secret import Secret
@@ -384,11 +383,18 @@ def _why(error: Exception, base: BaseUrl) -> str:
 
 
 def _proxy(given: Secret | None) -> tuple[HttpProxy | None, tuple[str, ...]]:
-    """Returns the proxy of the options, and the secrets for it."""
+    """Returns the proxy of the options, and the secrets for it. Raises OptionError for a wrong URL, which it never shows."""
     if given is None:
         return None, ()
-    check_proxy(given)
-    proxy = parse_proxy(given)
+    try:
+        proxy = parse_proxy(given)
+        problem = "" if proxy.scheme == "http" else "must begin with"
+    except OptionError as error:
+        problem = error.message.removeprefix("option proxy.url: ")
+    if "must begin with" in problem:  # parse_proxy names the schemes of proxies to brokers
+        problem = "the URL must begin with http://; other proxies are not supported"
+    if problem:
+        raise OptionError(f"option {PROXY}: {problem}", option=PROXY)
     host = f"[{proxy.host}]" if ":" in proxy.host else proxy.host
     login = basic(proxy.user, proxy.password) if proxy.password is not None else ""
     secrets = (proxy.password, login.removeprefix("Basic ")) if proxy.password else ()

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, NoReturn
 
 from spark_kafka_sink.errors import OptionError
-from spark_kafka_sink.network.proxy import parse_proxy
 from spark_kafka_sink.option import ABSENT, REQUIRED, Kind, Option, declared, integer, nearest, number, one_name_of
 from spark_kafka_sink.registry.base_urls import base_urls
 from spark_kafka_sink.secret import DEFAULT_PROVIDERS, Providers, Secret, has_references, is_provider_option, providers_of
@@ -261,8 +260,6 @@ def _check(config: RegistryConfig) -> None:
         in_url = any(url.user_info for url in base_urls(config.url.unresolved(), URL))
     _check_basic(config, in_url=in_url)
     _check_bearer(config, has_basic=in_url or config.basic_auth_user_info is not None)
-    if config.proxy is not None and not has_references(config.proxy.unresolved()):
-        check_proxy(config.proxy)
 
 
 def _check_basic(config: RegistryConfig, *, in_url: bool) -> None:
@@ -305,19 +302,6 @@ def bearer_source(config: RegistryConfig) -> str | None:
     if config.bearer_auth_token is not None:
         return STATIC_TOKEN
     return OAUTHBEARER if config.bearer_auth_issuer_endpoint_url is not None else None
-
-
-def check_proxy(url: Secret) -> None:
-    """Raises OptionError if a URL, with its references resolved, is not that of an HTTP proxy. The error never shows it."""
-    try:
-        scheme = parse_proxy(url).scheme
-    except OptionError as error:
-        text = error.message.removeprefix("option proxy.url: ")
-        if "must begin with" not in text:
-            _refuse(PROXY, text)
-        scheme = ""
-    if scheme != "http":
-        _refuse(PROXY, "the URL must begin with http://; other proxies are not supported")
 
 
 def _refuse(option: str, text: str) -> NoReturn:

@@ -12,9 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 from spark_kafka_sink.errors import OptionError
-from spark_kafka_sink.option import INT64_MAX, Kind, integer, number, one_of
-from spark_kafka_sink.spark.guarantee import topic_name
-from spark_kafka_sink.spark.sink_option import SinkOption
+from spark_kafka_sink.option import INT64_MAX, Kind, SinkOption, integer, number, one_of, topic_name
 
 ON_ERROR: Final = "on.error"
 MAX_ROWS: Final = "on.error.max.rows"

@@ -14,8 +14,7 @@ from typing import Any
 
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
-from spark_kafka_sink.option import INT64_MAX, Kind, integer, one_of
-from spark_kafka_sink.producer.base.column_checks import topic_problem
+from spark_kafka_sink.option import INT64_MAX, Kind, integer, one_of, topic_name
 
 GUARANTEE = "delivery.guarantee"
 TRANSACTIONAL_ID_PREFIX = "transactional.id.prefix"
@@ -75,13 +74,6 @@ def _name(value: object, longest: int) -> str:
     if not text or len(text) > longest or any(not (each.isascii() and (each.isalnum() or each in "._-")) for each in text):
         raise ValueError
     return text
-
-
-def topic_name(option: str, value: object) -> str:
-    """Returns the value of `option` if it is a valid topic name. Raises `OptionError` if it is not."""
-    if (problem := topic_problem(value)) is not None:
-        raise OptionError(f"option {option}: {problem}", option=option)
-    return str(value)
 
 
 _GUARANTEES = one_of(**{each.value: each for each in Guarantee})

@@ -1,26 +1,21 @@
-"""The options that users write: the sink's own, Kafka's, and those of Java's producer that are not supported.
+"""The options that users write: the sink's own, and the producer's with the prefix `kafka.`.
 
-The driver checks them before any task starts. This module does not import Spark, because the command line uses its tables, too.
+The driver parses them before any task starts. `plugin_checks.py` checks the plug-ins that they name.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
 from spark_kafka_sink.config import OPTIONS, RATE_LIMITS, ProducerConfig, producer_config
 from spark_kafka_sink.errors import OptionError
-from spark_kafka_sink.option import INT64_MAX, nearest, replacement
-from spark_kafka_sink.producer.interceptors import ProducerInterceptors
-from spark_kafka_sink.producer.partitioners.partitioner_table import partitioner_of
-from spark_kafka_sink.producer.serializers.serializer import Serializer, is_default
-from spark_kafka_sink.producer.serializers.serializer_table import format_named, serializers_of
+from spark_kafka_sink.option import INT64_MAX, SinkOption, nearest, replacement, topic_name
 from spark_kafka_sink.registry.registry_options import REGISTRY_OPTIONS
 from spark_kafka_sink.schema_options import OF_ONE_PART, is_schema_option, refuse_unsupported, schema_option_names
-from spark_kafka_sink.security_config import SECURITY_NAMES, UNSECURED, is_security_option, security_warnings
+from spark_kafka_sink.security_config import SECURITY_NAMES, is_security_option, security_warnings
 from spark_kafka_sink.spark.error_options import ERROR_OPTIONS, FAIL, ErrorOptions, connects_name, error_options
 from spark_kafka_sink.spark.guarantee import (
     COMMIT_LOG_PARTITIONS,
@@ -34,7 +29,6 @@ from spark_kafka_sink.spark.guarantee import (
     Guarantee,
     exactly_once_options,
     guarantee_of,
-    topic_name,
     with_guarantee,
 )
 from spark_kafka_sink.spark.record_options import (
@@ -46,7 +40,6 @@ from spark_kafka_sink.spark.record_options import (
     record_options,
 )
 from spark_kafka_sink.spark.schema_settings import SCHEMA_SINK_OPTIONS, SchemaSettings, schema_settings
-from spark_kafka_sink.spark.sink_option import SinkOption
 from spark_kafka_sink.spark.topic_creation import (
     CREATE_CONFIG,
     CREATE_PARTITIONS,
@@ -55,6 +48,7 @@ from spark_kafka_sink.spark.topic_creation import (
     is_creation_option,
     topic_creation,
 )
+from spark_kafka_sink.spark.unsupported_options import HARMLESS, REFUSED, why_refused
 
 logger = logging.getLogger(__name__)
 
@@ -194,64 +188,6 @@ SINK_OPTIONS: Mapping[str, SinkOption] = {
     )
 }
 
-# Options of Java's `ProducerConfig` (Kafka 4.1) or of librdkafka that this producer does not have, with the effect of ignoring
-# each. Four are consumer options: the settings that cloud services offer for copying contain them.
-
-# These change neither delivery nor security, so they are ignored with a warning.
-HARMLESS: Mapping[str, str] = {
-    "auto.include.jmx.reporter": "there is no JMX here; register(spark) returns the metrics",
-    "client.dns.lookup": "every address of a name is tried in turn",
-    "config.providers.automatic": "only the providers in config.providers are used",
-    "metric.reporters": "register(spark) returns the metrics",
-    "metrics.recording.level": "register(spark) returns the metrics",
-    "sasl.kerberos.kinit.cmd": "tickets come from the system's Kerberos library",
-    "sasl.kerberos.min.time.before.relogin": "tickets come from the system's Kerberos library",
-    "sasl.kerberos.ticket.renew.jitter": "tickets come from the system's Kerberos library",
-    "sasl.kerberos.ticket.renew.window.factor": "tickets come from the system's Kerberos library",
-    **dict.fromkeys(
-        (
-            "sasl.oauthbearer.clock.skew.seconds",
-            "sasl.oauthbearer.expected.audience",
-            "sasl.oauthbearer.expected.issuer",
-            "sasl.oauthbearer.jwks.endpoint.refresh.ms",
-            "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
-            "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
-            "sasl.oauthbearer.jwks.endpoint.url",
-            "sasl.oauthbearer.jwt.validator.class",
-            "sasl.oauthbearer.scope.claim.name",
-        ),
-        "brokers validate tokens; a client only sends them",
-    ),
-    **dict.fromkeys(
-        ("group.id", "heartbeat.interval.ms", "max.poll.interval.ms", "session.timeout.ms"),
-        "only consumers have it",
-    ),
-    "statistics.interval.ms": "register(spark) returns the metrics",
-    "ssl.ca.certificate.stores": "it applies to Windows only",
-    "ssl.keymanager.algorithm": "there is no JVM here; keys are read by OpenSSL",
-    "ssl.secure.random.implementation": "there is no JVM here; OpenSSL makes random numbers",
-    "ssl.trustmanager.algorithm": "there is no JVM here; certificates are checked by OpenSSL",
-}
-
-# Ignoring one of these would send other bytes, to another place, or in another way than configured.
-REFUSED: Mapping[str, str] = {
-    "https.ca.pem": "write the certificates to a file, and name it with sasl.oauthbearer.ca.location",
-    "sasl.login.class": "Java classes cannot run here: use a Python callable as sasl.oauthbearer.token.provider",
-    "sasl.oauthbearer.config": UNSECURED,
-    "sasl.oauthbearer.metadata.authentication.type": "use sasl.oauthbearer.token.provider=azure or aws",
-    "security.providers": "Java security providers cannot run here",
-    "ssl.certificate.verify_cb": "certificates are always verified: name the authority with ssl.ca.location",
-    "ssl.crl.location": "certificate revocation lists are not supported",
-    "ssl.curves.list": "curves cannot be chosen: OpenSSL's defaults apply",
-    "ssl.engine.factory.class": "Java classes cannot run here: name key and authorities with the other ssl.* options",
-    "ssl.engine.id": "OpenSSL's engines are not supported",
-    "ssl.engine.location": "OpenSSL's engines are not supported",
-    "ssl.provider": "Java security providers cannot run here",
-    "ssl.providers": "choose OpenSSL's providers in OpenSSL's configuration file",
-    "ssl.sigalgs.list": "signature algorithms cannot be chosen: OpenSSL's defaults apply",
-    "transaction.two.phase.commit.enable": "the sink's own commit log serves this purpose",
-}
-
 # Producer options that users of a sink cannot set.
 SET_BY_THE_SINK: Mapping[str, str] = {
     "transactional.id": "tasks must not share one: use delivery.guarantee=exactly-once, which names a transaction for each task,"
@@ -261,19 +197,6 @@ SET_BY_THE_SINK: Mapping[str, str] = {
         for name in (*RATE_LIMITS, "timestamp.unit")
     },
 }
-
-REFUSED_PREFIXES: Mapping[str, str] = {
-    "sasl.oauthbearer.assertion.": "assertions are not supported: use client credentials, or a Python callable as"
-    " sasl.oauthbearer.token.provider",
-}
-
-
-def why_refused(name: str) -> str | None:
-    """Returns why the option `name` (without `kafka.`) must not be ignored, or None if it may be."""
-    for prefix, reason in REFUSED_PREFIXES.items():
-        if name.startswith(prefix) and name not in HARMLESS:
-            return reason
-    return REFUSED.get(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,7 +337,6 @@ def _producer_config(kafka: Mapping[str, object], guarantee: Guarantee, own: Map
     names_idempotence = "enable.idempotence" in known
     try:
         config = producer_config(with_guarantee(known, guarantee))
-        _check_plugins(config)
     except OptionError as error:
         if guarantee is Guarantee.EXACTLY_ONCE and not names_idempotence:  # which is then what the user has set
             error = OptionError(error.message.replace("enable.idempotence=true", f"{GUARANTEE}={guarantee}"), **error.facts)
@@ -437,53 +359,6 @@ def with_prefix(error: OptionError) -> OptionError:
         return error
     text = error.message.replace(f"option {option}", f"option {KAFKA_PREFIX}{option}", 1)
     return OptionError(text, **{**error.facts, "option": KAFKA_PREFIX + option})
-
-
-def _check_plugins(config: ProducerConfig) -> None:
-    """Checks plug-ins on the driver, so that a mistake is reported before any task starts."""
-    for option, value in config.settings().items():
-        for one in value if isinstance(value, tuple) else (value,):
-            try:
-                hash(one)
-            except TypeError:
-                text = f"option {option}: {type(one).__name__} has no __hash__, and tasks look up their producer by its settings"
-                raise OptionError(text, option=option) from None
-    for part, value in (("key", config.key_serializer), ("value", config.value_serializer)):
-        _refuse_registry_in_tasks(part, value)
-    with looked_at(config):  # raises for a serializer that cannot be created
-        pass
-    if isinstance(config.partitioner_class, str | type):  # an object belongs to the program, which configures and closes it
-        partitioner_of(config).close()
-    named = tuple(value for value in config.interceptor_classes if isinstance(value, str | type))
-    ProducerInterceptors.of(replace(config, interceptor_classes=named)).close()
-
-
-def _refuse_registry_in_tasks(part: str, value: object) -> None:
-    """Raises OptionError for a serializer that would ask the registry in each task, with its secrets."""
-    schemas = format_named(value) if isinstance(value, str) else getattr(value, "format", "avro")
-    if schemas is not None and (isinstance(value, str) or getattr(value, "reads_schema_options", False)):
-        option = f"{part}.serializer"
-        raise OptionError(
-            f"option {option}: use {part}.format={schemas}, with which only the driver asks the registry", option=option
-        )
-
-
-def serializers_by_column(config: ProducerConfig) -> dict[str, Serializer]:
-    """Returns the configured serializers of `key` and `value` that options set. Raises OptionError if one cannot be created."""
-    key, value = serializers_of(config)
-    return {name: serializer for name, serializer in (("key", key), ("value", value)) if not is_default(serializer)}
-
-
-@contextmanager
-def looked_at(config: ProducerConfig) -> Iterator[dict[str, Serializer]]:
-    """Yields `serializers_by_column` for checks on the driver. It closes those that it created, not objects of the program."""
-    serializers = serializers_by_column(config)
-    try:
-        yield serializers
-    finally:
-        for name, serializer in serializers.items():
-            if serializer is not getattr(config, f"{name}_serializer"):
-                serializer.close()
 
 
 def _refuse_or_warn(name: str) -> None:

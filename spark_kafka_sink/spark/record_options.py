@@ -12,9 +12,8 @@ from typing import Any, NoReturn
 
 from spark_kafka_sink.config import OPTIONS, TIMESTAMP_UNIT
 from spark_kafka_sink.errors import OptionError
-from spark_kafka_sink.records.columns import FixedHeaders
-from spark_kafka_sink.spark.sink_option import SinkOption
-from spark_kafka_sink.spark.trace_header import (
+from spark_kafka_sink.option import SinkOption
+from spark_kafka_sink.spark.trace_options import (
     NO_TRACE,
     TRACE_HEADER,
     TRACE_OPTIONS,
@@ -94,7 +93,7 @@ class RecordOptions:
     `traceparent` comes from. timestamp_unit: of a bigint column `timestamp`; None: ms, and times in another unit are bad rows.
     """
 
-    headers: FixedHeaders = field(default=(), repr=False)
+    headers: tuple[tuple[str, bytes | None], ...] = field(default=(), repr=False)
     key_columns: tuple[str, ...] = ()
     value_columns: tuple[str, ...] = ()
     tombstone_column: str | None = None
@@ -146,7 +145,7 @@ def check_header_names(names: Sequence[str]) -> None:
             )
 
 
-def _headers(options: Mapping[str, object]) -> FixedHeaders:
+def _headers(options: Mapping[str, object]) -> tuple[tuple[str, bytes | None], ...]:
     """Returns those of `headers` in their order, then each `headers.NAME` by name: Spark does not keep the order of options."""
     found = [(name, _header_value(HEADERS, name, value)) for name, value in _pairs(options.get(HEADERS))]
     known = {name for name, _ in found}

@@ -28,7 +28,7 @@ from spark_kafka_sink.spark.column_types import (
     quoted,
 )
 from spark_kafka_sink.spark.record_options import KEY_COLUMNS, NAMED_COLUMNS, TOMBSTONE_COLUMN, VALUE_COLUMNS, RecordOptions
-from spark_kafka_sink.spark.trace_header import TRACE_HEADER, TRACEPARENT, TraceHeader
+from spark_kafka_sink.spark.trace_options import TRACE_HEADER, TRACEPARENT, TraceHeader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -126,7 +126,7 @@ def sink_schema(
 
 def schema_of(df: DataFrame, options: SinkOptions) -> SinkSchema:
     """Finds the record's columns in a DataFrame, whose session says whether names are case-sensitive. Raises `SchemaError`."""
-    from spark_kafka_sink.spark.options import looked_at  # tasks import this module, and need no options
+    from spark_kafka_sink.spark.plugin_checks import looked_at  # tasks import this module, and check no plug-ins
 
     case_sensitive = str(df.sparkSession.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
     schema = _readable_schema(df)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from spark_kafka_sink.errors import OptionError
-from spark_kafka_sink.option import BOOLEAN
+from spark_kafka_sink.option import BOOLEAN, SinkOption
+from spark_kafka_sink.registry.registry_options import RegistryConfig, is_registry_option, registry_config
 from spark_kafka_sink.schema_options import (
     BOTH_HAVE_ONE_ID,
     FORMAT,
@@ -22,10 +23,6 @@ from spark_kafka_sink.schema_options import (
     schema_config,
 )
 from spark_kafka_sink.secret import is_provider_option
-from spark_kafka_sink.spark.sink_option import SinkOption
-
-if TYPE_CHECKING:
-    from spark_kafka_sink.registry.registry_options import RegistryConfig
 
 _FORMAT_DOC: Final = (
     "The format of values. Without a column `value` and without `value.columns`, the record's fields are all columns that have no"
@@ -94,8 +91,6 @@ def schema_settings(options: Mapping[str, object], kafka: Mapping[str, object]) 
             )
     if len(formats) > 1 and options.get(SCHEMA_ID) is not None:
         raise OptionError(BOTH_HAVE_ONE_ID, option=SCHEMA_ID)
-    from spark_kafka_sink.registry.registry_options import is_registry_option, registry_config
-
     configs = tuple(schema_config(part, options, kind, reads_file=False) for part, kind in formats.items())
     providers = {name: value for name, value in kafka.items() if is_provider_option(name)}
     registry = {name: value for name, value in options.items() if is_registry_option(name)}

@@ -30,7 +30,8 @@ from spark_kafka_sink.producer.serializers.text import StringSerializer
 from spark_kafka_sink.records.timestamps import PER_SECOND
 from spark_kafka_sink.registry.registry_client import RegistryClient
 from spark_kafka_sink.spark.column_types import HEADERS_DDL, arrow_type
-from spark_kafka_sink.spark.options import SinkOptions, looked_at
+from spark_kafka_sink.spark.options import SinkOptions
+from spark_kafka_sink.spark.plugin_checks import looked_at
 from spark_kafka_sink.spark.schema import ColumnGroup, SinkSchema, schema_of
 from spark_kafka_sink.verify.canonical import canonical_json, comparable
 from spark_kafka_sink.verify.compared_records import COLUMNS, UNDECODABLE, Side

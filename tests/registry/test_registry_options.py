@@ -134,9 +134,6 @@ def test_the_url_is_required() -> None:
         ({f"{BEARER}.token": "hunter2", URL: "http://u:hunter2@a"}, "cannot be combined with a user and a password"),
         ({f"{BEARER}.token": "hunter2", **OAUTH, f"{BEARER}.credentials.source": "OAUTHBEARER"}, "cannot be combined with"),
         ({**OAUTH, f"{BEARER}.issuer.endpoint.url": "https://a:hunter2@x"}, "a user in the URL is not supported; set"),
-        ({"schema.registry.proxy": "socks5://u:hunter2@a:1080"}, "the URL must begin with http://; other proxies"),
-        ({"schema.registry.proxy": "https://u:hunter2@a:1080"}, "the URL must begin with http://; other proxies"),
-        ({"schema.registry.proxy": "http://u:hunter2@a"}, "the URL must name a host and a port"),
         ({"schema.registry.proxy.host": "a"}, "unknown option schema.registry.proxy.host; use schema.registry.proxy"),
         ({"schema.registry.http.read.timeout.ms": "1"}, "use schema.registry.timeout, which is in seconds"),
         ({"schema.registry.cache.latest.ttl.sec": "1"}, "; the latest version is asked for once per application or producer"),
@@ -150,6 +147,22 @@ def test_the_url_is_required() -> None:
 )
 def test_options_that_are_not_accepted(options: dict[str, str], words: str) -> None:
     assert words in refused(**options)
+
+
+@every(
+    "proxy, words",
+    [
+        ("socks5://u:hunter2@a:1080", "the URL must begin with http://; other proxies"),
+        ("https://u:hunter2@a:1080", "the URL must begin with http://; other proxies"),
+        ("http://u:hunter2@a", "the URL must name a host and a port"),
+    ],
+)
+def test_a_proxy_that_no_client_can_use(proxy: str, words: str) -> None:
+    config = registry_config({**HERE, "schema.registry.proxy": proxy})
+
+    with pytest.raises(OptionError, match=rf"option schema\.registry\.proxy: {words}") as error:
+        RegistryClient(config)
+    assert "hunter2" not in str(error.value) + repr(error.value.facts)
 
 
 def test_only_names_of_options_get_the_prefix_in_an_error(tmp_path: Path) -> None:

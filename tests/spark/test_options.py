@@ -2,14 +2,12 @@ from __future__ import annotations
 
 import logging
 import pickle
-from collections.abc import Mapping
-from typing import ClassVar
 
 import pytest
 
 from spark_kafka_sink.errors import OptionError
-from spark_kafka_sink.producer.interceptors import ProducerInterceptor
-from spark_kafka_sink.spark.options import HARMLESS, REFUSED, sink_options, warn_once
+from spark_kafka_sink.spark.options import sink_options, warn_once
+from spark_kafka_sink.spark.unsupported_options import HARMLESS, REFUSED
 from tests.every import every
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
@@ -126,67 +124,6 @@ def test_an_option_of_javas_producer_that_matters_is_refused(name: str) -> None:
 def test_no_value_of_a_refused_option_is_ever_printed(name: str) -> None:
     login = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN"}
     assert "hunter2" not in refused(**login, **{f"kafka.{name}": "hunter2"})
-
-
-class Interceptor(ProducerInterceptor):
-    told: ClassVar[list[str]] = []
-
-    def configure(self, settings: Mapping[str, object]) -> None:
-        self.told.append("configured")
-
-    def close(self) -> None:
-        self.told.append("closed")
-
-
-NAME = f"{Interceptor.__module__}.{Interceptor.__qualname__}"
-
-
-def test_plugins_are_taken_as_the_producer_takes_them() -> None:
-    producer = sink_options({**SERVERS, "kafka.key.serializer": "long", "kafka.interceptor.classes": f"{NAME}, {NAME}"}).producer
-    assert (producer.key_serializer, producer.interceptor_classes) == ("long", (NAME, NAME))
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [("no.such.Class", "no module named 'no'"), ("logging.Logger", "failed"), ("collections.Counter", "must inherit")],
-)
-def test_an_interceptor_that_cannot_be_had_is_refused_in_the_driver(name: str, text: str) -> None:
-    told = refused(**{"kafka.interceptor.classes": f"{NAME},{name}"})
-    assert told.startswith(f"[OPTION] option kafka.interceptor.classes: {name}")
-    assert text in told
-
-
-def test_the_driver_closes_the_interceptors_that_it_made_and_leaves_a_programs_object_alone() -> None:
-    Interceptor.told.clear()
-    sink_options({**SERVERS, "kafka.interceptor.classes": [Interceptor(), Interceptor]})
-    assert Interceptor.told == ["configured", "closed"]
-
-
-def test_an_interceptor_that_no_producer_can_be_found_by_is_named() -> None:
-    class Unhashable(ProducerInterceptor):
-        __hash__ = None  # type: ignore[assignment]
-
-    with pytest.raises(OptionError, match=r"option kafka\.interceptor\.classes: Unhashable has no __hash__"):
-        sink_options({**SERVERS, "kafka.interceptor.classes": [Interceptor(), Unhashable()]})
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [("roundrobin", r".* did you mean round_robin\?"), ("my.Partitioner", "my.Partitioner: no module named 'my'")],
-)
-def test_a_partitioner_that_cannot_be_had_is_refused_in_the_driver(name: str, text: str) -> None:
-    with pytest.raises(OptionError, match=rf"option kafka\.partitioner\.class: {text}") as caught:
-        sink_options({**SERVERS, "kafka.partitioner.class": name})
-    assert caught.value.facts["option"] == "kafka.partitioner.class"
-
-
-def test_a_partitioner_goes_to_the_tasks_by_its_name_or_as_the_object_it_is() -> None:
-    class Unused:
-        def configure(self, settings: object) -> None:
-            raise AssertionError("it is for the tasks to configure")
-
-    for value in ("sarama", Unused()):
-        assert sink_options({**SERVERS, "kafka.partitioner.class": value}).producer.partitioner_class is value
 
 
 @pytest.mark.parametrize("name", HARMLESS)

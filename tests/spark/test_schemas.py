@@ -23,6 +23,7 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.spark.options import SinkOptions, sink_options
 from spark_kafka_sink.spark.plan.resolved_schemas import resolved_options
+from spark_kafka_sink.spark.plugin_checks import checked_options
 from spark_kafka_sink.spark.record_options import record_options
 from spark_kafka_sink.spark.schema import ColumnGroup, SinkSchema, sink_schema
 from tests.kafka.fixtures import BrokerKind, NewTopic
@@ -230,7 +231,7 @@ def test_a_given_schema_with_rules_of_its_own_is_refused_before_it_is_registered
 )
 def test_wrong_options_are_refused_on_the_driver(more: dict[str, str], text: str) -> None:
     with pytest.raises(OptionError) as caught:
-        sink_options({"kafka.bootstrap.servers": "localhost:9092", **more})
+        checked_options({"kafka.bootstrap.servers": "localhost:9092", **more})
     assert text in caught.value.message
 
 

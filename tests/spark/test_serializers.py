@@ -15,7 +15,7 @@ from pyspark.sql import types as t
 import spark_kafka_sink as sks
 from spark_kafka_sink.errors import OptionError, SchemaError, SerializationError
 from spark_kafka_sink.spark.driver.partition_writer import batches_of_rows
-from spark_kafka_sink.spark.options import serializers_by_column, sink_options
+from spark_kafka_sink.spark.plugin_checks import checked_options, serializers_by_column
 from spark_kafka_sink.spark.schema import sink_schema
 from tests.every import every
 from tests.kafka.fixtures import NewTopic
@@ -34,7 +34,7 @@ Write = Callable[[DataFrame, dict[str, str]], Any]
 def made(**names: str) -> dict[str, Any]:
     """Serializers by column, as options make them; `__` stands for a dot."""
     settings = {f"kafka.{name.replace('__', '.')}": value for name, value in names.items()}
-    return serializers_by_column(sink_options({**SERVERS, **settings}).producer)
+    return serializers_by_column(checked_options({**SERVERS, **settings}).producer)
 
 
 def refused(kind: t.DataType, name: str, **more: str) -> str:
@@ -161,7 +161,7 @@ def test_a_column_without_a_serializer_stays_as_strict_as_before() -> None:
 )
 def test_an_unknown_serializer_is_refused_in_the_driver(name: str, problem: str) -> None:
     with pytest.raises(OptionError) as caught:
-        sink_options({**SERVERS, "kafka.value.serializer": name})
+        checked_options({**SERVERS, "kafka.value.serializer": name})
     assert problem in caught.value.message
 
 
@@ -170,7 +170,7 @@ def test_an_object_that_no_producer_can_be_found_by_is_refused() -> None:
         __hash__ = None  # type: ignore[assignment]
 
     with pytest.raises(OptionError, match=r"option kafka\.key\.serializer: Unhashable has no __hash__"):
-        sink_options({**SERVERS, "kafka.key.serializer": Unhashable()})
+        checked_options({**SERVERS, "kafka.key.serializer": Unhashable()})
 
 
 class Counted(sks.Serializer):
@@ -185,9 +185,9 @@ class Counted(sks.Serializer):
 
 def test_the_driver_closes_what_it_made_to_ask_it_and_no_object_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Counted, "closed", 0)
-    sink_options({**SERVERS, "kafka.key.serializer": Counted})
+    checked_options({**SERVERS, "kafka.key.serializer": Counted})
     assert Counted.closed == 1
-    sink_options({**SERVERS, "kafka.key.serializer": Counted()})
+    checked_options({**SERVERS, "kafka.key.serializer": Counted()})
     assert Counted.closed == 1
 
 

@@ -19,13 +19,8 @@ from spark_kafka_sink.spark.options import SinkOptions, sink_options
 from spark_kafka_sink.spark.schema import SinkSchema, sink_schema
 from spark_kafka_sink.spark.task.columns import records_by_topic
 from spark_kafka_sink.spark.task.row_splitting import split_batch
-from spark_kafka_sink.spark.trace_header import (
-    bad_traceparents,
-    is_traceparent,
-    trace_options,
-    with_batch_context,
-    with_current_span,
-)
+from spark_kafka_sink.spark.trace_header import bad_traceparents, with_batch_context, with_current_span
+from spark_kafka_sink.spark.trace_options import is_traceparent, trace_options
 
 A = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 B = "00-11111111111111111111111111111111-2222222222222222-00"

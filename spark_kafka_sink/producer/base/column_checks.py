@@ -5,7 +5,6 @@ Java's ProducerRecord and RecordHeader reject the same values in their construct
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -15,22 +14,13 @@ import pyarrow.compute as pc
 
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import RecordError, SchemaError
+from spark_kafka_sink.option import topic_problem
 from spark_kafka_sink.records.arrow_arrays import holds_bytes
 from spark_kafka_sink.records.columns import NO_TIMESTAMP, RecordColumns
 from spark_kafka_sink.records.timestamps import in_other_unit, time_problem
 
 _SHOWN: Final = 40
 """Bytes of a key in an error."""
-
-LEGAL_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-"""Kafka's Topic.validate. A name that is not text must not reach the sender thread, which would fail to encode it."""
-
-
-def topic_problem(topic: object) -> str | None:
-    """Returns why a topic name is invalid; None if it is valid."""
-    if isinstance(topic, str) and LEGAL_TOPIC.fullmatch(topic) and topic not in (".", ".."):
-        return None
-    return f"{topic!r} is not a valid topic name: it must have 1 to 249 of the characters a-z A-Z 0-9 . _ -"
 
 
 def check_topic(topic: object) -> None:

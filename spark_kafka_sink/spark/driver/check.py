@@ -19,7 +19,8 @@ from spark_kafka_sink.spark.driver.checks.report import OPTIONS, CheckLine, Chec
 from spark_kafka_sink.spark.driver.checks.schema_registry import REGISTRY, check_registry
 from spark_kafka_sink.spark.driver.checks.topic import check_rights, check_topic
 from spark_kafka_sink.spark.driver.checks.transactions import check_transactions
-from spark_kafka_sink.spark.options import SinkOptions, sink_options, with_prefix
+from spark_kafka_sink.spark.options import SinkOptions, with_prefix
+from spark_kafka_sink.spark.plugin_checks import checked_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -152,7 +153,7 @@ class _Run:
                 self._step(name, partial(look, context))
 
     def _options(self, checked: list[tuple[SinkOptions, ClusterClient]]) -> Iterator[CheckLine]:
-        options = sink_options(self._given, warns_of_security=False)
+        options = checked_options(self._given, warns_of_security=False)
         client = client_for(options, self._timeout_s)
         try:
             client.prepare()

@@ -18,7 +18,8 @@ from spark_kafka_sink.installation import SameVersion
 from spark_kafka_sink.spark.driver.explain import linked, plug_in_error, sink_error
 from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics
 from spark_kafka_sink.spark.driver.publish import TaskReport, publish_dataframe, tell_failed
-from spark_kafka_sink.spark.options import SinkOptions, sink_options
+from spark_kafka_sink.spark.options import SinkOptions
+from spark_kafka_sink.spark.plugin_checks import checked_options
 from spark_kafka_sink.spark.python_workers import active_context, check_workers_python
 from spark_kafka_sink.spark.schema import SinkSchema
 from spark_kafka_sink.spark.task.task import QUERY_ID
@@ -205,7 +206,7 @@ def foreach_batch(options: Mapping[str, object], metrics: DeliveryMetrics | None
         OptionError: An option is wrong. Wrong columns raise with the first micro-batch.
     """
     check_workers_python(active_context())
-    checked = sink_options(options)
+    checked = checked_options(options)
     if checked.schemas is not None:
         checked = replace(checked, schemas=checked.schemas.loaded())
     return ForeachBatch(checked, metrics)

@@ -26,8 +26,9 @@ from spark_kafka_sink.records.columns import FixedHeaders, RecordColumns
 from spark_kafka_sink.spark.column_types import RECORD_COLUMNS, cast_to_use
 from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics
 from spark_kafka_sink.spark.feed import Feed
-from spark_kafka_sink.spark.options import SinkOptions, serializers_by_column, sink_options
+from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.plan.first_contact import check_dead_letters, create_missing_topic
+from spark_kafka_sink.spark.plugin_checks import checked_options, serializers_by_column
 from spark_kafka_sink.spark.python_workers import active_context, check_workers_python
 from spark_kafka_sink.spark.record_options import NAMED_COLUMNS, TOMBSTONE_COLUMN, RecordOptions
 from spark_kafka_sink.spark.schema import FoundColumns, SinkSchema, columns_of_record
@@ -47,7 +48,7 @@ from spark_kafka_sink.spark.task.row_values import (
     valid_part,
 )
 from spark_kafka_sink.spark.task.task import SchemaAndBatch, run_task
-from spark_kafka_sink.spark.trace_header import TRACE_HEADER, TraceHeader
+from spark_kafka_sink.spark.trace_options import TRACE_HEADER, TraceHeader
 
 # Spark's own number of rows per Arrow batch, and few enough bytes that rows and columns fit in memory side by side.
 CHUNK_ROWS = 10_000
@@ -90,7 +91,7 @@ def partition_writer(options: Mapping[str, object], metrics: DeliveryMetrics | N
     Raises:
         OptionError: an option is not valid, or `delivery.guarantee` is exactly-once.
     """
-    checked = sink_options(options)
+    checked = checked_options(options)
     if checked.exactly_once is not None:
         raise OptionError(
             "option delivery.guarantee: partition_writer does not support exactly-once, because there is no commit on the driver;"

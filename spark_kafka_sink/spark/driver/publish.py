@@ -40,10 +40,11 @@ from spark_kafka_sink.spark.messages import (
     share_to_json,
     total,
 )
-from spark_kafka_sink.spark.options import KAFKA_PREFIX, TOPIC, SinkOptions, sink_options
+from spark_kafka_sink.spark.options import KAFKA_PREFIX, TOPIC, SinkOptions
 from spark_kafka_sink.spark.plan.commits import abort_job, abort_micro_batch, check_batch, check_job, commit_shares
 from spark_kafka_sink.spark.plan.exported_error import exported
 from spark_kafka_sink.spark.plan.first_contact import check_reachable, create_again
+from spark_kafka_sink.spark.plugin_checks import checked_options
 from spark_kafka_sink.spark.python_workers import check_workers_python
 from spark_kafka_sink.spark.schema import SinkSchema, schema_of
 from spark_kafka_sink.spark.task.bad_row_limits import check_limits
@@ -188,7 +189,7 @@ def _publish(
     for name in options:
         if name.lower() in given:
             raise OptionError(f"option {name}: given as an argument too", option=name)
-    checked = sink_options({**options, **given})
+    checked = checked_options({**options, **given})
     check_workers_python(getattr(df.sparkSession, "_sc", None))
     start = time.monotonic()
     job = JobState()

@@ -126,13 +126,13 @@ class KafkaSinkDataSource(DataSource):
     def _checked(self, schema: StructType) -> tuple[SinkSchema, SinkOptions]:
         if self.driver_version is not None:
             check_same_version(self.driver_version)
-        from spark_kafka_sink.spark.options import looked_at, sink_options
+        from spark_kafka_sink.spark.plugin_checks import checked_options, looked_at
         from spark_kafka_sink.spark.schema import check_arrow, sink_schema
 
         log_in_sparks_process()
         given = {**self.session_options, **self.options}  # both with lower-cased names
         try:
-            options = sink_options(given)
+            options = checked_options(given)
         except OptionError as error:
             if error.facts.get("option") == SERVERS and SERVERS not in given:
                 raise OptionError(f"{error.message}. {IN_SQL}", option=SERVERS) from None

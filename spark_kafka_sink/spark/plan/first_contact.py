@@ -26,19 +26,38 @@ from spark_kafka_sink.client.topics import (
 )
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.counts import counted
-from spark_kafka_sink.errors import AuthorizationError, DeadlineError, KafkaSinkError, MetadataTimeoutError, OptionError
+from spark_kafka_sink.errors import (
+    AuthorizationError,
+    BrokerError,
+    DeadlineError,
+    KafkaSinkError,
+    MetadataTimeoutError,
+    OptionError,
+)
 from spark_kafka_sink.producer.producer_metadata import CREATE_IT, FATAL_TOPIC_ERRORS
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.metadata import METADATA, MetadataRequest, MetadataRequestTopic
 from spark_kafka_sink.spark.error_options import DEAD_LETTER_TOPIC
 from spark_kafka_sink.spark.options import SinkOptions
-from spark_kafka_sink.spark.topic_creation import CREATE_PARTITIONS, TopicCreation, as_option_error
+from spark_kafka_sink.spark.topic_creation import (
+    BROKER_DEFAULT,
+    CREATE_CONFIG,
+    CREATE_PARTITIONS,
+    CREATE_REPLICATION,
+    TopicCreation,
+)
 
 logger = logging.getLogger(__name__)
 
 _PATIENCE_MS: Final = 10_000
 _SHARE: Final = 6  # part of max.block.ms: 10 s of its default of 60 s, and more if the option is larger
+
+_OPTION_OF: Final = {
+    ErrorCode.INVALID_PARTITIONS: CREATE_PARTITIONS,
+    ErrorCode.INVALID_REPLICATION_FACTOR: CREATE_REPLICATION,
+    ErrorCode.INVALID_CONFIG: CREATE_CONFIG,
+}
 
 
 def check_reachable(options: SinkOptions, *, has_timestamps: bool = False, who: str = "the Spark driver") -> None:
@@ -196,6 +215,22 @@ def _create(client: ClusterClient, topic: str, creation: TopicCreation, options:
             CREATE_PARTITIONS,
             creation.partitions,
         )
+
+
+def as_option_error(error: BrokerError, creation: TopicCreation, topic: str) -> BrokerError | OptionError:
+    """Returns the error of the option that the brokers rejected; `error` itself if it is about something else."""
+    name = _OPTION_OF.get(error.facts["error_code"])
+    if name is None:
+        return error
+    if name == CREATE_CONFIG:
+        named = [config for config, _ in creation.configs if config in error.message]
+        name = CREATE_CONFIG + (named[0] if len(named) == 1 else "*")
+    hint = "" if name.startswith(CREATE_CONFIG) or _is_given(name, creation) else "; brokers before Kafka 2.4 need this option"
+    return OptionError(f"option {name}: {error.message}{hint}", option=name, topic=topic)
+
+
+def _is_given(name: str, creation: TopicCreation) -> bool:
+    return (creation.partitions if name == CREATE_PARTITIONS else creation.replication_factor) != BROKER_DEFAULT
 
 
 def _limit_ms(config: ProducerConfig) -> int:

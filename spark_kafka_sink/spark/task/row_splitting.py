@@ -11,8 +11,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from spark_kafka_sink.errors import KafkaSinkError, RecordError, SerializationError
+from spark_kafka_sink.option import topic_problem
 from spark_kafka_sink.producer.base.bad_rows import BadRow, good_pieces
-from spark_kafka_sink.producer.base.column_checks import topic_problem
 from spark_kafka_sink.producer.serializers.bad_row import BadRowError
 from spark_kafka_sink.producer.serializers.json_columns import json_texts
 from spark_kafka_sink.records.arrow_arrays import array_of_numbers, filled_numbers, numbers, validity
@@ -31,7 +31,8 @@ from spark_kafka_sink.spark.task.columns import (
     value_of,
 )
 from spark_kafka_sink.spark.task.refused_rows import RefusedRows
-from spark_kafka_sink.spark.trace_header import NOT_VALID, TRACEPARENT, bad_traceparents, traced, without_bad
+from spark_kafka_sink.spark.trace_header import bad_traceparents, traced, without_bad
+from spark_kafka_sink.spark.trace_options import NOT_VALID, TRACEPARENT
 
 P = TypeVar("P", int | ColumnGroup, int | ColumnGroup | None)
 

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
 
 from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.spark.driver.checks.report import CheckLine, failed, not_checked, ok
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from spark_kafka_sink.spark.options import SinkOptions
-    from spark_kafka_sink.spark.schema import SinkSchema
+from spark_kafka_sink.spark.options import SinkOptions
+from spark_kafka_sink.spark.python_workers import is_local, other_python
+from spark_kafka_sink.spark.schema import SinkSchema, check_arrow, schema_of
 
 
 def check_columns(df: DataFrame, options: SinkOptions, found: list[SinkSchema]) -> Iterator[CheckLine]:
     """Checks whether the columns are those of a Kafka record. Adds their places to `found` if they are."""
-    from spark_kafka_sink.spark.schema import check_arrow, schema_of
-
     schema = schema_of(df, options)
     found.append(schema)
     places = sorted(schema.places())
@@ -35,8 +31,6 @@ def check_columns(df: DataFrame, options: SinkOptions, found: list[SinkSchema]) 
 
 def check_python(df: DataFrame) -> Iterator[CheckLine]:
     """Checks whether Spark's workers run this program's Python."""
-    from spark_kafka_sink.spark.python_workers import is_local, other_python
-
     context = getattr(df.sparkSession, "_sc", None)
     python = getattr(context, "pythonExec", None)
     if python is None:

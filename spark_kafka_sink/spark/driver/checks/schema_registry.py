@@ -8,14 +8,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.errors import KafkaSinkError
+from spark_kafka_sink.formats.schemas.resolve import checked
+from spark_kafka_sink.formats.schemas.resolved_schema import ResolvedSchema
+from spark_kafka_sink.registry.registry_client import RegistryClient
 from spark_kafka_sink.schema_options import SchemaConfig
 from spark_kafka_sink.spark.driver.checks.context import CheckContext
 from spark_kafka_sink.spark.driver.checks.report import CheckLine, failed_by, not_checked, ok
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from spark_kafka_sink.registry.registry_client import RegistryClient
 
 REGISTRY: Final = "registry"
 
@@ -27,7 +28,6 @@ def check_registry(context: CheckContext) -> Iterator[CheckLine]:
         return
     from pyspark.sql.types import StructType
 
-    from spark_kafka_sink.registry.registry_client import RegistryClient
     from spark_kafka_sink.spark.plan.resolved_schemas import whole_type
     from spark_kafka_sink.spark.plan.sparks_types import in_sparks_words
 
@@ -46,9 +46,6 @@ def check_registry(context: CheckContext) -> Iterator[CheckLine]:
 
 
 def _part(context: CheckContext, config: SchemaConfig, client: RegistryClient) -> CheckLine:
-    from spark_kafka_sink.formats.schemas.resolve import checked
-    from spark_kafka_sink.formats.schemas.resolved_schema import ResolvedSchema
-
     kind = _kind(context, config)
     if not config.is_registrys and config.text is None and kind is None:
         return _without_columns(context, config, client)

@@ -38,7 +38,8 @@ from spark_kafka_sink.protocol.metadata import (
 from spark_kafka_sink.spark.driver.checks.context import CheckContext, SkippedError
 from spark_kafka_sink.spark.driver.checks.report import CheckLine, failed, failed_by, not_checked, not_checked_after, ok
 from spark_kafka_sink.spark.guarantee import Guarantee
-from spark_kafka_sink.spark.topic_creation import TopicCreation, as_option_error
+from spark_kafka_sink.spark.plan.first_contact import as_option_error
+from spark_kafka_sink.spark.topic_creation import TopicCreation
 
 # Bits of authorized operations (AclOperation's codes).
 READ: Final = 1 << 3
