@@ -16,16 +16,16 @@ from benchmarks.environment import Topics
 from benchmarks.results import COLD_LOG_READ, COMMIT, LOG_READ, Run, Runs
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.client.cluster_requests import ClusterRequest
-from spark_kafka_sink.config import ProducerConfig, producer_config
 from spark_kafka_sink.exactly_once.commit_log import Claim, CommitLog
-from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
 from spark_kafka_sink.exactly_once.committer import Committer
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import Slots, TransactionalIds
+from spark_kafka_sink.options.commit_log_options import CommitLogSettings
+from spark_kafka_sink.options.producer_options import ProducerConfig, producer_config
 from spark_kafka_sink.producer.producer import Producer
-from spark_kafka_sink.protocol.list_transactions import LIST_TRANSACTIONS, ListTransactionsRequest, ListTransactionsResponse
+from spark_kafka_sink.protocol.apis.list_transactions import LIST_TRANSACTIONS, ListTransactionsRequest, ListTransactionsResponse
 from spark_kafka_sink.records.columns import RecordColumns
 
 TRANSACTIONS = 2  # of each micro-batch

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
+from spark_kafka_sink.protocol.apis.produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
 from spark_kafka_sink.protocol.messages import encode_request
-from spark_kafka_sink.protocol.produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
 from spark_kafka_sink.records.small_batch import NewRecord, small_batch
 
 IDLE, BUSY = 500, 50

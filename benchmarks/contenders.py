@@ -12,8 +12,8 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterComm
 
 import spark_kafka_sink as sks
 from benchmarks.results import CEILING, EMBEDDED, JVM, JVM_TLS, SINK, SINK_SCRAM, SINK_TLS
-from spark_kafka_sink.config import OPTIONS
-from spark_kafka_sink.spark.options import TASK_LINGER_MS
+from spark_kafka_sink.options.producer_options import OPTIONS
+from spark_kafka_sink.options.sink_options import TASK_LINGER_MS
 
 if TYPE_CHECKING:
     import pyarrow as pa

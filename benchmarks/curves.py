@@ -23,9 +23,9 @@ from benchmarks import pictures
 from benchmarks.data import KEY_BYTES
 from benchmarks.environment import CHECKOUT, Topics, broker
 from benchmarks.pictures import Curve, Sample
+from spark_kafka_sink.options.sink_options import TASK_LINGER_MS
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.spark.options import TASK_LINGER_MS
 from spark_kafka_sink.spark.task.coalescer import ArrowBatchCoalescer
 from spark_kafka_sink.spark.task.columns import TopicRecords
 

@@ -19,10 +19,10 @@ from benchmarks import contenders
 from benchmarks.contenders import Target
 from benchmarks.data import KEY_BYTES
 from benchmarks.results import CONFLUENT, KAFKA_PYTHON, SEND, SINK, Run
-from spark_kafka_sink.config import OPTIONS
+from spark_kafka_sink.options.producer_options import OPTIONS
+from spark_kafka_sink.options.sink_options import TASK_LINGER_MS
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.spark.options import TASK_LINGER_MS
 from spark_kafka_sink.spark.task.coalescer import ArrowBatchCoalescer
 from spark_kafka_sink.spark.task.columns import TopicRecords
 

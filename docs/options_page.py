@@ -6,13 +6,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from docs.markdown import anchor, table
-from spark_kafka_sink.config import OPTIONS
-from spark_kafka_sink.option import ABSENT, INT64_MAX, LIBRDKAFKA_NAMES, REQUIRED, Kind, Option
-from spark_kafka_sink.registry.registry_options import REGISTRY_OPTIONS
-from spark_kafka_sink.security_config import ALIASES, ONE_VALUE, SECURITY_OPTIONS
-from spark_kafka_sink.spark.options import SINK_OPTIONS
-from spark_kafka_sink.spark.schema_settings import SCHEMA_SINK_OPTIONS
-from spark_kafka_sink.spark.unsupported_options import HARMLESS, REFUSED, REFUSED_PREFIXES
+from spark_kafka_sink.options.option import ABSENT, INT64_MAX, LIBRDKAFKA_NAMES, REQUIRED, Kind, Option
+from spark_kafka_sink.options.producer_options import OPTIONS
+from spark_kafka_sink.options.registry_options import REGISTRY_OPTIONS
+from spark_kafka_sink.options.security_config import ALIASES, ONE_VALUE, SECURITY_OPTIONS
+from spark_kafka_sink.options.sink_options import SINK_OPTIONS
+from spark_kafka_sink.options.sink_schema_options import SCHEMA_SINK_OPTIONS
+from spark_kafka_sink.options.unsupported_options import HARMLESS, REFUSED, REFUSED_PREFIXES
 
 HEAD = """# Options
 

@@ -22,8 +22,8 @@ from tqdm.auto import tqdm
 import spark_kafka_sink as sks
 from jobs.demo_events import write_events
 from jobs.outcome import ExitCode, ending
+from spark_kafka_sink.options.sink_options import sink_options
 from spark_kafka_sink.reports.report_line import summary
-from spark_kafka_sink.spark.options import sink_options
 from spark_kafka_sink.verify.comparison import Comparison
 from spark_kafka_sink.verify.read_back import whole_topic
 from spark_kafka_sink.verify.topic_records import compare_with_topic

@@ -13,7 +13,7 @@ from jobs.command_line import CommandLine, parse, spark_session
 from jobs.outcome import ExitCode, ending
 from jobs.settings import load
 from jobs.sources import batch_records
-from spark_kafka_sink.spark.options import sink_options
+from spark_kafka_sink.options.sink_options import sink_options
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

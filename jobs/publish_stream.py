@@ -21,8 +21,8 @@ from jobs.command_line import CommandLine, parse, spark_session
 from jobs.outcome import ExitCode, ending
 from jobs.settings import Settings, load
 from jobs.sources import stream_records
+from spark_kafka_sink.options.sink_options import sink_options
 from spark_kafka_sink.reports.report_line import summary
-from spark_kafka_sink.spark.options import sink_options
 from spark_kafka_sink.spark.plan.data_source import NAME
 
 PROGRESS_EACH_S = 10

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jobs.outcome import SettingsError
-from spark_kafka_sink.option import nearest
+from spark_kafka_sink.options.option import nearest
 
 # Section to the names it may hold; None: any, because they are somebody else's and that one checks them.
 SECTIONS: Mapping[str, frozenset[str] | None] = {

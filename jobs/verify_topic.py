@@ -19,7 +19,7 @@ from jobs.outcome import ExitCode, ending
 from jobs.settings import Settings, load
 from jobs.sources import batch_records
 from spark_kafka_sink.installation import check_extra
-from spark_kafka_sink.spark.options import SinkOptions, sink_options
+from spark_kafka_sink.options.sink_options import SinkOptions, sink_options
 from spark_kafka_sink.verify.compared_records import COLUMNS
 from spark_kafka_sink.verify.consumer_settings import consumer_settings
 from spark_kafka_sink.verify.read_back import whole_topic

@@ -21,7 +21,6 @@ from spark_kafka_sink.version import __version__ as __version__
 if TYPE_CHECKING:
     from spark_kafka_sink import errors
     from spark_kafka_sink.client.cluster import Cluster, Node
-    from spark_kafka_sink.config import ProducerConfig, producer_config
     from spark_kafka_sink.errors import KafkaSinkError
     from spark_kafka_sink.exporters.openlineage import LineageEmitter, emit_lineage
     from spark_kafka_sink.exporters.opentelemetry import export_opentelemetry
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
         JsonSchemaSerializer,
         ProtobufSerializer,
     )
+    from spark_kafka_sink.options.producer_options import ProducerConfig, producer_config
     from spark_kafka_sink.producer.base.bad_rows import BadRows
     from spark_kafka_sink.producer.base.producer_record import PartitionInfo, ProducerRecord, RecordMetadata
     from spark_kafka_sink.producer.interceptors import ColumnsMetadata, ProducerInterceptor
@@ -129,7 +129,7 @@ _HOME = {
     "PartitionReports": "reports.partition_reports",
     "Partitioner": "producer.partitioners.partitioner",
     "Producer": "producer.producer",
-    "ProducerConfig": "config",
+    "ProducerConfig": "options.producer_options",
     "ProducerInterceptor": "producer.interceptors",
     "PrometheusServer": "exporters.prometheus",
     "ProtobufSerializer": "formats.schemas.registry_serializer",
@@ -150,7 +150,7 @@ _HOME = {
     "export_opentelemetry": "exporters.opentelemetry",
     "foreach_batch": "spark.driver.foreach_batch",
     "partition_writer": "spark.driver.partition_writer",
-    "producer_config": "config",
+    "producer_config": "options.producer_options",
     "publish": "spark.driver.publish",
     "register": "spark.driver.register",
     "serve_prometheus": "exporters.prometheus",
@@ -159,7 +159,7 @@ _HOME = {
 
 
 # They work without pyarrow and numpy, and without PySpark.
-_NEED_NO_LIBRARIES = ("config", "errors")
+_NEED_NO_LIBRARIES = ("options.producer_options", "errors")
 _NEED_NO_SPARK = ("spark.driver.check", "spark.driver.checks.report", "spark.driver.explain")
 
 

@@ -10,7 +10,7 @@ import urllib.parse
 from collections.abc import Iterable
 from typing import Final
 
-from spark_kafka_sink.secret import HIDDEN
+from spark_kafka_sink.options.secret import HIDDEN
 
 MAX_QUOTED: Final = 300
 """Default number of characters that an error message quotes."""

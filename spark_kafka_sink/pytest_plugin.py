@@ -14,7 +14,7 @@ import pytest
 
 if TYPE_CHECKING:
     from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
-    from spark_kafka_sink.broker.embedded_registry import EmbeddedRegistry
+    from spark_kafka_sink.broker.registry.embedded_registry import EmbeddedRegistry
 
 _numbers = itertools.count(1)
 
@@ -90,7 +90,7 @@ def kafka_schema_registry() -> Iterator[EmbeddedRegistry]:
     Yields:
         The running registry.
     """
-    from spark_kafka_sink.broker.embedded_registry import EmbeddedRegistry
+    from spark_kafka_sink.broker.registry.embedded_registry import EmbeddedRegistry
 
     with EmbeddedRegistry() as registry:
         yield registry

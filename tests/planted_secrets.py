@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from spark_kafka_sink.registry.registry_options import REGISTRY_OPTIONS
-from spark_kafka_sink.security_config import SECURITY_OPTIONS
+from spark_kafka_sink.options.registry_options import REGISTRY_OPTIONS
+from spark_kafka_sink.options.security_config import SECURITY_OPTIONS
 
 MARK: Final = "hunter2"
 SECRET: Final = f"{MARK}\"'\\{MARK}"

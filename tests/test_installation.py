@@ -18,9 +18,9 @@ from spark_kafka_sink import installation
 from spark_kafka_sink.errors import InstallationError
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.installation import SameVersion
+from spark_kafka_sink.options.sink_options import sink_options
 from spark_kafka_sink.spark.driver.publish import ArrowTask
 from spark_kafka_sink.spark.feed import Feed
-from spark_kafka_sink.spark.options import sink_options
 from spark_kafka_sink.spark.plan.data_source import KafkaSinkDataSource, reporting_to
 from spark_kafka_sink.spark.schema import SinkSchema
 

@@ -68,7 +68,7 @@ PLACES_OF_ALL: Final[Mapping[str, str]] = {
     "tests/broker/test_acl.py": "rights; tests/kafka_security has them on real Kafka",
     "tests/broker/test_admin_clients.py": "administration",
     "tests/broker/test_client_metrics.py": "a part of the embedded broker",
-    "tests/broker/test_embedded_registry.py": "the stand-in and Apicurio judge the client in tests/registry",
+    "tests/broker/registry/test_embedded_registry.py": "the stand-in and Apicurio judge the client in tests/registry",
     "tests/broker/test_error_responses.py": "a table of the embedded broker",
     "tests/broker/test_fuzzer.py": "random frames; fixed ones stay in test_hostile_bytes.py",
     "tests/broker/test_kafka_apis.py": "a table of the embedded broker",

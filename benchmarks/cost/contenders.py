@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from benchmarks import contenders
 from benchmarks.contenders import POLL_EVERY, Contender, Target, confluent_settings, flush_all, kafka_options, produce_all
 from benchmarks.results import CEILING, CONFLUENT, JVM, JVM_TUNED, KAFKA_PYTHON, PARQUET, SINK, SINK_EXACTLY_ONCE
-from spark_kafka_sink.config import OPTIONS
+from spark_kafka_sink.options.producer_options import OPTIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row

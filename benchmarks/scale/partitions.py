@@ -24,9 +24,9 @@ from benchmarks.environment import CHECKOUT
 from benchmarks.pictures import COLORS, keep, kept, machine, saved_figure
 from docs.markdown import table
 from spark_kafka_sink.broker import EmbeddedBroker
+from spark_kafka_sink.options.sink_options import TASK_LINGER_MS
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.spark.options import TASK_LINGER_MS
 from spark_kafka_sink.spark.task.coalescer import ArrowBatchCoalescer
 from spark_kafka_sink.spark.task.columns import TopicRecords
 

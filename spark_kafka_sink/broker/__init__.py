@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from spark_kafka_sink.broker.certificates import CertificateAuthority, KeyAndCertificate
     from spark_kafka_sink.broker.client_metrics import ClientMetricsManager, PushedMetrics
     from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
-    from spark_kafka_sink.broker.embedded_registry import EmbeddedRegistry
     from spark_kafka_sink.broker.faults.fault import Fault
     from spark_kafka_sink.broker.faults.fault_injection import FaultInjection, Where
+    from spark_kafka_sink.broker.registry.embedded_registry import EmbeddedRegistry
     from spark_kafka_sink.broker.server_properties import config_from
     from spark_kafka_sink.protocol.api import ApiKey
     from spark_kafka_sink.protocol.error_codes import ErrorCode
@@ -58,7 +58,7 @@ _HOME = {
     "ApiKey": "protocol.api",
     "BrokerConfig": "broker.broker_config",
     "EmbeddedBroker": "broker.embedded_broker",
-    "EmbeddedRegistry": "broker.embedded_registry",
+    "EmbeddedRegistry": "broker.registry.embedded_registry",
     "ErrorCode": "protocol.error_codes",
     "Fault": "broker.faults.fault",
     "FaultInjection": "broker.faults.fault_injection",

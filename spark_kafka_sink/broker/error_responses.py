@@ -5,23 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from spark_kafka_sink.protocol import alter_configs, configs, transactions
-from spark_kafka_sink.protocol.acls import (
+from spark_kafka_sink.protocol.api import AnyApi, ApiKey
+from spark_kafka_sink.protocol.apis import alter_configs, configs, transactions
+from spark_kafka_sink.protocol.apis.acls import (
     AclCreationResult,
     CreateAclsResponse,
     DeleteAclsFilterResult,
     DeleteAclsResponse,
     DescribeAclsResponse,
 )
-from spark_kafka_sink.protocol.api import AnyApi, ApiKey
-from spark_kafka_sink.protocol.api_versions import API_VERSIONS, ApiVersion, ApiVersionsResponse
-from spark_kafka_sink.protocol.cluster import DescribeClusterResponse, DescribeLogDirsResponse
-from spark_kafka_sink.protocol.configs import DescribeConfigsResponse, DescribeConfigsResult
-from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.find_coordinator import Coordinator, FindCoordinatorResponse
-from spark_kafka_sink.protocol.group_offsets import (
+from spark_kafka_sink.protocol.apis.api_versions import API_VERSIONS, ApiVersion, ApiVersionsResponse
+from spark_kafka_sink.protocol.apis.cluster import DescribeClusterResponse, DescribeLogDirsResponse
+from spark_kafka_sink.protocol.apis.configs import DescribeConfigsResponse, DescribeConfigsResult
+from spark_kafka_sink.protocol.apis.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from spark_kafka_sink.protocol.apis.find_coordinator import Coordinator, FindCoordinatorResponse
+from spark_kafka_sink.protocol.apis.group_offsets import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -31,7 +29,7 @@ from spark_kafka_sink.protocol.group_offsets import (
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
 )
-from spark_kafka_sink.protocol.groups import (
+from spark_kafka_sink.protocol.apis.groups import (
     DeletableGroupResult,
     DeleteGroupsResponse,
     DescribedGroup,
@@ -42,10 +40,10 @@ from spark_kafka_sink.protocol.groups import (
     ListGroupsResponse,
     SyncGroupResponse,
 )
-from spark_kafka_sink.protocol.init_producer_id import InitProducerIdResponse
-from spark_kafka_sink.protocol.list_transactions import ListTransactionsResponse
-from spark_kafka_sink.protocol.metadata import MetadataResponse, MetadataResponseTopic
-from spark_kafka_sink.protocol.partition_offsets import (
+from spark_kafka_sink.protocol.apis.init_producer_id import InitProducerIdResponse
+from spark_kafka_sink.protocol.apis.list_transactions import ListTransactionsResponse
+from spark_kafka_sink.protocol.apis.metadata import MetadataResponse, MetadataResponseTopic
+from spark_kafka_sink.protocol.apis.partition_offsets import (
     EpochEndOffset,
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
@@ -53,8 +51,8 @@ from spark_kafka_sink.protocol.partition_offsets import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
-from spark_kafka_sink.protocol.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
-from spark_kafka_sink.protocol.sasl import (
+from spark_kafka_sink.protocol.apis.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from spark_kafka_sink.protocol.apis.sasl import (
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
     DescribeUserScramCredentialsResponse,
@@ -62,8 +60,8 @@ from spark_kafka_sink.protocol.sasl import (
     SaslAuthenticateResponse,
     SaslHandshakeResponse,
 )
-from spark_kafka_sink.protocol.telemetry import GetTelemetrySubscriptionsResponse, PushTelemetryResponse
-from spark_kafka_sink.protocol.topics import (
+from spark_kafka_sink.protocol.apis.telemetry import GetTelemetrySubscriptionsResponse, PushTelemetryResponse
+from spark_kafka_sink.protocol.apis.topics import (
     CreatableTopicResult,
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
@@ -75,7 +73,7 @@ from spark_kafka_sink.protocol.topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from spark_kafka_sink.protocol.transactions import (
+from spark_kafka_sink.protocol.apis.transactions import (
     AddOffsetsToTxnResponse,
     DescribeTransactionsResponse,
     EndTxnResponse,
@@ -84,6 +82,8 @@ from spark_kafka_sink.protocol.transactions import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.fields import Message
 
 T = TypeVar("T")
 

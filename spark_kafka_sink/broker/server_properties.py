@@ -9,7 +9,7 @@ from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.cluster.broker_settings import SETTINGS, check_topic_defaults
 from spark_kafka_sink.broker.cluster.topic_config import TOPIC_CONFIGS, ConfigError, ConfigKey, ConfigType
 from spark_kafka_sink.errors import OptionError
-from spark_kafka_sink.option import nearest
+from spark_kafka_sink.options.option import nearest
 
 TOPIC_SETTINGS: Final[Mapping[str, tuple[str, int]]] = {
     **{name: (key.name, unit) for key in TOPIC_CONFIGS.values() for name, unit in reversed(key.synonyms)},

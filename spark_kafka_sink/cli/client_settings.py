@@ -14,12 +14,12 @@ from spark_kafka_sink.cli.log_format import warn
 from spark_kafka_sink.cli.shared_options import LOCAL_BROKER
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.client.connection_probe import NOT_REACHED
-from spark_kafka_sink.config import OPTIONS, ProducerConfig, producer_config
 from spark_kafka_sink.errors import DeadlineError, KafkaSinkError, OptionError
-from spark_kafka_sink.option import nearest
+from spark_kafka_sink.options.option import nearest
+from spark_kafka_sink.options.producer_options import OPTIONS, ProducerConfig, producer_config
+from spark_kafka_sink.options.security_config import SECURITY_NAMES, is_security_option, security_warnings
+from spark_kafka_sink.options.unsupported_options import HARMLESS, why_refused
 from spark_kafka_sink.properties import lines_without_sign, parse_properties
-from spark_kafka_sink.security_config import SECURITY_NAMES, is_security_option, security_warnings
-from spark_kafka_sink.spark.unsupported_options import HARMLESS, why_refused
 
 _TRIES: Final = 3
 """Number of addresses that the time suffices for if a firewall drops their packets."""

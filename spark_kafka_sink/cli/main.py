@@ -14,7 +14,7 @@ from spark_kafka_sink.cli.topics import topics
 from spark_kafka_sink.cli.verify import verify
 from spark_kafka_sink.cli.watch import watch
 from spark_kafka_sink.errors import DOCS_URL, InstallationError
-from spark_kafka_sink.exactly_once.commit_log_settings import DEFAULT_TOPIC
+from spark_kafka_sink.options.commit_log_options import DEFAULT_TOPIC
 from spark_kafka_sink.version import __version__
 
 if TYPE_CHECKING:

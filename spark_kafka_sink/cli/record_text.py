@@ -13,13 +13,13 @@ from spark_kafka_sink.cli.shared_options import pairs
 from spark_kafka_sink.cli.topic_commands import escaped
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.installation import check_extra
+from spark_kafka_sink.options.registry_options import URL, registry_config
 from spark_kafka_sink.records.record_reader import Record
 from spark_kafka_sink.registry.registry_client import RegistryClient
-from spark_kafka_sink.registry.registry_options import URL, registry_config
 from spark_kafka_sink.verify.decoding import SchemaDecoder
-from spark_kafka_sink.verify.display import as_json, plain
 from spark_kafka_sink.verify.record_errors import UndecodableError, described
 from spark_kafka_sink.verify.schema_ids import NoSchemaIdError, SchemaKey, found_schema, id_bytes, schema_key
+from spark_kafka_sink.verify.values.display import as_json, plain
 
 if TYPE_CHECKING:
     from spark_kafka_sink.cli.topic_tail import TailOptions

@@ -19,7 +19,7 @@ import click
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.client_settings import ANYBODY
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
-from spark_kafka_sink.broker.embedded_registry import EmbeddedRegistry
+from spark_kafka_sink.broker.registry.embedded_registry import EmbeddedRegistry
 from spark_kafka_sink.broker.server_properties import config_from
 from spark_kafka_sink.cli.log_format import log_to, warn
 from spark_kafka_sink.cli.shared_options import pairs

@@ -29,9 +29,8 @@ from spark_kafka_sink.client.topics import (
 )
 from spark_kafka_sink.client.topics import create_topic as ask_to_create
 from spark_kafka_sink.errors import AuthorizationError, BrokerError, UnsupportedVersionError
-from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.metadata import MetadataResponsePartition, MetadataResponseTopic
-from spark_kafka_sink.protocol.partition_offsets import (
+from spark_kafka_sink.protocol.apis.metadata import MetadataResponsePartition, MetadataResponseTopic
+from spark_kafka_sink.protocol.apis.partition_offsets import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     LIST_OFFSETS,
@@ -40,7 +39,8 @@ from spark_kafka_sink.protocol.partition_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from spark_kafka_sink.protocol.topics import CreatableTopicResult
+from spark_kafka_sink.protocol.apis.topics import CreatableTopicResult
+from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 _SET_ON_TOPIC: Final = 1
 """The source of a config that is set on the topic itself (ConfigSource.TOPIC_CONFIG)."""

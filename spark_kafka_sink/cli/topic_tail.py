@@ -21,9 +21,9 @@ from spark_kafka_sink.counts import partition_range
 from spark_kafka_sink.errors import BrokerError, ProtocolError
 from spark_kafka_sink.exactly_once.log_reader import committed_records
 from spark_kafka_sink.protocol.api import MEGABYTE
+from spark_kafka_sink.protocol.apis.fetch import FETCH, FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from spark_kafka_sink.protocol.apis.metadata import MetadataResponseTopic
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
-from spark_kafka_sink.protocol.fetch import FETCH, FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from spark_kafka_sink.protocol.metadata import MetadataResponseTopic
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 from spark_kafka_sink.records.record_reader import Record
 

@@ -15,12 +15,12 @@ import click
 
 from spark_kafka_sink.cli.client_settings import settings_of
 from spark_kafka_sink.cli.shared_options import LOCAL_BROKER, pairs
-from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.installation import check_extra, check_spark
+from spark_kafka_sink.options.producer_options import producer_config
+from spark_kafka_sink.options.registry_options import URL, is_registry_option, registry_config
+from spark_kafka_sink.options.schema_options import FORMAT, PARTS
+from spark_kafka_sink.options.secret import is_provider_option
 from spark_kafka_sink.registry.registry_client import RegistryClient
-from spark_kafka_sink.registry.registry_options import URL, is_registry_option, registry_config
-from spark_kafka_sink.schema_options import FORMAT, PARTS
-from spark_kafka_sink.secret import is_provider_option
 from spark_kafka_sink.verify.consumer_settings import consumer_settings
 from spark_kafka_sink.verify.read_back import TopicRange, whole_topic
 
@@ -101,7 +101,7 @@ def _milliseconds(text: str) -> int:
 def _compared(options: VerifyOptions, settings: dict[str, str], since_ms: int | None) -> int:
     from pyspark.sql import functions as F
 
-    from spark_kafka_sink.spark.options import sink_options
+    from spark_kafka_sink.options.sink_options import sink_options
     from spark_kafka_sink.verify.compared_records import COLUMNS
     from spark_kafka_sink.verify.topic_records import check_serializers, compare_with_topic
 

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from spark_kafka_sink.protocol.metadata import MetadataResponsePartition
+from spark_kafka_sink.protocol.apis.metadata import MetadataResponsePartition
 
 NO_LEADER = -1
 NO_EPOCH = -1

@@ -16,12 +16,12 @@ from spark_kafka_sink.client.cluster import Cluster, Node
 from spark_kafka_sink.client.cluster_requests import Answer, ClusterMetadata, ClusterRequest, RequestRound
 from spark_kafka_sink.client.connections import Body
 from spark_kafka_sink.client.network_client import NetworkClient
-from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import BrokerError, DisconnectedError, UsageError
 from spark_kafka_sink.network.selector import monotonic_ms
+from spark_kafka_sink.options.producer_options import ProducerConfig
 from spark_kafka_sink.protocol.api import Api, ApiKey, RequestT, ResponseT
+from spark_kafka_sink.protocol.apis.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
-from spark_kafka_sink.protocol.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
 from spark_kafka_sink.security.acls import Rights, rights_of
 
 PATIENCE_MS: Final = 10_000

@@ -11,10 +11,10 @@ from typing import ClassVar, TypeAlias, TypeVar
 from spark_kafka_sink.client.connections import Body
 from spark_kafka_sink.client.metadata import Metadata
 from spark_kafka_sink.client.network_client import ClientResponse, NetworkClient
-from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import DisconnectedError, PeerError, ProtocolError
 from spark_kafka_sink.network.selector import monotonic_ms
+from spark_kafka_sink.options.producer_options import ProducerConfig
 from spark_kafka_sink.protocol.api import AnyApi, ApiKey
 from spark_kafka_sink.protocol.fields import Message
 

@@ -14,13 +14,13 @@ from typing import Any, Final
 from spark_kafka_sink.client.connection_states import ConnectionState
 from spark_kafka_sink.client.protocol_probe import ProbeChannel, Question, question_after
 from spark_kafka_sink.client.sasl_login import BrokerAddress
-from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import DisconnectedError, KafkaSinkError
 from spark_kafka_sink.network.channel import SYSTEM_DEFAULT, Address, Channel, PlainChannel
 from spark_kafka_sink.network.selector import Wakeup
 from spark_kafka_sink.network.tls_channel import TlsChannel
+from spark_kafka_sink.options.producer_options import ProducerConfig
+from spark_kafka_sink.options.security_config import SecurityConfig
 from spark_kafka_sink.security.channel_opener import ChannelOpener
-from spark_kafka_sink.security_config import SecurityConfig
 
 NOT_REACHED: Final = (
     "check the address, that the broker runs, and that no firewall is in the way; inside Docker or Kubernetes, localhost is the"

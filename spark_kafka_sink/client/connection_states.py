@@ -11,10 +11,10 @@ from typing import Final, TypeAlias
 
 from spark_kafka_sink.client.backoff import ExponentialBackoff
 from spark_kafka_sink.client.cluster import Node
-from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.network.channel import Address, resolve
 from spark_kafka_sink.network.selector import END_OF_TIME_MS
+from spark_kafka_sink.options.producer_options import ProducerConfig
 
 Resolver: TypeAlias = Callable[[str, int], Sequence[Address]]
 

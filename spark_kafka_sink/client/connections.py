@@ -22,7 +22,6 @@ from spark_kafka_sink.client.in_flight import ClientResponse, InFlightRequest, I
 from spark_kafka_sink.client.logins import ConnectionEnd, Logins, final_error, open_mechanism_of
 from spark_kafka_sink.client.protocol_probe import PROBE_MS, ProbeChannel, Question, question_after
 from spark_kafka_sink.client.sasl_login import BrokerAddress, LoginRequest
-from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import (
     AuthenticationError,
     BrokerError,
@@ -33,12 +32,13 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.network.channel import Address, Channel, PlainChannel
 from spark_kafka_sink.network.selector import Disconnected, PollResult, Selector
+from spark_kafka_sink.options.producer_options import ProducerConfig
 from spark_kafka_sink.protocol.api import USUAL_RESPONSE_BYTES, AnyApi, ApiKey
-from spark_kafka_sink.protocol.api_versions import API_VERSIONS, ApiVersionsResponse
+from spark_kafka_sink.protocol.apis.api_versions import API_VERSIONS, ApiVersionsResponse
+from spark_kafka_sink.protocol.apis.metadata import METADATA, MetadataRequest, MetadataResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.messages import decode_response, encode_request
-from spark_kafka_sink.protocol.metadata import METADATA, MetadataRequest, MetadataResponse
 from spark_kafka_sink.protocol.produce_encoder import PreparedRequest
 from spark_kafka_sink.security.channel_opener import ChannelOpener
 from spark_kafka_sink.security.sasl.mechanism import OpenMechanism

@@ -12,11 +12,11 @@ from spark_kafka_sink.client.api_versions import NodeApiVersions
 from spark_kafka_sink.client.connection_states import ClusterConnectionStates
 from spark_kafka_sink.client.in_flight import InFlightRequests
 from spark_kafka_sink.client.sasl_login import BrokerAddress, LoginRequest, SaslLogin
-from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import AuthenticationError, DisconnectedError, KafkaSinkError, OptionError, PeerError
+from spark_kafka_sink.options.producer_options import ProducerConfig
+from spark_kafka_sink.options.security_config import SecurityConfig
 from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.security.sasl.mechanism import OpenMechanism, SaslMechanism
-from spark_kafka_sink.security_config import SecurityConfig
 
 MIN_REAUTHENTICATION_MS: Final = 1_100
 """A broker rejects a re-authentication within 1 s of the previous one (KafkaChannel.MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS)."""

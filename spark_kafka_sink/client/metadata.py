@@ -12,12 +12,12 @@ from typing import ClassVar, Final
 from spark_kafka_sink.changes import Changes
 from spark_kafka_sink.client.backoff import ExponentialBackoff
 from spark_kafka_sink.client.cluster import Cluster, Node, TopicIds, TopicMetadata, merge_partitions
-from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import AuthenticationError, ClusterChangedError
 from spark_kafka_sink.network.selector import END_OF_TIME_MS
+from spark_kafka_sink.options.producer_options import ProducerConfig
+from spark_kafka_sink.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
+from spark_kafka_sink.protocol.apis.produce import LeaderIdAndEpoch, NodeEndpoint
 from spark_kafka_sink.protocol.error_codes import error_facts
-from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
-from spark_kafka_sink.protocol.produce import LeaderIdAndEpoch, NodeEndpoint
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 
 logger = logging.getLogger(__name__)

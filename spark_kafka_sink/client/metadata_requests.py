@@ -11,10 +11,10 @@ from spark_kafka_sink.client.connection_states import FOREVER_MS, ConnectionStat
 from spark_kafka_sink.client.connections import Connections, LostConnection
 from spark_kafka_sink.client.in_flight import ClientResponse
 from spark_kafka_sink.client.metadata import Metadata, MetadataRequestAndVersion
-from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import AuthenticationError, DisconnectedError, PeerError, UnsupportedVersionError
+from spark_kafka_sink.options.producer_options import ProducerConfig
+from spark_kafka_sink.protocol.apis.metadata import METADATA, MetadataResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.metadata import METADATA, MetadataResponse
 
 logger = logging.getLogger(__name__)
 

@@ -11,10 +11,10 @@ from spark_kafka_sink.client.connections import Body, Connections, OpenChannel
 from spark_kafka_sink.client.in_flight import ClientResponse
 from spark_kafka_sink.client.metadata import Metadata
 from spark_kafka_sink.client.metadata_requests import MetadataRequests, Rejection
-from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import AuthenticationError, UnsupportedVersionError, UsageError
 from spark_kafka_sink.network.kafka_channel import NetworkCounts
 from spark_kafka_sink.network.selector import monotonic_ms
+from spark_kafka_sink.options.producer_options import ProducerConfig
 from spark_kafka_sink.protocol.api import AnyApi
 from spark_kafka_sink.security.sasl.mechanism import OpenMechanism
 

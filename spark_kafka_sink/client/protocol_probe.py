@@ -17,12 +17,12 @@ from spark_kafka_sink.client.connection_states import ConnectionState
 from spark_kafka_sink.client.sasl_login import BrokerAddress, offered
 from spark_kafka_sink.errors import AuthenticationError, ProtocolError, UsageError
 from spark_kafka_sink.network.channel import Buffer, Channel
+from spark_kafka_sink.options.security_config import SecurityConfig
 from spark_kafka_sink.protocol.api import Api, RequestT, ResponseT
-from spark_kafka_sink.protocol.api_versions import API_VERSIONS, ApiVersionsRequest
+from spark_kafka_sink.protocol.apis.api_versions import API_VERSIONS, ApiVersionsRequest
+from spark_kafka_sink.protocol.apis.sasl import SASL_HANDSHAKE, SaslHandshakeRequest, SaslHandshakeResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.messages import decode_response, encode_request
-from spark_kafka_sink.protocol.sasl import SASL_HANDSHAKE, SaslHandshakeRequest, SaslHandshakeResponse
-from spark_kafka_sink.security_config import SecurityConfig
 
 PROBE_MS: Final = 3_000
 """Time limit of a probe. A port that speaks the protocol responds within a round trip; otherwise this delays the error."""

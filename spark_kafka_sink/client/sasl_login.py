@@ -18,9 +18,7 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.peer_text import quoted
 from spark_kafka_sink.protocol.api import AnyApi
-from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
-from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.sasl import (
+from spark_kafka_sink.protocol.apis.sasl import (
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
     SaslAuthenticateRequest,
@@ -28,6 +26,8 @@ from spark_kafka_sink.protocol.sasl import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
+from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
+from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.security.sasl.mechanism import SaslClient, SaslMechanism
 
 MAX_MESSAGES: Final = 20

@@ -13,22 +13,21 @@ from spark_kafka_sink.client.cluster_requests import only_one
 from spark_kafka_sink.errors import BrokerError, UnsupportedVersionError
 from spark_kafka_sink.peer_text import quoted
 from spark_kafka_sink.protocol.api import MEGABYTE, ApiKey
-from spark_kafka_sink.protocol.configs import (
+from spark_kafka_sink.protocol.apis.configs import (
     DESCRIBE_CONFIGS,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
     DescribeConfigsResult,
 )
-from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
-from spark_kafka_sink.protocol.metadata import (
+from spark_kafka_sink.protocol.apis.metadata import (
     METADATA,
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseTopic,
 )
-from spark_kafka_sink.protocol.topics import (
+from spark_kafka_sink.protocol.apis.topics import (
     CREATE_TOPICS,
     CreatableTopic,
     CreatableTopicConfig,
@@ -36,6 +35,7 @@ from spark_kafka_sink.protocol.topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 
 BROKER_DEFAULT: Final = -1

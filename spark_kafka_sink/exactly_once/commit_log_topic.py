@@ -13,19 +13,19 @@ from spark_kafka_sink.client.cluster_requests import only_one
 from spark_kafka_sink.client.topics import TOPIC, ask_for_configs, ask_to_create, new_topic, topics_metadata
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import BrokerError, DeadlineError, KafkaSinkError, OptionError
-from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
 from spark_kafka_sink.exactly_once.coordinator_rounds import BACKOFF
+from spark_kafka_sink.options.commit_log_options import CommitLogSettings
 from spark_kafka_sink.peer_text import quoted
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.configs import DESCRIBE_CONFIGS
-from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
-from spark_kafka_sink.protocol.metadata import (
+from spark_kafka_sink.protocol.apis.configs import DESCRIBE_CONFIGS
+from spark_kafka_sink.protocol.apis.metadata import (
     METADATA,
     NO_AUTHORIZED_OPERATIONS,
     MetadataRequest,
     MetadataRequestTopic,
 )
-from spark_kafka_sink.protocol.topics import CREATE_TOPICS, CreatableTopicResult
+from spark_kafka_sink.protocol.apis.topics import CREATE_TOPICS, CreatableTopicResult
+from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.security.acls import COMMIT_LOG, RESOURCE_OF
 
 logger = logging.getLogger(__name__)

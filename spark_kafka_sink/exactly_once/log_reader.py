@@ -12,9 +12,9 @@ from spark_kafka_sink.client.cluster_requests import Answer
 from spark_kafka_sink.exactly_once.commit_log_topic import leader_of
 from spark_kafka_sink.exactly_once.coordinator_rounds import BACKOFF
 from spark_kafka_sink.exactly_once.partition_reader import READ_COMMITTED, PartitionReader, data_of
+from spark_kafka_sink.protocol.apis.fetch import FETCH, PartitionData
+from spark_kafka_sink.protocol.apis.partition_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.fetch import FETCH, PartitionData
-from spark_kafka_sink.protocol.partition_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from spark_kafka_sink.records.decoder import decode_batches
 from spark_kafka_sink.records.record_reader import Record
 from spark_kafka_sink.security.acls import COMMIT_LOG

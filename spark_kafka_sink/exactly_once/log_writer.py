@@ -15,21 +15,21 @@ from spark_kafka_sink.exactly_once.proof import Outcome
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
-from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.produce import (
+from spark_kafka_sink.protocol.apis.produce import (
     PRODUCE,
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from spark_kafka_sink.protocol.transactions import (
+from spark_kafka_sink.protocol.apis.transactions import (
     ADD_PARTITIONS_TO_TXN,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
 )
+from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
+from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.records.small_batch import NewRecord, small_batch
 from spark_kafka_sink.security.acls import COMMIT_LOG
 

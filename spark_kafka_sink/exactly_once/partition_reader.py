@@ -14,9 +14,8 @@ from spark_kafka_sink.exactly_once.commit_log_topic import leader_of
 from spark_kafka_sink.exactly_once.coordinator_rounds import BACKOFF
 from spark_kafka_sink.exactly_once.log_writer import ClaimLostError
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
-from spark_kafka_sink.protocol.fetch import FETCH, FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
-from spark_kafka_sink.protocol.partition_offsets import (
+from spark_kafka_sink.protocol.apis.fetch import FETCH, FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from spark_kafka_sink.protocol.apis.partition_offsets import (
     LATEST_TIMESTAMP,
     LIST_OFFSETS,
     ListOffsetsPartition,
@@ -24,6 +23,7 @@ from spark_kafka_sink.protocol.partition_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 from spark_kafka_sink.records.compression import Buffer
 from spark_kafka_sink.records.decoder import FetchedBatch, decode_batches

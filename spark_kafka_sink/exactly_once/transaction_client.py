@@ -22,22 +22,20 @@ from spark_kafka_sink.exactly_once.transactional_ids import NO_QUERY, Transactio
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle, partition_ranges
 from spark_kafka_sink.producer.transactions.transaction_manager import FEATURE
 from spark_kafka_sink.producer.transactions.verification import switched_off, too_old
-from spark_kafka_sink.protocol.api_versions import API_VERSIONS, ApiVersionsResponse
-from spark_kafka_sink.protocol.configs import (
+from spark_kafka_sink.protocol.apis.api_versions import API_VERSIONS, ApiVersionsResponse
+from spark_kafka_sink.protocol.apis.configs import (
     DESCRIBE_CONFIGS,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
-from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
-from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest, InitProducerIdResponse
-from spark_kafka_sink.protocol.list_transactions import (
+from spark_kafka_sink.protocol.apis.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest, InitProducerIdResponse
+from spark_kafka_sink.protocol.apis.list_transactions import (
     LIST_TRANSACTIONS,
     ListTransactionsRequest,
     ListTransactionsResponse,
 )
-from spark_kafka_sink.protocol.transactions import (
+from spark_kafka_sink.protocol.apis.transactions import (
     DESCRIBE_TRANSACTIONS,
     END_TXN,
     DescribeTransactionsRequest,
@@ -46,6 +44,8 @@ from spark_kafka_sink.protocol.transactions import (
     EndTxnResponse,
     TransactionState,
 )
+from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
+from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.security.acls import RESOURCE_OF
 
 ONGOING: Final = "Ongoing"

@@ -13,11 +13,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from spark_kafka_sink.installation import check_extra
+from spark_kafka_sink.options.trace_options import TRACEPARENT
 from spark_kafka_sink.reports.partition_reports import PartitionReports
 from spark_kafka_sink.spark.destination import Destination
 from spark_kafka_sink.spark.driver.event_queue import NOISY, EventQueue
 from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics
-from spark_kafka_sink.spark.trace_options import TRACEPARENT
 from spark_kafka_sink.spark.write_events import TaskTime, WriteBegan, WriteCommitted, WriteEvent, WriteFailed
 from spark_kafka_sink.version import __version__
 

@@ -22,7 +22,7 @@ from urllib.parse import unquote, urlsplit
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import AuthenticationError, OptionError
 from spark_kafka_sink.network.channel import Address, PlainChannel, check_port, resolve
-from spark_kafka_sink.secret import Secret, is_reference
+from spark_kafka_sink.options.secret import Secret, is_reference
 
 SCHEMES: Final = ("socks5", "socks5h", "http")
 

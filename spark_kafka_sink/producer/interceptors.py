@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from threading import Lock
 from typing import NamedTuple, TypeVar
 
-from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaSinkError, OptionError
+from spark_kafka_sink.options.producer_options import ProducerConfig
 from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult
 from spark_kafka_sink.producer.base.plugins import configured, full_name, plugin
 from spark_kafka_sink.producer.base.producer_record import OnDelivery, ProducerRecord, RecordMetadata

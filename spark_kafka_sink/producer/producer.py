@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from spark_kafka_sink.client.network_client import NetworkClient
-from spark_kafka_sink.config import ProducerConfig, check_transactional, producer_config
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import FlushTimeoutError, KafkaSinkError, SerializationError, UsageError
+from spark_kafka_sink.options.producer_options import ProducerConfig, check_transactional, producer_config
+from spark_kafka_sink.options.security_config import security_warnings
 from spark_kafka_sink.producer.accumulator.appender import Appender
 from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
@@ -49,7 +50,6 @@ from spark_kafka_sink.producer.single_records.record_appender import (
 from spark_kafka_sink.producer.single_records.record_buffer import RecordBuffer
 from spark_kafka_sink.producer.single_records.record_future import RecordFuture
 from spark_kafka_sink.records.columns import NO_PARTITION
-from spark_kafka_sink.security_config import security_warnings
 
 if TYPE_CHECKING:
     from spark_kafka_sink.producer.scopes.transaction_scope import TransactionScope

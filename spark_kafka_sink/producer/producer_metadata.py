@@ -9,9 +9,9 @@ from functools import partial
 
 from spark_kafka_sink.client.cluster import Cluster
 from spark_kafka_sink.client.metadata import Metadata
-from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import AuthenticationError, MetadataTimeoutError, UsageError
 from spark_kafka_sink.network.selector import monotonic_ms
+from spark_kafka_sink.options.producer_options import ProducerConfig
 from spark_kafka_sink.producer.base.column_checks import check_topic
 from spark_kafka_sink.producer.base.lifecycle import NO_WAIT, wait_until
 from spark_kafka_sink.protocol.api import ApiKey

@@ -11,10 +11,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import KafkaSinkError
-from spark_kafka_sink.option import INT64_MAX
+from spark_kafka_sink.options.option import INT64_MAX
+from spark_kafka_sink.options.producer_options import ProducerConfig
 from spark_kafka_sink.producer.base.lifecycle import Lifecycle
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
 from spark_kafka_sink.records.columns import NO_TIMESTAMP

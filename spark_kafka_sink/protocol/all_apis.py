@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from spark_kafka_sink.protocol.acls import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
-from spark_kafka_sink.protocol.alter_configs import ALTER_CONFIGS
 from spark_kafka_sink.protocol.api import AnyApi
-from spark_kafka_sink.protocol.api_versions import API_VERSIONS
-from spark_kafka_sink.protocol.cluster import DESCRIBE_CLUSTER, DESCRIBE_LOG_DIRS
-from spark_kafka_sink.protocol.configs import DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
-from spark_kafka_sink.protocol.fetch import FETCH
-from spark_kafka_sink.protocol.find_coordinator import FIND_COORDINATOR
-from spark_kafka_sink.protocol.group_offsets import OFFSET_COMMIT, OFFSET_DELETE, OFFSET_FETCH
-from spark_kafka_sink.protocol.groups import (
+from spark_kafka_sink.protocol.apis.acls import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
+from spark_kafka_sink.protocol.apis.alter_configs import ALTER_CONFIGS
+from spark_kafka_sink.protocol.apis.api_versions import API_VERSIONS
+from spark_kafka_sink.protocol.apis.cluster import DESCRIBE_CLUSTER, DESCRIBE_LOG_DIRS
+from spark_kafka_sink.protocol.apis.configs import DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
+from spark_kafka_sink.protocol.apis.fetch import FETCH
+from spark_kafka_sink.protocol.apis.find_coordinator import FIND_COORDINATOR
+from spark_kafka_sink.protocol.apis.group_offsets import OFFSET_COMMIT, OFFSET_DELETE, OFFSET_FETCH
+from spark_kafka_sink.protocol.apis.groups import (
     DELETE_GROUPS,
     DESCRIBE_GROUPS,
     HEARTBEAT,
@@ -23,20 +23,20 @@ from spark_kafka_sink.protocol.groups import (
     LIST_GROUPS,
     SYNC_GROUP,
 )
-from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID
-from spark_kafka_sink.protocol.list_transactions import LIST_TRANSACTIONS
-from spark_kafka_sink.protocol.metadata import METADATA
-from spark_kafka_sink.protocol.partition_offsets import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
-from spark_kafka_sink.protocol.produce import PRODUCE
-from spark_kafka_sink.protocol.sasl import (
+from spark_kafka_sink.protocol.apis.init_producer_id import INIT_PRODUCER_ID
+from spark_kafka_sink.protocol.apis.list_transactions import LIST_TRANSACTIONS
+from spark_kafka_sink.protocol.apis.metadata import METADATA
+from spark_kafka_sink.protocol.apis.partition_offsets import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
+from spark_kafka_sink.protocol.apis.produce import PRODUCE
+from spark_kafka_sink.protocol.apis.sasl import (
     ALTER_USER_SCRAM_CREDENTIALS,
     DESCRIBE_USER_SCRAM_CREDENTIALS,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
 )
-from spark_kafka_sink.protocol.telemetry import GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY
-from spark_kafka_sink.protocol.topics import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_RECORDS, DELETE_TOPICS
-from spark_kafka_sink.protocol.transactions import (
+from spark_kafka_sink.protocol.apis.telemetry import GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY
+from spark_kafka_sink.protocol.apis.topics import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_RECORDS, DELETE_TOPICS
+from spark_kafka_sink.protocol.apis.transactions import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
     DESCRIBE_PRODUCERS,

@@ -9,13 +9,13 @@ from typing import Final
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import ProtocolError, UnsupportedVersionError
 from spark_kafka_sink.protocol.api import AnyApi, Api, ApiKey, RequestT, ResponseT
-from spark_kafka_sink.protocol.api_versions import API_VERSIONS
+from spark_kafka_sink.protocol.apis.api_versions import API_VERSIONS
+from spark_kafka_sink.protocol.apis.init_producer_id import INIT_PRODUCER_ID
+from spark_kafka_sink.protocol.apis.metadata import METADATA
+from spark_kafka_sink.protocol.apis.produce import PRODUCE
 from spark_kafka_sink.protocol.codec import message_codec, read_part, write_parts
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message, message, wire
-from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID
-from spark_kafka_sink.protocol.metadata import METADATA
-from spark_kafka_sink.protocol.produce import PRODUCE
 from spark_kafka_sink.protocol.values import Codec
 from spark_kafka_sink.protocol.wire_types import CLASSIC_STRING, INT16, INT32, Buffer
 

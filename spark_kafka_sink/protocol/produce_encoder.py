@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from spark_kafka_sink.protocol.api import AnyApi
+from spark_kafka_sink.protocol.apis.produce import PRODUCE, ProduceRequest, TopicProduceData
 from spark_kafka_sink.protocol.codec import message_codec, write_parts
 from spark_kafka_sink.protocol.messages import encode_request
-from spark_kafka_sink.protocol.produce import PRODUCE, ProduceRequest, TopicProduceData
 from spark_kafka_sink.protocol.values import COMPACT_LENGTH, INT32_LENGTH
 from spark_kafka_sink.protocol.wire_types import Buffer
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spark_kafka_sink.errors import SchemaError
-from spark_kafka_sink.option import INT32_MAX
+from spark_kafka_sink.options.option import INT32_MAX
 
 _SAME_BYTES_AS = {
     pa.binary().id: pa.binary(),

@@ -20,7 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from spark_kafka_sink.errors import RecordTooLargeError
-from spark_kafka_sink.option import INT32_MAX
+from spark_kafka_sink.options.option import INT32_MAX
 from spark_kafka_sink.records.arrow_arrays import ByteLengths, byte_column, cast_to, has_offsets_of_32_bits, offsets_of
 from spark_kafka_sink.records.varints import Packed, Words
 

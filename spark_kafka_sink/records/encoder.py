@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import RecordTooLargeError, UsageError
-from spark_kafka_sink.option import INT32_MAX
+from spark_kafka_sink.options.option import INT32_MAX
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, bitmap, byte_lengths, offsets_of, valid_mask
 from spark_kafka_sink.records.columns import FixedHeaders, RecordColumns
 from spark_kafka_sink.records.concat import Lengths, Order, Views, column_views, concat_rows, keep_freed_memory

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from spark_kafka_sink.option import INT32_MAX
+from spark_kafka_sink.options.option import INT32_MAX
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, bitmap, byte_lengths
 from spark_kafka_sink.records.concat import Lengths, Views, column_views, concat_rows, keep_freed_memory
 from spark_kafka_sink.records.varints import Packed, Words

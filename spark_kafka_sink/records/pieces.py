@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from spark_kafka_sink.option import INT32_MAX
+from spark_kafka_sink.options.option import INT32_MAX
 from spark_kafka_sink.records.arrow_arrays import cast_to, has_offsets_of_32_bits, offsets_of
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.concat import INLINE, Order, first_structs, keep_freed_memory

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from spark_kafka_sink.option import INT64_MAX
+from spark_kafka_sink.options.option import INT64_MAX
 from spark_kafka_sink.records.batch_header import NO_TIMESTAMP
 
 UNITS: Final[Mapping[str, str]] = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from spark_kafka_sink.errors import OptionError
-from spark_kafka_sink.registry.registry_options import (
+from spark_kafka_sink.options.registry_options import (
     BEARER_SOURCE,
     CLIENT_ID,
     CLIENT_SECRET,
@@ -26,7 +26,7 @@ from spark_kafka_sink.registry.registry_options import (
     RegistryConfig,
     bearer_source,
 )
-from spark_kafka_sink.secret import Secret, resolve
+from spark_kafka_sink.options.secret import Secret, resolve
 from spark_kafka_sink.security.http import HttpTimeouts, basic
 from spark_kafka_sink.security.sasl.oidc import OidcTokens, TokenEndpoint
 from spark_kafka_sink.security.sasl.token_cache import Refresh, Token

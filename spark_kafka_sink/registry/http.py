@@ -22,10 +22,8 @@ from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import OptionError, RegistryError, RegistryTimeoutError
 from spark_kafka_sink.network.proxy import parse_proxy
 from spark_kafka_sink.network.tls_failures import alert_of, is_no_tls
-from spark_kafka_sink.peer_text import MAX_QUOTED, quoted
-from spark_kafka_sink.registry.auth import Login, credentials, revealed
-from spark_kafka_sink.registry.base_urls import BaseUrl, base_urls
-from spark_kafka_sink.registry.registry_options import (
+from spark_kafka_sink.options.base_urls import BaseUrl, base_urls
+from spark_kafka_sink.options.registry_options import (
     CONNECT_S,
     ISSUER,
     PREFIX,
@@ -36,7 +34,9 @@ from spark_kafka_sink.registry.registry_options import (
     bearer_source,
     with_prefix,
 )
-from spark_kafka_sink.secret import Secret
+from spark_kafka_sink.options.secret import Secret
+from spark_kafka_sink.peer_text import MAX_QUOTED, quoted
+from spark_kafka_sink.registry.auth import Login, credentials, revealed
 from spark_kafka_sink.security.http import HttpAnswer, HttpProxy, HttpRequest, HttpTimeouts, basic, send, why
 from spark_kafka_sink.security.tls_context import ReloadingTls
 from spark_kafka_sink.version import __version__

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from spark_kafka_sink.errors import AuthorizationError, BrokerError, KafkaSinkError
+from spark_kafka_sink.options.secret import Secret, resolve
+from spark_kafka_sink.options.security_config import SecurityConfig
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
-from spark_kafka_sink.secret import Secret, resolve
 from spark_kafka_sink.security.jaas import jaas_of
-from spark_kafka_sink.security_config import SecurityConfig
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 """Kafka's principal of a client that does not log in."""

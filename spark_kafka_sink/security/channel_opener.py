@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.network.channel import Address, Channel, PlainChannel, resolve
-from spark_kafka_sink.security_config import SecurityConfig
+from spark_kafka_sink.options.security_config import SecurityConfig
 
 if TYPE_CHECKING:
     from spark_kafka_sink.network.proxy import Proxy

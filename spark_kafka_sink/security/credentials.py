@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from spark_kafka_sink.errors import OptionError
-from spark_kafka_sink.secret import Secret, resolve
+from spark_kafka_sink.options.secret import Secret, resolve
+from spark_kafka_sink.options.security_config import SecurityConfig
 from spark_kafka_sink.security.jaas import jaas_of
-from spark_kafka_sink.security_config import SecurityConfig
 
 
 def user_and_password(config: SecurityConfig) -> tuple[str, Secret]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from spark_kafka_sink.errors import OptionError
-from spark_kafka_sink.jaas import JaasConfig, parse_jaas
-from spark_kafka_sink.secret import HiddenValues, is_reference
-from spark_kafka_sink.security_config import SecurityConfig
+from spark_kafka_sink.options.jaas import JaasConfig, parse_jaas
+from spark_kafka_sink.options.secret import HiddenValues, is_reference
+from spark_kafka_sink.options.security_config import SecurityConfig
 
 __all__ = ["JaasConfig", "jaas_of", "parse_jaas"]
 

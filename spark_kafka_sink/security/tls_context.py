@@ -15,10 +15,10 @@ from dataclasses import dataclass, fields
 from typing import Final, NoReturn
 
 from spark_kafka_sink.errors import OptionError
-from spark_kafka_sink.secret import Secret, resolve
+from spark_kafka_sink.options.secret import Secret, resolve
+from spark_kafka_sink.options.security_config import SecurityConfig
 from spark_kafka_sink.security.cipher_suites import TLS_1_3_SUITES, openssl_name
 from spark_kafka_sink.security.key_stores import KeyPair, Source, chain, key_pair, private_key, trusted_certificates
-from spark_kafka_sink.security_config import SecurityConfig
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from pyspark.sql import types as t
 from spark_kafka_sink.installation import SameVersion
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.spark.options import SinkOptions
+    from spark_kafka_sink.options.sink_options import SinkOptions
     from spark_kafka_sink.spark.schema import SinkSchema
 
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
-from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import OptionError
+from spark_kafka_sink.options.producer_options import ProducerConfig
+from spark_kafka_sink.options.sink_options import SinkOptions, sink_options, with_prefix
 from spark_kafka_sink.producer.interceptors import ProducerInterceptors
 from spark_kafka_sink.producer.partitioners.partitioner_table import partitioner_of
 from spark_kafka_sink.producer.serializers.serializer import Serializer, is_default
 from spark_kafka_sink.producer.serializers.serializer_table import format_named, serializers_of
-from spark_kafka_sink.spark.options import SinkOptions, sink_options, with_prefix
 
 
 def checked_options(options: Mapping[str, object], *, warns_of_security: bool = True) -> SinkOptions:

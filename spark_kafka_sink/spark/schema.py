@@ -15,7 +15,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import types as t
 
 from spark_kafka_sink.errors import SchemaError, SerializationError
-from spark_kafka_sink.option import nearest
+from spark_kafka_sink.options.option import nearest
+from spark_kafka_sink.options.record_options import KEY_COLUMNS, NAMED_COLUMNS, TOMBSTONE_COLUMN, VALUE_COLUMNS, RecordOptions
+from spark_kafka_sink.options.trace_options import TRACE_HEADER, TRACEPARENT, TraceHeader
 from spark_kafka_sink.producer.serializers.json_columns import why_not_json
 from spark_kafka_sink.producer.serializers.serializer import Serializer
 from spark_kafka_sink.spark.column_types import (
@@ -27,13 +29,11 @@ from spark_kafka_sink.spark.column_types import (
     check_serialized,
     quoted,
 )
-from spark_kafka_sink.spark.record_options import KEY_COLUMNS, NAMED_COLUMNS, TOMBSTONE_COLUMN, VALUE_COLUMNS, RecordOptions
-from spark_kafka_sink.spark.trace_options import TRACE_HEADER, TRACEPARENT, TraceHeader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from spark_kafka_sink.spark.options import SinkOptions
+    from spark_kafka_sink.options.sink_options import SinkOptions
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.secret import Secret, resolve
+from spark_kafka_sink.options.producer_options import ProducerConfig
+from spark_kafka_sink.options.secret import Secret, resolve
 from spark_kafka_sink.security.credentials import user_and_password
 
 _SAME: Final = (

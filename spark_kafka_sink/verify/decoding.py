@@ -24,8 +24,6 @@ from spark_kafka_sink.formats.avro.avro_schema import (
 )
 from spark_kafka_sink.installation import not_installed
 from spark_kafka_sink.registry.registry_client import SchemaText
-from spark_kafka_sink.verify.conversion import AVRO, JSON, PROTOBUF
-from spark_kafka_sink.verify.json_values import json_value, validated_json
 from spark_kafka_sink.verify.protobuf_files import last_file
 from spark_kafka_sink.verify.record_errors import UndecodableError, described
 from spark_kafka_sink.verify.schema_ids import (
@@ -41,6 +39,8 @@ from spark_kafka_sink.verify.schema_ids import (
     not_looked_up,
     schema_key,
 )
+from spark_kafka_sink.verify.values.conversion import AVRO, JSON, PROTOBUF
+from spark_kafka_sink.verify.values.json_values import json_value, validated_json
 
 Find = Callable[[SchemaKey], TopicSchema]
 Decode = Callable[[bytes, Headers], Any]

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from pyspark.sql import types as t
 
-from spark_kafka_sink.verify.conversion import AVRO, JSON, PROTOBUF
 from spark_kafka_sink.verify.protobuf_files import is_repeated, last_file
 from spark_kafka_sink.verify.schema_ids import TopicSchema
+from spark_kafka_sink.verify.values.conversion import AVRO, JSON, PROTOBUF
 
 MILLISECONDS: Final = "milliseconds"
 UUID: Final = "uuid"

@@ -15,6 +15,7 @@ from pyspark.sql import types as t
 from spark_kafka_sink.errors import InstallationError, OptionError
 from spark_kafka_sink.formats.schemas.formats import schema_format
 from spark_kafka_sink.installation import check_extra
+from spark_kafka_sink.options.sink_options import SinkOptions
 from spark_kafka_sink.producer.serializers.json_serializer import JsonSerializer
 from spark_kafka_sink.producer.serializers.primitives import (
     BooleanSerializer,
@@ -30,13 +31,11 @@ from spark_kafka_sink.producer.serializers.text import StringSerializer
 from spark_kafka_sink.records.timestamps import PER_SECOND
 from spark_kafka_sink.registry.registry_client import RegistryClient
 from spark_kafka_sink.spark.column_types import HEADERS_DDL, arrow_type
-from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.plugin_checks import looked_at
 from spark_kafka_sink.spark.schema import ColumnGroup, SinkSchema, schema_of
 from spark_kafka_sink.verify.canonical import canonical_json, comparable
 from spark_kafka_sink.verify.compared_records import COLUMNS, UNDECODABLE, Side
 from spark_kafka_sink.verify.comparison import Comparison, compare_records, has_no_null, left_out_of
-from spark_kafka_sink.verify.conversion import AVRO, JSON, Convert, converter
 from spark_kafka_sink.verify.decoding import Decode, SchemaDecoder, plain_decoder
 from spark_kafka_sink.verify.read_back import TopicRange, records
 from spark_kafka_sink.verify.record_errors import MisfitError, UndecodableError, described
@@ -52,6 +51,7 @@ from spark_kafka_sink.verify.schema_ids import (
     schema_key,
 )
 from spark_kafka_sink.verify.schema_limits import Path, defaults, limits
+from spark_kafka_sink.verify.values.conversion import AVRO, JSON, Convert, converter
 
 SCHEMA: Final = "schema"
 """The format of a part whose records name their schema. Others are those of `plain_decoder`."""

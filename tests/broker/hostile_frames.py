@@ -8,9 +8,8 @@ from typing import Final, NamedTuple
 
 from spark_kafka_sink.protocol.all_apis import ALL_APIS
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
-from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.group_offsets import (
+from spark_kafka_sink.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
+from spark_kafka_sink.protocol.apis.group_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
@@ -18,13 +17,12 @@ from spark_kafka_sink.protocol.group_offsets import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from spark_kafka_sink.protocol.groups import HeartbeatRequest, JoinGroupRequest, JoinGroupRequestProtocol
-from spark_kafka_sink.protocol.init_producer_id import InitProducerIdRequest
-from spark_kafka_sink.protocol.messages import encode_request
-from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataRequestTopic
-from spark_kafka_sink.protocol.partition_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from spark_kafka_sink.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from spark_kafka_sink.protocol.transactions import (
+from spark_kafka_sink.protocol.apis.groups import HeartbeatRequest, JoinGroupRequest, JoinGroupRequestProtocol
+from spark_kafka_sink.protocol.apis.init_producer_id import InitProducerIdRequest
+from spark_kafka_sink.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
+from spark_kafka_sink.protocol.apis.partition_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from spark_kafka_sink.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from spark_kafka_sink.protocol.apis.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -33,6 +31,8 @@ from spark_kafka_sink.protocol.transactions import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from spark_kafka_sink.protocol.fields import Message
+from spark_kafka_sink.protocol.messages import encode_request
 from spark_kafka_sink.records.small_batch import NewRecord, small_batch
 from tests.protocol.golden_messages import golden_messages
 

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from spark_kafka_sink.broker.error_responses import ERROR_RESPONSES, error_response
 from spark_kafka_sink.protocol.all_apis import ALL_APIS
 from spark_kafka_sink.protocol.api import AnyApi, ApiKey
-from spark_kafka_sink.protocol.cluster import DescribeLogDirsResponse
+from spark_kafka_sink.protocol.apis.cluster import DescribeLogDirsResponse
+from spark_kafka_sink.protocol.apis.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from spark_kafka_sink.protocol.apis.produce import ProduceRequest
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from spark_kafka_sink.protocol.messages import decode_response, encode_response
-from spark_kafka_sink.protocol.produce import ProduceRequest
 from tests.protocol.messages_strategy import messages
 
 CODE = ErrorCode.NOT_COORDINATOR

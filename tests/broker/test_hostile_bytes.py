@@ -13,9 +13,9 @@ import pytest
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.api_versions import ApiVersionsResponse
+from spark_kafka_sink.protocol.apis.api_versions import ApiVersionsResponse
+from spark_kafka_sink.protocol.apis.metadata import MetadataRequest
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.metadata import MetadataRequest
 from tests.broker.hostile_frames import HOSTILE
 from tests.broker.network.client import Client, api_versions_frame, framed, request_frame
 from tests.broker.unharmed import MEGABYTE, connections, memory_stays, nothing_escapes, threads_stay

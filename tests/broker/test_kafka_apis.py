@@ -10,10 +10,10 @@ from spark_kafka_sink.broker.handlers.common import Handler
 from spark_kafka_sink.broker.kafka_apis import Faults, KafkaApis
 from spark_kafka_sink.broker.network.request import Request, ResponseAction
 from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.apis.groups import HeartbeatRequest, HeartbeatResponse
+from spark_kafka_sink.protocol.apis.produce import ProduceRequest
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.groups import HeartbeatRequest, HeartbeatResponse
-from spark_kafka_sink.protocol.produce import ProduceRequest
 from tests.broker.network.servers import services
 from tests.broker.requests import Responses, request
 

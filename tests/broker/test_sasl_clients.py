@@ -21,9 +21,9 @@ from confluent_kafka.admin import (
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.apis.metadata import MetadataRequest
+from spark_kafka_sink.protocol.apis.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.metadata import MetadataRequest
-from spark_kafka_sink.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from tests.broker.network.client import Client, framed
 from tests.broker.sasl.scram_client import ScramClient
 

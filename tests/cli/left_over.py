@@ -16,14 +16,14 @@ from click.testing import CliRunner, Result
 
 from spark_kafka_sink.cli.main import main
 from spark_kafka_sink.client.cluster_client import ClusterClient
-from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.exactly_once.commit_log import CommitLog
-from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State, TaskRows
 from spark_kafka_sink.exactly_once.committer import CommitReport, Committer
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
+from spark_kafka_sink.options.commit_log_options import CommitLogSettings
+from spark_kafka_sink.options.producer_options import producer_config
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.kafka.kafka import Kafka

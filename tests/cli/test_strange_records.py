@@ -12,10 +12,10 @@ from click.testing import CliRunner
 from spark_kafka_sink.broker import EmbeddedBroker
 from spark_kafka_sink.cli.main import main
 from spark_kafka_sink.cli.record_text import RecordText
+from spark_kafka_sink.options.registry_options import registry_config
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.records.record_reader import Record
 from spark_kafka_sink.registry.registry_client import RegistryClient, SchemaText
-from spark_kafka_sink.registry.registry_options import registry_config
 from spark_kafka_sink.verify.decoding import SchemaDecoder
 from spark_kafka_sink.verify.schema_ids import TopicSchema
 from tests.registry.stand_in import StandIn

@@ -22,12 +22,12 @@ from spark_kafka_sink.broker import BrokerConfig, EmbeddedBroker
 from spark_kafka_sink.broker.acl import parse_acls
 from spark_kafka_sink.cli.main import main
 from spark_kafka_sink.client.cluster_client import ClusterClient
-from spark_kafka_sink.config import producer_config
+from spark_kafka_sink.options.producer_options import producer_config
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.configs import DescribeConfigsResourceResult
+from spark_kafka_sink.protocol.apis.configs import DescribeConfigsResourceResult
+from spark_kafka_sink.protocol.apis.topics import DELETE_TOPICS, DeleteTopicsRequest, DeleteTopicState
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.topics import DELETE_TOPICS, DeleteTopicsRequest, DeleteTopicState
 from tests.kafka.fixtures import NewTopic, on_real_kafka
 from tests.kafka.kafka import Kafka
 from tests.kafka.ports import free_ports

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from spark_kafka_sink.cli.main import main, transactions
-from spark_kafka_sink.spark.guarantee import ExactlyOnce
+from spark_kafka_sink.options.guarantee_options import ExactlyOnce
 from tests.cli.left_over import LeftOver
 from tests.waiting import wait_until
 

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from spark_kafka_sink.broker import BrokerConfig, EmbeddedBroker
 from spark_kafka_sink.cli.main import main
-from spark_kafka_sink.config import producer_config
+from spark_kafka_sink.options.producer_options import producer_config
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.verify.consumer_settings import consumer_settings
 from tests.kafka.ports import free_ports

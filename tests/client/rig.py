@@ -17,16 +17,16 @@ from spark_kafka_sink.client.cluster import Node
 from spark_kafka_sink.client.connection_states import Resolver
 from spark_kafka_sink.client.metadata import Metadata, MetadataRequestAndVersion
 from spark_kafka_sink.client.network_client import ClientResponse, NetworkClient
-from spark_kafka_sink.config import ProducerConfig, producer_config
 from spark_kafka_sink.errors import AuthenticationError
 from spark_kafka_sink.network.channel import Address, Buffer, PlainChannel, resolve
+from spark_kafka_sink.options.producer_options import ProducerConfig, producer_config
 from spark_kafka_sink.protocol.all_apis import ALL_APIS
 from spark_kafka_sink.protocol.api import Api, ApiKey
-from spark_kafka_sink.protocol.api_versions import ApiVersion, ApiVersionsResponse
+from spark_kafka_sink.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
+from spark_kafka_sink.protocol.apis.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
+from spark_kafka_sink.protocol.apis.metadata import MetadataRequest, MetadataResponse
 from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
 from spark_kafka_sink.protocol.messages import RequestHeader, decode_request, encode_response
-from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataResponse
 from spark_kafka_sink.security.sasl.mechanism import OpenMechanism
 from tests.waiting import DEADLINE_S, until
 

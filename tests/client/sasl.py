@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from spark_kafka_sink.errors import AuthenticationError
+from spark_kafka_sink.options.security_config import SecurityConfig
 from spark_kafka_sink.security.sasl.mechanism import OpenMechanism
-from spark_kafka_sink.security_config import SecurityConfig
 
 USER = "alice"
 PASSWORD = "secret-word"

@@ -17,8 +17,8 @@ from spark_kafka_sink.broker.kafka_release import RELEASES
 from spark_kafka_sink.client.logins import MIN_REAUTHENTICATION_MS
 from spark_kafka_sink.errors import AuthenticationError, DisconnectedError, OptionError, ProtocolError
 from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.apis.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 from tests.client.rig import REQUEST_TIMEOUT_MS, Rig, WatchedChannel, errors
 from tests.client.sasl import LOGIN, PASSWORD, USER, Mechanism
 from tests.waiting import HOUR_MS

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.client.cluster import CONFIRMED_AFTER_MS, Cluster, Node, TopicIds, TopicMetadata, merge_partitions
-from spark_kafka_sink.protocol.metadata import MetadataResponsePartition
+from spark_kafka_sink.protocol.apis.metadata import MetadataResponsePartition
 from tests.every import every
 
 ID = uuid.UUID(int=7)

@@ -14,23 +14,23 @@ from spark_kafka_sink.broker.faults.fault import Fault
 from spark_kafka_sink.client import backoff
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.client.cluster_requests import ClusterRequest
-from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.errors import DeadlineError, DisconnectedError, UnsupportedVersionError, UsageError
+from spark_kafka_sink.options.producer_options import producer_config
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
-from spark_kafka_sink.protocol.configs import (
+from spark_kafka_sink.protocol.apis.cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
+from spark_kafka_sink.protocol.apis.configs import (
     DESCRIBE_CONFIGS,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
+from spark_kafka_sink.protocol.apis.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
+from spark_kafka_sink.protocol.apis.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
+from spark_kafka_sink.protocol.apis.metadata import MetadataResponse
+from spark_kafka_sink.protocol.apis.produce import PRODUCE, ProduceRequest
+from spark_kafka_sink.protocol.apis.topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
 from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
-from spark_kafka_sink.protocol.metadata import MetadataResponse
-from spark_kafka_sink.protocol.produce import PRODUCE, ProduceRequest
-from spark_kafka_sink.protocol.topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from tests.kafka.brokers import Brokers
 from tests.kafka.embedded import EmbeddedKafka
 from tests.kafka.fixtures import NewTopic, ProxiedKafka, embedded_in_make_test

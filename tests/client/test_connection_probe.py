@@ -12,8 +12,8 @@ from contextlib import contextmanager
 import pytest
 
 from spark_kafka_sink.client.connection_probe import ProbedConnection, probe_connections
-from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.errors import AuthenticationError, DisconnectedError
+from spark_kafka_sink.options.producer_options import producer_config
 from tests.client.raw_listener import raw_listener
 from tests.kafka.ports import free_ports
 from tests.network.black_hole import black_hole

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from spark_kafka_sink.client.connection_states import FOREVER_MS, NEXT, ClusterConnectionStates, ConnectionState, Resolver
-from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.network.channel import Address
 from spark_kafka_sink.network.selector import END_OF_TIME_MS
+from spark_kafka_sink.options.producer_options import producer_config
 from tests.every import every
 from tests.examples import examples
 

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from spark_kafka_sink.client.in_flight import InFlightRequest, InFlightRequests
 from spark_kafka_sink.errors import ProtocolError
 from spark_kafka_sink.network.selector import END_OF_TIME_MS
-from spark_kafka_sink.protocol.produce import PRODUCE
+from spark_kafka_sink.protocol.apis.produce import PRODUCE
 from tests.examples import examples
 
 LIMIT = 5

@@ -14,16 +14,16 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from spark_kafka_sink.client.cluster import Node
 from spark_kafka_sink.client.metadata import NEVER_MS, Metadata, MetadataRequestAndVersion
-from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.errors import AuthenticationError
-from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.metadata import (
+from spark_kafka_sink.options.producer_options import producer_config
+from spark_kafka_sink.protocol.apis.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from spark_kafka_sink.protocol.produce import LeaderIdAndEpoch, NodeEndpoint
+from spark_kafka_sink.protocol.apis.produce import LeaderIdAndEpoch, NodeEndpoint
+from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 from tests.examples import examples
 

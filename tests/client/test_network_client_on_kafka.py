@@ -10,10 +10,10 @@ import pytest
 
 from spark_kafka_sink.client.metadata import Metadata
 from spark_kafka_sink.client.network_client import ClientResponse, NetworkClient
-from spark_kafka_sink.config import ProducerConfig, producer_config
 from spark_kafka_sink.network.selector import monotonic_ms
+from spark_kafka_sink.options.producer_options import ProducerConfig, producer_config
 from spark_kafka_sink.protocol.api import AnyApi
-from spark_kafka_sink.protocol.produce import (
+from spark_kafka_sink.protocol.apis.produce import (
     PRODUCE,
     PartitionProduceData,
     ProduceRequest,

@@ -11,10 +11,10 @@ import pytest
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.errors import UnsupportedVersionError
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.api_versions import API_VERSIONS, ApiVersionsRequest, ApiVersionsResponse
+from spark_kafka_sink.protocol.apis.api_versions import API_VERSIONS, ApiVersionsRequest, ApiVersionsResponse
+from spark_kafka_sink.protocol.apis.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
+from spark_kafka_sink.protocol.apis.produce import PRODUCE, ProduceRequest
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
-from spark_kafka_sink.protocol.produce import PRODUCE, ProduceRequest
 from tests.client.rig import REQUEST_TIMEOUT_MS, Rig, answer_bytes, errors, speaking, versions
 from tests.waiting import HOUR_MS
 

@@ -14,8 +14,8 @@ import pytest
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.errors import DisconnectedError
 from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.apis.metadata import METADATA, MetadataResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.metadata import METADATA, MetadataResponse
 from tests.client.rig import NO_SETTINGS, Rig, WatchedChannel, answer_bytes, naming
 from tests.waiting import HOUR_MS
 

@@ -11,14 +11,14 @@ from spark_kafka_sink.client.api_versions import NodeApiVersions
 from spark_kafka_sink.client.sasl_login import MAX_MESSAGES, MAX_WORDS, BrokerAddress, LoginRequest, LoginState, SaslLogin
 from spark_kafka_sink.errors import AuthenticationError, BrokerError, KafkaSinkError, ProtocolError, UsageError
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.sasl import (
+from spark_kafka_sink.protocol.apis.sasl import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.fields import Message
 from tests.client.sasl import PASSWORD, USER, Mechanism, PlainText
 
 BROKER = BrokerAddress("broker 1 (kafka:9093)", "kafka", 9093)

@@ -10,16 +10,16 @@ import pytest
 from spark_kafka_sink.client.api_versions import NodeApiVersions
 from spark_kafka_sink.client.sasl_login import BrokerAddress, LoginRequest, SaslLogin
 from spark_kafka_sink.errors import PeerError
+from spark_kafka_sink.options.security_config import security_config
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.messages import decode_response, encode_response
-from spark_kafka_sink.protocol.sasl import (
+from spark_kafka_sink.protocol.apis.sasl import (
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
     SaslAuthenticateResponse,
     SaslHandshakeResponse,
 )
+from spark_kafka_sink.protocol.messages import decode_response, encode_response
 from spark_kafka_sink.security.sasl.mechanisms import open_mechanism
-from spark_kafka_sink.security_config import security_config
 from tests.client.sasl import LOGIN, PASSWORD
 
 LOGINS = 50_000

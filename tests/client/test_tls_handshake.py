@@ -6,9 +6,9 @@ import socket
 
 from spark_kafka_sink.client.cluster import Node
 from spark_kafka_sink.client.connections import Connections, PollEvents
-from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import DisconnectedError
-from spark_kafka_sink.security_config import security_config
+from spark_kafka_sink.options.producer_options import ProducerConfig
+from spark_kafka_sink.options.security_config import security_config
 from tests.client.rig import Clock
 
 CLIENT_HELLO = 0x16

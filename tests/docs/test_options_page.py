@@ -9,12 +9,12 @@ import pytest
 
 from docs.options_page import PAGES
 from docs.pages import FOLDER
-from spark_kafka_sink.config import OPTIONS
-from spark_kafka_sink.option import INT64_MAX
+from spark_kafka_sink.options.option import INT64_MAX
+from spark_kafka_sink.options.producer_options import OPTIONS
+from spark_kafka_sink.options.security_config import SECURITY_NAMES, SECURITY_OPTIONS
+from spark_kafka_sink.options.sink_options import SINK_OPTIONS
 from spark_kafka_sink.producer.partitioners.partitioner_table import NAMES
 from spark_kafka_sink.producer.serializers.serializer_table import SHORT_NAMES
-from spark_kafka_sink.security_config import SECURITY_NAMES, SECURITY_OPTIONS
-from spark_kafka_sink.spark.options import SINK_OPTIONS
 from tests.every import every
 from tests.golden_options import java_options
 

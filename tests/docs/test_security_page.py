@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import spark_kafka_sink
-from spark_kafka_sink.config import OPTIONS, producer_config
+from spark_kafka_sink.options.producer_options import OPTIONS, producer_config
+from spark_kafka_sink.options.registry_options import REGISTRY_OPTIONS
+from spark_kafka_sink.options.security_config import ALIASES, SECURITY_OPTIONS
+from spark_kafka_sink.options.sink_options import sink_options
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.registry.registry_options import REGISTRY_OPTIONS
 from spark_kafka_sink.security.acls import COMMIT_LOG, Rights
-from spark_kafka_sink.security_config import ALIASES, SECURITY_OPTIONS
-from spark_kafka_sink.spark.options import sink_options
 from tests.docs.security_blocks import BLOCKS, PAGE, PREFIX, acl_lines
 from tests.every import every
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from docs.pages import FOLDER
-from spark_kafka_sink.config import OPTIONS
 from spark_kafka_sink.errors import DOCS_URL, KafkaSinkError
-from spark_kafka_sink.security_config import SECURITY_OPTIONS
-from spark_kafka_sink.spark.options import SINK_OPTIONS
+from spark_kafka_sink.options.producer_options import OPTIONS
+from spark_kafka_sink.options.security_config import SECURITY_OPTIONS
+from spark_kafka_sink.options.sink_options import SINK_OPTIONS
 from tests.docs.test_troubleshooting import CODES
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
+from spark_kafka_sink.options.commit_log_options import CommitLogSettings
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 from tests.exactly_once.opened import new_id
 from tests.kafka.kafka import Kafka

@@ -7,9 +7,9 @@ import os
 import time
 
 from spark_kafka_sink.client.cluster_client import ClusterClient
-from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.exactly_once.log_writer import LogWriter
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
+from spark_kafka_sink.options.producer_options import producer_config
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 from spark_kafka_sink.records.small_batch import NewRecord
 from tests.kafka.kafka import Kafka

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.exactly_once.commit_log import CommitLog
-from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
 from spark_kafka_sink.exactly_once.committer import CommitReport, Committer
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import Slots, TransactionalIds
+from spark_kafka_sink.options.commit_log_options import CommitLogSettings
 from tests.exactly_once.opened import opened, soon
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic

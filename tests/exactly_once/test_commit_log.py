@@ -8,10 +8,10 @@ import pytest
 
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.exactly_once.commit_log import CommitLog, partition_of
-from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
 from spark_kafka_sink.exactly_once.commit_record import State, encode_key
 from spark_kafka_sink.exactly_once.log_writer import ClaimLostError
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
+from spark_kafka_sink.options.commit_log_options import CommitLogSettings
 from tests.exactly_once.logged import a_record, committed, query, until_committed
 from tests.exactly_once.opened import client_of, new_id, soon
 from tests.kafka.kafka import Kafka

@@ -12,13 +12,13 @@ from confluent_kafka.admin import ConfigResource
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.client.cluster_client import ClusterClient
-from spark_kafka_sink.config import ProducerConfig, producer_config
 from spark_kafka_sink.errors import DeadlineError
 from spark_kafka_sink.exactly_once.commit_log import CommitLog, partition_of
-from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
 from spark_kafka_sink.exactly_once.commit_record import State, encode_key
 from spark_kafka_sink.exactly_once.log_writer import ClaimLostError, LogWriter
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
+from spark_kafka_sink.options.commit_log_options import CommitLogSettings
+from spark_kafka_sink.options.producer_options import ProducerConfig, producer_config
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.records.small_batch import NewRecord
 from tests.exactly_once.logged import a_record, query, until_committed

@@ -12,11 +12,11 @@ from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.errors import AuthorizationError, KafkaSinkError, OptionError, UnsupportedVersionError
 from spark_kafka_sink.exactly_once import commit_log_topic, transaction_client
 from spark_kafka_sink.exactly_once.commit_log import CommitLog
-from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
 from spark_kafka_sink.exactly_once.commit_log_topic import CommitLogDeletedError, leader_of
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
-from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID
+from spark_kafka_sink.options.commit_log_options import CommitLogSettings
+from spark_kafka_sink.protocol.apis.init_producer_id import INIT_PRODUCER_ID
 from tests.exactly_once.logged import a_record, query
 from tests.exactly_once.opened import client_of, new_id, soon
 from tests.kafka.acls import KafkaWithAcls

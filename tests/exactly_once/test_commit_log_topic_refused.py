@@ -9,11 +9,11 @@ from confluent_kafka.admin import ConfigResource, ConfigSource
 
 from spark_kafka_sink.errors import BrokerError, DeadlineError
 from spark_kafka_sink.exactly_once.commit_log import CommitLog
-from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
+from spark_kafka_sink.options.commit_log_options import CommitLogSettings
 from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.apis.metadata import MetadataResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.metadata import MetadataResponse
 from tests.exactly_once.opened import client_of, new_id, soon
 from tests.kafka.embedded import EmbeddedKafka
 

@@ -18,10 +18,10 @@ from spark_kafka_sink.exactly_once.proof import Outcome
 from spark_kafka_sink.exactly_once.transaction_client import Ended, TransactionClient
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.apis.find_coordinator import FindCoordinatorResponse
+from spark_kafka_sink.protocol.apis.transactions import DescribeTransactionsResponse, EndTxnRequest, EndTxnResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.find_coordinator import FindCoordinatorResponse
-from spark_kafka_sink.protocol.transactions import DescribeTransactionsResponse, EndTxnRequest, EndTxnResponse
 from tests.exactly_once.opened import client_of
 from tests.exactly_once.queries import OPTIONS, PREFIX, CutError, Query
 from tests.kafka.embedded import EmbeddedKafka

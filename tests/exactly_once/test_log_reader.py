@@ -10,13 +10,13 @@ import pytest
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.errors import DeadlineError
 from spark_kafka_sink.exactly_once.commit_log import CommitLog
-from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
 from spark_kafka_sink.exactly_once.log_reader import committed_records
 from spark_kafka_sink.exactly_once.log_writer import ClaimLostError
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
+from spark_kafka_sink.options.commit_log_options import CommitLogSettings
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.fetch import AbortedTransaction, PartitionData
+from spark_kafka_sink.protocol.apis.fetch import AbortedTransaction, PartitionData
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 from spark_kafka_sink.records.small_batch import NewRecord, small_batch
 from tests.exactly_once.opened import client_of, new_id, soon

@@ -10,15 +10,15 @@ from typing import Any
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
-from spark_kafka_sink.protocol.metadata import MetadataResponse
-from spark_kafka_sink.protocol.produce import (
+from spark_kafka_sink.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
+from spark_kafka_sink.protocol.apis.metadata import MetadataResponse
+from spark_kafka_sink.protocol.apis.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
 )
-from spark_kafka_sink.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from spark_kafka_sink.protocol.apis.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from spark_kafka_sink.records.decoder import FetchedBatch, decode_batches
 from tests.broker.network.client import Client
 

@@ -11,8 +11,8 @@ import pytest
 
 from spark_kafka_sink.broker.faults.fault_injection import Where
 from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.apis.produce import ProduceRequest, ProduceResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.produce import ProduceRequest, ProduceResponse
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.faults.conftest import check_numbers
 from tests.faults.producing import failing_scope, one_by_one

@@ -16,8 +16,8 @@ from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.producer.scopes.transaction_scope import TransactionScope
 from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.apis.produce import ProduceRequest
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.produce import ProduceRequest
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.faults.producing import buffered_bytes, failing_scope, figure, numbers, producer_on
 from tests.faults.recording_broker import RecordingBroker, numbers_in, says

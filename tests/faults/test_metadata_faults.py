@@ -14,13 +14,13 @@ from confluent_kafka.admin import NewPartitions
 
 from spark_kafka_sink.broker.faults.fault import Fault
 from spark_kafka_sink.client.backoff import ExponentialBackoff
-from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.errors import AuthorizationError, BrokerError, DeliveryError, MetadataTimeoutError, RecordError
+from spark_kafka_sink.options.producer_options import producer_config
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.apis.metadata import MetadataRequest, MetadataResponse
+from spark_kafka_sink.protocol.apis.produce import LeaderIdAndEpoch
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataResponse
-from spark_kafka_sink.protocol.produce import LeaderIdAndEpoch
 from tests.faults.producing import failing_scope, figure, numbers, one_by_one, producer_on, send
 from tests.faults.recording_broker import RecordingBroker, of_partitions, says, tells_leader
 from tests.kafka.fixtures import NewTopic

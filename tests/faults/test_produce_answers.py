@@ -16,9 +16,9 @@ from spark_kafka_sink.errors import (
     UnsupportedVersionError,
 )
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from spark_kafka_sink.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from spark_kafka_sink.protocol.apis.produce import ProduceRequest, ProduceResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.produce import ProduceRequest, ProduceResponse
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
 from tests.faults.conftest import check_numbers
 from tests.faults.producing import failing_scope, figure, numbers, one_by_one

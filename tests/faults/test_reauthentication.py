@@ -11,8 +11,8 @@ import pytest
 from spark_kafka_sink.errors import DeliveryError
 from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.apis.sasl import SaslAuthenticateRequest, SaslAuthenticateResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.sasl import SaslAuthenticateRequest, SaslAuthenticateResponse
 from tests.client.sasl import LOGIN, PASSWORD, USER
 from tests.faults.conftest import check_numbers
 from tests.faults.producing import failing_scope, numbers, producer_on, send

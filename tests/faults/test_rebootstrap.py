@@ -11,10 +11,10 @@ import pytest
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.client.cluster_client import ClusterClient
-from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.errors import ClusterChangedError, DeliveryError
+from spark_kafka_sink.options.producer_options import producer_config
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataResponse
+from spark_kafka_sink.protocol.apis.metadata import MetadataRequest, MetadataResponse
 from tests.exactly_once.opened import soon
 from tests.faults.producing import failing_scope, figure, numbers, one_by_one, send
 from tests.faults.recording_broker import RecordingBroker

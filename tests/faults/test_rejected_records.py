@@ -12,8 +12,8 @@ import pytest
 from spark_kafka_sink.errors import BrokerError, DeliveryError, KafkaSinkError
 from spark_kafka_sink.producer.base.producer_record import RecordMetadata
 from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.apis.produce import BatchIndexAndErrorMessage, ProduceRequest, ProduceResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.produce import BatchIndexAndErrorMessage, ProduceRequest, ProduceResponse
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.faults.producing import buffered_bytes, failing_scope, figure, numbers, producer_on, send
 from tests.faults.recording_broker import RecordingBroker, batches_of, numbers_in, says, throttles

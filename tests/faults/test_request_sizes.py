@@ -10,8 +10,8 @@ import pytest
 
 from spark_kafka_sink.producer.accumulator.request_size import QUICK_MS
 from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.apis.produce import PRODUCE, ProduceRequest
 from spark_kafka_sink.protocol.messages import encode_request
-from spark_kafka_sink.protocol.produce import PRODUCE, ProduceRequest
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.faults.producing import figure, producer_on, send
 from tests.faults.recording_broker import RecordingBroker, batches_of

@@ -17,8 +17,7 @@ from spark_kafka_sink.producer.base.bad_rows import BadRows
 from spark_kafka_sink.producer.interceptors import ProducerInterceptor
 from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.produce import (
+from spark_kafka_sink.protocol.apis.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
     PartitionProduceResponse,
@@ -26,6 +25,7 @@ from spark_kafka_sink.protocol.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.decoder import decode_batches
 from tests.faults.producing import figure, numbers, producer_on

@@ -13,8 +13,8 @@ import pytest
 from spark_kafka_sink.errors import DeliveryError, FlushTimeoutError
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.apis.produce import ProduceRequest
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.produce import ProduceRequest
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
 from tests.faults.producing import buffered_bytes, failing_scope, figure, numbers, producer_on

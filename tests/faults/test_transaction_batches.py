@@ -14,7 +14,6 @@ import pytest
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.client.cluster_client import ClusterClient
-from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.errors import (
     BrokerError,
     DeliveryError,
@@ -24,6 +23,7 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.exactly_once.proof import Outcome
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
+from spark_kafka_sink.options.producer_options import producer_config
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode

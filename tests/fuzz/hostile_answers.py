@@ -18,14 +18,14 @@ from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.client.topics import ask_to_create, configs_of, topics_metadata
-from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.exactly_once.commit_log import CommitLog, last_records_of
-from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
 from spark_kafka_sink.exactly_once.commit_record import State
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
-from spark_kafka_sink.protocol.topics import CreatableTopic
+from spark_kafka_sink.options.commit_log_options import CommitLogSettings
+from spark_kafka_sink.options.producer_options import producer_config
+from spark_kafka_sink.protocol.apis.topics import CreatableTopic
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.exactly_once.examples import record
 from tests.fuzz.hostile_proxy import HOST, HostileProxy, no_way_but_to

@@ -31,20 +31,20 @@ from spark_kafka_sink.formats.protobuf.proto_files import _with_marks as with_ma
 from spark_kafka_sink.formats.protobuf.proto_files import decoded
 from spark_kafka_sink.protocol.all_apis import ALL_APIS
 from spark_kafka_sink.protocol.api import AnyApi
-from spark_kafka_sink.protocol.api_versions import ApiVersionsResponse
+from spark_kafka_sink.protocol.apis.api_versions import ApiVersionsResponse
+from spark_kafka_sink.protocol.apis.fetch import AbortedTransaction, PartitionData
+from spark_kafka_sink.protocol.apis.metadata import MetadataResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.fetch import AbortedTransaction, PartitionData
 from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.messages import decode_request, decode_response, encode_request, encode_response
-from spark_kafka_sink.protocol.metadata import MetadataResponse
 from spark_kafka_sink.records.batch_header import HEADER_SIZE, MAGIC, SIZE_BEFORE_LENGTH, UNCHECKED
 from spark_kafka_sink.records.compression import Codec, compress, decompress
 from spark_kafka_sink.records.decoder import FetchedBatch, decode_batches
 from spark_kafka_sink.records.record_iter import iter_records
 from spark_kafka_sink.records.record_reader import Record
 from spark_kafka_sink.spark.driver.error_text import error_text
-from spark_kafka_sink.verify.json_values import json_value, validated_json
 from spark_kafka_sink.verify.record_errors import UndecodableError
+from spark_kafka_sink.verify.values.json_values import json_value, validated_json
 from tests.exactly_once.examples import BEFORE, record
 from tests.protocol.golden_messages import golden_messages
 from tests.records.golden_batches import golden_cases

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jobs.settings import load
-from spark_kafka_sink.spark.options import sink_options
+from spark_kafka_sink.options.sink_options import sink_options
 
 CONF = sorted((Path(__file__).parents[2] / "conf").glob("*.toml"))
 

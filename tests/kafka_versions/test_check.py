@@ -6,9 +6,9 @@ import pytest
 
 from spark_kafka_sink import Producer
 from spark_kafka_sink.errors import BrokerError
+from spark_kafka_sink.options.sink_options import sink_options
 from spark_kafka_sink.spark.driver.check import check
 from spark_kafka_sink.spark.driver.checks.report import Status
-from spark_kafka_sink.spark.options import sink_options
 from spark_kafka_sink.spark.plan.first_contact import create_missing_topic
 from tests.kafka.cluster import KafkaCluster
 from tests.kafka.kafka import has_leaders

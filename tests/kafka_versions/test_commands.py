@@ -12,7 +12,7 @@ from spark_kafka_sink.cli.main import main
 from spark_kafka_sink.client.api_versions import api_versions_request
 from spark_kafka_sink.errors import UnsupportedVersionError
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
-from spark_kafka_sink.protocol.api_versions import API_VERSIONS
+from spark_kafka_sink.protocol.apis.api_versions import API_VERSIONS
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.exactly_once.opened import client_of, soon
 from tests.kafka.cluster import KafkaCluster

@@ -8,7 +8,7 @@ import pytest
 
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.exactly_once.commit_log import CommitLog
-from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
+from spark_kafka_sink.options.commit_log_options import CommitLogSettings
 from tests.exactly_once.opened import client_of, new_id, soon
 from tests.exactly_once.queries import Query
 from tests.kafka.cluster import KafkaCluster

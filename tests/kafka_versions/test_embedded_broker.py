@@ -10,10 +10,10 @@ import pytest
 
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
+from spark_kafka_sink.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
+from spark_kafka_sink.protocol.apis.topics import CreatableTopic, CreateTopicsRequest
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
-from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataRequestTopic
-from spark_kafka_sink.protocol.topics import CreatableTopic, CreateTopicsRequest
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 from tests.broker.network.client import Client
 from tests.broker.transaction.transactor import Transactor

@@ -8,7 +8,7 @@ import pytest
 
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.network.proxy import Proxy, parse_proxy
-from spark_kafka_sink.secret import Secret
+from spark_kafka_sink.options.secret import Secret
 from tests.every import every
 
 

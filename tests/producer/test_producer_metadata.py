@@ -11,11 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.errors import BrokerError, MetadataTimeoutError, UsageError
 from spark_kafka_sink.network.selector import monotonic_ms
+from spark_kafka_sink.options.producer_options import producer_config
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
-from spark_kafka_sink.protocol.metadata import (
+from spark_kafka_sink.protocol.apis.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,

@@ -7,8 +7,8 @@ import pytest
 from spark_kafka_sink.errors import ProtocolError
 from spark_kafka_sink.protocol.all_apis import ALL_APIS
 from spark_kafka_sink.protocol.api import AnyApi, ApiKey
+from spark_kafka_sink.protocol.apis.metadata import METADATA, MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 from spark_kafka_sink.protocol.messages import decode_request, decode_response, encode_response
-from spark_kafka_sink.protocol.metadata import METADATA, MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 from tests.limits import MEGABYTES, SECONDS, costs_at_most
 from tests.protocol.whole import encode
 from tests.protocol.worst_messages import Path, array_paths, worst_message

@@ -8,14 +8,12 @@ import pytest
 
 from spark_kafka_sink.errors import ProtocolError, UnsupportedVersionError, UsageError
 from spark_kafka_sink.protocol.all_apis import ALL_APIS
-from spark_kafka_sink.protocol.api_versions import API_VERSIONS, ApiVersion, ApiVersionsRequest, ApiVersionsResponse
-from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.fetch import FETCH, FetchableTopicResponse, FetchResponse, PartitionData
-from spark_kafka_sink.protocol.groups import HEARTBEAT, HeartbeatRequest
-from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest, InitProducerIdResponse
-from spark_kafka_sink.protocol.messages import APIS, decode_request, decode_response, encode_request, encode_response
-from spark_kafka_sink.protocol.metadata import METADATA, MetadataRequest, MetadataRequestTopic
-from spark_kafka_sink.protocol.produce import (
+from spark_kafka_sink.protocol.apis.api_versions import API_VERSIONS, ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from spark_kafka_sink.protocol.apis.fetch import FETCH, FetchableTopicResponse, FetchResponse, PartitionData
+from spark_kafka_sink.protocol.apis.groups import HEARTBEAT, HeartbeatRequest
+from spark_kafka_sink.protocol.apis.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest, InitProducerIdResponse
+from spark_kafka_sink.protocol.apis.metadata import METADATA, MetadataRequest, MetadataRequestTopic
+from spark_kafka_sink.protocol.apis.produce import (
     PRODUCE,
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -26,7 +24,9 @@ from spark_kafka_sink.protocol.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from spark_kafka_sink.protocol.sasl import SASL_AUTHENTICATE, SaslAuthenticateRequest
+from spark_kafka_sink.protocol.apis.sasl import SASL_AUTHENTICATE, SaslAuthenticateRequest
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.messages import APIS, decode_request, decode_response, encode_request, encode_response
 from spark_kafka_sink.protocol.wire_types import Buffer, Records
 
 

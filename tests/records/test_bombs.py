@@ -10,7 +10,7 @@ import zstandard
 
 from spark_kafka_sink.errors import ProtocolError
 from spark_kafka_sink.exactly_once.log_reader import committed_records
-from spark_kafka_sink.protocol.fetch import PartitionData
+from spark_kafka_sink.protocol.apis.fetch import PartitionData
 from spark_kafka_sink.records.batch_header import batch_header
 from spark_kafka_sink.records.compression import Codec, compress, decompress
 from spark_kafka_sink.records.decoder import MAX_DECOMPRESSED, FetchedBatch, decode_batches

@@ -11,8 +11,8 @@ from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, Server
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from spark_kafka_sink.errors import RegistryError, SchemaIncompatibleError
+from spark_kafka_sink.options.registry_options import registry_config
 from spark_kafka_sink.registry.registry_client import RegisteredSchema, RegistryClient, SchemaReference, SchemaText
-from spark_kafka_sink.registry.registry_options import registry_config
 from tests.registry.apicurio import Apicurio
 
 pytestmark = pytest.mark.java

@@ -17,9 +17,9 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from spark_kafka_sink.errors import AuthenticationError, KafkaSinkError, OptionError, RegistryError
+from spark_kafka_sink.options.registry_options import registry_config
 from spark_kafka_sink.registry.http import Timing
 from spark_kafka_sink.registry.registry_client import RegistryClient, SchemaText
-from spark_kafka_sink.registry.registry_options import registry_config
 from tests.registry.stand_in import Answer, StandIn
 from tests.security.certificates import Certificates, server_context
 from tests.security.sasl import http_servers

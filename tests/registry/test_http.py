@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from spark_kafka_sink.errors import DeadlineError, RegistryError, RegistryTimeoutError, SchemaIncompatibleError, UsageError
+from spark_kafka_sink.options.registry_options import registry_config
 from spark_kafka_sink.registry.http import MAX_ANSWER_BYTES, Timing
 from spark_kafka_sink.registry.registry_client import RegistryClient, SchemaText
-from spark_kafka_sink.registry.registry_options import registry_config
 from tests.every import every
 from tests.kafka.ports import free_ports
 from tests.registry.stand_in import JSON, Answer, Asked, StandIn

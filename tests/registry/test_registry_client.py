@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import RegistryError, SchemaIncompatibleError, UsageError
+from spark_kafka_sink.options.registry_options import registry_config
 from spark_kafka_sink.registry.registry_client import RegistryClient, SchemaReference, SchemaText
-from spark_kafka_sink.registry.registry_options import registry_config
 from tests.every import every
 from tests.examples import examples
 from tests.registry.stand_in import Answer, StandIn

@@ -17,8 +17,8 @@ from spark_kafka_sink.errors import AuthenticationError, OptionError
 from spark_kafka_sink.network.channel import Address, PlainChannel, resolve
 from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.network.tls_channel import TlsChannel
+from spark_kafka_sink.options.security_config import security_config
 from spark_kafka_sink.security.channel_opener import ChannelOpener
-from spark_kafka_sink.security_config import security_config
 from tests.network.ends import Clock, framed
 from tests.security.certificates import Certificates, server_context
 
@@ -77,7 +77,7 @@ def test_plain_connections_import_nothing_of_tls() -> None:
     program = (
         "import sys\n"
         "from spark_kafka_sink.security.channel_opener import ChannelOpener\n"
-        "from spark_kafka_sink.security_config import PLAINTEXT\n"
+        "from spark_kafka_sink.options.security_config import PLAINTEXT\n"
         "ChannelOpener(PLAINTEXT)\n"
         "assert not {'ssl', 'cryptography'} & set(sys.modules), 'too much is imported'\n"
     )

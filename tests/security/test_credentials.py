@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from spark_kafka_sink.errors import OptionError
+from spark_kafka_sink.options.security_config import SecurityConfig, security_config
 from spark_kafka_sink.security.credentials import user_and_password
 from spark_kafka_sink.security.jaas import jaas_of
-from spark_kafka_sink.security_config import SecurityConfig, security_config
 
 PASSWORD = "a\"b'c\\d;${env:NOT_THERE}"
 

@@ -13,7 +13,6 @@ from spark_kafka_sink.broker.acl import Acl, parse_acls
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.client.cluster_client import ClusterClient
-from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.errors import AuthorizationError, KafkaSinkError
 from spark_kafka_sink.exactly_once.commit_log import CommitLog
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
@@ -21,6 +20,7 @@ from spark_kafka_sink.exactly_once.committer import Committer
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
+from spark_kafka_sink.options.producer_options import producer_config
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.docs.security_blocks import acl_lines

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from spark_kafka_sink.errors import AuthenticationError, OptionError
+from spark_kafka_sink.options.security_config import SecurityConfig, security_config
 from spark_kafka_sink.security.tls_context import MAX_CONTEXTS, ReloadingTls, client_tls
-from spark_kafka_sink.security_config import SecurityConfig, security_config
 from tests.network.tls_ends import TlsEnds
 from tests.security.certificates import Certificates, Identity, server_context
 

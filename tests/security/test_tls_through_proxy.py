@@ -12,8 +12,8 @@ import pytest
 
 from spark_kafka_sink.errors import AuthenticationError
 from spark_kafka_sink.network.selector import Selector
+from spark_kafka_sink.options.security_config import security_config
 from spark_kafka_sink.security.channel_opener import ChannelOpener
-from spark_kafka_sink.security_config import security_config
 from tests.network.small_proxy import SmallProxy
 from tests.security.certificates import Certificates, Identity, server_context
 

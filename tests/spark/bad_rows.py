@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
+from spark_kafka_sink.options.sink_options import SinkOptions, sink_options
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
 from spark_kafka_sink.spark.feed import Feed
-from spark_kafka_sink.spark.options import SinkOptions, sink_options
 from spark_kafka_sink.spark.schema import SinkSchema
 from spark_kafka_sink.spark.task.task import run_task
 from tests.exactly_once.opened import client_of, soon

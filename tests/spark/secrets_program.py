@@ -19,7 +19,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 import spark_kafka_sink as sks
-from spark_kafka_sink.spark.options import sink_options
+from spark_kafka_sink.options.sink_options import sink_options
 from tests.planted_secrets import (
     FAILING,
     MISSPELLED,

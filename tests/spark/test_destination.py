@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import types as t
 
 from spark_kafka_sink.formats.schemas.resolved_schema import ResolvedSchema
+from spark_kafka_sink.options.sink_options import sink_options
 from spark_kafka_sink.spark.destination import Destination, Field, destination, schema_fields
-from spark_kafka_sink.spark.options import sink_options
 from spark_kafka_sink.spark.schema import SinkSchema, sink_schema
 
 OPTIONS = {"kafka.bootstrap.servers": "a:1,b:2", "topic": "events"}

@@ -21,10 +21,10 @@ from spark_kafka_sink.errors import (
     SchemaError,
     SerializationError,
 )
-from spark_kafka_sink.spark.options import SinkOptions, sink_options
+from spark_kafka_sink.options.record_options import record_options
+from spark_kafka_sink.options.sink_options import SinkOptions, sink_options
 from spark_kafka_sink.spark.plan.resolved_schemas import resolved_options
 from spark_kafka_sink.spark.plugin_checks import checked_options
-from spark_kafka_sink.spark.record_options import record_options
 from spark_kafka_sink.spark.schema import ColumnGroup, SinkSchema, sink_schema
 from tests.kafka.fixtures import BrokerKind, NewTopic
 from tests.kafka.kafka import Kafka

@@ -10,14 +10,14 @@ import pytest
 from pyspark.sql import types as t
 
 from spark_kafka_sink.errors import OptionError, RegistryError, RegistryTimeoutError, SchemaError, SchemaIncompatibleError
+from spark_kafka_sink.options.registry_options import registry_config
+from spark_kafka_sink.options.sink_options import SinkOptions, sink_options
 from spark_kafka_sink.registry.references import SchemaReference, SchemaText
 from spark_kafka_sink.registry.registry_client import RegistryClient
-from spark_kafka_sink.registry.registry_options import registry_config
 from spark_kafka_sink.spark.driver.checks.context import CheckContext, client_for
 from spark_kafka_sink.spark.driver.checks.report import CheckLine
 from spark_kafka_sink.spark.driver.checks.schema_registry import check_registry
 from spark_kafka_sink.spark.driver.foreach_batch import foreach_batch
-from spark_kafka_sink.spark.options import SinkOptions, sink_options
 from spark_kafka_sink.spark.plan import resolved_schemas
 from spark_kafka_sink.spark.schema import SinkSchema, sink_schema
 from tests.planted_secrets import MARK

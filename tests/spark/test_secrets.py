@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 import spark_kafka_sink as sks
 from spark_kafka_sink.broker import BrokerConfig, EmbeddedBroker
 from spark_kafka_sink.errors import OptionError
-from spark_kafka_sink.spark.options import sink_options
+from spark_kafka_sink.options.sink_options import sink_options
 from tests.planted_secrets import FAILING, MARK, PLANTED, SECRET, USER, VARIABLE, VARIABLE_OF_LOGIN, registry_failing
 from tests.registry.stand_in import StandIn
 from tests.spark.secrets_program import kafka

@@ -17,9 +17,9 @@ from spark_kafka_sink.broker.acl import parse_acls
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.client.topics import TOPIC, configs_of
 from spark_kafka_sink.errors import AuthorizationError, MetadataTimeoutError, OptionError
+from spark_kafka_sink.options.sink_options import sink_options
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.spark.options import sink_options
 from spark_kafka_sink.spark.plan.first_contact import create_missing_topic
 from tests.kafka.kafka import Kafka
 from tests.kafka.ports import free_ports

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 import spark_kafka_sink as sks
 from spark_kafka_sink.broker import EmbeddedRegistry
-from spark_kafka_sink.spark.options import sink_options
+from spark_kafka_sink.options.sink_options import sink_options
 from spark_kafka_sink.verify import read_back
 from spark_kafka_sink.verify.comparison import Comparison
 from spark_kafka_sink.verify.read_back import whole_topic

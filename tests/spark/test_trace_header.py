@@ -15,12 +15,12 @@ from pyspark.sql import types as t
 import spark_kafka_sink as sks
 from spark_kafka_sink.errors import OptionError, RecordError, SchemaError
 from spark_kafka_sink.exactly_once.row_checksum import RowChecksum
-from spark_kafka_sink.spark.options import SinkOptions, sink_options
+from spark_kafka_sink.options.sink_options import SinkOptions, sink_options
+from spark_kafka_sink.options.trace_options import is_traceparent, trace_options
 from spark_kafka_sink.spark.schema import SinkSchema, sink_schema
 from spark_kafka_sink.spark.task.columns import records_by_topic
 from spark_kafka_sink.spark.task.row_splitting import split_batch
 from spark_kafka_sink.spark.trace_header import bad_traceparents, with_batch_context, with_current_span
-from spark_kafka_sink.spark.trace_options import is_traceparent, trace_options
 
 A = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 B = "00-11111111111111111111111111111111-2222222222222222-00"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer
 
-from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.errors import OptionError
+from spark_kafka_sink.options.producer_options import producer_config
 from spark_kafka_sink.verify.consumer_settings import consumer_settings
 from spark_kafka_sink.verify.read_back import whole_topic
 

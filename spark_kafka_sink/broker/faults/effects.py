@@ -14,10 +14,10 @@ from spark_kafka_sink.broker.faults.request_filter import SHAPES, IsAffected, me
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.broker.timer import Timer
 from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.apis.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from spark_kafka_sink.protocol.apis.metadata import MetadataResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.metadata import MetadataResponse
 
 logger = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from enum import Enum
 from typing import Final, TypeAlias
 
 from spark_kafka_sink.broker.api_exception import ApiException
+from spark_kafka_sink.protocol.apis.groups import JoinGroupResponse, SyncGroupResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.groups import JoinGroupResponse, SyncGroupResponse
 
 
 class GroupState(Enum):

@@ -29,8 +29,7 @@ from spark_kafka_sink.broker.group.membership import Joiner, leave
 from spark_kafka_sink.broker.group.rebalance import heartbeat, sync
 from spark_kafka_sink.broker.log.log_types import TopicPartition
 from spark_kafka_sink.broker.timer import Timer, TimerTask
-from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.groups import (
+from spark_kafka_sink.protocol.apis.groups import (
     DescribedGroup,
     DescribedGroupMember,
     HeartbeatRequest,
@@ -39,6 +38,7 @@ from spark_kafka_sink.protocol.groups import (
     MemberResponse,
     SyncGroupRequest,
 )
+from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 GROUP_TYPE = "classic"
 

@@ -13,8 +13,8 @@ from spark_kafka_sink.broker.group.effects import Answer, Effects, Timeout, Time
 from spark_kafka_sink.broker.group.group_log import GroupLog, client_code, group_of, new_group_metadata
 from spark_kafka_sink.broker.group.membership import UNKNOWN_MEMBER_ID, Joiner, join, loaded, timed_out, unloaded
 from spark_kafka_sink.broker.timer import Timer, TimerTask
+from spark_kafka_sink.protocol.apis.groups import JoinGroupResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.groups import JoinGroupResponse
 from spark_kafka_sink.protocol.internal_topics import GroupMetadataValue
 
 logger = logging.getLogger(__name__)

@@ -22,8 +22,8 @@ from spark_kafka_sink.broker.group.rebalance import (
     rebalance_or_complete,
     sync_timed_out,
 )
+from spark_kafka_sink.protocol.apis.groups import JoinGroupResponse, MemberIdentity, MemberResponse, SyncGroupResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.groups import JoinGroupResponse, MemberIdentity, MemberResponse, SyncGroupResponse
 
 logger = logging.getLogger(__name__)
 

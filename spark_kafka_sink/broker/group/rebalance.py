@@ -18,14 +18,14 @@ from spark_kafka_sink.broker.group.effects import (
     SyncTimeout,
 )
 from spark_kafka_sink.broker.group.group_log import metadata_of
-from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.groups import (
+from spark_kafka_sink.protocol.apis.groups import (
     HeartbeatRequest,
     JoinGroupResponse,
     JoinGroupResponseMember,
     SyncGroupRequest,
     SyncGroupResponse,
 )
+from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.handlers.auth_helper import check_cluster
 from spark_kafka_sink.broker.handlers.common import check_is_controller
 from spark_kafka_sink.broker.network.request import Request
-from spark_kafka_sink.protocol.acls import (
+from spark_kafka_sink.protocol.apis.acls import (
     AclCreation,
     AclCreationResult,
     AclDescription,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.network.request import Request
-from spark_kafka_sink.protocol.telemetry import GetTelemetrySubscriptionsResponse, PushTelemetryResponse
+from spark_kafka_sink.protocol.apis.telemetry import GetTelemetrySubscriptionsResponse, PushTelemetryResponse
 
 
 def handle_get_telemetry_subscriptions(services: BrokerServices, request: Request) -> GetTelemetrySubscriptionsResponse:

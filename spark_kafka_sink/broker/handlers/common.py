@@ -14,9 +14,9 @@ from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.cluster.metadata_image import MetadataImage
 from spark_kafka_sink.broker.network.listener import Listener
 from spark_kafka_sink.broker.network.request import Request
+from spark_kafka_sink.protocol.apis.produce import LeaderIdAndEpoch, NodeEndpoint
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.produce import LeaderIdAndEpoch, NodeEndpoint
 
 logger = logging.getLogger(__name__)
 

@@ -21,8 +21,8 @@ from spark_kafka_sink.broker.cluster.topic_config import TOPIC_CONFIGS, ConfigKe
 from spark_kafka_sink.broker.handlers.auth_helper import TEXTS, is_allowed
 from spark_kafka_sink.broker.handlers.common import repeated
 from spark_kafka_sink.broker.network.request import Request
-from spark_kafka_sink.protocol import alter_configs, configs
-from spark_kafka_sink.protocol.configs import (
+from spark_kafka_sink.protocol.apis import alter_configs, configs
+from spark_kafka_sink.protocol.apis.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,

@@ -18,8 +18,7 @@ from spark_kafka_sink.broker.log.log_types import FetchDataInfo, IsolationLevel,
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.broker.replica_manager import LedPartition
 from spark_kafka_sink.broker.timer import DelayedOperation
-from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.fetch import (
+from spark_kafka_sink.protocol.apis.fetch import (
     AbortedTransaction,
     FetchableTopicResponse,
     FetchPartition,
@@ -28,7 +27,7 @@ from spark_kafka_sink.protocol.fetch import (
     FetchTopic,
     PartitionData,
 )
-from spark_kafka_sink.protocol.partition_offsets import (
+from spark_kafka_sink.protocol.apis.partition_offsets import (
     EpochEndOffset,
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -40,6 +39,7 @@ from spark_kafka_sink.protocol.partition_offsets import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
+from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 
 def isolation_level(level: int) -> IsolationLevel:

@@ -14,8 +14,7 @@ from spark_kafka_sink.broker.group.group_coordinator import unknown
 from spark_kafka_sink.broker.group.membership import Joiner
 from spark_kafka_sink.broker.handlers.auth_helper import authorized_operations, check_group_right, is_allowed
 from spark_kafka_sink.broker.network.request import Request
-from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.groups import (
+from spark_kafka_sink.protocol.apis.groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
@@ -33,6 +32,7 @@ from spark_kafka_sink.protocol.groups import (
     MemberIdentity,
     SyncGroupRequest,
 )
+from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 
 def check_group(services: BrokerServices, group_id: str) -> None:

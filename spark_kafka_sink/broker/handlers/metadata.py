@@ -28,12 +28,10 @@ from spark_kafka_sink.broker.handlers.auth_helper import (
 from spark_kafka_sink.broker.handlers.common import Handler
 from spark_kafka_sink.broker.kafka_release import ApiVersionManager
 from spark_kafka_sink.broker.network.request import Request
-from spark_kafka_sink.protocol.api_versions import ApiVersionsRequest
-from spark_kafka_sink.protocol.cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
-from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-from spark_kafka_sink.protocol.metadata import (
+from spark_kafka_sink.protocol.apis.api_versions import ApiVersionsRequest
+from spark_kafka_sink.protocol.apis.cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
+from spark_kafka_sink.protocol.apis.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from spark_kafka_sink.protocol.apis.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
@@ -41,6 +39,8 @@ from spark_kafka_sink.protocol.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")

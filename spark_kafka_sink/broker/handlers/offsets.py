@@ -24,8 +24,7 @@ from spark_kafka_sink.broker.transaction.add_partitions_to_txn_manager import (
     TransactionSupportedOperation,
     operation_of_txn_offset_commit,
 )
-from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.group_offsets import (
+from spark_kafka_sink.protocol.apis.group_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
@@ -46,13 +45,14 @@ from spark_kafka_sink.protocol.group_offsets import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from spark_kafka_sink.protocol.transactions import (
+from spark_kafka_sink.protocol.apis.transactions import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 T = TypeVar("T")
 

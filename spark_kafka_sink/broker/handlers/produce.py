@@ -22,8 +22,7 @@ from spark_kafka_sink.broker.transaction.add_partitions_to_txn_manager import (
     operation_of_produce,
     produce_error,
 )
-from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.produce import (
+from spark_kafka_sink.protocol.apis.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
     PartitionProduceResponse,
@@ -32,6 +31,7 @@ from spark_kafka_sink.protocol.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.wire_types import Buffer
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
 from spark_kafka_sink.records.compression import Codec

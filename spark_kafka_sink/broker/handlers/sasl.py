@@ -19,8 +19,7 @@ from spark_kafka_sink.broker.handlers.auth_helper import check_cluster
 from spark_kafka_sink.broker.handlers.common import check_is_controller
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.broker.sasl.sasl_server_authenticator import authenticator_of, refuse
-from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.sasl import (
+from spark_kafka_sink.protocol.apis.sasl import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
@@ -35,6 +34,7 @@ from spark_kafka_sink.protocol.sasl import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
+from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.security.sasl.scram_messages import SCRAM_HASHES
 
 

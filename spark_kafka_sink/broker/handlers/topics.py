@@ -16,15 +16,14 @@ from spark_kafka_sink.broker.cluster.new_topics import DEFAULT, check_amount, ch
 from spark_kafka_sink.broker.handlers.auth_helper import TEXTS, check_cluster, check_topic, is_allowed
 from spark_kafka_sink.broker.handlers.common import check_is_controller, repeated
 from spark_kafka_sink.broker.network.request import Request
-from spark_kafka_sink.protocol.cluster import (
+from spark_kafka_sink.protocol.apis.cluster import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.topics import (
+from spark_kafka_sink.protocol.apis.topics import (
     CreatableTopic,
     CreatableTopicConfigs,
     CreatableTopicResult,
@@ -43,6 +42,7 @@ from spark_kafka_sink.protocol.topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"

@@ -31,12 +31,11 @@ from spark_kafka_sink.broker.transaction.transaction_metadata import (
     ProducerIdAndEpoch,
     TransactionMetadata,
 )
-from spark_kafka_sink.protocol import list_transactions, transactions
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from spark_kafka_sink.protocol.list_transactions import ListTransactionsRequest, ListTransactionsResponse
-from spark_kafka_sink.protocol.transactions import (
+from spark_kafka_sink.protocol.apis import list_transactions, transactions
+from spark_kafka_sink.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from spark_kafka_sink.protocol.apis.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from spark_kafka_sink.protocol.apis.transactions import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
     AddPartitionsToTxnPartitionResult,
@@ -58,6 +57,7 @@ from spark_kafka_sink.protocol.transactions import (
     TopicRequest,
     TopicResponse,
 )
+from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 KNOWS_PRODUCER_FENCED: Final[Mapping[ApiKey, int]] = {
     ApiKey.INIT_PRODUCER_ID: 4,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from spark_kafka_sink.option import INT32_MAX
+from spark_kafka_sink.options.option import INT32_MAX
 from spark_kafka_sink.records.batch_header import CHECKED, HEADER_SIZE, MAGIC, SIZE_BEFORE_LENGTH, UNCHECKED
 from spark_kafka_sink.records.compression import Buffer
 

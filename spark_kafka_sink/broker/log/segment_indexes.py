@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from spark_kafka_sink.broker.log.log_types import AbortedTransaction
-from spark_kafka_sink.option import INT32_MAX
+from spark_kafka_sink.options.option import INT32_MAX
 from spark_kafka_sink.records.batch_header import NO_TIMESTAMP
 
 _OFFSET_ENTRY_SIZE = 8

@@ -14,11 +14,11 @@ from spark_kafka_sink.broker.network.listener import Listener
 from spark_kafka_sink.errors import KafkaSinkError, UnsupportedVersionError
 from spark_kafka_sink.network.channel import Buffer
 from spark_kafka_sink.protocol.api import AnyApi, ApiKey
-from spark_kafka_sink.protocol.api_versions import API_VERSIONS, ApiVersionsRequest
+from spark_kafka_sink.protocol.apis.api_versions import API_VERSIONS, ApiVersionsRequest
+from spark_kafka_sink.protocol.apis.sasl import SASL_AUTHENTICATE, SaslAuthenticateRequest
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.messages import RequestHeader, decode_request, encode_response
-from spark_kafka_sink.protocol.sasl import SASL_AUTHENTICATE, SaslAuthenticateRequest
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,6 @@ from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import OptionError, UnsupportedVersionError
 from spark_kafka_sink.exactly_once.commit_log import CommitLog, LastRecords, LoggedRecord, last_records_of, partition_of
-from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord
 from spark_kafka_sink.exactly_once.execution import CommitCall, Execution, retry_on_claim_lost
 from spark_kafka_sink.exactly_once.markers import look_for_markers
@@ -23,6 +22,7 @@ from spark_kafka_sink.exactly_once.proof import Outcome
 from spark_kafka_sink.exactly_once.rules import View
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds, foreign_prefix
+from spark_kafka_sink.options.commit_log_options import CommitLogSettings
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode

@@ -17,7 +17,7 @@ from spark_kafka_sink.formats.avro.avro_decimals import decimal_kernel
 from spark_kafka_sink.formats.avro.avro_schema import Enum, Fixed, Logical, Primitive
 from spark_kafka_sink.formats.avro.avro_uuids import uuid_kernel
 from spark_kafka_sink.formats.schemas.kernel import Kernel, MisfitError, filled, listed
-from spark_kafka_sink.option import INT32_MAX
+from spark_kafka_sink.options.option import INT32_MAX
 from spark_kafka_sink.producer.serializers.arrays import first_not_utf8, first_row, is_binary, is_text
 from spark_kafka_sink.producer.serializers.bad_row import BadRowError
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, byte_lengths, numbers, valid_mask

@@ -30,7 +30,7 @@ from spark_kafka_sink.formats.avro.avro_schema import (
 from spark_kafka_sink.formats.schemas import single_values as single
 from spark_kafka_sink.formats.schemas.kernel import MisfitError, listed
 from spark_kafka_sink.formats.schemas.single_values import BadValueError, refused
-from spark_kafka_sink.option import INT32_MAX
+from spark_kafka_sink.options.option import INT32_MAX
 from spark_kafka_sink.records.varints import varint
 
 _INT64_MAX: Final = 2**63 - 1

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from spark_kafka_sink.option import INT32_MAX
+from spark_kafka_sink.options.option import INT32_MAX
 from spark_kafka_sink.producer.serializers.arrays import entries_of, is_text, list_parts, place_in_list
 from spark_kafka_sink.producer.serializers.bad_row import BadRowError
 from spark_kafka_sink.producer.serializers.json_columns import json_texts

@@ -8,9 +8,9 @@ from typing import Final
 from spark_kafka_sink.errors import RegistryError, SchemaIncompatibleError
 from spark_kafka_sink.formats.schemas.formats import schema_format
 from spark_kafka_sink.formats.schemas.schema_format import NAME_DIFFERS
+from spark_kafka_sink.options.schema_options import SchemaConfig
 from spark_kafka_sink.registry.references import SchemaText
 from spark_kafka_sink.registry.registry_client import RegisteredSchema, RegistryClient
-from spark_kafka_sink.schema_options import SchemaConfig
 
 _NEEDED: Final = ("without a default", ", required")
 """Ends the line about a new field that records without it do not fit."""

@@ -9,7 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from spark_kafka_sink.option import INT32_MAX
+from spark_kafka_sink.options.option import INT32_MAX
 from spark_kafka_sink.producer.serializers.bad_row import BadRowError
 from spark_kafka_sink.records.arrow_arrays import valid_mask
 from spark_kafka_sink.records.parts import Part, Present, constant, join, masked

@@ -14,15 +14,8 @@ from spark_kafka_sink.formats.schemas.resolve import NewSchema, checked, registe
 from spark_kafka_sink.formats.schemas.resolved_schema import ResolvedSchema
 from spark_kafka_sink.formats.schemas.rules import refuse_rules_of_subject
 from spark_kafka_sink.formats.schemas.schema_serializer import SchemaSerializer
-from spark_kafka_sink.producer.base.call_deadline import call_time_left_s
-from spark_kafka_sink.producer.base.lifecycle import in_callback
-from spark_kafka_sink.producer.base.producer_record import Headers
-from spark_kafka_sink.producer.serializers.arrays import null_column
-from spark_kafka_sink.producer.serializers.serializer import Serializer
-from spark_kafka_sink.records.columns import FixedHeaders
-from spark_kafka_sink.registry.registry_client import CALL_S, RegistryClient
-from spark_kafka_sink.registry.registry_options import RegistryConfig, registry_config
-from spark_kafka_sink.schema_options import (
+from spark_kafka_sink.options.registry_options import RegistryConfig, registry_config
+from spark_kafka_sink.options.schema_options import (
     OF_ONE_PART,
     PARTS,
     SCHEMA_OPTIONS,
@@ -32,7 +25,14 @@ from spark_kafka_sink.schema_options import (
     refuse_unknown,
     schema_config,
 )
-from spark_kafka_sink.secret import is_provider_option
+from spark_kafka_sink.options.secret import is_provider_option
+from spark_kafka_sink.producer.base.call_deadline import call_time_left_s
+from spark_kafka_sink.producer.base.lifecycle import in_callback
+from spark_kafka_sink.producer.base.producer_record import Headers
+from spark_kafka_sink.producer.serializers.arrays import null_column
+from spark_kafka_sink.producer.serializers.serializer import Serializer
+from spark_kafka_sink.records.columns import FixedHeaders
+from spark_kafka_sink.registry.registry_client import CALL_S, RegistryClient
 
 _Writer = tuple[str, pa.DataType | None]
 """A topic, and the type of its columns if the schema depends on it."""

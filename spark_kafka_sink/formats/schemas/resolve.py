@@ -15,9 +15,9 @@ from spark_kafka_sink.formats.schemas.resolved_schema import ResolvedSchema
 from spark_kafka_sink.formats.schemas.rules import refuse_rules, refuse_rules_of_subject
 from spark_kafka_sink.formats.schemas.schema_format import SchemaFile
 from spark_kafka_sink.formats.schemas.subjects import check_topic, derived_name, subject_name
+from spark_kafka_sink.options.schema_options import SchemaConfig
 from spark_kafka_sink.registry.references import SchemaReference, SchemaText
 from spark_kafka_sink.registry.registry_client import RegisteredSchema, RegistryClient
-from spark_kafka_sink.schema_options import SchemaConfig
 
 
 @dataclass(frozen=True, slots=True)

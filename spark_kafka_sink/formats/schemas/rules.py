@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 
 from spark_kafka_sink.errors import SchemaError
 from spark_kafka_sink.formats.schemas.formats import schema_format
+from spark_kafka_sink.options.schema_options import SchemaConfig
 from spark_kafka_sink.registry.registry_client import RegisteredSchema, RegistryClient
-from spark_kafka_sink.schema_options import SchemaConfig
 
 
 def refuse_rules(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from spark_kafka_sink.errors import OptionError
-from spark_kafka_sink.schema_options import SchemaConfig
+from spark_kafka_sink.options.schema_options import SchemaConfig
 
 
 def subject_name(config: SchemaConfig, topic: str | None, record: str | None) -> str:

@@ -12,9 +12,9 @@ from functools import partial
 
 import numpy as np
 
-from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import BufferExhaustedError, KafkaSinkError, RecordTooLargeError, UsageError
 from spark_kafka_sink.network.selector import monotonic_ms
+from spark_kafka_sink.options.producer_options import ProducerConfig
 from spark_kafka_sink.producer.accumulator.append import Append, CompletionFactory
 from spark_kafka_sink.producer.accumulator.append_plan import LARGE_ROW, GroupedRows, Partitions, Plan, Planner, Sizes
 from spark_kafka_sink.producer.accumulator.buffer_pool import Chunk, SharedChunks

@@ -9,9 +9,9 @@ from threading import RLock
 from typing import NamedTuple
 
 from spark_kafka_sink.client.cluster import Cluster
-from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.network.selector import monotonic_ms
+from spark_kafka_sink.options.producer_options import ProducerConfig
 from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult
 from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, PartitionQueue, SealedBatch

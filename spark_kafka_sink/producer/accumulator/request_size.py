@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.options.producer_options import ProducerConfig
 from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, SealedBatch
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
 from spark_kafka_sink.records.compression import Codec

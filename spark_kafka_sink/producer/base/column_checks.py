@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import RecordError, SchemaError
-from spark_kafka_sink.option import topic_problem
+from spark_kafka_sink.options.option import topic_problem
 from spark_kafka_sink.records.arrow_arrays import holds_bytes
 from spark_kafka_sink.records.columns import NO_TIMESTAMP, RecordColumns
 from spark_kafka_sink.records.timestamps import in_other_unit, time_problem

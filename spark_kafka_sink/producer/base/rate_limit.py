@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from threading import Lock
 
-from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.options.producer_options import ProducerConfig
 from spark_kafka_sink.producer.base.lifecycle import MAX_WAIT_S
 
 logger = logging.getLogger(__name__)

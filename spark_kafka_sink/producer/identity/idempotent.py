@@ -7,8 +7,8 @@ from collections.abc import Callable
 from functools import partial
 
 from spark_kafka_sink.client.network_client import ClientResponse, NetworkClient
-from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaSinkError, UnsupportedVersionError
+from spark_kafka_sink.options.producer_options import ProducerConfig
 from spark_kafka_sink.producer.accumulator.producer_batch import PartitionQueue
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.accumulator.sequences import ProducerIdAndEpoch
@@ -16,8 +16,8 @@ from spark_kafka_sink.producer.base.error_policy import WITHOUT_IDEMPOTENCE, Act
 from spark_kafka_sink.producer.base.lifecycle import FOREVER_MS
 from spark_kafka_sink.producer.identity.identity import NumberedIdentity
 from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.apis.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest, InitProducerIdResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
-from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest, InitProducerIdResponse
 from spark_kafka_sink.security.acls import rights_of
 
 logger = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from spark_kafka_sink.producer.accumulator.producer_batch import PartitionQueue,
 from spark_kafka_sink.producer.accumulator.sequences import NO_PRODUCER, PartitionSequences, ProducerIdAndEpoch
 from spark_kafka_sink.producer.base.error_policy import Action
 from spark_kafka_sink.producer.base.lifecycle import FOREVER_MS
-from spark_kafka_sink.protocol.produce import PartitionProduceResponse
+from spark_kafka_sink.protocol.apis.produce import PartitionProduceResponse
 
 # From v13 on topics are identified by id. Names are used until all supported brokers know ids.
 MAX_PRODUCE_VERSION = 12

@@ -16,8 +16,7 @@ from spark_kafka_sink.errors import ProtocolError, UnsupportedVersionError
 from spark_kafka_sink.producer.metrics.metrics_collector import MetricsCollector, Payload
 from spark_kafka_sink.producer.metrics.telemetry_state import REACTIONS, Reaction, State, TelemetryState, subscription_of
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
-from spark_kafka_sink.protocol.telemetry import (
+from spark_kafka_sink.protocol.apis.telemetry import (
     GET_TELEMETRY_SUBSCRIPTIONS,
     PUSH_TELEMETRY,
     GetTelemetrySubscriptionsRequest,
@@ -25,11 +24,12 @@ from spark_kafka_sink.protocol.telemetry import (
     PushTelemetryRequest,
     PushTelemetryResponse,
 )
+from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 from spark_kafka_sink.records.compression import Codec
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.config import ProducerConfig
+    from spark_kafka_sink.options.producer_options import ProducerConfig
     from spark_kafka_sink.producer.metrics.sender_metrics import ProducerMetrics
 
 logger = logging.getLogger(__name__)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, TypedDict
 
 from spark_kafka_sink.client.metadata import Metadata
 from spark_kafka_sink.client.network_client import NetworkClient
-from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import BufferExhaustedError, KafkaSinkError
 from spark_kafka_sink.network.kafka_channel import ConnectionCounts, NetworkCounts
 from spark_kafka_sink.network.selector import monotonic_ms
+from spark_kafka_sink.options.producer_options import ProducerConfig
 from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.producer.metrics.metric_table import CONSTANT_METRICS, NODE, OWN, PRODUCER, TOPIC, Metric, stat_names
 from spark_kafka_sink.producer.metrics.windowed_stat import WindowedStat

@@ -6,9 +6,9 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import OptionError
-from spark_kafka_sink.option import nearest
+from spark_kafka_sink.options.option import nearest
+from spark_kafka_sink.options.producer_options import ProducerConfig
 from spark_kafka_sink.producer.accumulator.request_size import batch_limit
 from spark_kafka_sink.producer.partitioners.built_in import BuiltInPartitioner, Queues
 from spark_kafka_sink.producer.partitioners.by_key import (

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from spark_kafka_sink.client.backoff import ExponentialBackoff
-from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import AuthenticationError, BrokerError, DeliveryTimeoutError, KafkaSinkError
+from spark_kafka_sink.options.producer_options import ProducerConfig
 from spark_kafka_sink.peer_text import quoted
 from spark_kafka_sink.producer.accumulator.batch_splitting import rebuild, split
 from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, PartitionQueue, SealedBatch
@@ -30,8 +30,8 @@ from spark_kafka_sink.producer.sender.rejections import (
     without_names,
 )
 from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.apis.produce import PartitionProduceResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
-from spark_kafka_sink.protocol.produce import PartitionProduceResponse
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
 from spark_kafka_sink.reports.latencies import LATENCY_BUCKETS, latency_bucket
 from spark_kafka_sink.security.acls import rights_of

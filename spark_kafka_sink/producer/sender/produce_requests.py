@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from spark_kafka_sink.client.network_client import ClientResponse, NetworkClient
-from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import ClusterChangedError, KafkaSinkError, UnsupportedVersionError
 from spark_kafka_sink.network.selector import monotonic_ms
+from spark_kafka_sink.options.producer_options import ProducerConfig
 from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, PartitionQueue, SealedBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import Batch, RecordAccumulator
 from spark_kafka_sink.producer.accumulator.request_size import (
@@ -30,14 +30,14 @@ from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
 from spark_kafka_sink.producer.sender.delivery import BatchAnswer, Delivery
 from spark_kafka_sink.producer.sender.outage_log import OutageLog
 from spark_kafka_sink.producer.sender.throttle_log import ThrottleLog
-from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
-from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.produce import (
+from spark_kafka_sink.protocol.apis.produce import (
     PRODUCE,
     LeaderIdAndEpoch,
     PartitionProduceResponse,
     ProduceResponse,
 )
+from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
+from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.produce_encoder import BatchParts, PreparedRequest, ProduceEncoder
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
 from spark_kafka_sink.records.compression import codec_of

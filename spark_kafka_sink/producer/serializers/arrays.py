@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spark_kafka_sink.errors import SerializationError
-from spark_kafka_sink.option import INT32_MAX
+from spark_kafka_sink.options.option import INT32_MAX
 from spark_kafka_sink.records.arrow_arrays import bitmap, byte_column, filled_numbers, offsets_of, scalar_of_bytes
 
 Valid = NDArray[np.bool_] | None  # None: no row is null

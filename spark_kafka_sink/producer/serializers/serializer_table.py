@@ -9,9 +9,11 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
-from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import OptionError
-from spark_kafka_sink.option import nearest
+from spark_kafka_sink.options.option import nearest
+from spark_kafka_sink.options.producer_options import ProducerConfig
+from spark_kafka_sink.options.schema_options import BOTH_HAVE_ONE_ID, PARTS, SCHEMA_ID
+from spark_kafka_sink.options.secret import is_provider_option
 from spark_kafka_sink.producer.base.plugins import full_name, plugin
 from spark_kafka_sink.producer.base.producer_record import Headers
 from spark_kafka_sink.producer.serializers.json_serializer import JsonSerializer
@@ -30,8 +32,6 @@ from spark_kafka_sink.producer.serializers.primitives import (
 )
 from spark_kafka_sink.producer.serializers.serializer import DefaultSerializer, Serializer
 from spark_kafka_sink.producer.serializers.text import StringSerializer, UUIDSerializer
-from spark_kafka_sink.schema_options import BOTH_HAVE_ONE_ID, PARTS, SCHEMA_ID
-from spark_kafka_sink.secret import is_provider_option
 
 JAVA_PACKAGE = "org.apache.kafka.common.serialization."
 CONFLUENT_PACKAGE = "io.confluent.kafka.serializers."

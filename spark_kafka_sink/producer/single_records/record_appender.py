@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from spark_kafka_sink.client.cluster import Cluster
-from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.counts import partition_range
 from spark_kafka_sink.errors import KafkaSinkError, RecordError, RecordTooLargeError, UsageError
 from spark_kafka_sink.network.selector import monotonic_ms
-from spark_kafka_sink.option import INT64_MAX
+from spark_kafka_sink.options.option import INT64_MAX
+from spark_kafka_sink.options.producer_options import ProducerConfig
 from spark_kafka_sink.producer.base.call_deadline import call_deadline
 from spark_kafka_sink.producer.base.column_checks import is_text, too_large
 from spark_kafka_sink.producer.base.lifecycle import NO_WAIT, Lifecycle, in_callback

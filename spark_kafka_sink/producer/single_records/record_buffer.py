@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from threading import TIMEOUT_MAX, Lock
 
-from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import (
     BufferExhaustedError,
@@ -20,6 +19,7 @@ from spark_kafka_sink.errors import (
     UsageError,
 )
 from spark_kafka_sink.network.selector import monotonic_ms
+from spark_kafka_sink.options.producer_options import ProducerConfig
 from spark_kafka_sink.producer.accumulator.append import Append
 from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator

@@ -9,8 +9,8 @@ from functools import partial
 
 from spark_kafka_sink.client.backoff import ExponentialBackoff
 from spark_kafka_sink.client.network_client import ClientResponse, NetworkClient
-from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import ProducerFencedError, TransactionAuthorizationError, TransactionError, UnsupportedVersionError
+from spark_kafka_sink.options.producer_options import ProducerConfig
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.base.error_policy import SOON_MS
 from spark_kafka_sink.producer.base.lifecycle import FOREVER_MS

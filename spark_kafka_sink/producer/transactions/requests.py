@@ -12,16 +12,15 @@ from spark_kafka_sink.producer.accumulator.producer_batch import PartitionQueue
 from spark_kafka_sink.producer.accumulator.sequences import NO_PRODUCER, ProducerIdAndEpoch
 from spark_kafka_sink.producer.transactions.offsets import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from spark_kafka_sink.protocol.api import AnyApi, ApiKey
-from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.find_coordinator import (
+from spark_kafka_sink.protocol.apis.find_coordinator import (
     FIND_COORDINATOR,
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
-from spark_kafka_sink.protocol.metadata import METADATA, MetadataRequest, MetadataRequestTopic, MetadataResponse
-from spark_kafka_sink.protocol.transactions import (
+from spark_kafka_sink.protocol.apis.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
+from spark_kafka_sink.protocol.apis.metadata import METADATA, MetadataRequest, MetadataRequestTopic, MetadataResponse
+from spark_kafka_sink.protocol.apis.transactions import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
     END_TXN,
@@ -36,6 +35,7 @@ from spark_kafka_sink.protocol.transactions import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
+from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 GROUP, TRANSACTION = 0, 1
 CoordinatorKey: TypeAlias = tuple[int, str]

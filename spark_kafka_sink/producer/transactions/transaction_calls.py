@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Final
 
-from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import FlushTimeoutError, KafkaSinkError, TransactionAbortableError, UsageError
 from spark_kafka_sink.network.selector import monotonic_ms
+from spark_kafka_sink.options.producer_options import ProducerConfig
 from spark_kafka_sink.producer.base.lifecycle import Lifecycle
 from spark_kafka_sink.producer.transactions.offsets import ConsumerGroupMetadata, Offsets, checked_group, checked_offsets
 from spark_kafka_sink.producer.transactions.states import Call

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from spark_kafka_sink.client.network_client import ClientResponse, NetworkClient
-from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import (
     AuthenticationError,
     AuthorizationError,
@@ -18,6 +17,7 @@ from spark_kafka_sink.errors import (
     TransactionError,
     UsageError,
 )
+from spark_kafka_sink.options.producer_options import ProducerConfig
 from spark_kafka_sink.producer.accumulator.producer_batch import PartitionQueue, SealedBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.accumulator.sequences import NO_PRODUCER, ProducerIdAndEpoch
@@ -27,8 +27,8 @@ from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
 from spark_kafka_sink.producer.transactions.coordinator_client import TransactionCoordinatorClient
 from spark_kafka_sink.producer.transactions.states import State
 from spark_kafka_sink.producer.transactions.transaction_manager import TransactionManager
+from spark_kafka_sink.protocol.apis.produce import PartitionProduceResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.produce import PartitionProduceResponse
 
 # The last version of Produce with which the producer itself adds partitions to the transaction (KIP-890).
 MAX_PRODUCE_VERSION_1 = 11

@@ -15,11 +15,11 @@ from typing import Any, Final
 
 from spark_kafka_sink.errors import AuthenticationError, OptionError
 from spark_kafka_sink.installation import is_installed, not_installed
-from spark_kafka_sink.secret import Secret
+from spark_kafka_sink.options.secret import Secret
+from spark_kafka_sink.options.security_config import SecurityConfig
 from spark_kafka_sink.security.jaas import jaas_of
 from spark_kafka_sink.security.sasl.aws_signature import AwsCredentials, region_of
 from spark_kafka_sink.security.sasl.token_cache import SharedTokens, Token, TokenCache
-from spark_kafka_sink.security_config import SecurityConfig
 
 GOOD_FOR_S: Final = 600
 """botocore returns credentials that are valid for at least this long, or raises (RefreshableCredentials' mandatory refresh)."""

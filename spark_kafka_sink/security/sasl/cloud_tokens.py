@@ -12,12 +12,12 @@ from typing import Any, Final
 
 from spark_kafka_sink.errors import AuthenticationError, OptionError
 from spark_kafka_sink.installation import is_installed, not_installed
-from spark_kafka_sink.secret import Secret, resolve
+from spark_kafka_sink.options.secret import Secret, resolve
+from spark_kafka_sink.options.security_config import SecurityConfig
 from spark_kafka_sink.security.sasl import jwt
 from spark_kafka_sink.security.sasl.aws_credentials import CredentialsSource, aws_options
 from spark_kafka_sink.security.sasl.aws_signature import LIFETIME_S, encoded, signed_query
 from spark_kafka_sink.security.sasl.token_cache import Token
-from spark_kafka_sink.security_config import SecurityConfig
 
 OPTION: Final = "sasl.oauthbearer.token.provider"
 

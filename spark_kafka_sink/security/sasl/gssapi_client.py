@@ -14,9 +14,9 @@ from typing import Any, Final
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import AuthenticationError, DisconnectedError, OptionError, PeerError
 from spark_kafka_sink.installation import install_extra
-from spark_kafka_sink.secret import resolve
+from spark_kafka_sink.options.secret import resolve
+from spark_kafka_sink.options.security_config import SecurityConfig
 from spark_kafka_sink.security.jaas import jaas_of
-from spark_kafka_sink.security_config import SecurityConfig
 
 GSSAPI: Final = "GSSAPI"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from spark_kafka_sink.security_config import SecurityConfig
+from spark_kafka_sink.options.security_config import SecurityConfig
 
 
 class SaslClient(Protocol):

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from spark_kafka_sink.errors import AuthenticationError, OptionError
-from spark_kafka_sink.secret import Secret
+from spark_kafka_sink.options.secret import Secret
+from spark_kafka_sink.options.security_config import SecurityConfig
 from spark_kafka_sink.security.credentials import user_and_password
 from spark_kafka_sink.security.jaas import jaas_of
 from spark_kafka_sink.security.sasl.mechanism import SaslMechanism
 from spark_kafka_sink.security.sasl.plain import PLAIN, CredentialsSource, PlainMechanism
 from spark_kafka_sink.security.sasl.scram import ScramMechanism
 from spark_kafka_sink.security.sasl.scram_messages import SCRAM_HASHES
-from spark_kafka_sink.security_config import SecurityConfig
 
 
 def open_mechanism(config: SecurityConfig, wakeup: Callable[[], None]) -> SaslMechanism:

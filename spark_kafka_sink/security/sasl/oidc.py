@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from spark_kafka_sink.errors import AuthenticationError, OptionError
+from spark_kafka_sink.options.secret import Secret
 from spark_kafka_sink.peer_text import quoted
-from spark_kafka_sink.secret import Secret
 from spark_kafka_sink.security.http import MAX_ANSWER_BYTES, HttpAnswer, HttpRequest, HttpTimeouts, basic, send, why
 from spark_kafka_sink.security.sasl import jwt
 from spark_kafka_sink.security.sasl.token_cache import Token

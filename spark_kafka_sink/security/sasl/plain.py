@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from spark_kafka_sink.errors import AuthenticationError
-from spark_kafka_sink.secret import Secret
+from spark_kafka_sink.options.secret import Secret
 
 PLAIN: Final = "PLAIN"
 

@@ -14,8 +14,8 @@ from typing import Final
 
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import AuthenticationError
+from spark_kafka_sink.options.secret import Secret
 from spark_kafka_sink.peer_text import quoted
-from spark_kafka_sink.secret import Secret
 from spark_kafka_sink.security.sasl.plain import CredentialsSource
 from spark_kafka_sink.security.sasl.scram_messages import (
     BASE64,

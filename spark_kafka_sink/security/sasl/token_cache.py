@@ -17,8 +17,8 @@ from datetime import UTC, datetime
 from typing import Final, TypeAlias
 
 from spark_kafka_sink.errors import AuthenticationError, KafkaSinkError
+from spark_kafka_sink.options.secret import Secret
 from spark_kafka_sink.peer_text import quoted
-from spark_kafka_sink.secret import Secret
 
 logger = logging.getLogger(__name__)
 

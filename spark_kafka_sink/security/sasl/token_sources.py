@@ -12,14 +12,14 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final
 
 from spark_kafka_sink.errors import AuthenticationError, OptionError
-from spark_kafka_sink.secret import Secret, has_references, resolve
+from spark_kafka_sink.options.secret import Secret, has_references, resolve
+from spark_kafka_sink.options.security_config import SecurityConfig
 from spark_kafka_sink.security.http import HttpTimeouts
 from spark_kafka_sink.security.jaas import jaas_of
 from spark_kafka_sink.security.sasl import jwt
 from spark_kafka_sink.security.sasl.oauthbearer import OAuthBearerMechanism, Tokens, wrong_extension
 from spark_kafka_sink.security.sasl.oidc import ENDPOINT, OidcTokens, TokenEndpoint, TokenFile, token_of
 from spark_kafka_sink.security.sasl.token_cache import Refresh, SharedTokens, Token, TokenCache, TokenSource
-from spark_kafka_sink.security_config import SecurityConfig
 
 logger = logging.getLogger(__name__)
 

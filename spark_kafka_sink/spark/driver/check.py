@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.errors import KafkaSinkError, OptionError, UsageError
+from spark_kafka_sink.options.sink_options import SinkOptions, with_prefix
 from spark_kafka_sink.spark.driver.checks.brokers import check_brokers, check_login, check_tls
 from spark_kafka_sink.spark.driver.checks.context import CheckContext, SkippedError, Step, client_for
 from spark_kafka_sink.spark.driver.checks.dead_letters import DEAD_LETTERS, check_dead_letters
@@ -19,7 +20,6 @@ from spark_kafka_sink.spark.driver.checks.report import OPTIONS, CheckLine, Chec
 from spark_kafka_sink.spark.driver.checks.schema_registry import REGISTRY, check_registry
 from spark_kafka_sink.spark.driver.checks.topic import check_rights, check_topic
 from spark_kafka_sink.spark.driver.checks.transactions import check_transactions
-from spark_kafka_sink.spark.options import SinkOptions, with_prefix
 from spark_kafka_sink.spark.plugin_checks import checked_options
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from spark_kafka_sink.options.secret import HIDDEN
 from spark_kafka_sink.peer_text import SHORT_SECRET
 from spark_kafka_sink.reports.report_facts import printable
-from spark_kafka_sink.secret import HIDDEN
 
 _MOST: Final = 300
 _READ: Final = 10 * _MOST  # the text may be of any length

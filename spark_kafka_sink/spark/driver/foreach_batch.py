@@ -15,10 +15,10 @@ from pyspark.sql.types import StructType
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.installation import SameVersion
+from spark_kafka_sink.options.sink_options import SinkOptions
 from spark_kafka_sink.spark.driver.explain import linked, plug_in_error, sink_error
 from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics
 from spark_kafka_sink.spark.driver.publish import TaskReport, publish_dataframe, tell_failed
-from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.plugin_checks import checked_options
 from spark_kafka_sink.spark.python_workers import active_context, check_workers_python
 from spark_kafka_sink.spark.schema import SinkSchema

@@ -17,6 +17,9 @@ from pyspark.sql.types import _infer_type
 
 from spark_kafka_sink.errors import KafkaSinkError, OptionError, RecordError, SchemaError, SerializationError
 from spark_kafka_sink.installation import SameVersion
+from spark_kafka_sink.options.record_options import NAMED_COLUMNS, TOMBSTONE_COLUMN, RecordOptions
+from spark_kafka_sink.options.sink_options import SinkOptions
+from spark_kafka_sink.options.trace_options import TRACE_HEADER, TraceHeader
 from spark_kafka_sink.producer.base.bad_rows import forget_frames
 from spark_kafka_sink.producer.serializers.json_serializer import JsonSerializer
 from spark_kafka_sink.producer.serializers.serialization import serialized_value
@@ -26,11 +29,9 @@ from spark_kafka_sink.records.columns import FixedHeaders, RecordColumns
 from spark_kafka_sink.spark.column_types import RECORD_COLUMNS, cast_to_use
 from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics
 from spark_kafka_sink.spark.feed import Feed
-from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.plan.first_contact import check_dead_letters, create_missing_topic
 from spark_kafka_sink.spark.plugin_checks import checked_options, serializers_by_column
 from spark_kafka_sink.spark.python_workers import active_context, check_workers_python
-from spark_kafka_sink.spark.record_options import NAMED_COLUMNS, TOMBSTONE_COLUMN, RecordOptions
 from spark_kafka_sink.spark.schema import FoundColumns, SinkSchema, columns_of_record
 from spark_kafka_sink.spark.task.bad_row_limits import check_limits
 from spark_kafka_sink.spark.task.letter_text import part_of_value
@@ -48,7 +49,6 @@ from spark_kafka_sink.spark.task.row_values import (
     valid_part,
 )
 from spark_kafka_sink.spark.task.task import SchemaAndBatch, run_task
-from spark_kafka_sink.spark.trace_options import TRACE_HEADER, TraceHeader
 
 # Spark's own number of rows per Arrow batch, and few enough bytes that rows and columns fit in memory side by side.
 CHUNK_ROWS = 10_000

@@ -21,6 +21,7 @@ from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import OptionError, UsageError
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction
 from spark_kafka_sink.installation import SameVersion, check_extra
+from spark_kafka_sink.options.sink_options import KAFKA_PREFIX, TOPIC, SinkOptions
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers
 from spark_kafka_sink.reports.delivery_report import DeliveryReport, Tabular
 from spark_kafka_sink.spark.batch_report import BatchReport, warn_of_old_rows
@@ -40,7 +41,6 @@ from spark_kafka_sink.spark.messages import (
     share_to_json,
     total,
 )
-from spark_kafka_sink.spark.options import KAFKA_PREFIX, TOPIC, SinkOptions
 from spark_kafka_sink.spark.plan.commits import abort_job, abort_micro_batch, check_batch, check_job, commit_shares
 from spark_kafka_sink.spark.plan.exported_error import exported
 from spark_kafka_sink.spark.plan.first_contact import check_reachable, create_again

@@ -20,7 +20,6 @@ from typing import NamedTuple
 
 from spark_kafka_sink.client.backoff import WARN_AFTER_S
 from spark_kafka_sink.client.cluster_client import ClusterClient
-from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import (
     BrokerError,
@@ -39,12 +38,13 @@ from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransactio
 from spark_kafka_sink.exactly_once.resolving import Refusal, Refused
 from spark_kafka_sink.exactly_once.rules import commit_timeout_ms
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
+from spark_kafka_sink.options.guarantee_options import COMMIT_LOG_START, GUARANTEE, WITHOUT_TRANSACTIONS, ExactlyOnce, query_of
+from spark_kafka_sink.options.producer_options import ProducerConfig
+from spark_kafka_sink.options.sink_options import SinkOptions
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
 from spark_kafka_sink.spark.feed import Feed
-from spark_kafka_sink.spark.guarantee import COMMIT_LOG_START, GUARANTEE, WITHOUT_TRANSACTIONS, ExactlyOnce, query_of
 from spark_kafka_sink.spark.messages import Messages, other_release, reports_of, shares_of
 from spark_kafka_sink.spark.open_transactions import OpenTransaction, owner
-from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.task.bad_row_limits import check_limits
 
 logger = logging.getLogger(__name__)

@@ -25,7 +25,7 @@ from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import KafkaSinkError, OptionError, UsageError
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.installation import SameVersion, check_same_version
-from spark_kafka_sink.secret import HiddenValues
+from spark_kafka_sink.options.secret import HiddenValues
 from spark_kafka_sink.spark.batch_report import BatchReport, warn_of_old_rows
 from spark_kafka_sink.spark.destination import Destination, destination
 from spark_kafka_sink.spark.feed import Feed
@@ -35,8 +35,8 @@ from spark_kafka_sink.spark.write_events import WriteBegan, WriteCommitted, Writ
 from spark_kafka_sink.version import __version__
 
 if TYPE_CHECKING:
+    from spark_kafka_sink.options.sink_options import SinkOptions
     from spark_kafka_sink.reports.delivery_report import DeliveryReport
-    from spark_kafka_sink.spark.options import SinkOptions
     from spark_kafka_sink.spark.schema import SinkSchema
 
 logger = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ class KafkaSinkDataSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """`overwrite` means complete mode: each batch appends the whole result again, as with Spark's own Kafka sink."""
-        from spark_kafka_sink.spark.guarantee import checkpoint_of, query_of
+        from spark_kafka_sink.options.guarantee_options import checkpoint_of, query_of
 
         checkpoint = checkpoint_of(self.options)
         with self._telling_failures(lambda: query_of(checkpoint) or ""):
@@ -193,7 +193,7 @@ def reporting_to(feed: Feed, options: Mapping[str, object] = NO_OPTIONS) -> type
     It is a class because Spark creates the instances itself. Spark gets it pickled, so it shows none of the options.
     """
 
-    from spark_kafka_sink.spark.record_options import check_header_names
+    from spark_kafka_sink.options.record_options import check_header_names
 
     check_header_names(list(options))
 
@@ -342,7 +342,7 @@ class KafkaSinkStreamWriter(KafkaSinkWriter, DataSourceStreamWriter):
         self._committed(_query_id(messages), batchId, messages, reports, commit_began)
 
     def abort(self, messages: Messages, batchId: int) -> None:  # type: ignore[override]
-        from spark_kafka_sink.spark.guarantee import query_of
+        from spark_kafka_sink.options.guarantee_options import query_of
 
         log_in_sparks_process()
         where = self._written(messages)

@@ -24,7 +24,6 @@ from spark_kafka_sink.client.topics import (
     time_limits_text,
     wait_for_leaders,
 )
-from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import (
     AuthorizationError,
@@ -34,19 +33,20 @@ from spark_kafka_sink.errors import (
     MetadataTimeoutError,
     OptionError,
 )
-from spark_kafka_sink.producer.producer_metadata import CREATE_IT, FATAL_TOPIC_ERRORS
-from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
-from spark_kafka_sink.protocol.metadata import METADATA, MetadataRequest, MetadataRequestTopic
-from spark_kafka_sink.spark.error_options import DEAD_LETTER_TOPIC
-from spark_kafka_sink.spark.options import SinkOptions
-from spark_kafka_sink.spark.topic_creation import (
+from spark_kafka_sink.options.error_options import DEAD_LETTER_TOPIC
+from spark_kafka_sink.options.producer_options import ProducerConfig
+from spark_kafka_sink.options.sink_options import SinkOptions
+from spark_kafka_sink.options.topic_creation_options import (
     BROKER_DEFAULT,
     CREATE_CONFIG,
     CREATE_PARTITIONS,
     CREATE_REPLICATION,
     TopicCreation,
 )
+from spark_kafka_sink.producer.producer_metadata import CREATE_IT, FATAL_TOPIC_ERRORS
+from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.apis.metadata import METADATA, MetadataRequest, MetadataRequestTopic
+from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 
 logger = logging.getLogger(__name__)
 

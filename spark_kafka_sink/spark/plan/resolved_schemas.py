@@ -14,14 +14,14 @@ from spark_kafka_sink.errors import SchemaError
 from spark_kafka_sink.formats.schemas.resolve import NewSchema, checked, registered, with_registered_files
 from spark_kafka_sink.formats.schemas.resolved_schema import ResolvedSchema
 from spark_kafka_sink.formats.schemas.schema_serializer import SchemaSerializer
+from spark_kafka_sink.options.schema_options import SchemaConfig
+from spark_kafka_sink.options.sink_options import SinkOptions
+from spark_kafka_sink.options.sink_schema_options import SchemaSettings
 from spark_kafka_sink.registry.registry_client import CALL_S, RegistryClient
-from spark_kafka_sink.schema_options import SchemaConfig
 from spark_kafka_sink.spark.column_types import arrow_type
-from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.plan.sparks_types import in_sparks_words
 from spark_kafka_sink.spark.plan.stream_schemas import kept_schemas
 from spark_kafka_sink.spark.schema import ColumnGroup, SinkSchema
-from spark_kafka_sink.spark.schema_settings import SchemaSettings
 
 logger = logging.getLogger(__name__)
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from spark_kafka_sink.formats.schemas.resolved_schema import ResolvedSchema
-from spark_kafka_sink.registry.registry_options import RegistryConfig
-from spark_kafka_sink.secret import Secret
+from spark_kafka_sink.options.registry_options import RegistryConfig
+from spark_kafka_sink.options.secret import Secret
 
 Schemas = tuple[ResolvedSchema, ...]
 

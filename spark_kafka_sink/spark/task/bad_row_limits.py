@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import TooManyBadRowsError
+from spark_kafka_sink.options.error_options import MAX_FRACTION, MAX_ROWS, ErrorOptions
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
-from spark_kafka_sink.spark.error_options import MAX_FRACTION, MAX_ROWS, ErrorOptions
 
 
 def check_limits(errors: ErrorOptions, reports: Iterable[DeliveryReport], *, is_visible: bool) -> None:

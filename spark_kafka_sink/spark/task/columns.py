@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spark_kafka_sink.errors import RecordError, SerializationError
-from spark_kafka_sink.option import topic_problem
+from spark_kafka_sink.options.option import topic_problem
 from spark_kafka_sink.producer.serializers.bad_row import BadRowError
 from spark_kafka_sink.producer.serializers.json_columns import json_texts
 from spark_kafka_sink.records.arrow_arrays import array_of_numbers, filled_numbers, numbers, validity

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pyspark import Accumulator, Broadcast
 from pyspark.cloudpickle import CloudPickler
 
-from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaSinkError
+from spark_kafka_sink.options.producer_options import ProducerConfig
 
 if TYPE_CHECKING:
     from spark_kafka_sink.producer.producer import Producer

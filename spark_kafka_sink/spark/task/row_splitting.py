@@ -11,7 +11,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from spark_kafka_sink.errors import KafkaSinkError, RecordError, SerializationError
-from spark_kafka_sink.option import topic_problem
+from spark_kafka_sink.options.option import topic_problem
+from spark_kafka_sink.options.trace_options import NOT_VALID, TRACEPARENT
 from spark_kafka_sink.producer.base.bad_rows import BadRow, good_pieces
 from spark_kafka_sink.producer.serializers.bad_row import BadRowError
 from spark_kafka_sink.producer.serializers.json_columns import json_texts
@@ -32,7 +33,6 @@ from spark_kafka_sink.spark.task.columns import (
 )
 from spark_kafka_sink.spark.task.refused_rows import RefusedRows
 from spark_kafka_sink.spark.trace_header import bad_traceparents, traced, without_bad
-from spark_kafka_sink.spark.trace_options import NOT_VALID, TRACEPARENT
 
 P = TypeVar("P", int | ColumnGroup, int | ColumnGroup | None)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from spark_kafka_sink.option import INT32_MAX, INT64_MAX
+from spark_kafka_sink.options.option import INT32_MAX, INT64_MAX
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers, bitmap
 from spark_kafka_sink.records.columns import NO_PARTITION, NO_TIMESTAMP
 

@@ -23,13 +23,13 @@ from spark_kafka_sink.exactly_once.failpoints import reach
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction, first_transactions
 from spark_kafka_sink.exactly_once.row_checksum import RowChecksum
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds, slots
+from spark_kafka_sink.options.sink_options import SinkOptions
 from spark_kafka_sink.producer.base.bad_rows import concerns_one_row
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
 from spark_kafka_sink.reports.report_line import errors_text
 from spark_kafka_sink.spark.feed import Counts, Feed
 from spark_kafka_sink.spark.open_transactions import OpenTransaction, open_transaction
-from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.python_workers import ending_at_hangup, log_in_sparks_process
 from spark_kafka_sink.spark.schema import SinkSchema
 from spark_kafka_sink.spark.task.coalescer import ArrowBatchCoalescer

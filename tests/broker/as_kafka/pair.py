@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.apis.find_coordinator import FindCoordinatorRequest
+from spark_kafka_sink.protocol.apis.topics import CreatableTopic, CreateTopicsRequest
+from spark_kafka_sink.protocol.apis.transactions import DescribeProducersRequest, TopicRequest
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.find_coordinator import FindCoordinatorRequest
-from spark_kafka_sink.protocol.topics import CreatableTopic, CreateTopicsRequest
-from spark_kafka_sink.protocol.transactions import DescribeProducersRequest, TopicRequest
 from tests.broker.network.client import Client
 from tests.waiting import until
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from spark_kafka_sink.broker.cluster.broker_settings import SETTINGS
-from spark_kafka_sink.protocol import alter_configs as old
-from spark_kafka_sink.protocol import configs as new
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.configs import DescribeConfigsRequest, DescribeConfigsResource
-from spark_kafka_sink.protocol.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from spark_kafka_sink.protocol.apis import alter_configs as old
+from spark_kafka_sink.protocol.apis import configs as new
+from spark_kafka_sink.protocol.apis.configs import DescribeConfigsRequest, DescribeConfigsResource
+from spark_kafka_sink.protocol.apis.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from tests.broker.as_kafka.pair import BROKER, TOPIC, Pair, eventually
 from tests.kafka.fixtures import only_real_kafka
 

@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.partition_offsets import (
+from spark_kafka_sink.protocol.apis.partition_offsets import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from spark_kafka_sink.protocol.topics import (
+from spark_kafka_sink.protocol.apis.topics import (
     CreatableTopic,
     CreatableTopicConfig,
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from spark_kafka_sink.protocol.transactions import DescribeProducersRequest, TopicRequest
+from spark_kafka_sink.protocol.apis.transactions import DescribeProducersRequest, TopicRequest
 from tests.broker.as_kafka.pair import Pair
 from tests.every import every
 from tests.kafka.fixtures import only_real_kafka

@@ -15,16 +15,16 @@ from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.protocol.all_apis import ALL_APIS
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.find_coordinator import FindCoordinatorRequest
-from spark_kafka_sink.protocol.group_offsets import (
+from spark_kafka_sink.protocol.apis.find_coordinator import FindCoordinatorRequest
+from spark_kafka_sink.protocol.apis.group_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from spark_kafka_sink.protocol.init_producer_id import InitProducerIdRequest
-from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataRequestTopic
-from spark_kafka_sink.protocol.topics import CreatableTopic, CreateTopicsRequest
+from spark_kafka_sink.protocol.apis.init_producer_id import InitProducerIdRequest
+from spark_kafka_sink.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
+from spark_kafka_sink.protocol.apis.topics import CreatableTopic, CreateTopicsRequest
+from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.broker.as_kafka.pair import connected, eventually
 from tests.broker.handlers.test_authorization import CASES, Case, codes
 from tests.broker.network.client import Client

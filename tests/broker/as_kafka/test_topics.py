@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.cluster import DescribeClusterRequest
-from spark_kafka_sink.protocol.topics import (
+from spark_kafka_sink.protocol.apis.cluster import DescribeClusterRequest
+from spark_kafka_sink.protocol.apis.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,

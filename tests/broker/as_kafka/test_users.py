@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.cluster import DescribableLogDirTopic, DescribeLogDirsRequest
-from spark_kafka_sink.protocol.sasl import (
+from spark_kafka_sink.protocol.apis.cluster import DescribableLogDirTopic, DescribeLogDirsRequest
+from spark_kafka_sink.protocol.apis.sasl import (
     AlterUserScramCredentialsRequest,
     DescribeUserScramCredentialsRequest,
     ScramCredentialDeletion,

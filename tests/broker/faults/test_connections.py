@@ -7,7 +7,7 @@ import pytest
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.errors import OptionError, UsageError
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
+from spark_kafka_sink.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from tests.broker.faults.asking import connected, end_offset, metadata, metadata_request, produce, produced
 from tests.broker.network.client import Client, request_frame
 from tests.waiting import wait_until

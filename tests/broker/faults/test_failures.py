@@ -9,10 +9,10 @@ import pytest
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
+from spark_kafka_sink.protocol.apis.metadata import MetadataResponse
+from spark_kafka_sink.protocol.apis.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
-from spark_kafka_sink.protocol.metadata import MetadataResponse
-from spark_kafka_sink.protocol.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from tests.broker.faults.asking import connected, end_offset, metadata, metadata_request, produce, produced
 from tests.broker.network.client import Client, request_frame
 

@@ -7,15 +7,13 @@ from typing import Any
 from spark_kafka_sink.broker.faults.effects import failed_answer
 from spark_kafka_sink.broker.faults.request_filter import SHAPES, asks_for, merged, name_or_id, split
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
-from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.group_offsets import (
+from spark_kafka_sink.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
+from spark_kafka_sink.protocol.apis.group_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from spark_kafka_sink.protocol.partition_offsets import (
+from spark_kafka_sink.protocol.apis.partition_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
@@ -23,8 +21,8 @@ from spark_kafka_sink.protocol.partition_offsets import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from spark_kafka_sink.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from spark_kafka_sink.protocol.topics import (
+from spark_kafka_sink.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from spark_kafka_sink.protocol.apis.topics import (
     CreatableTopic,
     CreatePartitionsRequest,
     CreatePartitionsTopic,
@@ -33,13 +31,15 @@ from spark_kafka_sink.protocol.topics import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from spark_kafka_sink.protocol.transactions import (
+from spark_kafka_sink.protocol.apis.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.fields import Message
 from tests.broker.requests import request
 from tests.every import every
 

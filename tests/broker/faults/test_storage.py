@@ -13,9 +13,9 @@ from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.apis.init_producer_id import InitProducerIdRequest
+from spark_kafka_sink.protocol.apis.transactions import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic, EndTxnRequest
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.init_producer_id import InitProducerIdRequest
-from spark_kafka_sink.protocol.transactions import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic, EndTxnRequest
 from tests.broker.faults.asking import connected, end_offset, produced
 from tests.broker.network.client import Client
 from tests.waiting import wait_until

@@ -7,12 +7,10 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Self
 
-from spark_kafka_sink.protocol import group_offsets
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.find_coordinator import FindCoordinatorRequest
-from spark_kafka_sink.protocol.groups import (
+from spark_kafka_sink.protocol.apis import group_offsets
+from spark_kafka_sink.protocol.apis.find_coordinator import FindCoordinatorRequest
+from spark_kafka_sink.protocol.apis.groups import (
     HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupRequestProtocol,
@@ -22,6 +20,8 @@ from spark_kafka_sink.protocol.groups import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
 )
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.fields import Message
 from tests.broker.network.client import Client, request_frame
 from tests.waiting import until
 

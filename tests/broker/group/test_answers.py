@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from spark_kafka_sink.protocol import transactions as txn
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.groups import (
+from spark_kafka_sink.protocol.apis import transactions as txn
+from spark_kafka_sink.protocol.apis.groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
@@ -26,6 +25,7 @@ from spark_kafka_sink.protocol.groups import (
     MemberResponse,
     SyncGroupResponse,
 )
+from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.broker.group.asker import RANGE, Asker, by_partition
 from tests.broker.network.client import Client
 from tests.broker.transaction.transactor import Transactor

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
+from spark_kafka_sink.protocol.apis.groups import JoinGroupResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.groups import JoinGroupResponse
 from tests.broker.group.world import REBALANCE_MS, World
 
 

@@ -11,8 +11,7 @@ from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.group.group_coordinator import GroupCoordinator
 from spark_kafka_sink.broker.group.membership import Joiner
-from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.groups import (
+from spark_kafka_sink.protocol.apis.groups import (
     DescribedGroup,
     HeartbeatRequest,
     JoinGroupResponse,
@@ -21,6 +20,7 @@ from spark_kafka_sink.protocol.groups import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
+from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.broker.memory_coordinator_log import MemoryCoordinatorLog
 from tests.broker.virtual_timer import VirtualTimer
 

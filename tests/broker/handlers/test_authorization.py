@@ -11,14 +11,12 @@ from typing import Any, Final, NamedTuple
 from spark_kafka_sink.broker.acl import AclOperation, ResourceType, parse_acls
 from spark_kafka_sink.broker.kafka_apis import HANDLERS
 from spark_kafka_sink.broker.network.request import Session
-from spark_kafka_sink.protocol import acls, alter_configs, configs, transactions
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.cluster import DescribeClusterRequest, DescribeLogDirsRequest
-from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
-from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.find_coordinator import FindCoordinatorRequest
-from spark_kafka_sink.protocol.group_offsets import (
+from spark_kafka_sink.protocol.apis import acls, alter_configs, configs, transactions
+from spark_kafka_sink.protocol.apis.cluster import DescribeClusterRequest, DescribeLogDirsRequest
+from spark_kafka_sink.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
+from spark_kafka_sink.protocol.apis.find_coordinator import FindCoordinatorRequest
+from spark_kafka_sink.protocol.apis.group_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
@@ -29,7 +27,7 @@ from spark_kafka_sink.protocol.group_offsets import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from spark_kafka_sink.protocol.groups import (
+from spark_kafka_sink.protocol.apis.groups import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     HeartbeatRequest,
@@ -40,10 +38,10 @@ from spark_kafka_sink.protocol.groups import (
     MemberIdentity,
     SyncGroupRequest,
 )
-from spark_kafka_sink.protocol.init_producer_id import InitProducerIdRequest
-from spark_kafka_sink.protocol.list_transactions import ListTransactionsRequest
-from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataRequestTopic
-from spark_kafka_sink.protocol.partition_offsets import (
+from spark_kafka_sink.protocol.apis.init_producer_id import InitProducerIdRequest
+from spark_kafka_sink.protocol.apis.list_transactions import ListTransactionsRequest
+from spark_kafka_sink.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
+from spark_kafka_sink.protocol.apis.partition_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
@@ -51,13 +49,13 @@ from spark_kafka_sink.protocol.partition_offsets import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from spark_kafka_sink.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from spark_kafka_sink.protocol.sasl import (
+from spark_kafka_sink.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from spark_kafka_sink.protocol.apis.sasl import (
     AlterUserScramCredentialsRequest,
     DescribeUserScramCredentialsRequest,
     ScramCredentialDeletion,
 )
-from spark_kafka_sink.protocol.topics import (
+from spark_kafka_sink.protocol.apis.topics import (
     CreatableTopic,
     CreatePartitionsRequest,
     CreatePartitionsTopic,
@@ -68,6 +66,8 @@ from spark_kafka_sink.protocol.topics import (
     DeleteTopicsRequest,
     DeleteTopicState,
 )
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.fields import Message
 from tests.broker.rig import Rig, batch
 from tests.every import every
 

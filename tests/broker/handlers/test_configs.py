@@ -11,9 +11,9 @@ from spark_kafka_sink.broker.handlers.configs import (
     handle_describe_configs,
     handle_incremental_alter_configs,
 )
-from spark_kafka_sink.protocol import configs as new
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.configs import DescribeConfigsRequest, DescribeConfigsResource
+from spark_kafka_sink.protocol.apis import configs as new
+from spark_kafka_sink.protocol.apis.configs import DescribeConfigsRequest, DescribeConfigsResource
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.broker.rig import Rig, batch
 

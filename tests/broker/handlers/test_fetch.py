@@ -10,13 +10,13 @@ import pytest
 from spark_kafka_sink.broker.handlers.fetch import handle_fetch, handle_offset_for_leader_epoch
 from spark_kafka_sink.broker.log.log_types import AppendOrigin
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
-from spark_kafka_sink.protocol.partition_offsets import (
+from spark_kafka_sink.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
+from spark_kafka_sink.protocol.apis.partition_offsets import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.decoder import decode_batches
 from spark_kafka_sink.records.small_batch import NewRecord, small_batch
 from tests.broker.rig import Asked, Rig, batch

@@ -23,12 +23,10 @@ from spark_kafka_sink.broker.handlers.offsets import (
     handle_offset_fetch,
     handle_txn_offset_commit,
 )
-from spark_kafka_sink.protocol import group_offsets, transactions
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.group_offsets import OffsetDeleteRequest
-from spark_kafka_sink.protocol.groups import (
+from spark_kafka_sink.protocol.apis import group_offsets, transactions
+from spark_kafka_sink.protocol.apis.group_offsets import OffsetDeleteRequest
+from spark_kafka_sink.protocol.apis.groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
     DescribeGroupsRequest,
@@ -40,6 +38,8 @@ from spark_kafka_sink.protocol.groups import (
     MemberIdentity,
     SyncGroupRequest,
 )
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.fields import Message
 from tests.broker.rig import AnyHandler, Rig
 
 GROUP = "readers"

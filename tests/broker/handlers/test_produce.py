@@ -11,8 +11,8 @@ from spark_kafka_sink.broker.handlers.produce import handle_produce
 from spark_kafka_sink.broker.log.log_types import IsolationLevel
 from spark_kafka_sink.broker.network.request import ResponseAction
 from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from spark_kafka_sink.records.decoder import decode_batches
 from tests.broker.rig import Asked, Rig, batch
 

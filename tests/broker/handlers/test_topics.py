@@ -17,9 +17,8 @@ from spark_kafka_sink.broker.handlers.topics import (
     handle_describe_log_dirs,
 )
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.cluster import DescribableLogDirTopic, DescribeLogDirsRequest
-from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.topics import (
+from spark_kafka_sink.protocol.apis.cluster import DescribableLogDirTopic, DescribeLogDirsRequest
+from spark_kafka_sink.protocol.apis.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
@@ -32,6 +31,7 @@ from spark_kafka_sink.protocol.topics import (
     DeleteTopicsRequest,
     DeleteTopicState,
 )
+from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 from tests.broker.rig import Rig
 from tests.every import every

@@ -7,8 +7,8 @@ import threading
 from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.apis.groups import HeartbeatRequest, HeartbeatResponse
 from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.groups import HeartbeatRequest, HeartbeatResponse
 from tests.broker.network.client import request_frame
 from tests.waiting import wait_until
 

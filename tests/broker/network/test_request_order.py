@@ -5,9 +5,9 @@ from __future__ import annotations
 from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from spark_kafka_sink.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from spark_kafka_sink.protocol.apis.produce import ProduceRequest
 from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.produce import ProduceRequest
 from tests.broker.network.client import Client, request_frame
 from tests.broker.network.held import Held, heartbeat_frame
 from tests.broker.network.servers import Server

@@ -12,7 +12,7 @@ from spark_kafka_sink.broker.network.listener import Listener
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.broker.network.socket_server import SocketServer
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataResponse
+from spark_kafka_sink.protocol.apis.metadata import MetadataRequest, MetadataResponse
 from tests.broker.network.servers import Server
 
 

@@ -7,8 +7,8 @@ import time
 from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.apis.groups import HeartbeatResponse
 from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.groups import HeartbeatResponse
 from tests.broker.network.held import heartbeat_frame, number_of
 from tests.broker.network.servers import Server
 from tests.waiting import HOUR_MS

@@ -17,8 +17,8 @@ from spark_kafka_sink.broker.certificates import CertificateAuthority, KeyAndCer
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.errors import OptionError, UsageError
 from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from tests.broker.network.client import Client, api_versions_frame
 from tests.broker.unharmed import connections
 from tests.waiting import wait_until

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from spark_kafka_sink.broker.transaction.transaction_metadata import ProducerIdAndEpoch
+from spark_kafka_sink.protocol.apis.transactions import AddPartitionsToTxnTopic
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.transactions import AddPartitionsToTxnTopic
 from tests.broker.network.client import Client
 from tests.broker.transaction.transactor import Transactor
 from tests.kafka.fixtures import NewTopic

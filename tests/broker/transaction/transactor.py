@@ -7,13 +7,13 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 from spark_kafka_sink.broker.transaction.transaction_metadata import ProducerIdAndEpoch
-from spark_kafka_sink.protocol import fetch, group_offsets, list_transactions, produce, transactions
 from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.apis import fetch, group_offsets, list_transactions, produce, transactions
+from spark_kafka_sink.protocol.apis.find_coordinator import FindCoordinatorRequest
+from spark_kafka_sink.protocol.apis.init_producer_id import InitProducerIdRequest
+from spark_kafka_sink.protocol.apis.transactions import AddOffsetsToTxnRequest, EndTxnRequest
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.find_coordinator import FindCoordinatorRequest
-from spark_kafka_sink.protocol.init_producer_id import InitProducerIdRequest
-from spark_kafka_sink.protocol.transactions import AddOffsetsToTxnRequest, EndTxnRequest
 from spark_kafka_sink.records.decoder import decode_batches
 from spark_kafka_sink.records.small_batch import NewRecord, small_batch
 from tests.broker.network.client import Client

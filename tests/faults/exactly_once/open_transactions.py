@@ -6,7 +6,7 @@ from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from spark_kafka_sink.protocol.apis.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from tests.broker.network.client import Client
 from tests.kafka.brokers import Brokers
 from tests.kafka.kafka import REQUEST_TIMEOUT_S, Kafka

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spark_kafka_sink.exactly_once.commit_log import partition_of
-from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
+from spark_kafka_sink.options.commit_log_options import CommitLogSettings
 from tests.faults.exactly_once.driver_program import Query
 from tests.faults.exactly_once.kills import TASK_FAILPOINTS
 from tests.faults.exactly_once.open_transactions import open_by_coordinator

@@ -18,9 +18,9 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from spark_kafka_sink import JsonSchemaSerializer, Producer, RecordColumns
 from spark_kafka_sink.broker import EmbeddedBroker
 from spark_kafka_sink.errors import SchemaError, SchemaIncompatibleError, SerializationError
+from spark_kafka_sink.options.registry_options import registry_config
 from spark_kafka_sink.registry.references import SchemaReference, SchemaText
 from spark_kafka_sink.registry.registry_client import RegistryClient
-from spark_kafka_sink.registry.registry_options import registry_config
 from tests.kafka.witness import read_topic
 from tests.registry.apicurio import Apicurio
 from tests.registry.stand_in import StandIn

@@ -26,10 +26,10 @@ from spark_kafka_sink.formats.schemas.resolve import (
 )
 from spark_kafka_sink.formats.schemas.resolved_schema import ResolvedSchema
 from spark_kafka_sink.formats.schemas.schema_format import SchemaFile
+from spark_kafka_sink.options.registry_options import registry_config
+from spark_kafka_sink.options.schema_options import SchemaConfig, schema_config
 from spark_kafka_sink.registry.references import SchemaReference, SchemaText
 from spark_kafka_sink.registry.registry_client import RegistryClient
-from spark_kafka_sink.registry.registry_options import registry_config
-from spark_kafka_sink.schema_options import SchemaConfig, schema_config
 from tests.registry.apicurio import Apicurio
 from tests.registry.stand_in import Answer, StandIn
 

@@ -6,7 +6,7 @@ import pytest
 
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.formats.schemas.subjects import derived_name, subject_name
-from spark_kafka_sink.schema_options import schema_config
+from spark_kafka_sink.options.schema_options import schema_config
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.config import producer_config
+from spark_kafka_sink.options.producer_options import producer_config
 from spark_kafka_sink.producer.accumulator.request_size import (
     QUICK_MS,
     RequestLimits,
@@ -13,8 +13,8 @@ from spark_kafka_sink.producer.accumulator.request_size import (
     request_limit,
     request_overhead,
 )
+from spark_kafka_sink.protocol.apis.produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
 from spark_kafka_sink.protocol.messages import encode_request
-from spark_kafka_sink.protocol.produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
 from tests.every import every
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_sink.config import producer_config
+from spark_kafka_sink.options.producer_options import producer_config
 from spark_kafka_sink.producer.base.rate_limit import RateLimit, TokenBucket
 
 

@@ -15,8 +15,8 @@ from spark_kafka_sink.broker import BrokerConfig, ClientMetricsManager, Embedded
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.producer.metrics import telemetry_state
 from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.apis.telemetry import GetTelemetrySubscriptionsResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.telemetry import GetTelemetrySubscriptionsResponse
 from spark_kafka_sink.records.compression import Codec
 from tests.producer.metrics.telemetry_receiver import (
     DEADLINE_S,

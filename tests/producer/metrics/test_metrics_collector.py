@@ -6,7 +6,7 @@ import uuid
 from math import isnan
 from typing import Any
 
-from spark_kafka_sink.config import producer_config
+from spark_kafka_sink.options.producer_options import producer_config
 from spark_kafka_sink.producer.metrics.metric_table import CONSTANT_METRICS, GAUGES, NODE, OWN
 from spark_kafka_sink.producer.metrics.metrics_collector import MetricsCollector, Payload
 from spark_kafka_sink.producer.metrics.sender_metrics import ProducerMetrics, SenderMetrics

@@ -8,9 +8,9 @@ from math import isnan
 
 import pytest
 
-from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.errors import BufferExhaustedError, RecordTooLargeError
 from spark_kafka_sink.network.kafka_channel import NetworkCounts
+from spark_kafka_sink.options.producer_options import producer_config
 from spark_kafka_sink.producer.accumulator.producer_batch import SealedBatch
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.records.batch_header import HEADER_SIZE

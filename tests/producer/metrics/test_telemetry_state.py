@@ -22,8 +22,8 @@ from spark_kafka_sink.producer.metrics.telemetry_state import (
     TelemetryState,
     subscription_of,
 )
+from spark_kafka_sink.protocol.apis.telemetry import GetTelemetrySubscriptionsResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.telemetry import GetTelemetrySubscriptionsResponse
 from spark_kafka_sink.records.compression import Codec
 from tests.every import every
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from spark_kafka_sink.client.cluster import Cluster
-from spark_kafka_sink.config import ProducerConfig, producer_config
+from spark_kafka_sink.options.producer_options import ProducerConfig, producer_config
 from spark_kafka_sink.producer.partitioners.partitioner import Partitioner
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.producer.clusters import cluster_of

@@ -12,8 +12,8 @@ from spark_kafka_sink.producer.accumulator.sequences import NO_PRODUCER
 from spark_kafka_sink.producer.identity.identity import Identity
 from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.producer.sender.delivery import Delivery
+from spark_kafka_sink.protocol.apis.produce import PartitionProduceResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.produce import PartitionProduceResponse
 from spark_kafka_sink.records.compression import Codec
 from spark_kafka_sink.reports.latencies import LATENCY_BUCKETS
 from spark_kafka_sink.reports.partition_reports import PartitionReport

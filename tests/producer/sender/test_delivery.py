@@ -15,9 +15,9 @@ from spark_kafka_sink.producer.accumulator.tally import Tally
 from spark_kafka_sink.producer.identity.idempotent import IdempotentIdentity
 from spark_kafka_sink.producer.identity.identity import Identity
 from spark_kafka_sink.producer.sender.delivery import BatchAnswer, Delivery
+from spark_kafka_sink.protocol.apis.init_producer_id import INIT_PRODUCER_ID, InitProducerIdResponse
+from spark_kafka_sink.protocol.apis.produce import BatchIndexAndErrorMessage, PartitionProduceResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID, InitProducerIdResponse
-from spark_kafka_sink.protocol.produce import BatchIndexAndErrorMessage, PartitionProduceResponse
 from spark_kafka_sink.records.compression import Codec
 from tests.producer.parts import Parts, make_parts
 

@@ -6,7 +6,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
-from spark_kafka_sink.config import producer_config
+from spark_kafka_sink.options.producer_options import producer_config
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.producer.inside import metadata_of
 from tests.producer.simulation.clock import VirtualClock

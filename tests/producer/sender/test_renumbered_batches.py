@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.config import producer_config
+from spark_kafka_sink.options.producer_options import producer_config
 from spark_kafka_sink.producer.accumulator.sequences import MAX_EPOCH
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.producer.inside import metadata_of

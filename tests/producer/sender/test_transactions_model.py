@@ -17,16 +17,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.errors import DeadlineError, DeliveryError, TransactionError
+from spark_kafka_sink.options.producer_options import producer_config
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.producer.transactions.states import State
+from spark_kafka_sink.protocol.apis.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from spark_kafka_sink.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from spark_kafka_sink.protocol.apis.metadata import MetadataRequest
+from spark_kafka_sink.protocol.apis.transactions import EndTxnRequest, EndTxnResponse
 from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-from spark_kafka_sink.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from spark_kafka_sink.protocol.metadata import MetadataRequest
-from spark_kafka_sink.protocol.transactions import EndTxnRequest, EndTxnResponse
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.every import every
 from tests.producer.histories import HISTORIES, one_history

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_kafka_sink.config import producer_config
+from spark_kafka_sink.options.producer_options import producer_config
 from spark_kafka_sink.producer.serializers.serializer import Serializer
 from spark_kafka_sink.producer.serializers.serializer_table import serializers_of
 

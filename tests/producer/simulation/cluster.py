@@ -7,14 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from spark_kafka_sink.client.cluster import NO_LEADER
-from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.metadata import (
+from spark_kafka_sink.protocol.apis.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from spark_kafka_sink.protocol.produce import (
+from spark_kafka_sink.protocol.apis.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
@@ -22,6 +21,7 @@ from spark_kafka_sink.protocol.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.decoder import FetchedBatch, decode_batches
 
 TOPIC = "t"

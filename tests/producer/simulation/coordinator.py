@@ -8,11 +8,9 @@ from uuid import UUID
 from spark_kafka_sink.producer.accumulator.sequences import ProducerIdAndEpoch
 from spark_kafka_sink.producer.transactions.requests import TransactionRequest
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
-from spark_kafka_sink.protocol.transactions import (
+from spark_kafka_sink.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from spark_kafka_sink.protocol.apis.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
+from spark_kafka_sink.protocol.apis.transactions import (
     AddOffsetsToTxnResponse,
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -25,6 +23,8 @@ from spark_kafka_sink.protocol.transactions import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.fields import Message
 
 TOPIC_ID = UUID(int=1)
 LAST_EPOCH = 3

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaSinkError
+from spark_kafka_sink.options.producer_options import ProducerConfig
 from spark_kafka_sink.producer import producer as producer_module
 from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator

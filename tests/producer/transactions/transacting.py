@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from spark_kafka_sink.client.cluster_client import ClusterClient
-from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
+from spark_kafka_sink.options.producer_options import producer_config
 from spark_kafka_sink.producer.producer import Producer
 from tests.faults.producing import QUICK
 from tests.kafka.witness import read_topic

@@ -24,10 +24,10 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from spark_kafka_sink.errors import AuthenticationError, OptionError
-from spark_kafka_sink.secret import Secret
+from spark_kafka_sink.options.secret import Secret
+from spark_kafka_sink.options.security_config import SecurityConfig
 from spark_kafka_sink.security.sasl import jwt
 from spark_kafka_sink.security.sasl.cloud_tokens import AzureTokens, GoogleTokens, token_provider
-from spark_kafka_sink.security_config import SecurityConfig
 from tests.security.sasl.aws_environment import HOST, clean_environment, set_key
 from tests.security.sasl.http_servers import Answer, http_server
 

@@ -11,7 +11,7 @@ import pytest
 from spark_kafka_sink.broker.cluster.credentials import Credentials
 from spark_kafka_sink.broker.sasl.sasl_server import PlainSaslServer, SaslError, ScramSaslServer
 from spark_kafka_sink.errors import AuthenticationError
-from spark_kafka_sink.secret import Secret
+from spark_kafka_sink.options.secret import Secret
 from spark_kafka_sink.security.sasl.mechanism import SaslClient, SaslMechanism
 from spark_kafka_sink.security.sasl.oauthbearer import OAuthBearerMechanism
 from spark_kafka_sink.security.sasl.plain import PlainMechanism

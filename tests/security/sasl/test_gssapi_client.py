@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from spark_kafka_sink.errors import AuthenticationError, DisconnectedError, OptionError, PeerError
-from spark_kafka_sink.secret import Secret
+from spark_kafka_sink.options.secret import Secret
+from spark_kafka_sink.options.security_config import SecurityConfig
 from spark_kafka_sink.security.sasl import gssapi_client
 from spark_kafka_sink.security.sasl.gssapi_client import GssapiClient, GssapiMechanism, KerberosSettings, kerberos_settings
-from spark_kafka_sink.security_config import SecurityConfig
 from tests.every import every
 from tests.security.kdc import REALM, Kdc
 from tests.security.sasl.test_fuzzed_handshakes import fuzzed

@@ -19,13 +19,13 @@ import pytest
 from spark_kafka_sink.broker.cluster.credentials import Credentials
 from spark_kafka_sink.broker.sasl.sasl_server import ScramSaslServer
 from spark_kafka_sink.errors import AuthenticationError, OptionError
-from spark_kafka_sink.secret import Secret
+from spark_kafka_sink.options.secret import Secret
+from spark_kafka_sink.options.security_config import SecurityConfig, security_config
 from spark_kafka_sink.security.sasl import jwt
 from spark_kafka_sink.security.sasl.mechanism import SaslMechanism
 from spark_kafka_sink.security.sasl.mechanisms import open_mechanism
 from spark_kafka_sink.security.sasl.token_cache import Token
 from spark_kafka_sink.security.sasl.token_sources import refresh_of, token_from
-from spark_kafka_sink.security_config import SecurityConfig, security_config
 from tests.every import every
 from tests.security.sasl import tokens_for_tests
 from tests.security.sasl.http_servers import Answer, http_server

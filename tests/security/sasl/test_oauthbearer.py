@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import AuthenticationError
-from spark_kafka_sink.secret import Secret
+from spark_kafka_sink.options.secret import Secret
 from spark_kafka_sink.security.sasl.oauthbearer import OAuthBearerClient, OAuthBearerMechanism, wrong_extension
 from spark_kafka_sink.security.sasl.token_cache import Token
 from tests.every import every

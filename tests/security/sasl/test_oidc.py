@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from spark_kafka_sink.errors import AuthenticationError, OptionError
-from spark_kafka_sink.secret import Secret
+from spark_kafka_sink.options.secret import Secret
 from spark_kafka_sink.security.http import HttpTimeouts
 from spark_kafka_sink.security.sasl import jwt
 from spark_kafka_sink.security.sasl.oidc import OidcTokens, TokenEndpoint, TokenFile

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from spark_kafka_sink.options.security_config import SecurityConfig, security_config
 from spark_kafka_sink.security.sasl import jwt
 from spark_kafka_sink.security.sasl.mechanisms import open_mechanism
-from spark_kafka_sink.security_config import SecurityConfig, security_config
 from tests.kafka_security.oidc_server import AUDIENCE, LONG, SHORT, SHORT_LIFE_S, SUBJECT_OF_SHORT, OidcServer
 
 pytestmark = pytest.mark.java

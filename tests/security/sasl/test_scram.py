@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from spark_kafka_sink.broker.cluster.credentials import Credentials
 from spark_kafka_sink.broker.sasl.sasl_server import SaslError, ScramSaslServer
 from spark_kafka_sink.errors import AuthenticationError
-from spark_kafka_sink.secret import Secret
+from spark_kafka_sink.options.secret import Secret
 from spark_kafka_sink.security.sasl.scram import MAX_ITERATIONS, SaltedPasswords, ScramClient, ScramMechanism
 from tests.broker.sasl.scram_client import ScramClient as WitnessClient
 from tests.every import every

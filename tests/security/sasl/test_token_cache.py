@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import AuthenticationError, OptionError
-from spark_kafka_sink.secret import Secret
+from spark_kafka_sink.options.secret import Secret
 from spark_kafka_sink.security.sasl import token_cache
 from spark_kafka_sink.security.sasl.token_cache import JAVAS_REFRESH, Refresh, SharedTokens, Token, TokenCache
 from tests.every import every

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_kafka_sink.secret import Secret
+from spark_kafka_sink.options.secret import Secret
 from spark_kafka_sink.security.sasl.token_cache import Token
 
 asked: list[str] = []

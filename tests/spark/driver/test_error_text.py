@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.secret import HIDDEN
+from spark_kafka_sink.options.secret import HIDDEN
 from spark_kafka_sink.spark.driver.error_text import error_text
 from tests.planted_secrets import MARK
 

@@ -14,12 +14,12 @@ from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
 from spark_kafka_sink.exactly_once.committer import CommitReport, Committer
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction
 from spark_kafka_sink.exactly_once.resolving import Refusal, Refused
+from spark_kafka_sink.options.sink_options import SinkOptions, sink_options
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
 from spark_kafka_sink.spark.batch_report import BatchReport
 from spark_kafka_sink.spark.feed import Feed
 from spark_kafka_sink.spark.messages import DeliveryMessage, total
-from spark_kafka_sink.spark.options import SinkOptions, sink_options
 from spark_kafka_sink.spark.plan import commits
 from spark_kafka_sink.spark.plan.commits import commit_job, commit_micro_batch, commit_shares
 from tests.exactly_once.opened import client_of

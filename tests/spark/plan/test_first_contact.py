@@ -13,9 +13,9 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from spark_kafka_sink.broker import BrokerConfig, EmbeddedBroker
 from spark_kafka_sink.errors import MetadataTimeoutError
+from spark_kafka_sink.options.sink_options import SinkOptions, sink_options
 from spark_kafka_sink.spark.driver.publish import ArrowTask
 from spark_kafka_sink.spark.feed import Feed
-from spark_kafka_sink.spark.options import SinkOptions, sink_options
 from spark_kafka_sink.spark.plan.data_source import KafkaSinkDataSource
 from spark_kafka_sink.spark.plan.first_contact import check_reachable
 from spark_kafka_sink.spark.schema import SinkSchema

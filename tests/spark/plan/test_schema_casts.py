@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 
 import spark_kafka_sink as sks
 from spark_kafka_sink.errors import SchemaError
+from spark_kafka_sink.options.sink_options import sink_options
 from spark_kafka_sink.spark.driver.partition_writer import batches_of_rows
-from spark_kafka_sink.spark.options import sink_options
 from spark_kafka_sink.spark.plan.schema_casts import misfit_remedy
 from spark_kafka_sink.spark.plugin_checks import serializers_by_column
 from spark_kafka_sink.spark.schema import sink_schema

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from spark_kafka_sink.errors import SchemaError
-from spark_kafka_sink.spark.options import sink_options
+from spark_kafka_sink.options.sink_options import sink_options
 from spark_kafka_sink.spark.plan.resolved_schemas import resolved_options
 from spark_kafka_sink.spark.schema import sink_schema
 from tests.registry.stand_in import StandIn

@@ -10,8 +10,8 @@ import pytest
 from spark_kafka_sink.errors import (
     TooManyBadRowsError,
 )
+from spark_kafka_sink.options.error_options import ErrorOptions, OnError
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
-from spark_kafka_sink.spark.error_options import ErrorOptions, OnError
 from spark_kafka_sink.spark.feed import Feed
 from spark_kafka_sink.spark.task.bad_row_limits import check_limits
 from spark_kafka_sink.spark.task.producer_cache import cache

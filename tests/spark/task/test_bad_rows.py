@@ -18,11 +18,11 @@ from spark_kafka_sink.errors import (
     TooManyBadRowsError,
 )
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
+from spark_kafka_sink.options.error_options import CONNECTS_NAMES
+from spark_kafka_sink.options.sink_options import sink_options
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.spark.error_options import CONNECTS_NAMES
 from spark_kafka_sink.spark.feed import Feed
-from spark_kafka_sink.spark.options import sink_options
 from spark_kafka_sink.spark.schema import SinkSchema
 from spark_kafka_sink.spark.task.producer_cache import cache
 from spark_kafka_sink.spark.task.task import run_task

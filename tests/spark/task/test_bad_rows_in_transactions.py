@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
+from spark_kafka_sink.options.sink_options import SinkOptions, sink_options
 from spark_kafka_sink.spark.feed import Feed
-from spark_kafka_sink.spark.options import SinkOptions, sink_options
 from spark_kafka_sink.spark.task.producer_cache import cache
 from spark_kafka_sink.spark.task.task import run_task
 from tests.kafka.fixtures import NewTopic, embedded_broker_kind, on_real_kafka

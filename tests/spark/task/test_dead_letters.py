@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import Row
 
-from spark_kafka_sink.config import ProducerConfig, producer_config
 from spark_kafka_sink.errors import BrokerError, KafkaSinkError, RecordError, SerializationError
+from spark_kafka_sink.options.producer_options import ProducerConfig, producer_config
 from spark_kafka_sink.producer.base.bad_rows import BadRows
 from spark_kafka_sink.records.columns import NO_TIMESTAMP, RecordColumns
 from spark_kafka_sink.records.sizes import size_upper_bounds

@@ -33,7 +33,7 @@ import pyarrow as pa
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.spark.driver.publish import ArrowTask
 from spark_kafka_sink.spark.feed import Feed
-from spark_kafka_sink.spark.options import sink_options
+from spark_kafka_sink.options.sink_options import sink_options
 from spark_kafka_sink.spark.schema import ColumnGroup, SinkSchema
 
 servers, topic, path, json_path = sys.argv[1:]
@@ -71,7 +71,7 @@ assert "pandas" not in sys.modules, "rows"
 SERIALIZERS = """
 import sys
 import pyarrow as pa
-from spark_kafka_sink.config import producer_config
+from spark_kafka_sink.options.producer_options import producer_config
 from spark_kafka_sink.producer.serializers.serializer_table import serializers_of
 
 for argument in sys.argv[1:]:
@@ -115,7 +115,11 @@ def stream(path: Path, **columns: pa.Array) -> str:
 def test_what_plans_writes_and_commits_is_not_imported_where_the_format_is_only_looked_up() -> None:
     loaded = output_of("import sys, spark_kafka_sink.spark.plan.data_source; print(*sys.modules, sep='\\n')")
     assert "spark_kafka_sink.spark.plan.data_source" in loaded
-    planning = {"spark_kafka_sink.spark.options", "spark_kafka_sink.spark.schema", "spark_kafka_sink.spark.plan.first_contact"}
+    planning = {
+        "spark_kafka_sink.options.sink_options",
+        "spark_kafka_sink.spark.schema",
+        "spark_kafka_sink.spark.plan.first_contact",
+    }
     assert not {*planning, *COMMITS, "spark_kafka_sink.spark.task.task", "pyarrow.compute"} & set(loaded)
 
 

@@ -15,8 +15,8 @@ import pytest
 from pyspark import Accumulator, cloudpickle
 from pyspark.accumulators import INT_ACCUMULATOR_PARAM
 
-from spark_kafka_sink.config import ProducerConfig, producer_config
 from spark_kafka_sink.errors import BrokerError
+from spark_kafka_sink.options.producer_options import ProducerConfig, producer_config
 from spark_kafka_sink.producer import producer as producer_module
 from spark_kafka_sink.producer.base.producer_record import Headers
 from spark_kafka_sink.producer.interceptors import ProducerInterceptor

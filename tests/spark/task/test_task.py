@@ -12,6 +12,7 @@ from pyspark.sql import Row
 
 from spark_kafka_sink.broker import EmbeddedBroker
 from spark_kafka_sink.errors import DeliveryError, RecordError, RecordTooLargeError
+from spark_kafka_sink.options.sink_options import SinkOptions, sink_options
 from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
@@ -19,7 +20,6 @@ from spark_kafka_sink.reports.delivery_report import DeliveryReport
 from spark_kafka_sink.spark.driver import partition_writer
 from spark_kafka_sink.spark.driver.partition_writer import batches_of_rows
 from spark_kafka_sink.spark.feed import Feed
-from spark_kafka_sink.spark.options import SinkOptions, sink_options
 from spark_kafka_sink.spark.schema import SinkSchema
 from spark_kafka_sink.spark.task import task
 from spark_kafka_sink.spark.task.coalescer import CoalescedRecords

@@ -17,13 +17,13 @@ from spark_kafka_sink.exactly_once import micro_batch
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
+from spark_kafka_sink.options.sink_options import SinkOptions, sink_options
 from spark_kafka_sink.producer.transactions import transaction_manager
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
 from spark_kafka_sink.spark.driver import partition_writer
 from spark_kafka_sink.spark.driver.partition_writer import batches_of_rows
 from spark_kafka_sink.spark.feed import Feed
 from spark_kafka_sink.spark.messages import share_from_json, share_to_json
-from spark_kafka_sink.spark.options import SinkOptions, sink_options
 from spark_kafka_sink.spark.task.producer_cache import cache
 from spark_kafka_sink.spark.task.task import SchemaAndBatch, run_task, task_batch
 from tests.exactly_once.opened import client_of, soon

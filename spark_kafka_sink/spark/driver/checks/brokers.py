@@ -15,9 +15,9 @@ from spark_kafka_sink.client.connection_probe import NOT_REACHED, HostPort, Prob
 from spark_kafka_sink.client.connection_states import bootstrap_nodes
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import AuthenticationError, KafkaSinkError
-from spark_kafka_sink.protocol.api_versions import API_VERSIONS, ApiVersionsResponse
+from spark_kafka_sink.options.security_config import security_warnings
+from spark_kafka_sink.protocol.apis.api_versions import API_VERSIONS, ApiVersionsResponse
 from spark_kafka_sink.security.acls import ANONYMOUS, principal_of
-from spark_kafka_sink.security_config import security_warnings
 from spark_kafka_sink.spark.driver.checks.context import CheckContext, SkippedError
 from spark_kafka_sink.spark.driver.checks.report import CheckLine, failed, failed_by, ok
 

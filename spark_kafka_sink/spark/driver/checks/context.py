@@ -12,9 +12,9 @@ from spark_kafka_sink.client.cluster import Node
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.client.connection_probe import HostPort, ProbeResult, address_text
 from spark_kafka_sink.errors import AuthenticationError
-from spark_kafka_sink.protocol.metadata import MetadataResponseTopic
+from spark_kafka_sink.options.sink_options import SinkOptions
+from spark_kafka_sink.protocol.apis.metadata import MetadataResponseTopic
 from spark_kafka_sink.spark.driver.checks.report import CheckLine
-from spark_kafka_sink.spark.options import SinkOptions
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pyspark.sql import DataFrame
 
 from spark_kafka_sink.errors import KafkaSinkError
+from spark_kafka_sink.options.sink_options import SinkOptions
 from spark_kafka_sink.spark.driver.checks.report import CheckLine, failed, not_checked, ok
-from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.python_workers import is_local, other_python
 from spark_kafka_sink.spark.schema import SinkSchema, check_arrow, schema_of
 

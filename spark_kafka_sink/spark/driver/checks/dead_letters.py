@@ -9,11 +9,11 @@ from typing import Final
 from spark_kafka_sink.client.topics import TOPIC, configs_of, metadata_error
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import KafkaSinkError
+from spark_kafka_sink.options.error_options import DEAD_LETTER_TOPIC
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.spark.driver.checks.context import CheckContext
 from spark_kafka_sink.spark.driver.checks.report import CheckLine, failed, failed_by, ok
 from spark_kafka_sink.spark.driver.checks.topic import WRITE, described_topic, may_on_topic, missing
-from spark_kafka_sink.spark.error_options import DEAD_LETTER_TOPIC
 
 DEAD_LETTERS: Final = "dead letters"
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.formats.schemas.resolve import checked
 from spark_kafka_sink.formats.schemas.resolved_schema import ResolvedSchema
+from spark_kafka_sink.options.schema_options import SchemaConfig
 from spark_kafka_sink.registry.registry_client import RegistryClient
-from spark_kafka_sink.schema_options import SchemaConfig
 from spark_kafka_sink.spark.driver.checks.context import CheckContext
 from spark_kafka_sink.spark.driver.checks.report import CheckLine, failed_by, not_checked, ok
 

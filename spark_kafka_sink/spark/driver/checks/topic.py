@@ -22,11 +22,12 @@ from spark_kafka_sink.client.topics import (
 )
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import AuthorizationError, KafkaSinkError, MetadataTimeoutError
-from spark_kafka_sink.option import nearest
+from spark_kafka_sink.options.guarantee_options import Guarantee
+from spark_kafka_sink.options.option import nearest
+from spark_kafka_sink.options.topic_creation_options import TopicCreation
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
-from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
-from spark_kafka_sink.protocol.metadata import (
+from spark_kafka_sink.protocol.apis.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
+from spark_kafka_sink.protocol.apis.metadata import (
     METADATA,
     NO_AUTHORIZED_OPERATIONS,
     MetadataRequest,
@@ -35,11 +36,10 @@ from spark_kafka_sink.protocol.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.spark.driver.checks.context import CheckContext, SkippedError
 from spark_kafka_sink.spark.driver.checks.report import CheckLine, failed, failed_by, not_checked, not_checked_after, ok
-from spark_kafka_sink.spark.guarantee import Guarantee
 from spark_kafka_sink.spark.plan.first_contact import as_option_error
-from spark_kafka_sink.spark.topic_creation import TopicCreation
 
 # Bits of authorized operations (AclOperation's codes).
 READ: Final = 1 << 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from spark_kafka_sink.broker import ApiKey, BrokerConfig, EmbeddedBroker, ErrorCode
-from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataResponse
+from spark_kafka_sink.protocol.apis.metadata import MetadataRequest, MetadataResponse
 from spark_kafka_sink.spark.driver.check import check
 from spark_kafka_sink.spark.driver.checks.report import Status
 from tests.spark.driver.checks.reading import line, settings

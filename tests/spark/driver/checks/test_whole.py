@@ -14,11 +14,11 @@ import pytest
 
 from spark_kafka_sink.broker import BrokerConfig, EmbeddedBroker
 from spark_kafka_sink.errors import UsageError
+from spark_kafka_sink.options.sink_options import warn_once
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.spark.driver.check import check
 from spark_kafka_sink.spark.driver.checks.report import Status
-from spark_kafka_sink.spark.options import warn_once
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic

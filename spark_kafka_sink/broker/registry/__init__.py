@@ -1,0 +1,1 @@
+"""A schema registry in this process. It is not part of the broker."""
