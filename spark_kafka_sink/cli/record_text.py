@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
@@ -20,9 +20,6 @@ from spark_kafka_sink.verify.decoding import SchemaDecoder
 from spark_kafka_sink.verify.record_errors import UndecodableError, described
 from spark_kafka_sink.verify.schema_ids import NoSchemaIdError, SchemaKey, found_schema, id_bytes, schema_key
 from spark_kafka_sink.verify.values.display import as_json, plain
-
-if TYPE_CHECKING:
-    from spark_kafka_sink.cli.topic_tail import TailOptions
 
 _CUT_AT: Final = 200
 _ID_BYTES: Final = 5
@@ -43,25 +40,30 @@ class RecordText:
 
     @classmethod
     @contextmanager
-    def of(cls, options: TailOptions) -> Iterator[RecordText]:
-        """Yields the text of the records that `tail` prints. Raises click.BadParameter for an option that is not valid."""
-        if options.schema_registry_url is None:
-            if options.settings:
+    def of(cls, topic: str, url: str | None, settings: Sequence[str], *, whole: bool) -> Iterator[RecordText]:
+        """Yields the text of the records that `tail` prints. Raises click.BadParameter for an option that is not valid.
+
+        Args:
+            topic: whose records they are.
+            url: the registry whose schemas decode keys and values; None: they are not decoded.
+            settings: more options of the registry, as NAME=VALUE.
+            whole: whether long values are not cut.
+        """
+        if url is None:
+            if settings:
                 raise click.UsageError("--set has no effect without --schema-registry-url")
-            yield cls(whole=options.whole, decoders={})
+            yield cls(whole=whole, decoders={})
             return
         check_extra("confluent_kafka", "--schema-registry-url")
-        settings = {URL: options.schema_registry_url}
-        settings |= pairs("--set", options.settings)
         try:
-            config = registry_config(settings)
+            config = registry_config({URL: url, **pairs("--set", settings)})
         except OptionError as error:
-            url = error.facts.get("option") == URL
-            raise click.BadParameter(error.message, param_hint="--schema-registry-url" if url else "--set") from None
+            hint = "--schema-registry-url" if error.facts.get("option") == URL else "--set"
+            raise click.BadParameter(error.message, param_hint=hint) from None
         with RegistryClient(config) as client:
             parts = ("key", "value")
-            decoders = {part: SchemaDecoder(options.name, part, lambda key: found_schema(key, client)) for part in parts}
-            yield cls(whole=options.whole, decoders=decoders)
+            decoders = {part: SchemaDecoder(topic, part, lambda key: found_schema(key, client)) for part in parts}
+            yield cls(whole=whole, decoders=decoders)
 
     def line(self, partition: int, record: Record) -> str:
         """Returns `partition:offset  timestamp  key  value  headers`, without characters that would change a terminal's state."""

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import click
 
-from spark_kafka_sink.cli.client_settings import cluster_client
 from spark_kafka_sink.cli.shared_options import pairs
-from spark_kafka_sink.cli.topics import TopicsConnection
+from spark_kafka_sink.cli.topics_connection import TopicsConnection
 from spark_kafka_sink.cli.transactions.result import text_table
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.client.cluster_requests import ClusterRequest, only_one
@@ -46,13 +43,6 @@ _SET_ON_TOPIC: Final = 1
 """The source of a config that is set on the topic itself (ConfigSource.TOPIC_CONFIG)."""
 
 
-@contextmanager
-def connected(connection: TopicsConnection) -> Iterator[tuple[ClusterClient, float]]:
-    """Yields a client and the deadline of its answers; errors are one line each, without a traceback."""
-    with cluster_client(connection.bootstrap_servers, connection.command_config, connection.timeout_s) as client:
-        yield client, time.monotonic() + connection.timeout_s
-
-
 def escaped(text: str) -> str:
     """Returns text from brokers without line breaks and characters that would change a terminal's state."""
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
@@ -76,7 +66,7 @@ def create_topic(connection: TopicsConnection, wanted: TopicToCreate) -> None:
     """Creates a topic and waits for its leaders."""
     configs = {name: value.strip() for name, value in pairs("--config", wanted.configs).items()}
     new = new_topic(wanted.name, wanted.partitions or BROKER_DEFAULT, wanted.replication_factor or BROKER_DEFAULT, configs)
-    with connected(connection) as (client, deadline):
+    with connection.client() as (client, deadline):
         result = ask_to_create(client, new, deadline)
         exists = result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
         if result.error_code and not (exists and wanted.if_not_exists):
@@ -103,7 +93,7 @@ def _not_created(client: ClusterClient, result: CreatableTopicResult, wanted: To
 
 def list_topics(connection: TopicsConnection, *, internal: bool) -> None:
     """Prints a line for each topic."""
-    with connected(connection) as (client, deadline):
+    with connection.client() as (client, deadline):
         found = topics_metadata(client, None, deadline).topics
     # Topics of tools, such as the sink's commit log and Schema Registry's, are not internal to the brokers; `_` marks them.
     shown = (each for each in found if internal or not (each.is_internal or (each.name or "").startswith("_")))
@@ -127,7 +117,7 @@ def _replicas(topic: MetadataResponseTopic) -> int:
 
 def describe_topics(connection: TopicsConnection, names: Sequence[str]) -> None:
     """Prints partitions and configs of each topic. Raises a ClickException for one that cannot be described."""
-    with connected(connection) as (client, deadline):
+    with connection.client() as (client, deadline):
         for topic in topics_metadata(client, names, deadline).topics:
             name = topic.name or ""
             if topic.error_code:

@@ -11,8 +11,8 @@ from typing import Final
 import click
 
 from spark_kafka_sink.cli.record_text import RecordText
-from spark_kafka_sink.cli.topic_commands import connected, offsets_of
-from spark_kafka_sink.cli.topics import TopicsConnection
+from spark_kafka_sink.cli.topic_commands import offsets_of
+from spark_kafka_sink.cli.topics_connection import TopicsConnection
 from spark_kafka_sink.client.backoff import ExponentialBackoff, ResponseWaiter
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.client.cluster_requests import ClusterRequest
@@ -66,7 +66,10 @@ class TailOptions:
 
 def tail_topic(connection: TopicsConnection, options: TailOptions) -> None:
     """Prints the newest records, then with `follow` each new one until Ctrl+C."""
-    with RecordText.of(options) as text, connected(connection) as (client, deadline):
+    with (
+        RecordText.of(options.name, options.schema_registry_url, options.settings, whole=options.whole) as text,
+        connection.client() as (client, deadline),
+    ):
         shown = text.json if connection.as_json else text.line
         reader = _TopicReader(client, options, deadline)
         for partition, record in reader.newest(options.count, deadline):

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from spark_kafka_sink.cli.shared_options import BOOTSTRAP_SERVERS, with_options
+from spark_kafka_sink.cli.topics_connection import TopicsConnection
 
 _EXIT_CODES: Final = "Exits with 0 on success, 1 if the brokers reject the request or do not answer, 2 for wrong options."
-
-
-@dataclass(frozen=True, slots=True)
-class TopicsConnection:
-    """The options of all commands. bootstrap_servers: None for the default. timeout_s: seconds that brokers have to answer."""
-
-    bootstrap_servers: str | None
-    command_config: Path | None
-    timeout_s: float
-    as_json: bool
 
 
 _COMMON: Final = (
