@@ -19,9 +19,9 @@ from spark_kafka_sink.client.cluster import Node
 from spark_kafka_sink.client.connection_failures import ConnectionFailures
 from spark_kafka_sink.client.connection_states import ClusterConnectionStates, ConnectionState, Resolver
 from spark_kafka_sink.client.in_flight import ClientResponse, InFlightRequest, InFlightRequests
-from spark_kafka_sink.client.logins import ConnectionEnd, Logins, final_error, open_mechanism_of
 from spark_kafka_sink.client.protocol_probe import PROBE_MS, ProbeChannel, Question, question_after
 from spark_kafka_sink.client.sasl_login import BrokerAddress, LoginRequest
+from spark_kafka_sink.client.sasl_renewal import ConnectionEnd, Logins, final_error, open_mechanism_of
 from spark_kafka_sink.errors import (
     AuthenticationError,
     BrokerError,

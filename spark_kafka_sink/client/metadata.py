@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
-from spark_kafka_sink.changes import Changes
+from spark_kafka_sink.change_signal import Changes
 from spark_kafka_sink.client.backoff import ExponentialBackoff
 from spark_kafka_sink.client.cluster import Cluster, Node, TopicIds, TopicMetadata, merge_partitions
 from spark_kafka_sink.errors import AuthenticationError, ClusterChangedError

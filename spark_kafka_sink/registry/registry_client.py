@@ -16,9 +16,9 @@ from typing import Any, Final, Self, TypeVar
 from spark_kafka_sink.errors import RegistryError, SchemaError, SchemaIncompatibleError, UsageError
 from spark_kafka_sink.options.registry_options import RegistryConfig
 from spark_kafka_sink.peer_text import quoted
-from spark_kafka_sink.registry.answers import Answer, RegisteredSchema, refuse_answer
 from spark_kafka_sink.registry.http import Call, Deadline, RegistryHttp, Timing
 from spark_kafka_sink.registry.references import SchemaReference, SchemaText, resolved
+from spark_kafka_sink.registry.response_bodies import Answer, RegisteredSchema, refuse_answer
 
 __all__ = ["CALL_S", "RegisteredSchema", "RegistryClient", "SchemaReference", "SchemaText", "Timing"]
 

@@ -1,7 +1,7 @@
 """How long transactions have been open, as far as the driver program knows. Pure.
 
-A running task tells when its transaction began, each second (`live.py`). A finished one tells it once more, through a Spark
-accumulator, because its transaction stays open until the batch is committed.
+A running task tells when its transaction began, each second (`progress_sender.py`). A finished one tells it once more, through
+a Spark accumulator, because its transaction stays open until the batch is committed.
 """
 
 from __future__ import annotations

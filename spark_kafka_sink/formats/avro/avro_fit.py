@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from spark_kafka_sink.formats.avro.avro_defaults import default_bytes
 from spark_kafka_sink.formats.avro.avro_derive import is_natural
-from spark_kafka_sink.formats.avro.avro_nested import (
+from spark_kafka_sink.formats.avro.avro_nodes import (
     MOST_BRANCHES,
     ArrayNode,
     Leaf,

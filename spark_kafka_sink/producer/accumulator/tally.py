@@ -8,7 +8,7 @@ from copy import deepcopy
 from threading import TIMEOUT_MAX, Lock
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.changes import Changes
+from spark_kafka_sink.change_signal import Changes
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import DeliveryError, FlushTimeoutError, KafkaSinkError
 from spark_kafka_sink.producer.base.lifecycle import wait_until

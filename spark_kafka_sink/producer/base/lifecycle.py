@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
-from spark_kafka_sink.changes import Changes
+from spark_kafka_sink.change_signal import Changes
 from spark_kafka_sink.errors import KafkaSinkError, UsageError
 from spark_kafka_sink.network.selector import monotonic_ms
 

@@ -12,8 +12,8 @@ from spark_kafka_sink.options.producer_options import ProducerConfig
 from spark_kafka_sink.producer.accumulator.producer_batch import PartitionQueue
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.accumulator.sequences import ProducerIdAndEpoch
-from spark_kafka_sink.producer.base.error_policy import WITHOUT_IDEMPOTENCE, Action, action_for
 from spark_kafka_sink.producer.base.lifecycle import FOREVER_MS
+from spark_kafka_sink.producer.base.produce_reactions import WITHOUT_IDEMPOTENCE, Action, action_for
 from spark_kafka_sink.producer.identity.identity import NumberedIdentity
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.apis.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest, InitProducerIdResponse

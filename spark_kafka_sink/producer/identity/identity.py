@@ -8,8 +8,8 @@ from spark_kafka_sink.client.network_client import ClientResponse
 from spark_kafka_sink.errors import AuthenticationError, BrokerError, KafkaSinkError
 from spark_kafka_sink.producer.accumulator.producer_batch import PartitionQueue, SealedBatch
 from spark_kafka_sink.producer.accumulator.sequences import NO_PRODUCER, PartitionSequences, ProducerIdAndEpoch
-from spark_kafka_sink.producer.base.error_policy import Action
 from spark_kafka_sink.producer.base.lifecycle import FOREVER_MS
+from spark_kafka_sink.producer.base.produce_reactions import Action
 from spark_kafka_sink.protocol.apis.produce import PartitionProduceResponse
 
 # From v13 on topics are identified by id. Names are used until all supported brokers know ids.

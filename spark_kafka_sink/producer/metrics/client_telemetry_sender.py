@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from spark_kafka_sink.changes import Changes
+from spark_kafka_sink.change_signal import Changes
 from spark_kafka_sink.client.network_client import ClientResponse, NetworkClient
 from spark_kafka_sink.errors import ProtocolError, UnsupportedVersionError
 from spark_kafka_sink.producer.metrics.metrics_collector import MetricsCollector, Payload

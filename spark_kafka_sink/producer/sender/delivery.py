@@ -16,7 +16,7 @@ from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, Part
 from spark_kafka_sink.producer.accumulator.record_accumulator import Batch, RecordAccumulator
 from spark_kafka_sink.producer.accumulator.rejected_records import RejectedRecords, rejected_records
 from spark_kafka_sink.producer.accumulator.tally import Tally
-from spark_kafka_sink.producer.base.error_policy import SOON_MS, WITHOUT_IDEMPOTENCE, Action, action_for
+from spark_kafka_sink.producer.base.produce_reactions import SOON_MS, WITHOUT_IDEMPOTENCE, Action, action_for
 from spark_kafka_sink.producer.identity.identity import Identity
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.producer_metadata import CREATE_IT

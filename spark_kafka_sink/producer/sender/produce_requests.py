@@ -23,7 +23,7 @@ from spark_kafka_sink.producer.accumulator.request_size import (
     request_overhead,
 )
 from spark_kafka_sink.producer.accumulator.sequences import ProducerIdAndEpoch
-from spark_kafka_sink.producer.base.error_policy import Action
+from spark_kafka_sink.producer.base.produce_reactions import Action
 from spark_kafka_sink.producer.identity.identity import Identity
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata

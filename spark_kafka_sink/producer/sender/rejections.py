@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from spark_kafka_sink.errors import BrokerError
 from spark_kafka_sink.peer_text import quoted
 from spark_kafka_sink.producer.accumulator.producer_batch import SealedBatch
-from spark_kafka_sink.producer.base.error_policy import ADVICE, Action
+from spark_kafka_sink.producer.base.produce_reactions import ADVICE, Action
 from spark_kafka_sink.protocol.apis.produce import PartitionProduceResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.records.timestamps import in_both_units

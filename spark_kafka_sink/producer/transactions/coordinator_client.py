@@ -12,8 +12,8 @@ from spark_kafka_sink.client.network_client import ClientResponse, NetworkClient
 from spark_kafka_sink.errors import ProducerFencedError, TransactionAuthorizationError, TransactionError, UnsupportedVersionError
 from spark_kafka_sink.options.producer_options import ProducerConfig
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
-from spark_kafka_sink.producer.base.error_policy import SOON_MS
 from spark_kafka_sink.producer.base.lifecycle import FOREVER_MS
+from spark_kafka_sink.producer.base.produce_reactions import SOON_MS
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
 from spark_kafka_sink.producer.transactions.reactions import ADVICE, Reaction, gravest, reaction
 from spark_kafka_sink.producer.transactions.requests import (

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final
 
-from spark_kafka_sink.producer.base.error_policy import FORGOTTEN
+from spark_kafka_sink.producer.base.produce_reactions import FORGOTTEN
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 

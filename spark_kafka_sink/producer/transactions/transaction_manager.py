@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from threading import Lock
 from typing import Any
 
-from spark_kafka_sink.changes import Changes
+from spark_kafka_sink.change_signal import Changes
 from spark_kafka_sink.client.topics import records_are_gone, replaced
 from spark_kafka_sink.errors import (
     AuthenticationError,
@@ -21,8 +21,8 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.producer.accumulator.producer_batch import PartitionQueue
 from spark_kafka_sink.producer.accumulator.sequences import MAX_EPOCH, NO_PRODUCER, ProducerIdAndEpoch
-from spark_kafka_sink.producer.base.error_policy import FORGOTTEN
 from spark_kafka_sink.producer.base.lifecycle import wait_until
+from spark_kafka_sink.producer.base.produce_reactions import FORGOTTEN
 from spark_kafka_sink.producer.transactions import requests
 from spark_kafka_sink.producer.transactions.offsets import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from spark_kafka_sink.producer.transactions.reactions import Reaction

@@ -21,7 +21,7 @@ from spark_kafka_sink.options.producer_options import ProducerConfig
 from spark_kafka_sink.producer.accumulator.producer_batch import PartitionQueue, SealedBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.accumulator.sequences import NO_PRODUCER, ProducerIdAndEpoch
-from spark_kafka_sink.producer.base.error_policy import Action
+from spark_kafka_sink.producer.base.produce_reactions import Action
 from spark_kafka_sink.producer.identity.identity import MAX_PRODUCE_VERSION, NumberedIdentity
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
 from spark_kafka_sink.producer.transactions.coordinator_client import TransactionCoordinatorClient

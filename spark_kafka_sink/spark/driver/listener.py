@@ -18,7 +18,7 @@ from itertools import islice
 from typing import Final
 
 from spark_kafka_sink.counts import counted
-from spark_kafka_sink.spark.driver_address import LENGTH, LOOPBACK, MAX_MESSAGE_BYTES, ListenerAddress
+from spark_kafka_sink.spark.listener_address import LENGTH, LOOPBACK, MAX_MESSAGE_BYTES, ListenerAddress
 
 logger = logging.getLogger(__name__)
 

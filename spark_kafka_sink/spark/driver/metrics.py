@@ -26,8 +26,8 @@ from spark_kafka_sink.spark.batch_report import BatchReport, warn_of_old_rows
 from spark_kafka_sink.spark.driver.batch_listeners import BatchListener, BatchListeners
 from spark_kafka_sink.spark.driver.history import History, QueryHistory
 from spark_kafka_sink.spark.driver.listener import Handler, MetricsListener
-from spark_kafka_sink.spark.driver.live_tasks import LiveTasks
 from spark_kafka_sink.spark.driver.query_names import QueryNames
+from spark_kafka_sink.spark.driver.task_progress import LiveTasks
 from spark_kafka_sink.spark.feed import (
     ABORTED,
     COMMITTED,
@@ -43,7 +43,7 @@ from spark_kafka_sink.spark.messages import total
 from spark_kafka_sink.spark.open_transactions import MOST_QUERIES, Oldest, OpenTransaction, merged, owner, transaction_ages
 from spark_kafka_sink.spark.python_workers import stderr_handler
 from spark_kafka_sink.spark.query_totals import BATCH_JOBS, QueryTotals, TotalsByQuery
-from spark_kafka_sink.spark.task.live import PROGRESS
+from spark_kafka_sink.spark.task.progress_sender import PROGRESS
 from spark_kafka_sink.spark.write_events import WRITE, WriteListeners
 
 if TYPE_CHECKING:

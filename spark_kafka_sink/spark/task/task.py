@@ -34,8 +34,8 @@ from spark_kafka_sink.spark.python_workers import ending_at_hangup, log_in_spark
 from spark_kafka_sink.spark.schema import SinkSchema
 from spark_kafka_sink.spark.task.coalescer import ArrowBatchCoalescer
 from spark_kafka_sink.spark.task.columns import TopicRecords, records_by_topic
-from spark_kafka_sink.spark.task.live import reporter
 from spark_kafka_sink.spark.task.producer_cache import cache
+from spark_kafka_sink.spark.task.progress_sender import reporter
 
 if TYPE_CHECKING:
     from spark_kafka_sink.producer.base.bad_rows import BadRows

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
-from spark_kafka_sink.spark import driver_reports
+from spark_kafka_sink.spark import reports_to_driver
 from spark_kafka_sink.spark.batch_report import BatchReport
 from spark_kafka_sink.spark.driver.listener import MetricsListener
 from spark_kafka_sink.spark.driver.metrics import DRIVER, DeliveryMetrics
-from spark_kafka_sink.spark.driver_address import ListenerAddress, send
 from spark_kafka_sink.spark.feed import DeliveryReportParam, Feed
+from spark_kafka_sink.spark.listener_address import ListenerAddress, send
 from spark_kafka_sink.spark.messages import total
 from spark_kafka_sink.spark.query_totals import MOST_TOTALS, QueryTotals
 from spark_kafka_sink.spark.write_events import WriteCommitted, WriteFailed
@@ -177,9 +177,9 @@ def test_a_driver_program_that_does_not_answer_delays_a_commit_once_and_not_each
         tried.append(message)
         return send(*message)
 
-    monkeypatch.setattr(driver_reports, "send", count)
-    monkeypatch.setattr(driver_reports, "TIMEOUT_S", 0.2)
-    monkeypatch.setattr(driver_reports, "RETRY_S", HOUR_S)
+    monkeypatch.setattr(reports_to_driver, "send", count)
+    monkeypatch.setattr(reports_to_driver, "TIMEOUT_S", 0.2)
+    monkeypatch.setattr(reports_to_driver, "RETRY_S", HOUR_S)
     feed = Feed(listener=silent)
     for number in range(50):
         feed.committed(batch(number=number))

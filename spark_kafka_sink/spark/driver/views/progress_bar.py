@@ -18,11 +18,11 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from spark_kafka_sink.counts import counted
-from spark_kafka_sink.spark.driver.live_tasks import LiveTasks
 from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics, listener_of
+from spark_kafka_sink.spark.driver.task_progress import LiveTasks
 from spark_kafka_sink.spark.driver.views.watch import is_notebook
 from spark_kafka_sink.spark.feed import Counts, CountsParam, Feed
-from spark_kafka_sink.spark.task.live import INTERVAL_S, PROGRESS
+from spark_kafka_sink.spark.task.progress_sender import INTERVAL_S, PROGRESS
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from spark_kafka_sink.spark.driver_address import ListenerAddress, send
+from spark_kafka_sink.spark.listener_address import ListenerAddress, send
 
 logger = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.producer.base.error_policy import ADVICE, Action, action_for
+from spark_kafka_sink.producer.base.produce_reactions import ADVICE, Action, action_for
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from tests.every import every
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from spark_kafka_sink.spark.driver import live_tasks
+from spark_kafka_sink.spark.driver import task_progress
 from spark_kafka_sink.spark.driver.listener import MetricsListener
-from spark_kafka_sink.spark.driver.live_tasks import FORGET_S, LiveTasks
-from spark_kafka_sink.spark.driver_address import ListenerAddress
+from spark_kafka_sink.spark.driver.task_progress import FORGET_S, LiveTasks
 from spark_kafka_sink.spark.feed import Counts
+from spark_kafka_sink.spark.listener_address import ListenerAddress
 from spark_kafka_sink.spark.open_transactions import OpenTransaction
-from spark_kafka_sink.spark.task import live
-from spark_kafka_sink.spark.task.live import PROGRESS, ProgressReporter
+from spark_kafka_sink.spark.task import progress_sender
+from spark_kafka_sink.spark.task.progress_sender import PROGRESS, ProgressReporter
 
 
 def message(name: str, records: int, *, call: str = "c", is_running: bool = True) -> bytes:
@@ -71,7 +71,7 @@ def test_the_transaction_of_a_running_task_is_open_until_the_task_ends() -> None
 
 
 def test_tasks_that_were_killed_are_forgotten_although_nobody_asks_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_tasks, "PER_SECOND", 2)
+    monkeypatch.setattr(task_progress, "PER_SECOND", 2)
     clock = Clock()
     tasks = LiveTasks(clock)
     tasks.take(message("slow", 1))
@@ -85,7 +85,7 @@ def test_tasks_that_were_killed_are_forgotten_although_nobody_asks_for_them(monk
 
 
 def test_many_tasks_are_told_to_say_less(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_tasks, "PER_SECOND", 2)
+    monkeypatch.setattr(task_progress, "PER_SECOND", 2)
     tasks = LiveTasks()
     pauses = [tasks.take(message(str(number), 1)) for number in range(1000)]
     assert (pauses[0], pauses[19], pauses[-1]) == (1, 11, 255)
@@ -94,7 +94,7 @@ def test_many_tasks_are_told_to_say_less(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.fixture
 def heard(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[ListenerAddress, LiveTasks, threading.Event]]:
     """A listener's address, what it heard, and an event for each message. Tasks tell after 50 ms."""
-    monkeypatch.setattr(live, "INTERVAL_S", 0.05)
+    monkeypatch.setattr(progress_sender, "INTERVAL_S", 0.05)
     tasks, came = LiveTasks(), threading.Event()
 
     def take(content: bytes) -> int:
@@ -123,7 +123,7 @@ def test_a_running_task_tells_again_and_again_and_once_when_it_ends(
 
 
 def test_a_driver_that_cannot_be_reached_is_left_alone_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "INTERVAL_S", 0.01)
+    monkeypatch.setattr(progress_sender, "INTERVAL_S", 0.01)
     listener = MetricsListener({})
     listener.stop()
     asked = threading.Semaphore(0)
@@ -138,14 +138,14 @@ def test_a_driver_that_cannot_be_reached_is_left_alone_for_a_while(monkeypatch: 
 
 
 def test_a_task_that_ends_while_the_driver_is_slow_does_not_run_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "INTERVAL_S", 0.05)
-    monkeypatch.setattr(live, "TIMEOUT_S", 0.3)
+    monkeypatch.setattr(progress_sender, "INTERVAL_S", 0.05)
+    monkeypatch.setattr(progress_sender, "TIMEOUT_S", 0.3)
     tasks, answered = LiveTasks(), threading.Event()
 
     def take(content: bytes) -> int:
         tasks.take(content)
         if not answered.is_set():
-            threading.Event().wait(2 * live.TIMEOUT_S)  # the driver program is paused
+            threading.Event().wait(2 * progress_sender.TIMEOUT_S)  # the driver program is paused
             answered.set()
         return 0
 
@@ -210,7 +210,7 @@ def test_without_a_listener_no_thread_starts() -> None:
 def test_the_thread_ends_when_nothing_runs(
     heard: tuple[ListenerAddress, LiveTasks, threading.Event], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live, "IDLE_S", 0.05)
+    monkeypatch.setattr(progress_sender, "IDLE_S", 0.05)
     before = set(threading.enumerate())
     reporter = ProgressReporter()
     for _ in range(2):

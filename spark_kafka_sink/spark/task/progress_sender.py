@@ -1,4 +1,4 @@
-"""Progress of tasks while they run: a thread of each Python worker tells the driver, which adds it up (`live_tasks.py`).
+"""Progress of tasks while they run: a thread of each Python worker tells the driver, which adds it up (`task_progress.py`).
 
 Only records count that brokers have acknowledged. A lost message does no harm, because each one has the task's counts so far.
 """
@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from spark_kafka_sink.spark.driver_address import ListenerAddress, UnreachableError, resolved, send
 from spark_kafka_sink.spark.feed import Counts
+from spark_kafka_sink.spark.listener_address import ListenerAddress, UnreachableError, resolved, send
 from spark_kafka_sink.spark.open_transactions import OpenTransaction
 
 logger = logging.getLogger(__name__)
