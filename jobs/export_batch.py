@@ -13,7 +13,7 @@ from jobs.command_line import CommandLine, parse, spark_session
 from jobs.outcome import ExitCode, ending
 from jobs.settings import load
 from jobs.sources import batch_records
-from spark_kafka_sink.options.sink_options import sink_options
+from spark_kafka_sink.spark.plugin_checks import checked_options
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _export(line: CommandLine) -> ExitCode:
     settings = load(line.settings, line.overrides)
     options = settings.texts("sink")
-    sink_options(options)  # before Spark starts, which takes seconds
+    checked_options(options)  # before Spark starts, which takes seconds
     spark = spark_session(settings, "export_batch")
     try:
         report = sks.publish(batch_records(spark, settings), options=options)

@@ -21,9 +21,9 @@ from jobs.command_line import CommandLine, parse, spark_session
 from jobs.outcome import ExitCode, ending
 from jobs.settings import Settings, load
 from jobs.sources import stream_records
-from spark_kafka_sink.options.sink_options import sink_options
 from spark_kafka_sink.reports.report_line import summary
 from spark_kafka_sink.spark.plan.data_source import NAME
+from spark_kafka_sink.spark.plugin_checks import checked_options
 
 PROGRESS_EACH_S = 10
 AVAILABLE_NOW = "availableNow"
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _publish(line: CommandLine) -> ExitCode:
     settings = load(line.settings, line.overrides)
-    sink_options(settings.texts("sink"))  # before Spark starts, which takes seconds
+    checked_options(settings.texts("sink"))  # before Spark starts, which takes seconds
     checkpoint = settings.required("query", "checkpoint")
     spark = spark_session(settings, settings.text("query", "name") or "publish_stream")
     metrics = None

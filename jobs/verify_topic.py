@@ -19,7 +19,8 @@ from jobs.outcome import ExitCode, ending
 from jobs.settings import Settings, load
 from jobs.sources import batch_records
 from spark_kafka_sink.installation import check_extra
-from spark_kafka_sink.options.sink_options import SinkOptions, sink_options
+from spark_kafka_sink.options.sink_options import SinkOptions
+from spark_kafka_sink.spark.plugin_checks import checked_options
 from spark_kafka_sink.verify.compared_records import COLUMNS
 from spark_kafka_sink.verify.consumer_settings import consumer_settings
 from spark_kafka_sink.verify.read_back import whole_topic
@@ -33,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _verify(line: CommandLine) -> ExitCode:
     settings = load(line.settings, line.overrides)
-    options = sink_options(settings.texts("sink"))
+    options = checked_options(settings.texts("sink"))
     check_serializers(options)
     check_extra("confluent_kafka", "verify_topic")
     topic = options.topic or settings.required("verify", "topic")

@@ -56,11 +56,11 @@ class RecordText:
             return
         check_extra("confluent_kafka", "--schema-registry-url")
         try:
-            config = registry_config({URL: url, **pairs("--set", settings)})
+            registry = RegistryClient(registry_config({URL: url, **pairs("--set", settings)}))
         except OptionError as error:
             hint = "--schema-registry-url" if error.facts.get("option") == URL else "--set"
             raise click.BadParameter(error.message, param_hint=hint) from None
-        with RegistryClient(config) as client:
+        with registry as client:
             parts = ("key", "value")
             decoders = {part: SchemaDecoder(topic, part, lambda key: found_schema(key, client)) for part in parts}
             yield cls(whole=whole, decoders=decoders)

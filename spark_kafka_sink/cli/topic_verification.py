@@ -101,11 +101,11 @@ def _milliseconds(text: str) -> int:
 def _compared(options: VerifyOptions, settings: dict[str, str], since_ms: int | None) -> int:
     from pyspark.sql import functions as F
 
-    from spark_kafka_sink.options.sink_options import sink_options
+    from spark_kafka_sink.spark.plugin_checks import checked_options
     from spark_kafka_sink.verify.compared_records import COLUMNS
     from spark_kafka_sink.verify.topic_records import check_serializers, compare_with_topic
 
-    sink = sink_options(settings, warns_of_security=False)
+    sink = checked_options(settings, warns_of_security=False)
     check_serializers(sink)
     columns = _columns(options.columns, COLUMNS)
     if options.columns is None and sink.producer.partitioner_ignore_keys:

@@ -297,7 +297,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
         "committing",
         GAUGE,
         "seconds",
-        "time for which a query's commit, if it is slow, has waited for transaction markers or the commit log; 0 once it is over",
+        "time that a query's slow commit has waited for markers or the commit log; 0 after it, or after its time limit",
         lambda shot: shot.committing.items(),
     ),
     _of_totals("batches", COUNTER, "micro-batch", "committed micro-batches by query", lambda one: one.batches),

@@ -124,9 +124,14 @@ def other_python(python_exec: str, own: str) -> str | None:
     problem = "it does not exist" if found is None else _failure(found)
     if not problem:
         return None
+    to_do = f"Before Spark starts, run: export PYSPARK_PYTHON={own}"
+    if os.sep in python_exec and not os.path.isabs(python_exec):  # from an archive that executors get
+        to_do = (
+            f"Make {Path(python_exec).parts[0]} a link to this program's environment, because Spark plans writes of"
+            f" format('kafka_sink') on the driver. Without such a folder on the executors: {to_do}"
+        )
     return (
-        f"Spark's Python workers will fail on this machine, because they run {found or python_exec}: {problem}."
-        f" Before Spark starts, run: export PYSPARK_PYTHON={own}."
+        f"Spark's Python workers will fail on this machine, because they run {found or python_exec}: {problem}. {to_do}."
         f" See {DOCS_URL}/troubleshooting.html#modulenotfounderror-in-a-python-worker"
     )
 
@@ -134,7 +139,8 @@ def other_python(python_exec: str, own: str) -> str | None:
 # Spark refuses another version than the driver's.
 _PROBE = f"""
 import sys
-assert sys.version_info[:2] == {sys.version_info[:2]}, "it is Python %d.%d" % sys.version_info[:2]
+if sys.version_info[:2] != {sys.version_info[:2]}:
+    sys.exit("it is Python %d.%d" % sys.version_info[:2])
 import pyarrow, {PACKAGE}
 """
 _PROBE_TIMEOUT_S = 60.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_kafka_sink.exporters.lineage_runs import LineageRuns, RunChange, State
+from spark_kafka_sink.exporters.lineage_runs import MOST_OUTPUTS, MOST_RUNS, LineageRuns, RunChange, State
 from spark_kafka_sink.exporters.lineage_settings import LineageSettings
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
 from spark_kafka_sink.reports.partition_reports import PartitionReport, PartitionReports
@@ -189,3 +189,25 @@ def test_a_query_of_another_session_starts_with_its_first_commit() -> None:
     changes = runs().take(committed())
     assert states(changes) == [State.START, State.RUNNING]
     assert {one.run_id for one in changes} == {QUERY}
+
+
+def test_new_topics_in_each_batch_give_no_more_events_and_few_outputs() -> None:
+    clock, where = Clock(), Destination(("broker-1:9092",), None, None, FIELDS)
+    found, changes = runs(clock), []
+    for batch in range(300):
+        clock.now += 1
+        changes += found.take(committed(batch=batch, where=where, topic=f"topic-{batch}"))
+    changes += found.take(committed(batch=300, where=where, topic="topic-299"))
+    assert states(changes) == [State.START, *[State.RUNNING] * 5]
+    (end,) = found.take(ended(run=QUERY))
+    assert (len(end.outputs), end.left_out) == (MOST_OUTPUTS, 200)
+    assert (end.outputs[0].topic, end.outputs[0].records) == ("topic-299", 20)
+
+
+def test_runs_whose_ends_never_come_are_forgotten_one_day() -> None:
+    found = runs()
+    for number in range(MOST_RUNS + 2):
+        found.take(began(run=f"run-{number}"))
+    assert found.take(ended(run="run-0")) == []
+    assert states(found.take(ended(run="run-1"))) == [State.COMPLETE]
+    assert states(found.take(ended(run=f"run-{MOST_RUNS + 1}"))) == [State.COMPLETE]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
 
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.errors import DeliveryError, RecordError, TransactionAbortableError, UsageError
+from spark_kafka_sink.producer.interceptors import ColumnsInterception, ColumnsThunk
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.protocol.api import ApiKey
@@ -19,6 +20,7 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.faults.producing import failing_scope, figure, numbers, producer_on
 from tests.faults.recording_broker import RecordingBroker, carries
+from tests.producer.recording_interceptors import Recording
 from tests.waiting import wait_until
 
 NEVER = {"max_records_per_second": 1}
@@ -174,3 +176,25 @@ def test_a_transaction_whose_records_wait_for_longer_than_it_may_be_open_fails_w
 def broker() -> Iterator[EmbeddedBroker]:
     with EmbeddedBroker() as made:
         yield made
+
+
+def test_interceptors_see_an_append_once_and_learn_of_each_row_once(
+    cluster: RecordingBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recording = Recording()
+    told: list[int] = []
+    completion_for = ColumnsInterception.completion_for
+
+    def noted(interception: ColumnsInterception, rows: Sequence[int]) -> ColumnsThunk:
+        told.extend(rows)
+        return completion_for(interception, rows)
+
+    monkeypatch.setattr(ColumnsInterception, "completion_for", noted)
+    settings = {"interceptor_classes": [recording], "max_records_per_second": 40}
+    with producer_on(cluster.bootstrap_servers, **settings) as producer, producer.scope() as scope:
+        scope.append("t", numbers(range(35)))
+    assert len(recording.sent_columns) == 1
+    assert recording.rows(None) == 35
+    assert told == list(range(35))
+    places = sorted((metadata.base_offset, metadata.num_records) for metadata, _ in recording.column_ends)
+    assert [offset for offset, _ in places] == [sum(count for _, count in places[:end]) for end in range(len(places))]

@@ -179,3 +179,10 @@ def test_a_job_whose_workers_on_this_machine_must_fail_does_not_start(tmp_path: 
     context: Any = Context("local[2]", virtual_environment(tmp_path / "other", base) / "python")
     with pytest.raises(InstallationError, match="export PYSPARK_PYTHON="):
         check_workers_python(context)
+
+
+def test_a_python_that_comes_with_the_job_must_be_on_the_driver_too(tmp_path: Path, base: Path) -> None:
+    own = str(virtual_environment(tmp_path / "venv", base) / "python")
+    problem = other_python("./environment/bin/python", own)
+    assert problem is not None
+    assert "they run ./environment/bin/python: it does not exist. Make environment a link to this program's" in problem

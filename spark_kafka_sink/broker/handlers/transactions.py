@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
@@ -266,20 +265,32 @@ def _filter(body: ListTransactionsRequest, now_ms: int) -> Callable[[Transaction
     As in Kafka, an unknown state matches nothing, and an id without a transaction counts as running since 1970.
     """
     producers, names = set(map(int, body.producer_id_filters)), set(body.state_filters)
-    try:
-        pattern = re.compile(body.transactional_id_pattern) if body.transactional_id_pattern else None
-    except re.error as error:
-        raise ApiException(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from None
+    matches = _matcher(body.transactional_id_pattern) if body.transactional_id_pattern else None
 
     def is_wanted(metadata: TransactionMetadata) -> bool:
         return (
             (not producers or metadata.producer_id in producers)
             and (not names or metadata.state.state_name in names)
             and (body.duration_filter < 0 or now_ms - metadata.start_ms > body.duration_filter)
-            and (pattern is None or pattern.fullmatch(metadata.transactional_id) is not None)
+            and (matches is None or matches(metadata.transactional_id))
         )
 
     return is_wanted
+
+
+def _matcher(pattern: str) -> Callable[[str], bool]:
+    """Returns what matches whole ids by RE2, as Kafka does: Python's `re` may take years for a peer's pattern."""
+    import pyarrow as pa
+    import pyarrow.compute as pc  # which takes 150 ms
+
+    def matches(transactional_id: str) -> bool:
+        return bool(pc.match_substring_regex(pa.scalar(transactional_id), rf"\A(?:{pattern})\z").as_py())
+
+    try:
+        matches("")
+    except pa.ArrowInvalid as error:
+        raise ApiException(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from None
+    return matches
 
 
 def handle_describe_producers(services: BrokerServices, request: Request) -> DescribeProducersResponse:

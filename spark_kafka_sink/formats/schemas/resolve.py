@@ -159,8 +159,10 @@ def own_schema(config: SchemaConfig, topic: str | None, kind: pa.DataType | None
 
 def _latest(kind: str, subject: str, client: RegistryClient) -> tuple[str, str, Mapping[str, str]] | None:
     found = client.latest(subject)
-    if found is None or found.schema.kind != kind:
+    if found is None:
         return None
+    if found.schema.kind != kind:  # its numbers or names would be forgotten
+        raise SchemaError(f"the latest version of subject {subject} is {found.schema.kind}, not {kind}: give a schema")
     named = {name: one.schema.text for name, one in client.used_by(found.schema).items()}
     return f"version {found.version} of subject {subject}", found.schema.text, named
 

@@ -337,6 +337,7 @@ class TestQueries:
         assert names(transactional_id_pattern="test-.*") == mine
         assert names(transactional_id_pattern="test-") == []
         assert names(transactional_id_pattern="") == mine
+        assert names(transactional_id_pattern="(.+)+" * 10 + "!") == []  # in a time that Python's `re` does not keep
         unknown = txn.listed(state_filters=["Nonsense"])
         assert (unknown.error_code, list(unknown.unknown_state_filters)) == (E.NONE, ["Nonsense"])
         assert list(unknown.transaction_states) == []

@@ -32,6 +32,7 @@ from tests.faults.recording_broker import RecordingBroker
 from tests.kafka.fixtures import NewTopic, ProxiedKafka
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
+from tests.limits import calls_of
 from tests.producer.told import Told
 from tests.tiers import whole_but
 from tests.waiting import wait_until
@@ -581,3 +582,22 @@ def test_a_close_beside_threads_that_send_loses_nothing_of_what_they_were_told_i
         assert all(end is None for end in ends[:-1]) or {type(end) for end in ends if end} == {UsageError}
         acked = [thread * 10_000_000 + n for n, end in enumerate(ends) if end is None]
         assert [value for value in stored if value // 10_000_000 == thread] == acked
+
+
+def test_a_flush_does_not_spin_where_no_append_may_wait_for_memory(cluster: RecordingBroker) -> None:
+    held = cluster.faults.hold(ApiKey.PRODUCE, times=None)
+    with producer_on(cluster.bootstrap_servers, buffer_memory=CHUNK_SIZE, max_block_ms=0, **LINGERING) as producer:
+        wait_until(lambda: knows(producer, "t"), "the topic is known")
+        scope = producer.scope()
+        scope.append("t", numbers([0], width=ALL_MEMORY))
+        future = producer.send("t", b"1")
+
+        def flush() -> None:
+            with pytest.raises(FlushTimeoutError):
+                producer.flush(0.5)
+
+        assert calls_of(flush) < 5_000  # 600; going round and round for the half second makes 100,000
+        held.remove()
+        producer.flush(10)
+        assert future.result(0).offset == 1
+        scope.close()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pickle
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -249,3 +250,20 @@ def test_totals_are_of_the_queries_that_committed_last(metrics: DeliveryMetrics)
     assert len(metrics.totals()) == MOST_TOTALS
     assert metrics.totals()["q0"].batches == MOST_TOTALS + 6
     assert "q1" not in metrics.totals()
+
+
+def test_a_refused_commit_is_told_also_after_a_report_without_an_answer(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(reports_to_driver, "TIMEOUT_S", 0.2)
+    released, told = threading.Event(), threading.Event()
+    listener = MetricsListener({b"C": lambda content: released.wait(10) and None, b"R": lambda content: told.set()})
+    try:
+        feed = Feed(listener=listener.address)
+        feed.committed(batch())
+        assert "timed out" in caplog.text
+        released.set()
+        feed.refused()
+        assert told.wait(10)
+    finally:
+        listener.stop()
