@@ -165,6 +165,7 @@ AREAS: Final[Mapping[str, Area]] = {
             "a paused driver whose successor has committed reads the log before BATCH_ABORTED",
             "several queries with one prefix and one log",
             "downtime over the transaction timeout",
+            "a query is stopped between its tasks and its commit",
             "commit() called twice",
             "the driver of a batch job dies for good",
             "a rule that is broken in the code",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Final
 
 from pyspark.accumulators import Accumulator, AccumulatorParam
@@ -24,6 +25,7 @@ COMMITTED: Final = b"C"
 REFUSED: Final = b"R"
 ABORTED: Final = b"A"
 COMMITTING: Final = b"M"
+PLANNED: Final = b"O"
 # An answer to COMMITTED: an exporter wants the WriteCommitted, too.
 WANTS_DETAILS: Final = 2
 
@@ -78,6 +80,11 @@ class OldestParam(AccumulatorParam[Oldest]):
         return merged(value1, value2)
 
 
+def writer_of(planned: bytes) -> str:
+    """Returns the name of the options in a message of kind PLANNED. All micro-batches of a query have the same."""
+    return sha256(planned).hexdigest()[:16]
+
+
 @dataclass(frozen=True, slots=True)
 class Feed:
     """Travels with a task and its commit and brings their reports back. Fields are None if that is not possible.
@@ -89,6 +96,7 @@ class Feed:
         finished: Adds up the counts of finished tasks of that call.
         transactions: Merges the transactions that finished tasks have left open.
         driver: Tells apart the transactions of driver programs, as in `TransactionalIds`; "" if the format is not registered.
+        writer: Names the options of the query that it belongs to, as `planned` told them; "" if it did not.
     """
 
     accumulator: Accumulator[DeliveryReport | None] | None = None
@@ -97,11 +105,22 @@ class Feed:
     finished: Accumulator[Counts] | None = None
     transactions: Accumulator[Oldest] | None = None
     driver: str = ""
+    writer: str = ""
+
+    def planned(self, options: Mapping[str, object]) -> Feed:
+        """Tells the driver program the options of a stream under exactly-once, and returns the feed for its tasks.
+
+        The driver ends the transactions of a query that was stopped before Spark has called the sink. It never raises.
+        """
+        content = json.dumps(dict(options), default=str, sort_keys=True).encode()
+        lost = "the driver program cannot be told how to end the transactions of a query that is stopped"
+        self._send(PLANNED, lambda: content, lost, logging.INFO)
+        return replace(self, writer=writer_of(content))
 
     def left_open(self, transaction: OpenTransaction) -> None:
         """Reports a transaction that a task leaves open when it ends. Spark takes it to the driver as in `task_done`."""
         if self.transactions is not None:
-            self.transactions.add({transaction.query_id: transaction})
+            self.transactions.add({transaction.query_id: transaction._replace(writer=self.writer)})
 
     def task_done(self, report: DeliveryReport) -> None:
         """Reports a finished task. Spark takes the update to the driver once, and only if the task succeeds."""

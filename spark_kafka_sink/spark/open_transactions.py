@@ -24,18 +24,20 @@ class OpenTransaction(NamedTuple):
         batch: The number of the micro-batch; 0 for a job.
         began: When its first rows were sent, in seconds since the epoch, by the task's clock.
         timeout_s: transaction.timeout.ms, in seconds. Brokers abort it when it is older.
+        writer: As of `Feed`, of a task that has finished.
     """
 
     owner: str
     batch: int
     began: float
     timeout_s: float
+    writer: str = ""
 
     @staticmethod
     def of(values: Sequence[Any]) -> OpenTransaction:
         """Returns what JSON made a list. Raises ValueError or TypeError for other values."""
-        owner, batch, began, timeout_s = values
-        return OpenTransaction(str(owner), int(batch), float(began), float(timeout_s))
+        owner, batch, began, timeout_s, writer = values
+        return OpenTransaction(str(owner), int(batch), float(began), float(timeout_s), str(writer))
 
     @property
     def query_id(self) -> str:
@@ -45,6 +47,10 @@ class OpenTransaction(NamedTuple):
     def has_timed_out(self, now: float) -> bool:
         """Returns whether brokers have aborted it. now: seconds since the epoch."""
         return now > self.began + self.timeout_s
+
+    def has_ended(self, ended: Mapping[str, int]) -> bool:
+        """Returns whether its batch is over. ended: as of `transaction_ages`."""
+        return self.batch <= max(ended.get(self.owner, -1), ended.get(self.query_id, -1))
 
 
 def owner(query_id: str, sink: str) -> str:
@@ -106,8 +112,7 @@ def transaction_ages(
         if each.has_timed_out(now):
             continue
         query = each.query_id
-        is_open = each.batch > max(ended.get(each.owner, -1), ended.get(query, -1))
-        age = max(now - each.began, 0.0) if is_open else 0.0
+        age = 0.0 if each.has_ended(ended) else max(now - each.began, 0.0)
         name = BATCH_JOBS if is_job(query) else query
         found[name] = max(found.get(name, (0.0, each.timeout_s)), (age, each.timeout_s), key=lambda one: one[0] / one[1])
     return found

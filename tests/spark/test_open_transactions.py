@@ -97,7 +97,7 @@ def test_the_accumulator_begins_with_nothing_and_merges() -> None:
 
 def test_a_job_whose_abort_is_told_has_no_open_transaction(metrics: DeliveryMetrics, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "time", lambda: T0)
-    metrics.live_tasks.take(b'["1", "", true, ["job-1", 0, %f, 60.0], 5, 50, 0]' % (T0 - 7))
+    metrics.live_tasks.take(b'["1", "", true, ["job-1", 0, %f, 60.0, ""], 5, 50, 0]' % (T0 - 7))
     assert metrics.transaction_ages() == {BATCH_JOBS: (7.0, 60.0)}
     metrics.feed.aborted(MicroBatch("job-1", 0))
     assert metrics.transaction_ages() == {BATCH_JOBS: (0.0, 60.0)}
@@ -107,7 +107,7 @@ def test_the_commit_of_the_first_sink_leaves_the_seconds_transaction_open(
     metrics: DeliveryMetrics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(time, "time", lambda: T0)
-    metrics.live_tasks.take(b'["1", "", true, ["q log-b/b", 3, %f, 60.0], 5, 50, 0]' % (T0 - 7))
+    metrics.live_tasks.take(b'["1", "", true, ["q log-b/b", 3, %f, 60.0, ""], 5, 50, 0]' % (T0 - 7))
     metrics.batch_committed(BatchReport("q", 3, T0 - 9, 1.0, DeliveryReport(), "log-a/a"))
     assert metrics.transaction_ages() == {"q": (7.0, 60.0)}
     metrics.batch_committed(BatchReport("q", 3, T0 - 9, 9.0, DeliveryReport(), "log-b/b"))

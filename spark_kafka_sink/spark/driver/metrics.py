@@ -27,11 +27,13 @@ from spark_kafka_sink.spark.driver.batch_listeners import BatchListener, BatchLi
 from spark_kafka_sink.spark.driver.history import History, QueryHistory
 from spark_kafka_sink.spark.driver.listener import Handler, MetricsListener
 from spark_kafka_sink.spark.driver.query_names import QueryNames
+from spark_kafka_sink.spark.driver.stopped_queries import StoppedQueries
 from spark_kafka_sink.spark.driver.task_progress import LiveTasks
 from spark_kafka_sink.spark.feed import (
     ABORTED,
     COMMITTED,
     COMMITTING,
+    PLANNED,
     REFUSED,
     WANTS_DETAILS,
     Counts,
@@ -94,6 +96,7 @@ class DeliveryMetrics:
         self._committing: Oldest = {}
         self._ended: dict[str, int] = {}  # by owner: the last batch whose transactions have ended
         self._writes = WriteListeners()
+        self._stopped = StoppedQueries(DRIVER, self._left_open, self.batch_committed, self.batch_aborted)
         if context is not None:
             self._accumulator = context.accumulator(None, DeliveryReportParam())
             self._transactions = context.accumulator({}, OldestParam())
@@ -125,6 +128,7 @@ class DeliveryMetrics:
                 REFUSED: refused,
                 ABORTED: aborted,
                 COMMITTING: committing,
+                PLANNED: self._stopped.planned,
                 PROGRESS: self._live.take,
                 WRITE: self._writes.take,
             },
@@ -331,7 +335,16 @@ class DeliveryMetrics:
         self.closed = True
         if self._listener is not None:
             self._listener.stop()
+        self._stopped.close()
         self._batch_listeners.stop()
+
+    def _left_open(self) -> list[OpenTransaction]:
+        """Returns a transaction of each query that finished tasks have left open, and that is not known to have ended."""
+        self._check_available()
+        assert self._transactions is not None
+        with self._lock:
+            ended, now = dict(self._ended), time.time()
+        return [each for each in self._transactions.value.values() if not each.has_ended(ended) and not each.has_timed_out(now)]
 
     def _reading(self) -> Reading:
         """Returns what `watch` shows. A query whose tasks write has their rows so far in its state."""

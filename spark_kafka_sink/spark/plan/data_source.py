@@ -107,7 +107,10 @@ class KafkaSinkDataSource(DataSource):
             options = resolved_for_stream(options, columns, schema, self.options)
         options = with_batch_context(options)  # Spark plans each micro-batch
         where = destination(options, columns, schema)
-        return KafkaSinkStreamWriter(columns, options, self.feed, where, checkpoint)
+        feed = self.feed
+        if options.exactly_once is not None:
+            feed = feed.planned({**self.session_options, **self.options})
+        return KafkaSinkStreamWriter(columns, options, feed, where, checkpoint)
 
     @contextmanager
     def _telling_failures(self, query_id: Callable[[], str]) -> Iterator[None]:

@@ -1,0 +1,73 @@
+"""A streaming query that ended between its tasks and its commit, so that Spark could not call the sink."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StringType, StructField, StructType
+
+import spark_kafka_sink as sks
+from spark_kafka_sink.spark.feed import Feed
+from spark_kafka_sink.spark.plan.data_source import KafkaSinkStreamWriter, reporting_to
+from tests.faults.exactly_once.open_transactions import held_back
+from tests.kafka.kafka import Kafka
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.spark
+
+SCHEMA = StructType([StructField("value", StringType())])
+ROWS = pa.RecordBatch.from_pydict({"value": ["a", "b", "c"]})
+PROPERTIES = "sql.streaming.queryId", "streaming.sql.batchId"
+
+NewTopic = Callable[..., str]
+
+
+def run_tasks(spark: SparkSession, feed: Feed, options: dict[str, str], query: str) -> KafkaSinkStreamWriter:
+    """Plans a query's first micro-batch and runs its tasks, as Spark does, without a commit or an abort."""
+    writer = reporting_to(feed)(options).streamWriter(SCHEMA, False)
+    assert isinstance(writer, KafkaSinkStreamWriter)
+    context = spark.sparkContext
+    for name, value in zip(PROPERTIES, (query, "0"), strict=True):
+        context.setLocalProperty(name, value)
+    try:
+        context.parallelize(range(2), 2).mapPartitions(lambda _: [writer.write(iter([ROWS]))]).count()
+    finally:
+        for name in PROPERTIES:
+            context.setLocalProperty(name, None)  # type: ignore[arg-type]
+    return writer
+
+
+def options_for(kafka: Kafka, topic: str) -> dict[str, str]:
+    return {
+        "kafka.bootstrap.servers": kafka.bootstrap_servers,
+        "topic": topic,
+        "delivery.guarantee": "exactly-once",
+        "kafka.transaction.timeout.ms": "600000",
+    }
+
+
+@pytest.mark.fault("spark", "a query is stopped between its tasks and its commit")
+def test_the_driver_aborts_what_the_query_left_open_and_readers_go_on(
+    spark: SparkSession, metrics: sks.DeliveryMetrics, kafka: Kafka, new_topic: NewTopic
+) -> None:
+    topic, query = new_topic(partitions=2), str(uuid.uuid4())
+    run_tasks(spark, metrics.feed, options_for(kafka, topic), query)
+    assert metrics.transaction_ages()[query]
+    wait_until(lambda: not held_back(kafka, topic), "readers go on")
+    wait_until(lambda: metrics.transaction_ages()[query][0] == 0, "the driver knows that none is open")
+    assert metrics.committed is None
+
+
+def test_a_program_that_ends_right_after_the_query_has_ended_its_transactions(
+    spark: SparkSession, kafka: Kafka, new_topic: NewTopic
+) -> None:
+    topic = new_topic(partitions=2)
+    sks.register(spark).close()
+    metrics = sks.register(spark)
+    run_tasks(spark, metrics.feed, options_for(kafka, topic), str(uuid.uuid4()))
+    metrics.close()
+    wait_until(lambda: not held_back(kafka, topic), "readers go on")  # EndTxn is answered before its markers are written
