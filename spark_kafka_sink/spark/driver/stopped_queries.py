@@ -101,7 +101,7 @@ class StoppedQueries:
                 logger.warning(text, type(error).__name__, str(error).split("\n", 1)[0])
 
     def _end(self, left: OpenTransaction, content: bytes) -> None:
-        from spark_kafka_sink.spark.plan.commits import abort_micro_batch
+        from spark_kafka_sink.spark.plan.aborts import abort_micro_batch
         from spark_kafka_sink.spark.plugin_checks import checked_options
 
         began = time.time()

@@ -299,7 +299,7 @@ class KafkaSinkWriter(SameVersion, DataSourceArrowWriter):
 
     def _abort(self, messages: Messages) -> None:
         if self._options.exactly_once is not None:
-            from spark_kafka_sink.spark.plan.commits import abort_job
+            from spark_kafka_sink.spark.plan.aborts import abort_job
 
             # Spark passes None for each task that did not end. Only after all have ended it commits.
             if abort_job(self._options, self._job, shares_of(messages), is_commit_begun=None not in messages).is_over:
@@ -354,7 +354,7 @@ class KafkaSinkStreamWriter(KafkaSinkWriter, DataSourceStreamWriter):
             if self._options.exactly_once is None:
                 self._abort(messages)
                 return
-            from spark_kafka_sink.spark.plan.commits import abort_micro_batch
+            from spark_kafka_sink.spark.plan.aborts import abort_micro_batch
 
             batch = MicroBatch(query_id, batchId)
             now = time.time()
