@@ -26,6 +26,7 @@ from spark_kafka_sink.producer.serializers.serialization import serialized_value
 from spark_kafka_sink.producer.serializers.serializer import Serializer
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers
 from spark_kafka_sink.records.columns import FixedHeaders, RecordColumns
+from spark_kafka_sink.spark.bad_row_limits import check_limits
 from spark_kafka_sink.spark.column_types import RECORD_COLUMNS, cast_to_use
 from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics
 from spark_kafka_sink.spark.feed import Feed
@@ -33,7 +34,6 @@ from spark_kafka_sink.spark.plan.first_contact import check_dead_letters, create
 from spark_kafka_sink.spark.plugin_checks import checked_options, serializers_by_column
 from spark_kafka_sink.spark.python_workers import active_context, check_workers_python
 from spark_kafka_sink.spark.schema import FoundColumns, SinkSchema, columns_of_record
-from spark_kafka_sink.spark.task.bad_row_limits import check_limits
 from spark_kafka_sink.spark.task.letter_text import part_of_value
 from spark_kafka_sink.spark.task.refused_rows import RefusedRows
 from spark_kafka_sink.spark.task.row_splitting import SplitBatch

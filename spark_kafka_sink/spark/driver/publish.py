@@ -24,6 +24,7 @@ from spark_kafka_sink.installation import SameVersion, check_extra
 from spark_kafka_sink.options.sink_options import KAFKA_PREFIX, TOPIC, SinkOptions
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers
 from spark_kafka_sink.reports.delivery_report import DeliveryReport, Tabular
+from spark_kafka_sink.spark.bad_row_limits import check_limits
 from spark_kafka_sink.spark.batch_report import BatchReport, warn_of_old_rows
 from spark_kafka_sink.spark.destination import Destination, destination
 from spark_kafka_sink.spark.driver.explain import linked, plug_in_error, sink_error
@@ -48,7 +49,6 @@ from spark_kafka_sink.spark.plan.first_contact import check_reachable, create_ag
 from spark_kafka_sink.spark.plugin_checks import checked_options
 from spark_kafka_sink.spark.python_workers import check_workers_python
 from spark_kafka_sink.spark.schema import SinkSchema, schema_of
-from spark_kafka_sink.spark.task.bad_row_limits import check_limits
 from spark_kafka_sink.spark.task.task import run_task, spark_partition
 from spark_kafka_sink.spark.trace_header import with_batch_context, with_current_span
 from spark_kafka_sink.spark.write_events import WriteBegan, WriteCommitted, WriteEvent, WriteFailed, task_times

@@ -9,9 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_kafka_sink.errors import UsageError
+from spark_kafka_sink.options.record_options import check_header_names
 from spark_kafka_sink.spark.driver.active_queries import java_queries
 from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics
-from spark_kafka_sink.spark.plan.data_source import NAME, NOT_WRITTEN, reporting_to
+from spark_kafka_sink.spark.plan.data_source import NAME, reporting_to
+from spark_kafka_sink.spark.plan.writers import NOT_WRITTEN
 from spark_kafka_sink.spark.python_workers import check_workers_python
 
 if TYPE_CHECKING:
@@ -49,6 +51,7 @@ def register(spark: SparkSession, *, options: Mapping[str, object] | None = None
     Returns:
         The handle. All sessions of one SparkContext share it, so a second call returns the same handle.
     """
+    check_header_names(list(options or {}))
     metrics, problems = _metrics(spark)
     if metrics.available:
         # First: Spark 4.0 looks into the active session, not into `spark`, for what is registered already.

@@ -39,10 +39,10 @@ from spark_kafka_sink.options.guarantee_options import COMMIT_LOG_START, GUARANT
 from spark_kafka_sink.options.producer_options import ProducerConfig
 from spark_kafka_sink.options.sink_options import SinkOptions
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
+from spark_kafka_sink.spark.bad_row_limits import check_limits
 from spark_kafka_sink.spark.feed import Feed
 from spark_kafka_sink.spark.messages import Messages, other_release, reports_of, shares_of
 from spark_kafka_sink.spark.open_transactions import OpenTransaction, owner
-from spark_kafka_sink.spark.task.bad_row_limits import check_limits
 
 logger = logging.getLogger(__name__)
 

@@ -24,8 +24,8 @@ from spark_kafka_sink.options.sink_options import SinkOptions
 from spark_kafka_sink.producer.base.bad_rows import BadRows, RowNumbers
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
+from spark_kafka_sink.spark.bad_row_limits import too_many
 from spark_kafka_sink.spark.plugin_checks import looked_at
-from spark_kafka_sink.spark.task.bad_row_limits import too_many
 from spark_kafka_sink.spark.task.dead_letters import (
     Letter,
     Place,

@@ -12,7 +12,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 import spark_kafka_sink as sks
 from spark_kafka_sink.spark.feed import Feed
-from spark_kafka_sink.spark.plan.data_source import KafkaSinkStreamWriter, reporting_to
+from spark_kafka_sink.spark.plan.data_source import reporting_to
+from spark_kafka_sink.spark.plan.writers import KafkaSinkStreamWriter
 from tests.faults.exactly_once.open_transactions import held_back
 from tests.kafka.kafka import Kafka
 from tests.waiting import wait_until

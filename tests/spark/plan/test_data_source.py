@@ -34,7 +34,8 @@ from spark_kafka_sink.spark.driver.publish import publish
 from spark_kafka_sink.spark.feed import Feed
 from spark_kafka_sink.spark.messages import DeliveryMessage
 from spark_kafka_sink.spark.plan import aborts
-from spark_kafka_sink.spark.plan.data_source import KafkaSinkDataSource, KafkaSinkStreamWriter, KafkaSinkWriter, reporting_to
+from spark_kafka_sink.spark.plan.data_source import KafkaSinkDataSource, reporting_to
+from spark_kafka_sink.spark.plan.writers import KafkaSinkStreamWriter, KafkaSinkWriter
 from tests.spark.counting import counting
 
 SCHEMA = StructType([StructField("value", BinaryType())])

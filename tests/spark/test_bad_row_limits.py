@@ -12,8 +12,8 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.options.error_options import ErrorOptions, OnError
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
+from spark_kafka_sink.spark.bad_row_limits import check_limits
 from spark_kafka_sink.spark.feed import Feed
-from spark_kafka_sink.spark.task.bad_row_limits import check_limits
 from spark_kafka_sink.spark.task.producer_cache import cache
 from spark_kafka_sink.spark.task.task import run_task
 from tests.kafka.fixtures import NewTopic, embedded_broker_kind

@@ -1,0 +1,195 @@
+"""The writers of `format("kafka_sink")`, which Spark pickles. `write` runs in tasks, the rest in Spark's commit process.
+
+Only commit messages carry state between the two. What writes or commits is imported where it is used, because Spark starts a
+Python process for each of these steps.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
+
+from spark_kafka_sink.counts import counted
+from spark_kafka_sink.errors import UsageError
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
+from spark_kafka_sink.installation import SameVersion
+from spark_kafka_sink.options.guarantee_options import query_of
+from spark_kafka_sink.spark.bad_row_limits import check_limits
+from spark_kafka_sink.spark.batch_report import BatchReport, warn_of_old_rows
+from spark_kafka_sink.spark.destination import Destination
+from spark_kafka_sink.spark.feed import Feed
+from spark_kafka_sink.spark.messages import DeliveryMessage, Messages, check_clusters, reports_of, shares_of, total
+from spark_kafka_sink.spark.python_workers import log_in_sparks_process
+from spark_kafka_sink.spark.write_events import WriteBegan, WriteCommitted, WriteFailed, task_times
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.options.sink_options import SinkOptions
+    from spark_kafka_sink.reports.delivery_report import DeliveryReport
+    from spark_kafka_sink.spark.schema import SinkSchema
+
+logger = logging.getLogger(__name__)
+
+NOT_WRITTEN = (
+    "trigger(continuous=...) is not supported, nor is real-time mode: Spark commits without ever calling this sink's tasks,"
+    " so nothing is written; use trigger(processingTime=...) or trigger(availableNow=True)"
+)
+
+
+class KafkaSinkWriter(SameVersion, DataSourceArrowWriter):
+    """The writer of a batch job, and the base of the stream's."""
+
+    is_stream: ClassVar[bool] = False
+
+    def __init__(self, schema: SinkSchema, options: SinkOptions, feed: Feed, where: Destination) -> None:
+        self._schema = schema
+        self._options = options
+        self._feed = feed
+        self._where = where
+        self._job = MicroBatch.of_new_job()  # in the driver, once a job
+
+    def check(self) -> None:
+        """Checks that the job can be committed, as far as this is known before its tasks write."""
+        if self._options.exactly_once is not None:
+            from spark_kafka_sink.spark.plan.commits import check_job
+
+            check_job(self._options, self._job)
+
+    def tell_begun(self) -> None:
+        """Tells exporters that the job begins."""
+        self._feed.tell(WriteBegan(self._job.query_id, 0, time.time(), self._where))
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        from spark_kafka_sink.spark.task.task import run_task, spark_partition, task_batch, task_query_id
+
+        batches = ((self._schema, batch) for batch in iterator)
+        batch = None if self._options.exactly_once is None else task_batch() if self.is_stream else self._job
+        began = time.time()
+        report, share = run_task(batches, self._options, self._feed, batch)
+        return DeliveryMessage(spark_partition(), report, share, task_query_id(), began, time.time(), self._where.context)
+
+    def commit(self, messages: Messages) -> None:
+        commit_began = time.time()
+        self._check_complete(messages)
+        if self._options.exactly_once is None:
+            reports = self._commit_at_least_once(messages)
+        else:
+            from spark_kafka_sink.spark.plan.commits import commit_job
+
+            reports = commit_job(self._options, self._job, messages, self._feed)
+        self._committed(self._job.query_id, 0, messages, reports, commit_began)
+
+    def _commit_at_least_once(self, messages: Messages) -> list[DeliveryReport]:
+        """Returns what the tasks wrote, which is in Kafka already. Raises TooManyBadRowsError."""
+        if self._options.errors.tolerates:
+            check_limits(self._options.errors, reports_of(messages), is_visible=True)
+        return reports_of(messages)
+
+    def _committed(
+        self, query_id: str, batch: int, messages: Messages, reports: Iterable[DeliveryReport], commit_began: float
+    ) -> None:
+        """Tells the driver program."""
+        now = time.time()
+        began = min((each.began for each in messages if isinstance(each, DeliveryMessage)), default=now)
+        report = BatchReport(query_id, batch, began, max(now - began, 0.0), total(reports))
+        self._feed.committed(report, lambda: WriteCommitted(report, commit_began, task_times(messages), self._written(messages)))
+        if self._feed.listener is None:
+            warn_of_old_rows(query_id, report.report.older_than_retention)
+
+    def _written(self, messages: Messages) -> Destination:
+        """Returns the destination with the trace of the tasks. For a stream, Spark makes another writer for the commit."""
+        context = next((each.context for each in messages if isinstance(each, DeliveryMessage)), self._where.context)
+        return replace(self._where, context=context)
+
+    def _check_complete(self, messages: Messages) -> None:
+        """Refuses to commit what no task wrote, or tasks wrote to several clusters.
+
+        Spark accepts Trigger.Continuous for a Python sink, never calls write() and commits [None, ...]: a silent loss.
+        """
+        log_in_sparks_process()
+        if any(message is None for message in messages):
+            self._feed.refused()
+            raise UsageError(NOT_WRITTEN)
+        check_clusters(reports_of(messages))
+
+    def abort(self, messages: Messages) -> None:
+        log_in_sparks_process()
+        try:
+            self._abort(messages)
+        finally:  # consumers wait for the transactions, and nobody for this
+            self._feed.tell(WriteFailed(self._job.query_id, 0, time.time(), _ABORTED, destination=self._written(messages)))
+
+    def _abort(self, messages: Messages) -> None:
+        if self._options.exactly_once is not None:
+            from spark_kafka_sink.spark.plan.aborts import abort_job
+
+            # Spark passes None for each task that did not end. Only after all have ended it commits.
+            if abort_job(self._options, self._job, shares_of(messages), is_commit_begun=None not in messages).is_over:
+                self._feed.aborted(self._job)
+            return
+        stored = total(reports_of(messages)).records
+        if not stored:
+            logger.warning("the write was aborted; no rows were stored in Kafka by finished tasks")
+            return
+        logger.warning(
+            "the write was aborted after its finished tasks had stored %s in Kafka; writing again stores them a second time",
+            counted(stored, "record"),
+        )
+
+
+_ABORTED = "Spark aborted the write. The exception that the program got from Spark, and Spark's log, have the reason."
+
+
+# DataSourceStreamArrowWriter exists from Spark 4.1; these two parents get Arrow batches on 4.0 as well, where one parent alone
+# would get a Row per record.
+class KafkaSinkStreamWriter(KafkaSinkWriter, DataSourceStreamWriter):
+    """A stream's writer. Spark creates one for each micro-batch."""
+
+    is_stream = True
+
+    def __init__(self, schema: SinkSchema, options: SinkOptions, feed: Feed, where: Destination, checkpoint: str) -> None:
+        """checkpoint: as of `checkpoint_of`."""
+        super().__init__(schema, options, feed, where)
+        self._checkpoint = checkpoint
+
+    def commit(self, messages: Messages, batchId: int) -> None:  # type: ignore[override]
+        commit_began = time.time()
+        self._check_complete(messages)
+        if self._options.exactly_once is None:
+            reports = self._commit_at_least_once(messages)
+        else:
+            from spark_kafka_sink.spark.plan.commits import commit_micro_batch
+
+            reports = commit_micro_batch(self._options, batchId, messages, self._feed)
+        self._committed(_query_id(messages), batchId, messages, reports, commit_began)
+
+    def abort(self, messages: Messages, batchId: int) -> None:  # type: ignore[override]
+        log_in_sparks_process()
+        where = self._written(messages)
+        query_id = _query_id(messages) or query_of(self._checkpoint) or ""
+        try:
+            if self._options.exactly_once is None:
+                self._abort(messages)
+                return
+            from spark_kafka_sink.spark.plan.aborts import abort_micro_batch
+
+            batch = MicroBatch(query_id, batchId)
+            now = time.time()
+
+            def count(number: int, reports: list[DeliveryReport]) -> None:
+                self._feed.committed(BatchReport(query_id, number, now, time.time() - now, total(reports)))
+
+            if abort_micro_batch(self._options, batch, self._feed.driver, count, is_commit_begun=None not in messages):
+                self._feed.aborted(batch)
+        finally:  # consumers wait for the transactions, and nobody for this
+            self._feed.tell(WriteFailed(query_id, batchId, time.time(), _ABORTED, destination=where))
+
+
+def _query_id(messages: Messages) -> str:
+    """Returns the query's id, which only its tasks know; empty if none has finished."""
+    return next((each.query_id for each in messages if isinstance(each, DeliveryMessage)), "")
