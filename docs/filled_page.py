@@ -12,7 +12,7 @@ from spark_kafka_sink.broker import BrokerConfig
 from spark_kafka_sink.broker.cluster.broker_settings import SETTINGS
 from spark_kafka_sink.broker.cluster.topic_config import TOPIC_CONFIGS
 from spark_kafka_sink.exporters.families import FAMILIES, LATENCY_TEXT
-from spark_kafka_sink.exporters.opentelemetry import ATTRIBUTES, instrument_name, instrument_unit
+from spark_kafka_sink.exporters.opentelemetry import ATTRIBUTES
 from spark_kafka_sink.exporters.prometheus import prometheus_name
 from spark_kafka_sink.producer.metrics.metric_table import GAUGES, NODE, OWN, PRODUCER, TOPIC, Metric
 
@@ -61,17 +61,11 @@ def _topics() -> str:
 
 def _driver_metrics() -> str:
     rows = [
-        [
-            f"`{prometheus_name(family)}`",
-            f"`{instrument_name(family)}`",
-            f"`{instrument_unit(family)}`",
-            ", ".join(f"`{label}`" for label in family.labels),
-            family.text,
-        ]
+        [f"`{prometheus_name(family)}`", ", ".join(f"`{label}`" for label in family.labels if label != "query_name"), family.text]
         for family in FAMILIES
     ]
-    rows.append(["`kafka_sink_ack_latency_seconds`", "", "", "`topic`", f"histogram: {LATENCY_TEXT}"])
-    return table(["Prometheus", "OpenTelemetry", "unit", "labels", "description"], rows)
+    rows.append(["`kafka_sink_ack_latency_seconds`", "`topic`", f"histogram: {LATENCY_TEXT}"])
+    return table(["metric", "labels", "description"], rows)
 
 
 def _attributes() -> str:
@@ -90,11 +84,13 @@ def _java_metrics(title: str, metrics: Iterable[Metric]) -> str:
     rows: dict[str, list[Metric]] = {}
     for metric in metrics:
         rows.setdefault(metric.doc, []).append(metric)
-    lines = (
-        [", ".join(f"`{each.name}`" for each in some), ", ".join(dict.fromkeys(each.unit for each in some)), doc]
-        for doc, some in rows.items()
-    )
+    lines = ([", ".join(f"`{each.name}`" for each in some), _units(some), doc] for doc, some in rows.items())
     return f"### {title}\n\n{table(['metric', 'unit', 'description'], lines)}"
+
+
+def _units(metrics: Iterable[Metric]) -> str:
+    """Returns the units without those of rates, which all are per second."""
+    return ", ".join(dict.fromkeys(metric.unit for metric in metrics if not metric.unit.endswith("/s")))
 
 
 def _value(text: str | None) -> str:

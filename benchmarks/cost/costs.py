@@ -38,7 +38,7 @@ def _sample(cell: str, contender: str, run: Run) -> CostSample:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Medians of a contender's runs in a cell. CPU times are microseconds per row of the executor; `low` and `high` of all of it.
+    """Medians of a contender's runs in a cell. CPU times are microseconds per row of the executor.
 
     planners_s: CPU seconds of the driver's Python processes in a run.
     """
@@ -49,8 +49,6 @@ class Cost:
     jvm: float
     python: float
     cpu: float
-    low: float
-    high: float
     planners_s: float
 
 
@@ -69,16 +67,13 @@ def _cost(runs: Sequence[CostSample]) -> Cost:
     def middle(figure: Callable[[CostSample], float]) -> float:
         return median(figure(run) for run in runs)
 
-    totals = [(run.jvm_s + run.python_s) / run.rows * 1e6 for run in runs]
     return Cost(
         len(runs),
         runs[0].rows,
         middle(lambda run: run.rows / run.seconds),
         middle(lambda run: run.jvm_s / run.rows * 1e6),
         middle(lambda run: run.python_s / run.rows * 1e6),
-        median(totals),
-        min(totals),
-        max(totals),
+        middle(lambda run: (run.jvm_s + run.python_s) / run.rows * 1e6),
         middle(lambda run: run.planners_s),
     )
 

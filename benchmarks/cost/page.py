@@ -145,16 +145,11 @@ def _line(cell: CostCell, found: Mapping[str, Cost]) -> list[str]:
 
 
 def _details(measured: Costs) -> str:
-    """Returns a table with a group of lines for each cell, whose title is in its first line."""
-    lines = []
-    for name, found in measured.items():
-        title = f"**{BY_NAME[name].title}**"
-        for contender, cost in found.items():
-            times = [_micros(each) for each in (cost.jvm, cost.python, cost.cpu)]
-            spread = f"{_micros(cost.low)}-{_micros(cost.high)}"
-            lines.append([title, LABELS[contender], *times, spread, _speed(cost)])
-            title = ""
-    return _numbers(["values, codec, topic", "contender", "JVM", "Python", "both", "range", "rows/s"], lines)
+    """Returns a table of the CPU time of a row, with a line for each cell and a column for each contender."""
+    contenders = [name for name in LABELS if any(name in found for found in measured.values())]
+    head = ["values, codec, topic", *(LABELS[name].partition(":")[0] for name in contenders)]
+    lines = ([BY_NAME[name].title, *(_cpu(found.get(each)) for each in contenders)] for name, found in measured.items())
+    return _numbers(head, [*lines])
 
 
 def _numbers(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:

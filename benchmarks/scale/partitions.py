@@ -9,7 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -210,33 +210,25 @@ def _status_mib(name: str) -> float:
 
 
 def tables(folder: Path = PICTURES) -> str:
-    """Returns Markdown tables of the samples in docs/pictures: rows, then metadata. Figures are medians."""
+    """Returns a Markdown table of the samples in docs/pictures: rows with and without keys, and metadata. Figures are medians."""
     measured_on, samples = kept(folder / "scale_partitions.csv", Sample)
-    return "\n\n".join([_rows_table(samples), _metadata_table(samples), f"Measured on {measured_on}."])
-
-
-def _rows_table(samples: Sequence[Sample]) -> str:
-    lines = []
-    for rows_have, partitions in dict.fromkeys((one.rows_have, one.partitions) for one in samples):
-        own = [one for one in samples if (one.rows_have, one.partitions) == (rows_have, partitions)]
-        cpu, batch, requests = (
-            median(getattr(one, name) for one in own) for name in ("cpu_us_per_row", "batch_bytes", "requests_per_mb")
-        )
-        memory = max(one.memory_mib for one in own)
-        lines.append([rows_have, f"{partitions:,}", f"{cpu:.2f}", f"{batch:,.0f}", f"{requests:.2f}", f"{memory:.0f}"])
-    heads = ["rows have", "partitions", "CPU, µs per row", "bytes of a batch", "requests per MB", "memory, MiB"]
-    return table(heads, sorted(lines, key=lambda line: line[0], reverse=True))
-
-
-def _metadata_table(samples: Sequence[Sample]) -> str:
+    heads = ["partitions"]
+    for rows_have in (KEYS, NO_KEYS):
+        heads += [f"{rows_have}: CPU, µs per row", "bytes of a batch", "memory, MiB"]
+    heads += ["bytes of metadata", "until known, ms", "CPU of an update, ms"]
     lines = []
     for partitions in dict.fromkeys(one.partitions for one in samples):
+        line = [f"{partitions:,}"]
+        for rows_have in (KEYS, NO_KEYS):
+            own = [one for one in samples if (one.rows_have, one.partitions) == (rows_have, partitions)]
+            cpu, batch = (median(getattr(one, name) for one in own) for name in ("cpu_us_per_row", "batch_bytes"))
+            line += [f"{cpu:.2f}", f"{batch:,.0f}", f"{max(one.memory_mib for one in own):.0f}"]
         own = [one for one in samples if one.partitions == partitions]
         size, known, refresh = (
             median(getattr(one, name) for one in own) for name in ("metadata_bytes", "known_ms", "refresh_ms")
         )
-        lines.append([f"{partitions:,}", f"{size:,.0f}", f"{known:,.0f}", f"{refresh:,.1f}"])
-    return table(["partitions", "bytes of metadata", "until the topic is known, ms", "CPU of an update, ms"], lines)
+        lines.append([*line, f"{size:,.0f}", f"{known:,.0f}", f"{refresh:,.1f}"])
+    return f"{table(heads, lines)}\nMeasured on {measured_on}.\n"
 
 
 def draw(folder: Path) -> None:

@@ -45,13 +45,7 @@ _LOG = "scale-commits"
 _SETTINGS: Final = {**BROKER_SETTINGS, "transaction.state.log.num.partitions": "50"}
 _DEADLINE_S = 225.0  # a quarter of 15 minutes, as the sink's commits have
 
-FIRST, LATER, RESUMED, ABORTED = "first commit", "later commit", "resumed", "aborted"
-WORDS: Final[Mapping[str, str]] = {
-    FIRST: "first commit of a driver, new ids",
-    LATER: "later commit, ids used again",
-    RESUMED: "new driver: commits a prepared batch, aborts its second attempt",
-    ABORTED: "failed job: aborts all",
-}
+KINDS = FIRST, LATER, RESUMED, ABORTED = "first commit", "later commit", "resumed", "aborted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,48 +231,20 @@ def draw(folder: Path) -> None:
 
 
 def tables(path: Path = PICTURES / f"{NAME}.csv") -> str:
-    """Returns the Markdown of docs/measurements.md: what a commit takes, its parts, and what brokers do for it."""
+    """Returns the table of docs/measurements.md: the seconds of each call, and more of a later commit."""
     measured_on, samples = kept(path, Sample)
-    of_call = table(
-        ["call", "brokers", "tasks", "time", "EndTxn", "EndTxn/s", "driver CPU", "brokers' CPU"],
-        (
-            [
-                WORDS[each.kind],
-                str(each.brokers),
-                f"{each.tasks:,}",
-                _s(each.seconds),
-                _s(each.end_s),
-                f"{_ended(each) / each.end_s:,.0f}" if each.end_s else "",
-                _s(each.cpu_s),
-                _s(each.broker_cpu_s),
-            ]
-            for each in samples
-        ),
-    )
-    of_parts = table(
-        ["brokers", "tasks", "InitProducerId, all tasks", "claim and read", "describe", "list", "record", "memory"],
-        (
-            [
-                str(each.brokers),
-                f"{each.tasks:,}",
-                _s(each.init_s),
-                _s(each.claim_s),
-                _s(each.describe_s),
-                _s(each.list_s),
-                f"{each.record_bytes / 1000:,.0f} KB",
-                f"{each.memory_mib:,.0f} MiB",
-            ]
-            for each in samples
-            if each.kind == FIRST
-        ),
-    )
-    return f"Measured on {measured_on}.\n\n{of_call}\n\nThe parts of the first commit:\n\n{of_parts}"
-
-
-def _ended(sample: Sample) -> int:
-    """Returns the number of transactions that the call ended. A resumed batch was written twice."""
-    return sample.tasks * (2 if sample.kind == RESUMED else 1)
+    found = {(each.brokers, each.tasks, each.kind): each for each in samples}
+    lines = []
+    for brokers, tasks in dict.fromkeys((each.brokers, each.tasks) for each in samples):
+        calls = [found[brokers, tasks, kind] for kind in KINDS]
+        later = found[brokers, tasks, LATER]
+        rate = f"{tasks / later.end_s:,.0f}" if later.end_s else ""
+        size = f"{later.record_bytes / 1000:,.0f}"
+        more = [_s(later.cpu_s), _s(later.broker_cpu_s), rate, size]
+        lines.append([str(brokers), f"{tasks:,}", *(_s(each.seconds) for each in calls), *more])
+    heads = ["brokers", "tasks", *KINDS, "driver CPU", "brokers' CPU", "EndTxn per second", "record, KB"]
+    return f"{table(heads, lines)}\nMeasured on {measured_on}.\n"
 
 
 def _s(seconds: float) -> str:
-    return f"{seconds:,.2f} s" if seconds < 10 else f"{seconds:,.0f} s"
+    return f"{seconds:,.2f}" if seconds < 10 else f"{seconds:,.0f}"

@@ -49,8 +49,8 @@ def test_a_section_has_a_cause_and_a_fix_in_few_lines(code: str) -> None:
 
 
 def test_names_of_kafkas_errors_are_kafkas() -> None:
-    rows = re.findall(r"^\| (`[^|]+) \|", KAFKAS["Errors that are retried"], re.M)
-    named = [*(name for name in KAFKAS if name.isupper()), *(name for row in rows for name in re.findall("`([A-Z_]+)`", row))]
+    rows = re.findall(r"^\| (`[^|]+) \|", "".join(KAFKAS.values()), re.M)
+    named = [name for row in rows for name in re.findall("`([A-Z_]+)`", row)]
 
     assert len(named) > 30
     assert [name for name in named if name not in ErrorCode.__members__] == []

@@ -41,9 +41,9 @@ def _count_meter(name: str, unit: str, doc: str, stat: str) -> tuple[Metric, Met
 def _time_share(name: str, doc: str, stat: str) -> tuple[Metric, Metric, Metric]:
     """Returns the metrics of the time that the sender thread spends on an activity."""
     return (
-        Metric(f"{name}-time-ns-avg", "ns", f"{doc}, per poll", stat, "average"),
-        Metric(f"{name}-ratio", "0 to 1", f"{doc}, as a fraction of its total time", stat, "ratio"),
-        Metric(f"{name}-time-ns-total", "ns", f"{doc}, since the start", stat, "all_total"),
+        Metric(f"{name}-time-ns-avg", "ns", doc, stat, "average"),
+        Metric(f"{name}-ratio", "0 to 1", doc, stat, "ratio"),
+        Metric(f"{name}-time-ns-total", "ns", doc, stat, "all_total"),
     )
 
 
@@ -61,8 +61,8 @@ PRODUCER: tuple[Metric, ...] = (
         "average",
     ),
     *_average_and_maximum("record-queue-time", "ms", "from the creation of a batch until it is sent", "queue-time"),
-    *_average_and_maximum("request-latency", "ms", "from a Produce request to its response; none with acks=0", "request-time"),
-    *_average_and_maximum("produce-throttle-time", "ms", "pause that a response requests because of a quota", "throttle-time"),
+    *_average_and_maximum("request-latency", "ms", "from a Produce request to its response", "request-time"),
+    *_average_and_maximum("produce-throttle-time", "ms", "pause that a quota imposes", "throttle-time"),
     *_meter("record-send", "records", f"records {_SENT}", "records-per-request"),
     Metric("records-per-request-avg", "records", "records in a Produce request", "records-per-request", "average"),
     *_meter("record-retry", "records", f"records {_RETRIED}", "record-retries"),
@@ -74,8 +74,8 @@ PRODUCER: tuple[Metric, ...] = (
     *_meter(
         "buffer-exhausted", "records", "records rejected because no memory became free within max.block.ms", "buffer-exhausted"
     ),
-    Metric("bufferpool-wait-ratio", "0 or more", "time that all appends wait for memory, in total", "bufferpool-wait", "ratio"),
-    Metric("bufferpool-wait-time-ns-total", "ns", "time that appends waited for memory", "bufferpool-wait", "all_total"),
+    Metric("bufferpool-wait-ratio", "0 or more", "time that appends wait for memory", "bufferpool-wait", "ratio"),
+    Metric("bufferpool-wait-time-ns-total", "ns", "time that appends wait for memory", "bufferpool-wait", "all_total"),
     Metric("flush-time-ns-total", "ns", "time spent in flushes", "flush-time", "all_total"),
     Metric("metadata-wait-time-ns-total", "ns", "time that appends waited for metadata", "metadata-wait", "all_total"),
     *_count_meter("network-io", "operations", "reads from and writes to all connections", "network-io"),
@@ -88,24 +88,18 @@ PRODUCER: tuple[Metric, ...] = (
     *_count_meter(
         "connection-close", "connections", "connections closed, including failed attempts to connect", "connections-closed"
     ),
-    *_count_meter("select", "polls", "polls of the sockets by the sender thread", "select-time"),
-    *_time_share("io-wait", "time that the sender thread waits for sockets or for work", "select-time"),
-    *_time_share("io", "time that the sender thread reads and writes", "io-time"),
+    *_count_meter("select", "polls", "polls of the sockets", "select-time"),
+    *_time_share("io-wait", "time that the sender waits for sockets or work: as a share, per poll, and in total", "select-time"),
+    *_time_share("io", "time that the sender reads and writes: as a share, per poll, and in total", "io-time"),
     *(
-        Metric(f"txn-{step}-time-ns-total", "ns", f"time spent in {calls} that succeeded", f"txn-{step}", "all_total")
-        for step, calls in (
-            ("init", "calls of `init_transactions` and `transaction`"),
-            ("begin", "calls of `begin`"),
-            ("send-offsets", "calls of `send_offsets`"),
-            ("commit", "calls of `commit`"),
-            ("abort", "calls of `abort`"),
-        )
+        Metric(f"txn-{step}-time-ns-total", "ns", "time in successful calls of this step", f"txn-{step}", "all_total")
+        for step in ("init", "begin", "send-offsets", "commit", "abort")
     ),
 )
 
 OWN: tuple[Metric, ...] = (
-    Metric("rate-limit-wait-ratio", "0 or more", "time that all appends wait for the rate limit, in total", "rate-wait", "ratio"),
-    Metric("rate-limit-wait-time-ns-total", "ns", "time that appends waited for the rate limit", "rate-wait", "all_total"),
+    Metric("rate-limit-wait-ratio", "0 or more", "time that appends wait for the rate limit", "rate-wait", "ratio"),
+    Metric("rate-limit-wait-time-ns-total", "ns", "time that appends wait for the rate limit", "rate-wait", "all_total"),
 )
 """Metrics of the whole producer that Java lacks: it has no rate limit."""
 
@@ -127,7 +121,7 @@ TOPIC: tuple[Metric, ...] = (
 )
 
 NODE: tuple[Metric, ...] = (
-    *_average_and_maximum("request-latency", "ms", "from a Produce request to its response; none with acks=0", "latency"),
+    *_average_and_maximum("request-latency", "ms", "from a Produce request to its response", "latency"),
     *_count_meter("request", "requests", "requests sent, of every kind", "request"),
     *_average_and_maximum("request-size", "bytes", "size of a request of any kind, as sent", "request"),
     *_count_meter("response", "responses", "responses received", "response"),

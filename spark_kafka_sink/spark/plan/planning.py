@@ -1,4 +1,4 @@
-"""What Spark's planning process does before a write: it checks options and columns, asks Kafka, and makes the writer."""
+"""Plans a write, in a process of Spark's on the driver's machine: checks options and columns, asks Kafka, makes the writer."""
 
 from __future__ import annotations
 
