@@ -10,7 +10,7 @@ from typing import TypeGuard
 
 import griffe
 
-from docs.markdown import anchor, plain, table
+from docs.markdown import anchor, plain
 from docs.public_names import (
     BROKER,
     GIVEN,
@@ -42,9 +42,10 @@ These pages are generated from the docstrings.
 """
 ERRORS = f"""# Errors
 
-Every error is a `{PACKAGE}.errors.KafkaSinkError`. Its text begins with the code in brackets. Errors
-can be pickled. Each code links to its section on the page [Troubleshooting](troubleshooting.md).
-Where no base class is named, it is `KafkaSinkError`.
+Import the errors from `{PACKAGE}.errors`. They can be pickled. The text of an error begins with its code
+in brackets, which links to the meaning, cause and fix on the page [Troubleshooting](troubleshooting.md).
+An `except` of a class also catches the classes below it. `LocalError`: the caller asked for something that
+cannot be done. `PeerError`: a broker or the registry rejected a request, failed, or sent an invalid response.
 
 """
 
@@ -114,31 +115,22 @@ def _source(found: griffe.Object) -> str:
 
 
 def _errors() -> str:
-    rows = (
-        [
-            f"`{kind.name}`",
-            _error_code(kind),
-            ", ".join(f"`{base}`" for base in kind.bases if str(base) != "KafkaSinkError"),
-            _summary(kind),
-        ]
-        for kind in errors()
-    )
-    listed = table(["error", "code", "base class", "when"], ([" ".join(cell.split()) for cell in row] for row in rows))
-    return f"{listed}\n{_source(package()['errors'])}"
+    return f"{_below('Exception', 0)}\n{_source(package()['errors'])}"
 
 
-def _summary(kind: griffe.Class) -> str:
-    """Returns the first sentence of an error's docstring. The page Troubleshooting has the causes."""
-    text = re.split(r"\n\n|(?<=\.)\s", docstring(kind), maxsplit=1)[0]
-    return plain(text)
+def _below(base: str, depth: int) -> str:
+    """Returns an item for each error whose first base class this is, each with those below it."""
+    found = (kind for kind in errors() if str(kind.bases[0]) == base)
+    return "".join(f"{'  ' * depth}- {_error(kind)}\n{_below(kind.name, depth + 1)}" for kind in found)
 
 
-def _error_code(kind: griffe.Class) -> str:
+def _error(kind: griffe.Class) -> str:
+    others = "".join(f", also `{base}`" for base in kind.bases[1:])
     code = kind.members.get("code")
     if not isinstance(code, griffe.Attribute):
-        return ""
+        return f"`{kind.name}`{others}"
     name = str(code.value)[1:-1]
-    return f"[`{name}`](troubleshooting.md#{anchor(name)})"
+    return f"`{kind.name}`: [`{name}`](troubleshooting.md#{anchor(name)}){others}"
 
 
 def _code(described: Documented | Member) -> str:
@@ -228,7 +220,7 @@ def _section(section: griffe.DocstringSection, names: Mapping[str, str]) -> str:
     if isinstance(section, griffe.DocstringSectionText):
         return "\n".join(_paragraph(text, names) for text in section.value.split("\n\n"))
     if isinstance(section, griffe.DocstringSectionParameters | griffe.DocstringSectionAttributes):
-        return "".join(f"- `{item.name}{names.get(item.name, '')}`: {_described(item)}\n" for item in section.value)
+        return "".join(f"- {_several(item, names)}: {_described(item)}\n" for item in section.value)
     if isinstance(section, griffe.DocstringSectionReturns | griffe.DocstringSectionYields):
         return "".join(f"{section.kind.value.capitalize()}: {_described(item)}\n" for item in section.value)
     if isinstance(section, griffe.DocstringSectionRaises):
@@ -240,8 +232,17 @@ def _section(section: griffe.DocstringSection, names: Mapping[str, str]) -> str:
     raise ValueError(f"a docstring has a section of the kind {section.kind.value!r}, which docs/api_page.py does not know")
 
 
+def _several(item: griffe.DocstringElement, names: Mapping[str, str]) -> str:
+    """Returns the name of a parameter or field. Of `first, second: text`, griffe takes the second name for a type."""
+    name = getattr(item, "name", "")
+    every = (name.rstrip(","), *str(item.annotation).strip("()").split(", ")) if name.endswith(",") else (name,)
+    return ", ".join(f"`{each}{names.get(each, '')}`" for each in every)
+
+
 def _paragraph(text: str, names: Iterable[str]) -> str:
     """Returns a paragraph; an indented one is code, after one that ends with `::`."""
+    if text.startswith("Threads: "):  # for readers of the code
+        return ""
     if text.startswith("    "):
         return f"```python\n{textwrap.dedent(text).rstrip()}\n```\n"
     return _itemized(plain(_one_line(re.sub(r"::$", ":", text))), names)

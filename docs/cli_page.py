@@ -10,15 +10,16 @@ import click
 
 from docs.markdown import plain, table
 from spark_kafka_sink.cli.main import main
-from spark_kafka_sink.errors import DOCS_URL
 
 NAME = "spark-kafka-sink"
 # click's names of ranges, which are no words.
 _VALUES = {"INTEGER": "N", "INTEGER RANGE": "N", "FLOAT RANGE": "NUMBER"}
-_HEAD = ("option", "default", "description")
+_HEAD = ("option", "description")
 HEAD = f"""# Command line
 
-This page is generated from the commands. `{NAME} COMMAND --help` prints the same text.
+`{NAME} COMMAND --help` says more about a command. So do the pages on the [broker](broker.md), the
+[check](check.md) of settings, [topics](topics.md), [transactions](transactions.md), and how to
+[verify](verifying.md) a topic.
 """
 
 
@@ -41,12 +42,15 @@ def _commands(group: click.Group, context: click.Context) -> Iterator[tuple[clic
 
 def _described(command: click.Command, context: click.Context) -> str:
     title = context.command_path.removeprefix(f"{NAME} ")
-    usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
+    pieces = command.collect_usage_pieces(context)
+    has_arguments = pieces[1:] and not isinstance(command, click.Group)
+    usage = f"```\n{context.command_path} {' '.join(pieces)}\n```\n" if has_arguments else ""
     group = context.parent
     shared = _shared(group) if group is not None and group.parent is not None else []
     is_repeated = bool(group and command.epilog and command.epilog in (group.command.epilog or ""))
     epilog = None if is_repeated else command.epilog
-    parts = [f"\n{'###' if shared else '##'} {title}\n", f"```\n{usage}\n```\n", *_paragraphs(command.help), *_paragraphs(epilog)]
+    heading = f"\n{'###' if shared else '##'} {title}\n"
+    parts = [heading, *([usage] if usage else []), *_paragraphs(f"{command.help}\n\n{epilog or ''}")]
     if isinstance(command, click.Group):
         parts += [f"Each of these commands has these options:\n\n{table(_HEAD, _shared(context))}"]
     elif rows := [row for row in _rows(command, context) if row not in shared]:
@@ -66,17 +70,14 @@ def _shared(context: click.Context) -> list[list[str]]:
 
 
 def _paragraphs(text: str | None) -> Iterator[str]:
-    """Yields the paragraphs of a help text. One that begins with \\b keeps its lines."""
-    for paragraph in re.split(r"\n\s*\n", cleandoc(text or "")):
-        if paragraph.startswith("\b"):
-            yield f"```\n{cleandoc(paragraph[1:])}\n```\n"
-        elif paragraph:
-            yield f"{_text(paragraph)}\n"
+    """Yields the first paragraph of a help text, and the one about exit codes."""
+    first, *others = re.split(r"\n\s*\n", cleandoc(text or ""))
+    for paragraph in (first, *(other for other in others if other.startswith("Exit"))):
+        yield f"{_text(paragraph)}\n"
 
 
 def _text(text: str) -> str:
-    """Returns a text on one line, in which the address of a page of this site is a link by its name."""
-    return re.sub(rf"{re.escape(DOCS_URL)}/([a-z-]+)\.html", r"[\1](\1.md)", plain(" ".join(text.split())))
+    return plain(" ".join(text.split()))
 
 
 def _row(option: click.Option, context: click.Context) -> list[str]:
@@ -85,11 +86,11 @@ def _row(option: click.Option, context: click.Context) -> list[str]:
     names = ", ".join(f"`{name}{value}`" for name in (*option.opts, *option.secondary_opts))
     help_text = option.help or ""
     repeated = " Can be given several times." if option.multiple and "repeated" not in help_text else ""
-    return [names, _default(option, context), _text(help_text) + repeated]
+    return [names, _text(help_text) + repeated + _default(option, context)]
 
 
 def _default(option: click.Option, context: click.Context) -> str:
     if option.required:
-        return "required"
+        return " [required]"
     extra = option.get_help_extra(context).get("default")
-    return f"`{extra}`" if extra and not option.is_flag else ""
+    return f" [default: `{extra}`]" if extra and not option.is_flag else ""

@@ -40,10 +40,14 @@ def filled(name: str) -> str:
 
 def _settings() -> str:
     rows = (
-        [f"`{name}`", _value(setting.text_in(BrokerConfig())), _value(setting.text(setting.default)), setting.doc]
+        [f"`{name}`", _default(setting.text_in(BrokerConfig()), setting.text(setting.default))]
         for name, setting in sorted(SETTINGS.items())
     )
-    return table(["setting", "default", "Kafka's default", "description"], rows)
+    return table(["setting", "default"], rows)
+
+
+def _default(here: str | None, kafkas: str | None) -> str:
+    return _value(here) if here == kafkas else f"{_value(here)} (Kafka: {_value(kafkas)})"
 
 
 def _topics() -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from docs.markdown import anchor, table
-from spark_kafka_sink.options.option import ABSENT, INT64_MAX, LIBRDKAFKA_NAMES, REQUIRED, Kind, Option
+from spark_kafka_sink.options.option import ABSENT, INT32_MAX, INT64_MAX, LIBRDKAFKA_NAMES, REQUIRED, Kind, Option
 from spark_kafka_sink.options.producer_options import OPTIONS
 from spark_kafka_sink.options.registry_options import REGISTRY_OPTIONS
 from spark_kafka_sink.options.security_config import ALIASES, ONE_VALUE, SECURITY_OPTIONS
@@ -27,8 +27,7 @@ sizes in bytes unless the text says otherwise.
   those of [schemas](schemas.md).
 
 A value may be text or have the Python type that fits. An unknown option raises
-[`[OPTION]`](troubleshooting.md#option) with a suggestion. An option without a default is not
-set. A default that differs from that of Java's client is followed by Java's in brackets.
+[`[OPTION]`](troubleshooting.md#option) with a suggestion. An option without a default is not set.
 
 [Other names](options-other.md) lists accepted synonyms and the options of Java, librdkafka and
 Spark's own sink that do not exist here. These pages are generated from the code.
@@ -100,10 +99,12 @@ ONE = """
 JAVA = """
 ## Unsupported options
 
-`Producer(settings)` raises an error for these options of Java's client and librdkafka, as for any
-unknown option. The sink also accepts settings that were written for Spark's own Kafka sink. It
-ignores an option, with one warning, if that changes neither delivery nor security. It raises an
-error for the others.
+`Producer(settings)` raises an error for these options of Java's client and librdkafka. The sink raises an
+error for those that would change delivery or security:
+
+"""
+IGNORED = """
+It ignores the others, with one warning:
 
 """
 
@@ -116,6 +117,11 @@ error, which names the replacement.
 
 """
 
+
+_ANY = re.compile(
+    "a string|a non-empty string|text|the text of a schema|a topic name|a column name|a batch id|(one of )?true(, | or )false"
+    f"|a whole number( from [01] (up|to {INT32_MAX}))?|https, or empty for any host name"
+)
 
 # The parts of the pages, each from its first option on.
 PARTS: Mapping[str, str] = {
@@ -196,22 +202,27 @@ def _link(page: str, name: str) -> str:
     return f"{page}#{anchor(name)}"
 
 
-def _sink_entry(name: str, takes: str, default: str, doc: str, differs: str) -> str:
+def _sink_entry(name: str, wanted: str, default: str, doc: str, differs: str) -> str:
     if doc.endswith(", for keys."):
         return _entry(name, doc)
     shown = default if not default or default.startswith("`") else f"`{default}`"
     differs = "" if "has no such option" in differs and differs.count(".") == 1 else differs
-    return _entry(name, doc, f"Takes: {takes}" + (f"; default: {shown}" if shown else ""), differs)
+    return _entry(name, doc, _facts(takes(wanted, doc), shown and f"default: {shown}"), differs)
 
 
 def _producer_entry(option: Option) -> str:
-    secret = " (secret)" if option.kind.is_secret else ""
-    java = "" if option.java in (option.default, ABSENT) else f" ({_default(option.kind, option.java)})"
-    absent = " (not in Java)" if option.java is ABSENT else ""
-    shown = f"; default: {_default(option.kind, option.default)}{java}"
-    default = ("" if shown.endswith(": not set") else shown) + absent
+    java = "" if option.java in (option.default, ABSENT) else f" (Java: {_default(option.kind, option.java)})"
+    shown = f"default: {_default(option.kind, option.default)}{java}"
+    default = "" if shown.endswith(": not set") else shown
+    secret = "secret" if option.kind.is_secret else ""
+    absent = "not in Java" if option.java is ABSENT else ""
     differs = f"Different from Java: {option.differs}" if option.differs else ""
-    return _entry(option.name, option.doc, f"Takes: {_wanted(option.kind)}{secret}{default}", differs)
+    return _entry(option.name, option.doc, _facts(takes(option.kind.wanted, option.doc), default, secret, absent), differs)
+
+
+def _facts(*facts: str) -> str:
+    text = "; ".join(filter(None, facts))
+    return text[:1].upper() + text[1:]
 
 
 def _entry(name: str, doc: str, *facts: str) -> str:
@@ -221,8 +232,12 @@ def _entry(name: str, doc: str, *facts: str) -> str:
     return f"{part}\n### {name}\n\n{doc}\n" + (f"\n{listed}" if listed else "")
 
 
-def _wanted(kind: Kind) -> str:
-    return kind.wanted.replace(f" to {INT64_MAX}", " up")
+def takes(wanted: str, doc: str) -> str:
+    """Returns what an option accepts; nothing if that is any text or number, or if the description names each value."""
+    wanted = wanted.replace(f" to {INT64_MAX}", " up")
+    values = wanted.removeprefix("one of ").replace("`", "").split(", ")
+    is_said = all(re.search(rf"(?<![\w.-]){re.escape(value)}(?![\w-])", doc) for value in values)
+    return "" if is_said or _ANY.fullmatch(wanted) else f"takes: {wanted}"
 
 
 def _names_table() -> str:
@@ -241,16 +256,16 @@ def _one_value_table() -> str:
 
 def _java_table() -> str:
     refused = {**REFUSED, **{f"{prefix}*": reason for prefix, reason in REFUSED_PREFIXES.items()}}
-    rows = [*_by_reason("ignores it", HARMLESS), *_by_reason("raises an error", refused)]
-    return table(["options", "the sink", "reason"], rows)
+    head = ["options", "reason"]
+    return f"{table(head, _by_reason(refused))}{IGNORED}{table(head, _by_reason(HARMLESS))}"
 
 
-def _by_reason(does: str, reasons: Mapping[str, str]) -> Iterable[Sequence[str]]:
+def _by_reason(reasons: Mapping[str, str]) -> Iterable[Sequence[str]]:
     """Yields a row for each reason, with all options that it holds for."""
     names: dict[str, list[str]] = {}
     for name, reason in sorted(reasons.items()):
         names.setdefault(reason, []).append(f"`{name}`")
-    return ([", ".join(which), does, reason] for reason, which in names.items())
+    return ([", ".join(which), reason] for reason, which in names.items())
 
 
 def _default(kind: Kind, value: object) -> str:

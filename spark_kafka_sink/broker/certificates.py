@@ -60,14 +60,11 @@ class CertificateAuthority:
         self.certificate: str = _pem(self._own)
 
     def server(self, hosts: Iterable[str], *, valid: timedelta = _VALID) -> KeyAndCertificate:
-        """Creates a certificate for a broker.
+        """Creates a private key and a certificate for a broker.
 
         Args:
             hosts: the host names and IP addresses that the certificate is valid for.
             valid: the time until it expires. A negative value creates an expired certificate.
-
-        Returns:
-            The private key and the certificate.
         """
         from cryptography import x509
         from cryptography.x509.oid import ExtendedKeyUsageOID

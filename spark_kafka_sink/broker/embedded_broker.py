@@ -26,10 +26,7 @@ class EmbeddedBroker:
     """One or more embedded brokers that behave like Kafka, with ids from 1. Not for production: nothing is replicated.
 
     Use it as a context manager, or call `start()` and `stop()`. Only one thread at a time may call its methods. Topics, offsets
-    and transactions are stored in `config.data_dir`, or in memory until `stop()`.
-
-    Logins and ACLs are settings of the config: `BrokerConfig(sasl_users={"ana": "secret"}, acls=["--allow-principal User:ana
-    --operation Write --topic events"])`.
+    and transactions are stored in `config.data_dir`, or in memory until `stop()`. Logins and ACLs are settings of the config.
 
     Example::
 
@@ -43,8 +40,8 @@ class EmbeddedBroker:
         port: the first broker's port; the others use the following ports. 0 picks free ports.
         config: the settings of all brokers.
         like: the Kafka release that clients see, such as "3.7": its API versions, features and checks. Overrides `config.like`.
-        advertised: (host, port) by broker id: the address that clients are given instead of the broker's own, such as a proxy's.
-            Port 0 is the broker's own port.
+        advertised: (host, port) by broker id: the address that clients are given instead of the broker's own, such as a
+            proxy's. Port 0 is the broker's own port.
         tls: True encrypts connections with generated certificates (needs the extra `tls`). A `CertificateAuthority` signs them
             with your own authority instead. Clients need `client_settings`.
 
@@ -242,16 +239,13 @@ class EmbeddedBroker:
     def create_topic(
         self, name: str, partitions: int = 1, replication_factor: int = 1, configs: Mapping[str, str] | None = None
     ) -> str:
-        """Creates a topic.
+        """Creates a topic and returns its name.
 
         Args:
             name: the topic's name.
             partitions: the number of partitions.
             replication_factor: the number of brokers that can lead each partition.
             configs: Kafka's topic configs, as text.
-
-        Returns:
-            The topic's name.
 
         Raises:
             ApiException: the topic cannot be created. It has the error code that a client would receive.
@@ -266,38 +260,26 @@ class EmbeddedBroker:
         return self._faults
 
     def leader(self, topic: str, partition: int = 0) -> int:
-        """Returns the id of the broker that leads a partition now, or -1 if none does."""
+        """Returns the id of the broker that leads a `partition` of `topic` now, or -1 if none does."""
         state = self.cluster.image.partition(topic, partition)
         return NO_LEADER if state is None else state.leader
 
     def move_leader(self, topic: str, partition: int, broker_id: int) -> None:
-        """Moves a partition's leadership to a running broker. The old leader then answers NOT_LEADER_OR_FOLLOWER.
-
-        Args:
-            topic: the topic's name.
-            partition: the partition's number.
-            broker_id: the id of the new leader.
+        """Moves the leadership of a `partition` of `topic` to the running broker `broker_id`. The old leader then answers
+        NOT_LEADER_OR_FOLLOWER.
         """
         self.cluster.move_leader(topic, partition, broker_id)
 
     def coordinator(self, kind: Literal["group", "transaction"], key: str) -> int:
-        """Returns the id of the broker that coordinates `key`, or -1 if none does.
-
-        Args:
-            kind: "group" or "transaction".
-            key: a group id or a transactional id.
+        """Returns the id of the broker that coordinates `key`, a group id or a transactional id by its `kind`, or -1 if none
+        does.
         """
         return self.cluster.coordinator(_coordinator_type(kind), key)
 
     def move_coordinator(self, kind: Literal["group", "transaction"], key: str, broker_id: int) -> None:
-        """Moves the coordination of `key` to a running broker. The old coordinator then answers NOT_COORDINATOR.
+        """Moves the coordination of `key` to the running broker `broker_id`. The old coordinator then answers NOT_COORDINATOR.
 
-        All keys in the same partition of the internal topic move with it.
-
-        Args:
-            kind: "group" or "transaction".
-            key: a group id or a transactional id.
-            broker_id: the id of the new coordinator.
+        `kind` and `key` are as for `coordinator`. All keys in the same partition of the internal topic move with it.
         """
         topic = self.cluster.internal_topic(_coordinator_type(kind).value)
         self.cluster.move_leader(topic.name, partition_for(key, len(topic.partitions)), broker_id)

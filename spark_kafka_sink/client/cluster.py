@@ -23,7 +23,8 @@ class Node:
 
     Attributes:
         id: The broker's node.id.
-        host, port: The advertised address.
+        host: The advertised host.
+        port: The advertised port.
         rack: The broker's broker.rack; None if not set.
     """
 

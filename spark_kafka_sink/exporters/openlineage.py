@@ -78,7 +78,7 @@ class LineageEmitter:
 
         Args:
             timeout_s: How long to wait for events that are not sent yet. One warning says how many were lost. Before that it
-                waits up to 2 s for Spark to tell the end of a query that has just ended.
+                waits up to 2 s for Spark to report the end of a query that has just ended.
         """
         if os.getpid() != self._process:
             return
@@ -138,27 +138,17 @@ def emit_lineage(
     interval_s: float = INTERVAL_S,
     client: OpenLineageClient | None = None,
 ) -> LineageEmitter:
-    """Emits OpenLineage events for what this driver writes to Kafka.
+    """Emits OpenLineage events for what this driver writes to Kafka: see [lineage](monitoring.md#lineage).
 
-    OpenLineage's own agent for Spark does not see Python data sources, so it does not know these writes. A streaming query gives
-    START, RUNNING and COMPLETE or FAIL. A batch write gives START and COMPLETE, FAIL or ABORT. `publish` and `foreach_batch` do
-    so if they get `metrics`. A query that runs already gives START at once.
-
-    `spark.openlineage.namespace`, `.appName`, `.parent*`, `.rootParent*`, `.transport.*` and `.disabled` apply as for the agent.
-    Without a transport there, OpenLineage's client finds its own: in `openlineage.yml` or in the environment.
-
-    A collector that is down or slow delays nothing. One warning is logged, and up to 1,000 events wait. On Spark Connect nothing
-    is emitted, and one warning says so. A second call with the same `metrics` replaces the first one's emitter, as when a cell of
-    a notebook runs again.
+    `publish` and `foreach_batch` do so if they get `metrics`. A query that runs already gives START at once. A collector that
+    is down or slow delays nothing: one warning is logged, and up to 1,000 events wait. On Spark Connect nothing is emitted, and
+    one warning says so. A second call with the same `metrics` replaces the first one's emitter.
 
     Args:
         spark: The session. Streaming queries of other sessions give no COMPLETE or FAIL.
         metrics: The result of `register(spark)`.
         interval_s: The least time in seconds between two RUNNING events of a query.
         client: OpenLineage's client, if the program has one. It is closed by `stop()`.
-
-    Returns:
-        The emitter, with `stop()`.
 
     Raises:
         InstallationError: openlineage-python is missing.

@@ -57,20 +57,16 @@ def export_opentelemetry(
     *,
     most_partitions: int = MOST_PARTITIONS,
 ) -> None:
-    """Exports the metrics of this driver through OpenTelemetry.
+    """Exports the metrics of this driver by instruments of OpenTelemetry: see [OpenTelemetry](monitoring.md#opentelemetry).
 
-    It creates instruments that the provider's readers observe. Which exporter sends them, where to and how often is up to the
-    provider. A second call with the same provider replaces `metrics`, as after a restart of the Spark session.
-
-    If deliveries are not counted, as on Spark Connect, one warning is logged and nothing is exported, so that the program goes
-    on.
+    A second call with the same provider replaces `metrics`. If deliveries are not counted, as on Spark Connect, one warning is
+    logged and nothing is exported.
 
     Args:
         metrics: The result of `register(spark)`.
         meter_provider: The provider; None for the global one, also if the program sets it later.
-        most_partitions: The most topic-partitions with their own series. With more, topics become sums under the partition
-            "all", those with the most partitions first. With more topics than that, those with the most records keep their
-            series, and the others become one sum under the topic "other".
+        most_partitions: The most topic-partitions with their own series. Further ones become sums of their topics, and further
+            topics one sum under the topic "other".
 
     Raises:
         InstallationError: opentelemetry-api is missing.

@@ -52,9 +52,8 @@ class DriverCollector:
 
     Args:
         metrics: The result of `register(spark)`.
-        most_partitions: The most topic-partitions with their own series. With more, topics become sums under
-            `partition="all"`, those with the most partitions first. With more topics than that, those with the most records
-            keep their series, and the others become one sum under `topic="other"`. A tenth as many topics have a histogram.
+        most_partitions: The most topic-partitions with their own series. Further ones become sums of their topics, and further
+            topics one sum under the topic "other". A tenth as many topics have a histogram.
 
     Raises:
         InstallationError: prometheus-client is missing.
@@ -212,22 +211,18 @@ def serve_prometheus(
     *,
     most_partitions: int = MOST_PARTITIONS,
 ) -> PrometheusServer:
-    """Serves the metrics of this driver at http://host:port/metrics.
+    """Serves the metrics of this driver at http://host:port/metrics: see [Prometheus](monitoring.md#prometheus).
 
-    A second call with the same port stops the first one's server and takes over the port. So you can run a cell of a notebook
-    again, or go on with a new Spark session.
-
-    If the port cannot be used, or deliveries are not counted as on Spark Connect, one warning is logged and nothing is served, so
-    that the program goes on.
+    A second call with the same port stops the first one's server and takes over the port. If the port cannot be used, or
+    deliveries are not counted as on Spark Connect, one warning is logged and nothing is served.
 
     Args:
         metrics: The result of `register(spark)`.
         port: The port; 0 for any free one.
         host: The address to listen on. "0.0.0.0" lets a Prometheus on another machine scrape it, and everybody else. At a
             loopback address only requests for localhost or an IP address are answered.
-        most_partitions: The most topic-partitions with their own series. With more, topics become sums under
-            `partition="all"`, those with the most partitions first. With more topics than that, those with the most records
-            keep their series, and the others become one sum under `topic="other"`. A tenth as many topics have a histogram.
+        most_partitions: The most topic-partitions with their own series. Further ones become sums of their topics, and further
+            topics one sum under the topic "other". A tenth as many topics have a histogram.
 
     Returns:
         The server, with its `port`, and `stop()`.

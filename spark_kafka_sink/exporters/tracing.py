@@ -186,22 +186,15 @@ class _NoTracer(WriteTracer):
 def trace_writes(
     metrics: DeliveryMetrics, tracer_provider: TracerProvider | None = None, *, most_tasks: int = MOST_TASKS
 ) -> WriteTracer:
-    """Makes OpenTelemetry's spans for what this driver writes to Kafka.
+    """Makes OpenTelemetry's spans for what this driver writes to Kafka: see [tracing](monitoring.md#tracing).
 
-    Each micro-batch and batch write gives a span `send TOPIC`, with a child for each task and for the commit. They are made when
-    the batch is committed, from the times that tasks report. `publish` and `foreach_batch` give spans if they get `metrics`.
-
-    With the option `trace.header=batch`, the header `traceparent` of each record is the context of its batch's span, so that a
-    consumer's spans belong to the same trace. A slow exporter delays nothing. On Spark Connect no spans are made, and one warning
-    says so. A second call with the same `metrics` replaces the first one's tracer, as when a cell of a notebook runs again.
+    `publish` and `foreach_batch` give spans if they get `metrics`. A slow exporter delays nothing. On Spark Connect no spans
+    are made, and one warning says so. A second call with the same `metrics` replaces the first one's tracer.
 
     Args:
         metrics: The result of `register(spark)`.
         tracer_provider: A provider of OpenTelemetry's SDK. None: the global one.
         most_tasks: The most tasks of a batch with a span of their own; those that lasted longest.
-
-    Returns:
-        The tracer, with `stop()`.
 
     Raises:
         InstallationError: opentelemetry-sdk is missing.

@@ -36,10 +36,9 @@ ERROR_OPTIONS: Final[Sequence[SinkOption]] = (
         ON_ERROR,
         ", ".join(f"`{each}`" for each in OnError),
         f"`{OnError.FAIL}`",
-        "What happens to a bad row. A bad row cannot be serialized, does not fit its schema, is too large or has an invalid"
-        " topic, partition, timestamp or header, or a broker rejects it. `fail`: its task fails. `dead-letter`: the row"
-        f" goes to the topic of `{DEAD_LETTER_TOPIC}`, with headers that say why. `drop`: the row is left out. Reports count bad"
-        " rows by reason. See [bad rows](bad-rows.md).",
+        "What happens to a [bad row](bad-rows.md), which cannot be sent or which a broker rejects. `fail`: its task fails."
+        f" `dead-letter`: the row goes to the topic of `{DEAD_LETTER_TOPIC}`, with headers that say why. `drop`: the row is left"
+        " out. Reports count bad rows by reason.",
         "Spark's sink has no such option. A bad row fails its job.",
     ),
     SinkOption(
@@ -54,8 +53,7 @@ ERROR_OPTIONS: Final[Sequence[SinkOption]] = (
         HEADER_PREFIX,
         "text",
         f"`{CONNECTS_PREFIX}`",
-        "The prefix of the headers of dead letters that say why a row is bad. By default the headers have the names of Kafka"
-        " Connect.",
+        "The prefix of the headers of dead letters that say why a row is bad. The default is that of Kafka Connect.",
         _NEW,
     ),
     SinkOption(
@@ -63,8 +61,7 @@ ERROR_OPTIONS: Final[Sequence[SinkOption]] = (
         "a whole number",
         "",
         "The most bad rows that a job or micro-batch may have. With more, it fails with"
-        " [`[TOO_MANY_BAD_ROWS]`](troubleshooting.md#too_many_bad_rows). A task with more fails at once. Without this option"
-        " there is no limit.",
+        " [`[TOO_MANY_BAD_ROWS]`](troubleshooting.md#too_many_bad_rows). A task with more fails at once.",
         _NEW,
     ),
     SinkOption(

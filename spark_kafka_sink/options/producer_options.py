@@ -59,7 +59,7 @@ RATE_LIMITS: Mapping[str, str] = {
 """Options that the sink has without the prefix `kafka.`, by name with their descriptions."""
 
 TIMESTAMP_UNIT = (
-    "Unit of timestamps that are numbers: s, ms, us or ns. They are converted to milliseconds, rounded down. Without it they are"
+    "Unit of timestamps that are numbers: s, ms, us or ns. They are rounded down to milliseconds. Without it they are"
     " milliseconds, and a number that is a time of the years 2001 to 2100 in another unit only is a bad row."
 )
 
@@ -80,7 +80,7 @@ class ProducerConfig:
         "spark-kafka-sink",
         "Client name in broker logs and quotas.",
         java="",
-        differs="Java numbers its producers (producer-1, producer-2). A fixed name lets one broker quota apply to all of them.",
+        differs="Java numbers its producers (producer-1). A fixed name lets one broker quota apply to all of them.",
     )
     acks: int = declared(
         "acks", ACKS, -1, "Replicas that must store a batch before it is acknowledged: all (-1), the leader (1) or none (0)."
@@ -97,16 +97,16 @@ class ProducerConfig:
         512 * 1024,
         "Maximum size of a partition's batch, in bytes before compression.",
         java=16384,
-        differs="Larger batches mean fewer requests. Java reserves whole batches of buffer.memory; here a batch reserves only "
-        "the 16 KiB chunks that it fills. Java limits the estimated compressed size.",
+        differs="Larger batches mean fewer requests, and a batch reserves only the 16 KiB chunks of buffer.memory that it fills. "
+        "Java reserves whole batches, and limits the estimated compressed size.",
     )
     linger_ms: int = declared(
         "linger.ms",
         MILLISECONDS,
         5,
         "Time a batch waits for more records, in ms. A flush sends it at once.",
-        differs="The default is 1000 in Spark tasks. A task ends with a flush, so nothing waits for the linger time. With 5 ms, "
-        "batches stay tiny in topics with many partitions.",
+        differs="The default is 1000 in Spark tasks: they end with a flush, and with 5 ms batches stay tiny in topics with many "
+        "partitions.",
     )
     buffer_memory: int = declared(
         "buffer.memory",
@@ -126,12 +126,12 @@ class ProducerConfig:
         "produce.request.max.bytes",
         integer(0),
         4 * 1024 * 1024,
-        "Maximum size of a Produce request, in bytes. A batch that is larger even when compressed is sent in a separate "
-        "request. Requests keep to max.request.size with acks=0, if the broker takes over a second to answer, and if the "
-        "connection is lost during the first larger ones. If only max.request.size is set, that is the default here, too.",
+        "Maximum size of a Produce request, in bytes; defaults to max.request.size if that is set. A larger compressed batch is "
+        "sent alone. Requests keep to max.request.size with acks=0, if the broker takes over a second to answer, and if the "
+        "connection is lost during the first larger ones.",
         java=ABSENT,
-        differs="Java limits requests by max.request.size. A request costs the same however large it is, so 4 MiB take a third "
-        "less CPU in the sender than 1 MiB. Some gateways accept less: Event Hubs closes the connection above 1,046,528 bytes.",
+        differs="Java limits requests by max.request.size. 4 MiB take a third less CPU in the sender than 1 MiB. Some gateways "
+        "accept less: Event Hubs closes the connection above 1,046,528 bytes.",
     )
     max_block_ms: int = declared(
         "max.block.ms", MILLISECONDS, 60_000, "Time an append may wait for metadata and for memory, in ms."
@@ -199,8 +199,8 @@ class ProducerConfig:
         "LZ4 frame level: 0 is fast, 3 to 16 compress better, negative levels are faster (acceleration).",
         java=9,
         # Lz4BlockOutputStream's constructor
-        differs="Java accepts 1 to 17, and its default 9 is lz4-java's fast compressor, which is like 0 here. On JSON, -1 is "
-        "1.5 to 1.9 times as fast as Java's default and produces 3 to 7 % more bytes.",
+        differs="Java accepts 1 to 17; its default 9 is like 0 here. On JSON, -1 is 1.5 to 1.9 times as fast as Java's default "
+        "and produces 3 to 7 % more bytes.",
     )
     compression_zstd_level: int = declared(
         "compression.zstd.level",
@@ -209,8 +209,8 @@ class ProducerConfig:
         "zstd level: negative levels are fast, 22 is the smallest.",
         java=3,
         # with the smaller tables that records/compression.py requests
-        differs="On JSON, 1 is 2.3 times as fast as Java's default, and its output is 10 to 20 % smaller. "
-        "For texts, such as logs, 3 is 6 to 8 % smaller than 1, and takes 1.4 to 1.7 times the CPU.",
+        differs="On JSON, 1 is 2.3 times as fast as Java's default, and its output is 10 to 20 % smaller. On texts such as logs, "
+        "3 is 6 to 8 % smaller than 1, and takes 1.4 to 1.7 times the CPU.",
     )
     key_serializer: object = declared(
         "key.serializer",
@@ -248,8 +248,7 @@ class ProducerConfig:
         PLUGINS,
         (),
         "ProducerInterceptor classes, called in this order.",
-        differs="Java accepts only class names, and calls interceptors for each record. Here they are also called once per batch "
-        "of columns.",
+        differs="Java accepts only class names. Here interceptors are also called once per batch of columns.",
     )
     partitioner_class: object = declared(
         "partitioner.class",
@@ -266,8 +265,8 @@ class ProducerConfig:
         BOOLEAN,
         True,
         "For records without a key, prefer partitions whose brokers are fast (those with short queues).",
-        differs="Java inspects the queues in each round of its sender. Here they are inspected at the next choice of a "
-        "partition, at most every 10 ms: 1,000 queues take 0.1 ms.",
+        differs="Java inspects the queues in each round of its sender. Here it is the next choice of a partition, at most every "
+        "10 ms.",
     )
     partitioner_availability_timeout_ms: int = declared(
         "partitioner.availability.timeout.ms",
@@ -291,8 +290,8 @@ class ProducerConfig:
         RECOVERY,
         "rebootstrap",
         "Behavior if no known broker can be reached: rebootstrap asks bootstrap.servers again, none does not.",
-        differs="Java then discards the known brokers and topics. Here bootstrap.servers are asked as well, so a rolling restart "
-        "closes no connection and no append waits for its topic again.",
+        differs="Java then discards the known brokers and topics. Here they are kept, so no connection is closed and no append "
+        "waits for its topic again.",
     )
     metadata_recovery_trigger_ms: int = declared(
         "metadata.recovery.rebootstrap.trigger.ms",

@@ -36,9 +36,8 @@ RECORD_OPTIONS: Sequence[SinkOption] = (
         f"{HEADER_PREFIX}NAME",
         "text",
         "",
-        "A header that every record gets, as UTF-8: `headers.source=billing`. Set one option for each header. NAME must be"
-        " lower case, because Spark changes option names to lower case; for other names set `headers`. Fixed headers come"
-        " after those of the column `headers`. They are encoded once, not for each row.",
+        "A header that every record gets after those of the column `headers`, as UTF-8: `headers.source=billing`. Spark changes"
+        " option names to lower case; for other names set `headers`. See [fixed headers](columns.md#fixed-headers).",
         _NEW,
     ),
     SinkOption(
@@ -53,9 +52,9 @@ RECORD_OPTIONS: Sequence[SinkOption] = (
         KEY_COLUMNS,
         "column names, separated by commas",
         "",
-        "Columns that form the key, in place of the column `key`. The key is a JSON object with a field for each column, as"
-        " `to_json(struct(...))` makes it. With `kafka.key.serializer`, the serializer gets one column as it is, or a struct of"
-        " several. See [columns](columns.md#records-from-plain-columns).",
+        "Columns that form the key, in place of the column `key`: a JSON object with a field for each column. With"
+        " `kafka.key.serializer`, the serializer gets one column as it is, or a struct of several. See"
+        " [columns](columns.md#records-from-plain-columns).",
         _NEW,
     ),
     SinkOption(
@@ -70,7 +69,7 @@ RECORD_OPTIONS: Sequence[SinkOption] = (
         "a column name",
         "",
         "A boolean column. Where it is true, the record's value is null: a tombstone, which deletes the key from a compacted"
-        " topic. Null counts as false, as in SQL's `IF(deleted, NULL, value)`. It needs a key.",
+        " topic. Null counts as false. It needs a key.",
         _NEW,
     ),
     SinkOption(

@@ -180,16 +180,15 @@ SCHEMA_OPTIONS: Final[Mapping[str, Option]] = {
             _SCHEMA,
             None,
             ABSENT,
-            "The schema, as text. By default it is derived from the columns. In `option()`, give a dict as"
-            " `json.dumps(schema)`; `publish`, `foreach_batch` and `Producer` also accept the dict.",
+            "The schema, as text. By default it is derived from the columns. `publish`, `foreach_batch` and `Producer` also"
+            " accept a dict; in `option()`, give `json.dumps(schema)`.",
         ),
         Option(
             "schema.file",
             FILLED,
             None,
             ABSENT,
-            "File with the schema's text. The driver reads it once for a batch and for a stream, and the process of a producer"
-            " once.",
+            "File with the schema's text. The driver reads it once per batch or stream, and a producer once.",
         ),
         Option(
             "schema.name",

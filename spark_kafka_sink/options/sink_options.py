@@ -82,12 +82,11 @@ SPARK_OWN = frozenset(
 _DEFAULTS = ExactlyOnce()
 
 _GUARANTEES = (
-    "The delivery guarantee of each row. `at-least-once`: the row is in Kafka when its task ends. A task or micro-batch that runs"
-    " again writes its rows again. `exactly-once`: consumers with isolation.level=read_committed see the row once, whatever fails"
-    " and runs again. Each task writes in a transaction, and all transactions are committed when all tasks are done."
-    " kafka.transaction.timeout.ms then defaults to 15 minutes. `none`: idempotence is off and kafka.acks is 1, unless you set"
-    " them; kafka.acks=0 is allowed. Rows may be lost, duplicated or reordered. A task still waits for the brokers' answers, and"
-    " a refused row still fails it."
+    "The [guarantee](guarantees.md) of each row. `at-least-once`: the row is in Kafka when its task ends. A task or micro-batch"
+    " that runs again writes its rows again. `exactly-once`: consumers with isolation.level=read_committed see the row once,"
+    " whatever fails and runs again. kafka.transaction.timeout.ms then defaults to 15 minutes. `none`: idempotence is off and"
+    " kafka.acks is 1, unless you set them; kafka.acks=0 is allowed. Rows may be lost, duplicated or reordered. A task still"
+    " waits for the brokers' answers, and a refused row still fails it."
 )
 
 # By lower-cased name. Any other option without the prefix `kafka.` is unknown.
@@ -147,17 +146,16 @@ SINK_OPTIONS: Mapping[str, SinkOption] = {
             CREATE_PARTITIONS,
             "a whole number",
             "",
-            "Number of partitions that a missing topic is created with. If one of the options `topic.create.*` is set, the driver"
-            " creates the topics of the options `topic` and `dead.letter.topic` before any task starts. An existing topic is"
-            " never altered; with fewer partitions it logs a warning. Without this option the brokers' `num.partitions` applies.",
+            "Number of partitions that a missing topic is created with; defaults to the brokers' `num.partitions`. If one of the"
+            " options `topic.create.*` is set, the driver creates the topics of the options `topic` and `dead.letter.topic`"
+            " before any task starts. See [topics](topics.md#let-the-sink-create-the-topic).",
             "Spark's sink creates no topics.",
         ),
         SinkOption(
             CREATE_REPLICATION,
             "a whole number",
             "",
-            "Replication factor that a missing topic is created with. Without it the brokers' `default.replication.factor`"
-            " applies.",
+            "Replication factor that a missing topic is created with; defaults to the brokers' `default.replication.factor`.",
         ),
         SinkOption(
             f"{CREATE_CONFIG}NAME",
@@ -177,7 +175,7 @@ SINK_OPTIONS: Mapping[str, SinkOption] = {
                 name,
                 f"{OPTIONS[name].kind.wanted}".replace(f" to {INT64_MAX}", " up"),
                 "",
-                f"{doc} Each Python worker has its own producer, and so the limit. `Producer` has the same option.",
+                f"{doc} The limit holds for each Python worker. `Producer` has the same option.",
                 OPTIONS[name].differs,
             )
             for name, doc in RATE_LIMITS.items()

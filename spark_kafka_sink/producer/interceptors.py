@@ -58,14 +58,10 @@ class ProducerInterceptor:
         return record
 
     def on_send_columns(self, topic: str, columns: RecordColumns) -> RecordColumns:
-        """Returns the columns to send: the same ones or a replacement, which may have other rows.
+        """Returns the columns of `topic` to send: the same ones or a replacement, which may have other rows.
 
-        Change columns with `dataclasses.replace(columns, value=...)`. A new RecordColumns loses everything that is not passed to
-        it, such as the fixed headers.
-
-        Args:
-            topic: Topic of all rows, which cannot be changed.
-            columns: The columns of the append.
+        Change columns with `dataclasses.replace(columns, value=...)`. A new RecordColumns loses everything that is not passed
+        to it, such as the fixed headers.
         """
         return columns
 
@@ -80,9 +76,7 @@ class ProducerInterceptor:
     def on_acknowledgement_columns(self, metadata: ColumnsMetadata, error: KafkaSinkError | None) -> None:
         """Called when records of an append were acknowledged or have failed, once for each group that shares a batch.
 
-        Args:
-            metadata: Partition, first offset and number of the records.
-            error: The error of failed records, or None.
+        `metadata` has the partition, the first offset and the number of records; `error` is None if they were acknowledged.
         """
 
     def close(self) -> None:

@@ -68,19 +68,16 @@ EXIT_TIMEOUT_S = 5.0
 
 
 class Producer:
-    """Sends single records or Arrow columns to Kafka from a bounded buffer and one background thread.
+    """Sends single records or Arrow columns to Kafka from a bounded buffer and one background thread. Java's KafkaProducer.
 
-    Use it as a context manager: leaving it flushes and closes; leaving it on an exception fails unsent records. Java's
-    KafkaProducer.
-
-    Any thread may open scopes, append and flush. A producer belongs to the process that made it; in a forked child every call
-    raises UsageError.
+    Use it as a context manager: leaving it flushes and closes; leaving it on an exception fails unsent records. Any thread may
+    open scopes, append and flush. In a forked child every call raises UsageError.
 
     Args:
         settings: values by Kafka's producer option names, or a ProducerConfig. The effective settings are in `config`.
         idle_close_ms: time without an open scope after which the producer closes itself, in ms. None never closes it.
-        transactional: whether all records are sent in transactions, each with its own id (see `transaction`). To use a single id,
-            set transactional.id instead.
+        transactional: whether all records are sent in transactions, each with its own id (see `transaction`). To use a single
+            id, set transactional.id instead.
 
     Raises:
         OptionError: A setting is invalid.
@@ -181,8 +178,8 @@ class Producer:
 
         Args:
             keeps_rejected: whether a record that a broker rejects is kept for `SendScope.take_rejected` instead of failing the
-                scope: one that is invalid, has an invalid timestamp or is too large. Other failures fail the scope as ever. At
-                most buffer.memory bytes of them are kept until they are taken; one more fails the scope.
+                scope: one that is invalid, has an invalid timestamp or is too large. At most buffer.memory bytes are kept until
+                they are taken; one more fails the scope.
 
         Raises:
             UsageError: The producer is closed.
@@ -217,9 +214,7 @@ class Producer:
         """Begins a transaction, to which all records belong until it ends. Java's KafkaProducer.beginTransaction.
 
         Raises:
-            UsageError: The producer's state does not allow the call.
-            ProducerFencedError: Another producer now uses the id.
-            TransactionError: The producer cannot continue with this id.
+            KafkaSinkError: As in `init_transactions`.
         """
         self._transactional().begin()
 
@@ -244,7 +239,7 @@ class Producer:
 
         Raises:
             TransactionAbortableError: A record of the transaction failed: call abort().
-            TransactionTimeoutError, ProducerFencedError, TransactionError, UsageError: As in `init_transactions`.
+            KafkaSinkError: As in `init_transactions`.
         """
         self._transactional().commit(timeout, self._record_buffer.flush)
 
@@ -255,7 +250,7 @@ class Producer:
             timeout: maximum wait in seconds; defaults to max.block.ms.
 
         Raises:
-            TransactionTimeoutError, ProducerFencedError, TransactionError, UsageError: As in `init_transactions`.
+            KafkaSinkError: As in `init_transactions`.
         """
         self._transactional().abort(timeout)
 
@@ -299,12 +294,8 @@ class Producer:
             raise
 
     def partitions_for(self, topic: str) -> list[PartitionInfo]:
-        """Returns the partitions of a topic in order. Java's KafkaProducer.partitionsFor.
-
-        Waits for metadata at most max.block.ms.
-
-        Args:
-            topic: name of the topic.
+        """Returns the partitions of `topic` in order. Waits for metadata at most max.block.ms. Java's
+        KafkaProducer.partitionsFor.
 
         Raises:
             MetadataTimeoutError: Timed out waiting for metadata.
@@ -328,14 +319,11 @@ class Producer:
         headers: AnyHeaders = None,
         on_delivery: OnDelivery | None = None,
     ) -> RecordFuture:
-        """Sends one record. The result is reported to `on_delivery` and then to the returned future.
+        """Sends one record. The result is reported to `on_delivery` and then to the returned future. Java's KafkaProducer.send.
 
-        Waits at most max.block.ms for metadata, then for a rate limit, then again at most max.block.ms for memory. It never waits
-        inside `on_delivery`: a record sent there to an unknown topic waits in the background. `on_delivery` runs in the sender
-        thread, or in this thread if the record fails at once.
-
-        As in Java's KafkaProducer.send, errors of the topic, the cluster or the record's size fail the future instead
-        (RecordError, BrokerError, DeadlineError).
+        Waits at most max.block.ms for metadata, then for a rate limit, then again at most max.block.ms for memory. Inside
+        `on_delivery` it never waits: a record sent there to an unknown topic waits in the background. Errors of the topic, the
+        cluster or the record's size fail the future.
 
         Args:
             topic: name of the topic.
@@ -344,10 +332,8 @@ class Producer:
             partition: partition number; None lets the partitioner choose.
             timestamp: ms since the epoch, or the unit of timestamp.unit; None is the current time.
             headers: (key, value) pairs or a mapping.
-            on_delivery: callback `on_delivery(metadata, error)`.
-
-        Returns:
-            A future of the record's RecordMetadata.
+            on_delivery: callback `on_delivery(metadata, error)`. It runs in the sender thread, or in this thread if the record
+                fails at once.
 
         Raises:
             SerializationError: A serializer rejected the key or the value.
@@ -386,7 +372,7 @@ class Producer:
     def metrics(self) -> ProducerMetrics:
         """Returns current values under the names of Java's KafkaProducer.metrics(); see docs/metrics.md.
 
-        May be called from any thread, also after close. Rates and averages span the last metrics.num.samples windows of
+        Any thread may call it, also after close. Rates and averages span the last metrics.num.samples windows of
         metrics.sample.window.ms. An average or maximum without values is NaN.
 
         Raises:
@@ -419,8 +405,8 @@ class Producer:
     def close(self, timeout: float | None = None) -> None:
         """Sends waiting records and closes the producer. Java's KafkaProducer.close.
 
-        In a delivery callback it starts closing and returns at once. Further calls only wait. If a program exits without closing,
-        the producer logs a warning and waits up to 5 s for unacknowledged records.
+        In a delivery callback it starts closing and returns at once. Further calls only wait. If a program exits without
+        closing, the producer logs a warning and waits up to 5 s for unacknowledged records.
 
         Args:
             timeout: maximum wait in seconds, after which unfinished records fail. None waits for at most delivery.timeout.ms.

@@ -25,10 +25,10 @@ class RecordColumns:
     """Records of one topic, as columns of the same length.
 
     num_records: the number of records.
-    key, value: binary, large_binary, string or large_string arrays, sliced or not, nulls allowed. None: all null. Before the
-        producer's serializers run: any type that they accept.
+    key, value: binary, large_binary, string or large_string arrays, sliced or not; any type that the producer's serializers
+    accept, before these run. None: all null.
     headers: list (or large_list) of struct<key: string, value: binary> (or large_*). A null list means no headers. None: no row
-        has any. The caller has checked that no element and no header key is null.
+    has any. The caller has checked that no element and no header key is null.
     timestamp: int64, ms since the epoch; NO_TIMESTAMP for the time of append. None: NO_TIMESTAMP in all rows.
     partition: int32; NO_PARTITION where the partitioner decides. None: it decides for all rows.
     fixed_headers: (key, value) pairs that every record has after its own headers. They are encoded once, not for each row.

@@ -34,10 +34,7 @@ class Tabular(ABC):
         """Returns the rows."""
 
     def to_pandas(self) -> pd.DataFrame:
-        """Returns the rows of `to_arrow` with the types `Int32` and `Int64`, which can be null.
-
-        Returns:
-            The DataFrame.
+        """Returns the rows of `to_arrow`, with integers as `Int32` and `Int64`, which can be null.
 
         Raises:
             InstallationError: pandas is not installed.
@@ -47,14 +44,7 @@ class Tabular(ABC):
         return pandas_frame(self.to_arrow, f"{type(self).__name__}.to_pandas()")
 
     def to_spark(self, spark: SparkSession) -> DataFrame:
-        """Returns the rows of `to_arrow` as a DataFrame.
-
-        Args:
-            spark: The session, also of Spark Connect.
-
-        Returns:
-            The DataFrame.
-        """
+        """Returns the rows of `to_arrow` as a DataFrame of the session `spark`, also of Spark Connect."""
         return spark.createDataFrame(self.to_arrow())
 
 
@@ -71,17 +61,19 @@ class DeliveryReport(Tabular):
         batches: acknowledged batches.
         requests: Produce requests that carried at least one of them.
         retries: batches that were sent again.
-        throttled_ms: pauses in ms that brokers asked for in responses to those requests, because of a quota, summed over brokers.
+        throttled_ms: pauses in ms that brokers asked for in responses to those requests, because of a quota, summed over
+            brokers.
         rate_limited_ms: time in ms that appends waited for max.bytes.per.second and max.records.per.second.
         errors: batches that a broker or the network rejected, by Kafka's error name, including transient errors.
-        partitions: PartitionReport by (topic, partition). If a task wrote to more than 1,000 partitions, some topics have a
-            single sum under (topic, -1).
+        partitions: PartitionReport by (topic, partition). A task that wrote to more than 1,000 partitions reports one sum,
+            under (topic, -1), for some topics.
         ack_latency: 24 counts of batches per topic, by time from first send to acknowledgement. Count i is of latencies from
-            2**(i-1) to 2**i ms; the last has all that took longer.
+            2**(i-1) to 2**i ms; the last includes all longer ones.
         commits: committed micro-batches or jobs (exactly-once only, like the fields below).
         transactions_committed: transactions that they committed.
         transactions_aborted: transactions that they aborted.
-        prepare_to_visible_ms: time from when a commit was certain until its last transaction was committed, summed over commits.
+        prepare_to_visible_ms: time from when a commit was certain until its last transaction was committed, summed over
+            commits.
         commit_ms: total commit time in the driver, summed over commits.
         bad_rows: rows that the sink did not deliver to their topics, by reason (option on.error). Rows that a broker rejected
             have Kafka's error name.
@@ -155,13 +147,10 @@ class DeliveryReport(Tabular):
         return report_html(self)
 
     def to_arrow(self) -> pa.Table:
-        """Returns a row for each topic-partition, sorted by both.
+        """Returns a row for each topic-partition, sorted by both. The table may have no rows.
 
         The columns are `topic` (string), `partition` (int32, null for the sum of a topic), `records` and `bytes` (int64), and
         `first_offset` and `last_offset` (int64, null if unknown).
-
-        Returns:
-            The table, which may have no rows.
         """
         from spark_kafka_sink.reports.report_tables import partition_table
 

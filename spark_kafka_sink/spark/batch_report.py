@@ -26,9 +26,9 @@ class BatchReport:
         query_id: Spark's id of the query; of a batch job an id that begins with "job-".
         batch: Spark's number of the micro-batch; 0 for a batch job.
         began: When its first task began, in seconds since the epoch.
-        seconds: From then until it was committed.
-        report: Its counts. If an earlier attempt had committed it, they are 0.
-        sink: Tells apart the sinks of one foreachBatch function. Each of them has a report of its own.
+        seconds: Time from then until it was committed.
+        report: Its counts. They are 0 if an earlier attempt had committed it.
+        sink: Name that tells apart the sinks of one foreachBatch function, each of which has its own report.
     """
 
     query_id: str
@@ -44,8 +44,7 @@ class BatchReport:
         return self.report.records / self.seconds if self.seconds > 0 else 0.0
 
     def ack_latency_ms(self, fraction: float) -> float:
-        """Returns the time within which this fraction of the record batches was acknowledged, rounded up to a power of 2.
-
+        """Returns the time in ms within which this fraction of the record batches was acknowledged, rounded up to a power of 2.
         NaN if nothing was acknowledged.
         """
         return ack_latency_ms(self.report, fraction)
@@ -67,7 +66,7 @@ class BatchReport:
         return self.line("")
 
     def line(self, name: str) -> str:
-        """Returns one line, as for a log. name: of the query; its id stands there if it is empty."""
+        """Returns the report as one line for a log. It names the query by `name`, or by its id if `name` is empty."""
         report = self.report
         of = self.query_id if is_job(self.query_id) else f"batch {self.batch} of {printable(name) or self.query_id}"
         parts = [

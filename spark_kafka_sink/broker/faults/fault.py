@@ -63,11 +63,7 @@ class Fault:
         return self._removed or self._hits == self._times
 
     def wait(self, times: int = 1, timeout_s: float = 10.0) -> None:
-        """Waits until the fault has hit `times` times in all.
-
-        Args:
-            times: the number of hits to wait for.
-            timeout_s: the time to wait, in seconds.
+        """Waits until the fault has hit `times` times in all, for at most `timeout_s` seconds.
 
         Raises:
             TimeoutError: the fault was not hit often enough in time.

@@ -84,18 +84,16 @@ class FaultInjection:
     def fail(
         self, api: ApiKey, error: ErrorCode | int, *, message: str | None = None, applied: bool = False, **where: Unpack[Where]
     ) -> Fault:
-        """Answers requests with an error.
+        """Answers requests of `api` with an error.
 
         If the API has partitions, each partition has the error. With `topic` and `partition`, only those have it and the others
         are served. A Metadata response has the error beside its topics and lists the brokers as usual.
 
         Args:
-            api: the API to hit.
             error: the error code: any number except 0.
             message: the error message, used if the response has a field for one.
             applied: serves the request before it fails, like a broker that crashes afterwards. By default the request is not
                 served.
-            where: selects the requests; see `Where`.
 
         Raises:
             OptionError: `error` is not an error code, or no request can match.
@@ -107,7 +105,7 @@ class FaultInjection:
         return self._on_requests(f"{named} for", effect, api, where)
 
     def alter(self, api: ApiKey, change: Change, **where: Unpack[Where]) -> Fault:
-        """Serves the request and answers with `change(request body, response)`, a message of `protocol/`.
+        """Serves the request and answers with `change(request body, response)`, a message of `protocol/`. None closes the
         connection.
         """
         return self._on_requests("an altered answer to", effects.Alter(change), api, where)
@@ -147,13 +145,11 @@ class FaultInjection:
         return self._on_requests("a hold of", hold, api, where, undo=hold.release)
 
     def watch(self, api: ApiKey, *, on_request: Callable[[int, Any], object] | None = None, **where: Unpack[Where]) -> Fault:
-        """Counts requests, so that a test can wait for them. It changes nothing else.
+        """Counts requests of `api`, so that a test can wait for them. It changes nothing else.
 
         Args:
-            api: the API to watch.
-            on_request: called with the broker's id and the body of each request, before and on the thread that serves it. A fault
-                that it adds can hit this request.
-            where: selects the requests; see `Where`.
+            on_request: called with the broker's id and the body of each request, before and on the thread that serves it. A
+                fault that it adds can hit this request.
         """
         return self._on_requests("a watch of", effects.Watch(on_request), api, where)
 
@@ -211,11 +207,8 @@ class FaultInjection:
     # Storage
 
     def disk_full(self, *, broker: int | None = None, topic: str | None = None) -> Fault:
-        """Fails appends with KAFKA_STORAGE_ERROR: all of them, or only those to a broker or to a topic.
-
-        Args:
-            broker: fails only appends to partitions that this broker leads.
-            topic: fails only appends to this topic. Internal topics are allowed.
+        """Fails appends with KAFKA_STORAGE_ERROR: all, or only those to partitions that `broker` leads, or to `topic`, which
+        may be internal.
         """
         request_filter = RequestFilter(broker=broker, topic=topic)
         request_filter.check(self._brokers.__contains__)

@@ -29,14 +29,8 @@ _KEPT: Final = ("schema", "schemaType", "references", "metadata", "ruleSet")
 class EmbeddedRegistry:
     """A schema registry with Confluent's API, in memory, on a free port of 127.0.0.1. Not for production.
 
-    It registers and finds schemas of Avro, Protobuf and JSON Schema, with subjects, versions, ids, guids and references. It
-    compares the fields of Avro records: a new field needs a default, and a primitive type may become one to which Avro promotes
-    it. All else is compatible, such as changes in unions and nested types, and of other kinds. It has no logins and no TLS.
-
-    Schemas that are not valid are refused, except for those of Protobuf. For JSON Schema that needs the extra `json-schema`.
-    confluent-kafka's ProtobufDeserializer asks for descriptors, which need the extra `protobuf`.
-
-    Use it as a context manager, or call `start()` and `stop()`. Schemas are lost at `stop()`.
+    [A schema registry](broker.md#a-schema-registry) lists what it supports. Use it as a context manager, or call `start()` and
+    `stop()`. Schemas are lost at `stop()`.
 
     Example::
 

@@ -196,11 +196,9 @@ class RegistrySerializer(Serializer):
 class AvroSerializer(RegistrySerializer):
     """Writes Avro in the wire format of Confluent's schema registry. Confluent's KafkaAvroSerializer.
 
-    A struct column becomes a record; other columns become Avro's other types. The schema is derived from the first column of a
-    topic, unless the options give one or name one of the registry's. A single value is a dict, a Row or a named tuple; its schema
-    must be given or the registry's.
-
-    Use it by the name `avro`, with its options among the producer's, or as an object with its own options.
+    The schema is derived from the first column of a topic, unless the options give one or name one of the registry's. A single
+    value is a dict, a Row or a named tuple; its schema must be given or the registry's. Use it by the name `avro`, with its
+    options among the producer's, or as an object with its own options.
 
     Args:
         options: the options of [schemas](schemas.md), such as `schema.registry.url` and `schema`. None: the producer's.
@@ -220,22 +218,12 @@ class AvroSerializer(RegistrySerializer):
 class JsonSchemaSerializer(RegistrySerializer):
     """Writes JSON in the wire format of Confluent's schema registry, with a JSON Schema. Confluent's KafkaJsonSchemaSerializer.
 
-    Columns and single values are written as by the serializer `json`, and are valid by the schema. The schema is derived from
-    the first column of a topic, unless the options give one or name one of the registry's. For a single value it must be given or
-    the registry's.
-
-    Use it by the name `json-schema`, with its options among the producer's, or as an object with its own options.
-
-    Args:
-        options: the options of [schemas](schemas.md), such as `schema.registry.url` and `schema`. None: the producer's.
-        is_key: whether it serializes keys.
+    Columns and single values are written as by the serializer `json`, and are valid by the schema. `options`, `is_key`, errors
+    and the choice of the schema are those of `AvroSerializer`.
 
     Attributes:
         format: json-schema.
-        reads_schema_options: True, so that it gets the producer's options of schemas.
-
-    Raises:
-        OptionError: An option is unknown or not valid.
+        reads_schema_options: True.
     """
 
     format = "json-schema"
@@ -244,22 +232,12 @@ class JsonSchemaSerializer(RegistrySerializer):
 class ProtobufSerializer(RegistrySerializer):
     """Writes Protobuf in the wire format of Confluent's schema registry. Confluent's KafkaProtobufSerializer.
 
-    A struct column becomes a message. The schema is derived from the first column of a topic, unless the options give one or name
-    one of the registry's. A single value is a dict, a Row, a named tuple or an object of the message's own class; its schema must
-    be given or the registry's.
-
-    Use it by the name `protobuf`, with its options among the producer's, or as an object with its own options.
-
-    Args:
-        options: the options of [schemas](schemas.md), such as `schema.registry.url` and `schema`. None: the producer's.
-        is_key: whether it serializes keys.
+    A struct column becomes a message. A single value is a dict, a Row, a named tuple or an object of the message's own class.
+    `options`, `is_key`, errors and the choice of the schema are those of `AvroSerializer`.
 
     Attributes:
         format: protobuf.
-        reads_schema_options: True, so that it gets the producer's options of schemas.
-
-    Raises:
-        OptionError: An option is unknown or not valid.
+        reads_schema_options: True.
     """
 
     format = "protobuf"

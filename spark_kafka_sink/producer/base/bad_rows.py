@@ -25,14 +25,13 @@ class BadRows:
 
     Attributes:
         topic: name of the topic.
-        columns: the rows, at least one. Rows that were refused by `append` are as they were given to it, or as an interceptor
-            returned them, and share the memory of those columns. Rows that a broker rejected are as they were sent: binary keys
-            and values, with all headers and the timestamps.
+        columns: the rows, at least one. If `append` refused them, they are as it got them, or as an interceptor returned them,
+            and share the memory of those columns. If a broker rejected them, they are as they were sent: binary keys and
+            values, with all headers and the timestamps.
         error: the reason. If `append` refused the rows and `rows` is set, the fact `row` is a position in the columns of the
             append call.
-        rows: positions in the columns of the append call. If a broker rejected the rows: the numbers that the caller of `append`
-            gives them by `row_numbers`. None if they are unknown: without `row_numbers`, or if an interceptor returned other
-            columns.
+        rows: positions in the columns of the append call; for rows that a broker rejected, the numbers that `row_numbers`
+            returned. None without `row_numbers`, or if an interceptor returned other columns.
         partition: the partition that a broker rejected them for, else -1.
     """
 

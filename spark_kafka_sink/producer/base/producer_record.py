@@ -38,9 +38,11 @@ class RecordMetadata(NamedTuple):
 
     Attributes:
         topic: name of the topic.
-        partition, offset: -1 if not known (acks=0, a duplicate, or a failed record).
+        partition: partition number; -1 if not known.
+        offset: -1 if not known (acks=0, a duplicate, or a failed record).
         timestamp: ms since the epoch; the broker's time if the topic uses LogAppendTime; -1 for a failed record.
-        serialized_key_size, serialized_value_size: bytes; -1 for null.
+        serialized_key_size: bytes; -1 for null.
+        serialized_value_size: likewise.
     """
 
     topic: str

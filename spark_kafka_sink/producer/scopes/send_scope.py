@@ -28,7 +28,7 @@ class SendScope:
     Made by `Producer.scope()`. Use it as a context manager: leaving it flushes; leaving it on an exception discards unsent
     records.
 
-    The task's threads append, flush and discard. The sender thread reports outcomes to `tally`.
+    Threads: the task's threads append, flush and discard. The sender thread reports outcomes to `tally`.
     """
 
     is_transaction = False
@@ -74,20 +74,20 @@ class SendScope:
         Waits at most max.block.ms for the topic's metadata, and as long again for memory. A rate limit (max.bytes.per.second,
         max.records.per.second) holds the records back for as long as it takes, until the producer is closed.
 
-        In a transaction, an error of a row, the topic or memory means that the transaction can only be aborted. So does any error
-        raised after some rows were buffered. Rows that were passed to `on_bad_rows` are no errors.
+        In a transaction, an error of a row, the topic or memory means that the transaction can only be aborted. So does any
+        error raised after some rows were buffered. Rows that were passed to `on_bad_rows` are no errors.
 
         Args:
             topic: name of the topic.
             columns: keys, values and other columns of the records.
             on_bad_rows: called in this thread, in order, with each row that cannot be sent: a serializer refused it, it is too
                 large, or its headers, timestamp or partition are invalid. All other rows are appended, in order. Its exceptions
-                reach the caller. The errors that it gets lose their tracebacks when it returns. With None the first bad row is an
-                error, and no row is sent.
+                reach the caller. Its errors have no traceback after it returns. With None the first bad row is an error, and no
+                row is sent.
             row_numbers: returns your numbers of some rows, given by their positions in the columns, as an array of the same
-                length. `take_rejected` calls it in its thread, and only for records that a broker rejected, so that their `rows`
-                are these numbers. The scope holds it until the records are acknowledged or taken, so it should not hold the
-                columns. It has no effect unless the scope was made with keeps_rejected.
+                length. `take_rejected` calls it for records that a broker rejected, so that their `rows` are these numbers. The
+                scope holds it until the records are acknowledged or taken, so it should not hold the columns. It has no effect
+                without keeps_rejected.
 
         Raises:
             SchemaError: A column has the wrong type or length. Nothing is sent.
@@ -109,18 +109,13 @@ class SendScope:
             raise
 
     def append_serialized(self, topic: str, columns: RecordColumns, *, may_be_large: bool = False) -> None:
-        """Appends records of one topic whose keys and values are bytes already, past interceptors and serializers.
+        """Appends records whose keys and values are bytes or text already, past interceptors and serializers.
 
-        Use it for rows that could not be sent as they are, such as those that `append` passed to `on_bad_rows`. Otherwise like
-        `append` without `on_bad_rows`.
+        Use it for rows that could not be sent as they are, such as those that `append` passed to `on_bad_rows`. `topic`,
+        `columns` and errors are those of `append`.
 
         Args:
-            topic: name of the topic.
-            columns: records with binary or string keys and values.
             may_be_large: whether a record may be larger than max.request.size before compression. Brokers may still reject it.
-
-        Raises:
-            KafkaSinkError: As in `append`.
         """
         self._check_may_append()
         try:
@@ -147,12 +142,7 @@ class SendScope:
         self._lifecycle.check_usable()
 
     def request_topics(self, topics: Iterable[str]) -> None:
-        """Requests metadata of topics that `append` will get, all together, and returns at once.
-
-        Without it each append asks for its own topic and waits. For a topic that the brokers create this takes 130 ms.
-
-        Args:
-            topics: names of the topics.
+        """Requests metadata of `topics`, all together, and returns at once. `append` then need not wait for each.
 
         Raises:
             RecordError: A name is not valid.
@@ -170,8 +160,8 @@ class SendScope:
             timeout_s: maximum wait in seconds; None waits for at most delivery.timeout.ms.
 
         Raises:
-            DeliveryError: A record failed. Raised at the first failure, but after a rejected record only when the outcome of all
-                others is known.
+            DeliveryError: A record failed. Raised at the first failure, but after a rejected record only when the outcome of
+                all others is known.
             FlushTimeoutError: The flush timed out.
         """
         if not self.tally.unfinished:
@@ -207,9 +197,8 @@ class SendScope:
         return self.tally.report()
 
     def progress(self) -> tuple[int, int, int]:
-        """Returns the current numbers of acknowledged records, of their bytes before compression, and of retried batches.
-
-        It takes 1 us, however many partitions the scope writes to.
+        """Returns the numbers of acknowledged records, of their bytes before compression, and of retried batches so far, in 1
+        us.
         """
         return self.tally.progress()
 

@@ -14,18 +14,15 @@ from spark_kafka_sink.records.columns import FixedHeaders
 
 
 class Serializer:
-    """Turns keys or values into bytes. Java's Serializer.
+    """Turns keys or values into bytes. Java's Serializer. [Serializers](serializers.md#your-own) has an example.
 
-    Inherit and override `serialize`, `serialize_column` or both; each is implemented by the other. With only `serialize`, columns
-    work too, with Python per row (some 1 us plus the call). With only `serialize_column`, a single value becomes a column of one
+    Inherit and override `serialize`, `serialize_column` or both; each is implemented by the other. With only `serialize`,
+    columns take Python per row (some 1 us plus the call). With only `serialize_column`, a single value becomes a column of one
     row, with the type that Arrow infers.
 
     Any thread may call, several at once. Exceptions reach the caller of send() or append() as SerializationError, and none of
-    those rows is sent.
-
-    A serializer named in the options is instantiated without arguments and configured. An object is used as it is, as in Java. In
-    Spark an object or a function is pickled to the tasks. Tasks of a worker share a producer and the object if the object pickles
-    to the same bytes.
+    those rows is sent. A serializer named in the options is instantiated without arguments and configured. An object is used as
+    it is, as in Java; in Spark it is pickled to the tasks.
 
     Attributes:
         wanted: description of the accepted values, for error messages.
@@ -36,10 +33,10 @@ class Serializer:
     reads_schema_options: ClassVar[bool] = False
 
     def configure(self, settings: Mapping[str, object], is_key: bool) -> None:
-        """Configures the serializer. Called once, before any other method.
+        """Called once, before any other method, with the values of all producer options by name.
 
         Args:
-            settings: values of all producer options by name.
+            settings: values by option name.
             is_key: whether it serializes keys.
         """
 
@@ -49,8 +46,8 @@ class Serializer:
     def prepare(self, topic: str, kind: pa.DataType | None) -> None:
         """Gets ready for rows of a topic. It may read from other systems, and changes nothing there.
 
-        If both serializers have `reads_schema_options`, both are prepared before either serializes. So a schema that does not fit
-        the values is found before that of the keys is registered.
+        If both serializers have `reads_schema_options`, both are prepared before either serializes. So a schema that does not
+        fit the values is found before that of the keys is registered.
 
         Args:
             topic: topic of the records.
@@ -58,13 +55,7 @@ class Serializer:
         """
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes | None:
-        """Returns the bytes of one value; None is sent as a null.
-
-        Args:
-            topic: topic of the record.
-            value: value to serialize; None for a null.
-            headers: headers of the record.
-        """
+        """Returns the bytes of `value`, of a record of `topic` with these `headers`. None is a null, and is sent as one."""
         column = self.serialize_column(topic, pa.array([value]))
         found = column[0].as_py()
         return found.encode() if isinstance(found, str) else found
@@ -98,11 +89,8 @@ class Serializer:
     def headers_of(self, topic: str, kind: pa.DataType | None) -> FixedHeaders:
         """Returns headers of each record whose key or value this serializer made, unless that is null.
 
-        It is called after the rows were serialized, if `adds_headers`.
-
-        Args:
-            topic: topic of the records.
-            kind: type of the column; None for a single value.
+        Called after the rows of `topic` were serialized, if `adds_headers`. `kind` is the type of the column; None for a single
+        value.
         """
         return ()
 

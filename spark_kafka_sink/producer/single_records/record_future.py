@@ -46,9 +46,9 @@ class TopicWaiter:
 
 
 class RecordFuture(Future[RecordMetadata]):
-    """The outcome of one record. Any thread may ask. Java's Future<RecordMetadata>, FutureRecordMetadata.
+    """The outcome of one record, a concurrent.futures.Future that asyncio can await. Java's Future<RecordMetadata>.
 
-    It is a concurrent.futures.Future, and can be awaited in asyncio.
+    Any thread may ask.
     """
 
     # The base class makes a condition and two lists, which takes longer than sending the record does. So its state is made when
@@ -94,14 +94,11 @@ class RecordFuture(Future[RecordMetadata]):
         Args:
             timeout: maximum wait in seconds; None waits for at most delivery.timeout.ms.
 
-        Returns:
-            The metadata of the stored record.
-
         Raises:
             KafkaSinkError: The record failed; this is its error.
             ResultTimeoutError: Timed out waiting for the outcome.
-            UsageError: The outcome is not known yet, and this is a forked child or a delivery callback, where the wait would not
-                end.
+            UsageError: The outcome is not known yet, and this is a forked child or a delivery callback, where the wait would
+                not end.
         """
         error = self.exception(timeout)
         if error is not None:
@@ -131,11 +128,7 @@ class RecordFuture(Future[RecordMetadata]):
         return self.__dict__[name]
 
     def exception(self, timeout: float | None = None) -> KafkaSinkError | None:
-        """Returns the record's error, or None if it was acknowledged. Waits and raises like `result`.
-
-        Args:
-            timeout: maximum wait in seconds; None waits for at most delivery.timeout.ms.
-        """
+        """Returns the record's error, or None if it was acknowledged. `timeout` and errors are those of `result`."""
         if not self._finished():
             self._waiter.wait_until(self._finished, timeout, self._late)
         return self._error or (None if self._batch is None else self._batch.error)

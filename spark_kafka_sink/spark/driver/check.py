@@ -52,9 +52,8 @@ _ORDER: Final = (OPTIONS, *_STEPS, _COLUMNS, _PYTHON)
 def check(options: Mapping[str, object], df: DataFrame | None = None, *, timeout: float = 10) -> CheckReport:
     """Tests the settings of a sink: brokers, TLS, login, rights, topic, transactions, schemas, and the DataFrame's columns.
 
-    Nothing is written to the topic, and no schema is registered.
-
-    Connections are made from this process only; executors may be on another network.
+    Nothing is written to the topic, and no schema is registered. Connections are made from this process only; executors may be
+    on another network. [Check the settings](check.md) lists the checks.
 
     Args:
         options: as for `format("kafka_sink")`.
@@ -62,8 +61,7 @@ def check(options: Mapping[str, object], df: DataFrame | None = None, *, timeout
         timeout: seconds for everything. What is not done by then is reported as not checked.
 
     Returns:
-        A report that prints as ticks and crosses, with what to do about each cross. `report.ok` is True if there is no cross and
-        the time was enough for every check. Wrong options and unreachable brokers are crosses, not exceptions.
+        A report that prints as ticks and crosses. Wrong options and unreachable brokers are crosses, not exceptions.
 
     Raises:
         UsageError: `timeout` is not a positive number.

@@ -106,14 +106,11 @@ class Explanation:
 
 
 def explain(failure: object) -> Explanation:
-    """Finds the sink's error in an exception of Spark and returns it in readable form.
+    """Finds the sink's error in an exception of Spark, or else Spark's root cause in one line.
 
     Args:
-        failure: An exception that Spark raised, a streaming query, the result of `query.exception()`, or a text such as a log or
-            a traceback.
-
-    Returns:
-        The sink's error, or Spark's root cause in one line if the sink did not raise.
+        failure: An exception that Spark raised, a streaming query, the result of `query.exception()`, or a text such as a log
+            or a traceback.
     """
     if not isinstance(failure, BaseException | str) and callable(getattr(failure, "exception", None)):
         failure = failure.exception()  # type: ignore[attr-defined]

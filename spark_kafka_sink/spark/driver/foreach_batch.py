@@ -189,11 +189,9 @@ def _query_and_run(df: DataFrame) -> tuple[str, str]:
 def foreach_batch(options: Mapping[str, object], metrics: DeliveryMetrics | None = None) -> ForeachBatch:
     """Returns a function for `writeStream.foreachBatch` that writes each micro-batch to Kafka.
 
-    A micro-batch that Spark replays is written again, unless delivery.guarantee=exactly-once. With exactly-once, one call writes
-    the whole batch, and its error must end the query. If one foreachBatch function calls several sinks, each of them needs its
-    own sink.name.
-
-    The returned function raises a KafkaSinkError, which ends the query. `explain(query)` finds this error in Spark's exception.
+    A micro-batch that Spark replays is written again, unless delivery.guarantee=exactly-once. With exactly-once, one call
+    writes the whole batch, and its error must end the query. If one foreachBatch function calls several sinks, each of them
+    needs its own sink.name. The function raises a KafkaSinkError, which ends the query and which `explain(query)` finds.
 
     Args:
         options: As for `format("kafka_sink")`.

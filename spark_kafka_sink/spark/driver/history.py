@@ -110,11 +110,11 @@ class History:
 
 
 class QueryHistory(Tabular):
-    """The committed micro-batches of a query, oldest first. `print` shows the last ten, and notebooks show charts, too.
+    """The committed micro-batches of a query, oldest first. `print` shows the last ten, and notebooks also show charts.
 
     Attributes:
         query_id: Spark's id of the query, or the id of a batch job.
-        name: The query's name; empty if it has none, or if it ended before anybody asked for it.
+        name: The query's name; empty if it has none, or if it ended before anything asked for it.
     """
 
     def __init__(self, query_id: str, rows: NDArray[np.void], name: str = "") -> None:
@@ -155,11 +155,10 @@ class QueryHistory(Tabular):
     def to_arrow(self) -> pa.Table:
         """Returns a row for each micro-batch.
 
-        Returns:
-            Columns `batch` (int64), `began` (timestamp in UTC), `seconds`, and counts: `rows`, `bytes`, `compressed_bytes`,
-            `retries`, `errors`, `bad_rows` and `dead_letters`. `errors` are batches that a broker or the network rejected.
-            `ack_p50_ms`, `ack_p95_ms` and `ack_p99_ms` are upper bounds of latencies, null without any. `commit_ms` and
-            `transactions` are those of the commit.
+        The columns are `batch` (int64), `began` (timestamp in UTC), `seconds`, and the counts `rows`, `bytes`,
+        `compressed_bytes`, `retries`, `errors`, `bad_rows` and `dead_letters`. `errors` are batches that a broker or the
+        network rejected. `ack_p50_ms`, `ack_p95_ms` and `ack_p99_ms` are upper bounds of latencies, null without any.
+        `commit_ms` and `transactions` are those of the commit.
         """
         columns = {name: pa.array(np.ascontiguousarray(self._rows[name])) for name in _ROW.names or () if name != "query_id"}
         columns["began"] = pa.array((self._rows["began"] * 1e6).astype("i8"), pa.int64()).cast(pa.timestamp("us", "UTC"))

@@ -165,7 +165,7 @@ class DeliveryMetrics:
     def running(self, call: str | None = None) -> tuple[int, Counts]:
         """Returns the number of tasks that run, and what they have delivered so far, which `live` does not count yet.
 
-        A task tells it each second, but not in its first second, and only if its executor can reach the driver.
+        A task reports it each second, but not in its first second, and only if its executor can reach the driver.
 
         Args:
             call: Only tasks of the streaming query with this id, or of the batch job.
@@ -214,9 +214,9 @@ class DeliveryMetrics:
     def add_batch_listener(self, listener: BatchListener) -> None:
         """Has `listener` called with the BatchReport of each micro-batch and batch job that is committed from now on.
 
-        It is called in another thread, in the order of the commits, and a slow one does not delay the stream. Up to 1,000 reports
-        wait for it; if there are more, one warning is logged, and the oldest are dropped. If it raises, one warning is logged. At
-        the end of the program the calls go on for at most 5 s.
+        It is called in another thread, in the order of the commits, so a slow one does not delay the stream. Up to 1,000
+        reports wait for it; after that the oldest are dropped, with one warning. If it raises, one warning is logged. At the
+        end of the program the calls continue for at most 5 s.
         """
         self._check_available()
         self._batch_listeners.add(listener)
@@ -224,7 +224,7 @@ class DeliveryMetrics:
     def remove_batch_listener(self, listener: BatchListener) -> None:
         """Ends the calls of a listener. One that was not added is ignored.
 
-        It waits until the listener has had what was committed before, for at most 5 s.
+        Waits, for at most 5 s, until the listener has received what was committed before.
         """
         self._batch_listeners.remove(listener)
 

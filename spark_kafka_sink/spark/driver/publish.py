@@ -85,7 +85,7 @@ class PublishReport(Tabular):
         total: Sums over all tasks.
         tasks: The report of each task, in the order of Spark's partitions.
         seconds: Duration of the call, including Spark's own work.
-        throughput: Pairs of the seconds since the start and the rows per second at that time. It is empty without a bar.
+        throughput: Pairs of the seconds since the start and the rows per second at that time. Empty without a progress bar.
     """
 
     total: DeliveryReport
@@ -114,13 +114,10 @@ class PublishReport(Tabular):
         return run_facts(self.seconds, self.rows_per_second, [task.report.records for task in self.tasks])
 
     def to_arrow(self) -> pa.Table:
-        """Returns a row for each task and topic-partition.
+        """Returns a row for each task and topic-partition, sorted by `spark_partition`, `topic` and `partition`.
 
         The first column is `spark_partition` (int32, never null). The others are those of DeliveryReport.to_arrow.
         `report.total.to_arrow()` has the sums over all tasks.
-
-        Returns:
-            The table, sorted by `spark_partition`, `topic` and `partition`. It may have no rows.
         """
         from spark_kafka_sink.reports.report_tables import task_table
 
@@ -140,8 +137,8 @@ def publish(
     """Writes all rows of a batch DataFrame to Kafka and returns when Kafka has acknowledged all of them.
 
     A task that Spark retries writes its rows again. With delivery.guarantee=exactly-once, publish() returns when every row is
-    visible exactly once, and no row is visible after an error. The driver asks Kafka for the topic before the job starts, for at
-    most 10 seconds by default, so a wrong address fails before any task.
+    visible exactly once, and no row is visible after an error. The driver asks Kafka for the topic before the job starts, for
+    at most 10 seconds by default, so a wrong address fails before any task.
 
     Args:
         df: A batch DataFrame with the columns of `format("kafka_sink")`.
@@ -151,9 +148,6 @@ def publish(
         metrics: A handle of `register` that also counts the rows.
         progress: Whether to draw a progress bar. None draws it in notebooks and terminals only.
         unknown: Nothing. Options belong into `options`, and an error says so.
-
-    Returns:
-        A report of what was delivered: per task, per partition, and in total.
 
     Raises:
         KafkaSinkError: Options or columns are wrong, no broker can be reached, or a task failed. The error is raised without

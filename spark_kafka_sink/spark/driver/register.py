@@ -31,14 +31,12 @@ def register(spark: SparkSession, *, options: Mapping[str, object] | None = None
     """Registers `format("kafka_sink")` in a session and returns a handle that counts its deliveries.
 
     From Spark 4.1 on the format also works without this call, but then nothing is counted, and continuous queries do not end
-    with an error. Call it in each Python thread that uses the format: Spark looks for Python data sources in the thread's active
-    session, and raises DATA_SOURCE_NOT_FOUND in a thread that has none. `spark` becomes the active session.
+    with an error. Call it in each Python thread that uses the format: Spark looks for Python data sources in the thread's
+    active session, and raises DATA_SOURCE_NOT_FOUND in a thread that has none. `spark` becomes the active session.
 
-    Spark shows a write's own options in plans, in its user interface and in the event log. `register` adds kafka.sasl.*,
-    kafka.ssl.*, kafka.proxy.* and schema.registry.* to `spark.sql.redaction.options.regex` of this session, so that Spark hides
-    their values.
-
-    It logs a warning if Spark's Python workers would run a Python that lacks the sink.
+    It adds kafka.sasl.*, kafka.ssl.*, kafka.proxy.* and schema.registry.* to `spark.sql.redaction.options.regex` of this
+    session, so that Spark hides their values in plans, in its user interface and in the event log. It logs a warning if Spark's
+    Python workers would run a Python that lacks the sink.
 
     On Spark Connect the format is registered, but the handle cannot count. The same holds where Spark denies access to its JVM,
     as on shared clusters of Databricks. One warning lists what does not work.

@@ -125,7 +125,7 @@ class CheckReport:
         return self.text()
 
     def text(self, *, plain: bool = False) -> str:
-        """Returns the report as text. plain: whether to use ASCII marks."""
+        """Returns the report as text, with ASCII marks if it is `plain`."""
         marks = PLAIN_MARKS if plain else MARKS
         width = max((len(line.name) for line in self.lines), default=0)
         parts = [self._headline()]
