@@ -19,7 +19,7 @@
 #   make fuzz        coverage-guided fuzzing of the decoders, then lying peers: FRAMES=200000 of each; also SEED=, TARGETS=, KEEP=1
 #   make audit       known vulnerabilities of the versions in constraints.txt; fails if the database cannot be asked
 #   make bench       CPU time per row and rows/s beside other sinks: 45 minutes; QUICK=1 takes 10; KEEP=1 updates the docs
-#   make bench-parts measure producers, exactly-once, memory, TLS and the embedded broker: 30 minutes; QUICK=1 takes 5
+#   make bench-parts measure producers, exactly-once, memory, schemas and the embedded broker: 25 minutes; QUICK=1 takes 5
 #   make constraints write the newest versions to constraints.txt
 #   make clean       remove everything that make created
 

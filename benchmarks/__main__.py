@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks import cells, commits, report, schemas, security, streaming
+from benchmarks import cells, commits, report, schemas, streaming
 from benchmarks.cells import CELLS, FULL, QUICK, Brokers, Cell, Plan
 from benchmarks.environment import CHECKOUT, Topics, broker, embedded_broker
 from benchmarks.producers import processes
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results: dict[str, Runs] = {}
     try:
         with broker() as topics, embedded_broker() as embedded:
-            brokers = Brokers(topics, Topics(embedded.kafka, embedded.folder), embedded.rss)
+            brokers = Brokers(topics, Topics(embedded.kafka, embedded.folder))
             for cell, runs in _measure(chosen, _plan(asked), brokers):
                 results[cell.name] = runs
     finally:  # keeps the results from before a failure or a Ctrl-C
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _measure(chosen: Sequence[Cell], plan: Plan, brokers: Brokers) -> Iterator[tuple[Cell, Runs]]:
-    kinds = ("throughput", "streaming", "producer", "memory", "commits", "connections", "security", "schemas")
+    kinds = ("throughput", "streaming", "producer", "memory", "commits", "schemas")
     by_kind = {kind: [cell for cell in chosen if cell.kind == kind] for kind in kinds}
     if by_kind["throughput"]:
         yield from cells.throughput(by_kind["throughput"], plan, brokers)
@@ -52,10 +52,6 @@ def _measure(chosen: Sequence[Cell], plan: Plan, brokers: Brokers) -> Iterator[t
         yield cell, cells.memory(cell, plan, brokers.kafka)
     for cell in by_kind["commits"]:
         yield cell, commits.commits(cell, plan, brokers.kafka)
-    for cell in by_kind["connections"]:
-        yield cell, cells.connections(cell, plan, brokers)
-    if by_kind["security"]:
-        yield from security.security(by_kind["security"], plan)
     if by_kind["schemas"]:
         yield from schemas.schemas(by_kind["schemas"], plan, brokers.embedded)
 

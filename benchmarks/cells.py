@@ -11,7 +11,6 @@ from typing import Protocol
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks import contenders
-from benchmarks.connections import answers_by_connection
 from benchmarks.contenders import Target
 from benchmarks.data import KEY_BYTES, cached, records, repeated
 from benchmarks.environment import SHORT_RETENTION, Topics, spark_session
@@ -20,7 +19,6 @@ from benchmarks.producers import ProducerProcesses
 from benchmarks.results import (
     AT_LEAST_ONCE,
     AVRO_APPEND,
-    BUSY_CONNECTION,
     BYTES_APPEND,
     CEILING,
     COLD_LOG_READ,
@@ -29,18 +27,12 @@ from benchmarks.results import (
     EMBEDDED,
     EXACTLY_ONCE,
     FASTAVRO,
-    JVM,
-    JVM_TLS,
     KAFKA_PYTHON,
     LOG_READ,
     PYRUHVRO,
     PYRUHVRO_PREFIXED,
     SEND,
     SINK,
-    SINK_SCRAM,
-    SINK_TLS,
-    START,
-    START_SASL_SSL,
     Run,
     Runs,
 )
@@ -52,8 +44,7 @@ RECORD_OVERHEAD = 16  # bytes per record beside its key and value, including bat
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One row of the table. `kind`: throughput, producer, memory, connections, streaming, commits, security or
-    schemas.
+    """One row of the table. `kind`: throughput, producer, memory, streaming, commits or schemas.
 
     rows: the number of micro-batches or starts in cells that measure those.
     """
@@ -103,13 +94,9 @@ CELLS: Sequence[Cell] = (
     Cell("streaming", "small_batches", 100, "lz4", 8, 100, 30, (AT_LEAST_ONCE, EXACTLY_ONCE)),
     Cell("streaming", "commit_phase", 100, "lz4", 8, 3, 1, (COMMIT,)),
     Cell("commits", "micro_batches", 100, "lz4", 8, 10_000, 500, (COMMIT, LOG_READ, COLD_LOG_READ)),
-    Cell("security", "tls", 100, "none", 8, 5_000_000, 1_000_000, (SINK, SINK_TLS, SINK_SCRAM, JVM, JVM_TLS)),
-    Cell("security", "first_ack", 100, "none", 1, 50, 10, (START, START_SASL_SSL)),
-    Cell("security", "new_process", 100, "none", 1, 5, 2, (START, START_SASL_SSL)),
     Cell("schemas", "avro-5", 40, "none", 0, 1_000_000, 200_000, (SINK, FASTAVRO, PYRUHVRO, PYRUHVRO_PREFIXED)),
     Cell("schemas", "avro-20", 120, "none", 0, 1_000_000, 200_000, (SINK, FASTAVRO, PYRUHVRO, PYRUHVRO_PREFIXED)),
     Cell("schemas", "avro-append", 45, "none", 8, 1_000_000, 200_000, (AVRO_APPEND, BYTES_APPEND)),
-    Cell("connections", "connections", 1024, "none", 8, 200_000, 30_000, (BUSY_CONNECTION,)),
 )
 
 RunOnce = Callable[[str], Run]
@@ -162,11 +149,10 @@ def _say(cell: Turns, turn: str, name: str, run: Run) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Brokers:
-    """Real Kafka and the embedded broker. `embedded_rss` returns the embedded broker's memory in bytes."""
+    """Real Kafka and the embedded broker."""
 
     kafka: Topics
     embedded: Topics
-    embedded_rss: Callable[[], int]
 
     def of(self, contender: str) -> Topics:
         return self.embedded if contender == EMBEDDED else self.kafka
@@ -209,16 +195,6 @@ def producer(cell: Cell, plan: Plan, topics: Topics, processes: ProducerProcesse
         return one
 
     return take_turns(cell, plan, WARM_UPS, run)
-
-
-def connections(cell: Cell, plan: Plan, brokers: Brokers) -> Runs:
-    """Measures the answered requests of each busy connection to the embedded broker, while many others are idle."""
-    kafka = brokers.embedded.kafka
-    with brokers.embedded.fresh(cell.partitions, 2**30, SHORT_RETENTION) as topic:
-        answers, seconds = answers_by_connection(kafka.bootstrap_servers, topic, cell.partitions, plan.rows(cell))
-        peak = brokers.embedded_rss()
-    print(f"{cell.name:15} {sum(answers) / seconds:12,.0f} requests/s {peak / 2**20:6,.0f} MB", file=sys.stderr, flush=True)
-    return {BUSY_CONNECTION: [Run(answered, seconds, 0.0, peak) for answered in answers]}
 
 
 def memory(cell: Cell, plan: Plan, topics: Topics) -> Runs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 
 import spark_kafka_sink as sks
-from benchmarks.results import CEILING, EMBEDDED, JVM, JVM_TLS, SINK, SINK_SCRAM, SINK_TLS
+from benchmarks.results import CEILING, EMBEDDED, JVM, SINK
 from spark_kafka_sink.options.producer_options import OPTIONS
 from spark_kafka_sink.options.sink_options import TASK_LINGER_MS
 
@@ -25,13 +25,12 @@ POLL_EVERY = 1000
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The topic to write to, and how. security: options that both sinks have."""
+    """The topic to write to, and how."""
 
     bootstrap_servers: str
     topic: str
     codec: str
     partitions: int
-    security: Mapping[str, str] = field(default_factory=dict)
 
 
 Contender = Callable[["DataFrame", Target], None]
@@ -72,7 +71,7 @@ def our_settings(partitions: int) -> dict[str, object]:
 
 def kafka_options(target: Target, settings: Mapping[str, object] = MappingProxyType({})) -> dict[str, str]:
     """Returns the options that both sinks have. settings: Kafka's, over those of the target."""
-    kafka = {"bootstrap.servers": target.bootstrap_servers, "compression.type": target.codec, **target.security, **settings}
+    kafka = {"bootstrap.servers": target.bootstrap_servers, "compression.type": target.codec, **settings}
     return {"topic": target.topic} | {f"kafka.{name}": str(value) for name, value in kafka.items()}
 
 
@@ -136,7 +135,4 @@ CONTENDERS: Mapping[str, Contender] = {
     JVM: jvm_sink,
     CEILING: ceiling,
     EMBEDDED: sink,
-    SINK_TLS: sink,
-    SINK_SCRAM: sink,
-    JVM_TLS: jvm_sink,
 }

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import OffsetSpec
 from pyspark.sql import SparkSession
@@ -121,10 +120,6 @@ class EmbeddedProcess:
     pid: int
     folder: Path
 
-    def rss(self) -> int:
-        """Returns its current memory in bytes."""
-        return int(psutil.Process(self.pid).memory_info().rss)
-
 
 @contextmanager
 def embedded_broker() -> Iterator[EmbeddedProcess]:
@@ -134,7 +129,7 @@ def embedded_broker() -> Iterator[EmbeddedProcess]:
     """
     folder = data_folder()
     (port,) = free_ports(1)
-    command = [sys.executable, "-m", "spark_kafka_sink.cli", "broker", "--port", str(port), "--data-dir", str(folder)]
+    command = [sys.executable, "-m", "spark_kafka_sink", "broker", "--port", str(port), "--data-dir", str(folder)]
     # Deleted logs of earlier runs are removed at once; with Kafka's settings above this takes half a second.
     said = folder / "said.txt"  # its log would disturb the output of the figures
     with said.open("wb") as file:

@@ -9,7 +9,6 @@ from statistics import median
 from benchmarks.results import (
     AT_LEAST_ONCE,
     AVRO_APPEND,
-    BUSY_CONNECTION,
     BYTES_APPEND,
     CEILING,
     COLD_LOG_READ,
@@ -19,7 +18,6 @@ from benchmarks.results import (
     EXACTLY_ONCE,
     FASTAVRO,
     JVM,
-    JVM_TLS,
     JVM_TUNED,
     KAFKA_PYTHON,
     LOG_READ,
@@ -27,10 +25,6 @@ from benchmarks.results import (
     PYRUHVRO_PREFIXED,
     SEND,
     SINK,
-    SINK_SCRAM,
-    SINK_TLS,
-    START,
-    START_SASL_SSL,
     Results,
     Run,
     Runs,
@@ -166,38 +160,6 @@ def _embedded(results: Results) -> Spread:
     return ratio(rows_per_s(results["embedded"][EMBEDDED]), rows_per_s(results["embedded"][SINK]))
 
 
-def _slowest_connection(results: Results) -> Spread:
-    """Returns the rate of the slowest busy connection relative to the median."""
-    rates = rows_per_s(results["connections"][BUSY_CONNECTION])
-    slowest = min(rates) / median(rates)
-    return Spread(slowest, slowest, slowest)
-
-
-def _broker_memory(results: Results) -> Spread:
-    return spread([run.peak_rss / 2**20 for run in results["connections"][BUSY_CONNECTION]])
-
-
-def _tls_against_jvm(results: Results) -> Spread:
-    """Returns the share of speed that this sink keeps over TLS, relative to that of Spark's JVM sink."""
-    speeds = {name: rows_per_s(results["tls"][name]) for name in (SINK, SINK_TLS, JVM, JVM_TLS)}
-    ours = [tls / plain for tls, plain in zip(speeds[SINK_TLS], speeds[SINK], strict=True)]
-    theirs = [tls / plain for tls, plain in zip(speeds[JVM_TLS], speeds[JVM], strict=True)]
-    rounds = ratio(ours, theirs)
-    middles = {name: median(them) for name, them in speeds.items()}
-    middle = (middles[SINK_TLS] / middles[SINK]) / (middles[JVM_TLS] / middles[JVM])
-    return Spread(middle, rounds.low, rounds.high)
-
-
-def _start(cell: str) -> Figure:
-    """Returns the time to the first ack over TLS with a login, relative to plain text."""
-
-    def figure(results: Results) -> Spread:
-        runs = results[cell]
-        return ratio([run.ms_each for run in runs[START_SASL_SSL]], [run.ms_each for run in runs[START]])
-
-    return figure
-
-
 def _cheaper_than(cell: str, other: str) -> Figure:
     """Returns the CPU per row of another contender, relative to that of this sink."""
     return lambda results: ratio(cpu_per_million(results[cell][other]), cpu_per_million(results[cell][SINK]))
@@ -232,8 +194,6 @@ GOALS: Sequence[Goal] = (
     Goal("send(), one record at a time: rows/s against kafka-python", _faster_than("send-8", KAFKA_PYTHON, SEND), 5.0),
     Goal("send(), one record at a time: rows/s against confluent-kafka", _faster_than("send-8", CONFLUENT, SEND), 0.25),
     Goal("embedded broker, 100 B, lz4, 8 partitions: rows/s of this sink into it, of real Kafka's", _embedded, 0.5),
-    Goal("embedded broker, 500 idle and 50 busy connections: slowest of the median rate", _slowest_connection, 0.25),
-    Goal("embedded broker, 500 idle and 50 busy connections: MB", _broker_memory, 300, at_least=False),
     Goal(
         "exactly once, micro-batches of 1,000,000 rows: rows/s of at least once",
         _faster_than("exactly_once", AT_LEAST_ONCE, EXACTLY_ONCE),
@@ -262,11 +222,6 @@ GOALS: Sequence[Goal] = (
         at_least=False,
     ),
     Goal("exactly once, many micro-batches: MB of commit log, at its largest", _commit_log_mb, COMMIT_LOG_MB, at_least=False),
-    Goal("TLS, 100 B, none, 8 partitions: rows/s of plain text", _faster_than("tls", SINK, SINK_TLS), 0.65),
-    Goal("TLS, 100 B, none, 8 partitions: share of speed kept, of that of Spark's JVM sink", _tls_against_jvm, 1.0),
-    Goal("SCRAM, 100 B, none, 8 partitions: rows/s of plain text", _faster_than("tls", SINK, SINK_SCRAM), 0.97),
-    Goal("a new producer to its first ack: TLS and SCRAM, of plain text", _start("first_ack"), 1.5, at_least=False),
-    Goal("a new process to its first ack: TLS and SCRAM, of plain text", _start("new_process"), 1.5, at_least=False),
     *(
         Goal(f"Avro, {fields}: CPU per row of {other}, of this sink's", _cheaper_than(cell, name), bound)
         for cell, fields in (("avro-5", "5 fields"), ("avro-20", "20 fields, half nullable"))

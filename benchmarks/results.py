@@ -7,12 +7,10 @@ from dataclasses import dataclass
 
 SINK, JVM, JVM_TUNED, CONFLUENT, CEILING = "sink", "jvm", "jvm tuned", "confluent", "ceiling"
 SEND, KAFKA_PYTHON = "send", "kafka-python"
-EMBEDDED, BUSY_CONNECTION = "embedded", "connection"
+EMBEDDED = "embedded"
 PARQUET, SINK_EXACTLY_ONCE = "parquet", "sink exactly once"
 AT_LEAST_ONCE, EXACTLY_ONCE = "at-least-once", "exactly-once"
 COMMIT, LOG_READ, COLD_LOG_READ = "commit", "log read", "cold log read"
-SINK_TLS, SINK_SCRAM, JVM_TLS = "sink TLS", "sink SCRAM", "jvm TLS"
-START, START_SASL_SSL = "start", "start SASL_SSL"
 FASTAVRO, PYRUHVRO, PYRUHVRO_PREFIXED = "fastavro", "pyruhvro", "pyruhvro prefixed"
 AVRO_APPEND, BYTES_APPEND = "append", "append bytes"
 
@@ -21,11 +19,10 @@ AVRO_APPEND, BYTES_APPEND = "append", "append bytes"
 class Run:
     """One run of a contender.
 
-    rows: requests for BUSY_CONNECTION, which has one run per connection; micro-batches in cells of micro-batches. cpu_s: of all
-    Python workers. peak_rss: bytes of the largest worker, or of the broker for BUSY_CONNECTION; 0 if it was not sampled. ids:
-    transactional ids that a query left behind. most_ids: the number that its workers and their slots allow, including lost
-    workers. log_bytes: the largest size of the commit log on disk. jvm_s: CPU seconds of Spark's JVM. planners_s: those of the
-    driver's Python processes, which plan and commit.
+    rows: micro-batches in cells of micro-batches. cpu_s: of all Python workers. peak_rss: bytes of the largest worker; 0 if it
+    was not sampled. ids: transactional ids that a query left behind. most_ids: the number that its workers and their slots
+    allow, including lost workers. log_bytes: the largest size of the commit log on disk. jvm_s: CPU seconds of Spark's JVM.
+    planners_s: those of the driver's Python processes, which plan and commit.
     """
 
     rows: int

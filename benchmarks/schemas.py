@@ -119,7 +119,7 @@ class Encoding(Serializer):
         self._plan = plan
 
     def serialize(self, topic: str, value: Any, headers: object = ()) -> bytes | None:
-        raise NotImplementedError
+        raise TypeError("structs are encoded by column")
 
     def serialize_column(self, topic: str, column: pa.Array) -> pa.Array:
         return self._plan.encode(column, PREFIX)

@@ -120,7 +120,7 @@ def prometheus(folder: Path, target: int, port: int) -> Iterator[Prometheus]:
 
 def streams(spark: SparkSession, servers: str, folder: Path) -> list[StreamingQuery]:
     """Starts two streams: one is exactly-once, the other has bad rows and a rate limit."""
-    # A micro-batch has so many rows also after a delay, so that a slow start leaves no backlog.
+    # Each micro-batch has the same number of rows, so a slow start leaves no backlog.
     rates = spark.readStream.format("rate-micro-batch").options(rowsPerBatch=18_000, numPartitions=2).load()
     orders = rates.selectExpr("cast(value % 1000 as string) as key", "to_json(struct(*)) as value")
     # Every 500th row has a header without a key, which no client can send.
@@ -154,7 +154,7 @@ def make_faults(broker: EmbeddedBroker, seconds: float) -> None:
 
 
 def main(seconds: float = 150) -> None:
-    """Runs the streams for so many seconds, and writes the picture."""
+    """Runs the streams for `seconds` and writes the picture."""
     spark = SparkSession.builder.master("local[4]").config("spark.ui.enabled", "false").getOrCreate()
     metrics = sks.register(spark)
     server = sks.serve_prometheus(metrics, 0)

@@ -119,7 +119,7 @@ INSIDE: Mapping[str, Sequence[str]] = {
         "transaction_ages",
         "writes",
     ),
-    "DeliveryReport": ("bad_rows_text", "slowed_down", "summed"),
+    "DeliveryReport": ("bad_rows_text", "errors_text", "slowed_down", "summed"),
     "DriverCollector": ("is_available",),
     "PartitionReports": (
         *("columns", "count", "from_bytes", "largest_topics", "summed", "summed_topics", "to_bytes", "with_sum_of_others"),

@@ -28,7 +28,7 @@ def notebooks() -> list[Path]:
 
 
 def executed(file: Path) -> Any:
-    """Runs a notebook in a kernel of its own with this interpreter. Returns it with its outputs, or raises CellExecutionError."""
+    """Runs a notebook in a new kernel with this interpreter. Returns it with its outputs, or raises CellExecutionError."""
     notebook = nbformat.read(file, as_version=4)
     client = NotebookClient(notebook, timeout=CELL_S, kernel_name="python3", resources={"metadata": {"path": str(FOLDER)}})
     client.create_kernel_manager().kernel_spec.argv[0] = sys.executable

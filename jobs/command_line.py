@@ -51,7 +51,7 @@ LOG_LEVEL: Final = "spark.log.level"
 
 
 def _logs_at_info() -> bool:
-    """Returns whether Spark would log at INFO although nobody has asked for it, as spark-submit does."""
+    """Returns whether Spark would log at INFO without a setting that asks for it, as spark-submit does."""
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # not under spark-submit, so Spark starts like a shell: at WARN
         return False
     SparkContext._ensure_initialized()

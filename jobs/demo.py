@@ -23,7 +23,6 @@ import spark_kafka_sink as sks
 from jobs.demo_events import write_events
 from jobs.outcome import ExitCode, ending
 from spark_kafka_sink.options.sink_options import sink_options
-from spark_kafka_sink.reports.report_line import summary
 from spark_kafka_sink.verify.comparison import Comparison
 from spark_kafka_sink.verify.read_back import whole_topic
 from spark_kafka_sink.verify.topic_records import compare_with_topic
@@ -205,7 +204,7 @@ def _print_delivered(batches: Sequence[Any], metrics: sks.DeliveryMetrics, secon
     if report is None:
         print("Delivery report: nothing was committed")
         return
-    print(f"Delivery report: {summary(report)}")
+    print(f"Delivery report: {report.line()}")
     print(f"{seconds:.1f} s, {report.records / seconds:,.0f} rows/s, the start of Spark's Python workers included")
     print(report, flush=True)
 

@@ -21,7 +21,6 @@ from jobs.command_line import CommandLine, parse, spark_session
 from jobs.outcome import ExitCode, ending
 from jobs.settings import Settings, load
 from jobs.sources import stream_records
-from spark_kafka_sink.reports.report_line import summary
 from spark_kafka_sink.spark.plan.data_source import NAME
 from spark_kafka_sink.spark.plugin_checks import checked_options
 
@@ -91,7 +90,7 @@ def _print_all(metrics: sks.DeliveryMetrics) -> None:
 
 def _delivered(metrics: sks.DeliveryMetrics) -> str:
     committed = metrics.committed
-    return f"committed so far: {summary(committed) if committed else 'nothing'}"
+    return f"committed so far: {committed.line() if committed else 'nothing'}"
 
 
 class _SignalHandler:

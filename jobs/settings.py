@@ -10,7 +10,7 @@ from pathlib import Path
 from jobs.outcome import SettingsError
 from spark_kafka_sink.options.option import nearest
 
-# Section to the names it may hold; None: any, because they are somebody else's and that one checks them.
+# Section to the names it may hold; None: any, because another part checks them.
 SECTIONS: Mapping[str, frozenset[str] | None] = {
     "spark": None,
     "source": frozenset({"format", "path", "schema", "options"}),

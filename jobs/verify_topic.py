@@ -21,9 +21,8 @@ from jobs.sources import batch_records
 from spark_kafka_sink.installation import check_extra
 from spark_kafka_sink.options.sink_options import SinkOptions
 from spark_kafka_sink.spark.plugin_checks import checked_options
-from spark_kafka_sink.verify.compared_records import COLUMNS
-from spark_kafka_sink.verify.consumer_settings import consumer_settings
-from spark_kafka_sink.verify.read_back import whole_topic
+from spark_kafka_sink.verify.comparison import COLUMNS
+from spark_kafka_sink.verify.read_back import consumer_settings, whole_topic
 from spark_kafka_sink.verify.topic_records import check_serializers, compare_with_topic
 
 
@@ -65,7 +64,7 @@ def _columns(settings: Settings, options: SinkOptions) -> tuple[str, ...]:
         if unknown := set(columns) - set(COLUMNS):
             raise settings.wrong("verify", "columns", f"names {min(unknown)!r}; it may have {', '.join(COLUMNS)}")
         return columns
-    # Then the key does not decide the partition, and nobody can know what did.
+    # Then the key does not decide the partition, and it is not known what did.
     by_key = not options.producer.partitioner_ignore_keys
     return tuple(name for name in COLUMNS if by_key or name != "partition")
 

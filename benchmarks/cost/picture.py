@@ -45,7 +45,7 @@ _ROW, _LEFT, _RIGHT = 26, 316, WIDTH - 30
 
 
 def headline_picture(measured: Costs, labels: Mapping[str, str], measured_on: str) -> str:
-    """Returns bars of the CPU time per row, JVM and Python apart, for each panel. Each panel has a scale of its own."""
+    """Returns bars of the CPU time per row, JVM and Python apart, for each panel. Each panel has its own scale."""
     panels = [name for name in PANELS if name in measured]
     parts = [_text(20, 28, "CPU time of a row in the executor, in µs", "strong")]
     parts += _legend([("jvm", "in the JVM"), ("python", "in Python")], 330, 28)

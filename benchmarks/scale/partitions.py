@@ -1,6 +1,6 @@
 """One worker against topics of 1 to 50,000 partitions: CPU per row, memory, requests and metadata.
 
-The embedded broker runs in a process of its own, and each point has a new client process, as in benchmarks/curves.py. CPU time is
+The embedded broker runs in a separate process, and each point in a new client process, as in benchmarks/curves.py. CPU time is
 that of the client. Wall time depends on the broker, which is Python.
 """
 

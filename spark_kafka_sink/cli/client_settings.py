@@ -10,8 +10,7 @@ from typing import Final
 
 import click
 
-from spark_kafka_sink.cli.log_format import warn
-from spark_kafka_sink.cli.shared_options import LOCAL_BROKER
+from spark_kafka_sink.cli.shared_options import LOCAL_BROKER, warn
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.client.connection_probe import NOT_REACHED
 from spark_kafka_sink.errors import DeadlineError, KafkaSinkError, OptionError
@@ -31,13 +30,9 @@ _IGNORED: Mapping[str, str] = {**HARMLESS, "default.api.timeout.ms": "use --time
 
 @contextmanager
 def cluster_client(bootstrap_servers: str | None, command_config: Path | None, timeout_s: float) -> Iterator[ClusterClient]:
-    """Yields a client with these settings. Each error becomes one line without a traceback.
+    """Yields a client with the settings of `client_config`. Each error becomes one line without a traceback.
 
-    Without `bootstrap_servers` the file's value counts, then LOCAL_BROKER. timeout_s: for all brokers together.
-
-    Raises:
-        click.BadParameter: an option is not valid, or the file that it names.
-        click.ClickException: any other error of the package.
+    timeout_s: for all brokers together. Raises click.BadParameter for an option, and click.ClickException for any other error.
     """
     config = client_config(bootstrap_servers, command_config)
     setup_ms = max(1, round(timeout_s * 1000 / _TRIES))
@@ -63,12 +58,11 @@ def cluster_client(bootstrap_servers: str | None, command_config: Path | None, t
 
 
 def client_config(bootstrap_servers: str | None, command_config: Path | None) -> ProducerConfig:
-    """Returns the client settings from the file of --command-config, in the format of Kafka's own tools.
+    """Returns the client settings from the file of --command-config.
 
-    Without `bootstrap_servers` the file's value counts, then LOCAL_BROKER.
+    Without `bootstrap_servers`, the file's value counts, then LOCAL_BROKER.
 
-    Raises:
-        click.BadParameter: an option is not valid. The message never contains a value from the file, which may be a password.
+    Raises click.BadParameter, whose message never contains a value from the file, which may be a password.
     """
     settings = {"client.id": "spark-kafka-sink-cli", "bootstrap.servers": LOCAL_BROKER}
     settings |= {} if command_config is None else settings_of(command_config)

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import re
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
-from spark_kafka_sink.cli.check import check
-from spark_kafka_sink.cli.shared_options import BOOTSTRAP_SERVERS, with_options
+from spark_kafka_sink.cli.shared_options import (
+    BOOTSTRAP_SERVERS,
+    COMMAND_CONFIG,
+    JSON_LINES,
+    JSON_OBJECT,
+    LOCAL_BROKER,
+    TransactionsOptions,
+    pairs,
+    timeout,
+    with_options,
+)
 from spark_kafka_sink.cli.topics import topics
-from spark_kafka_sink.cli.verify import verify
 from spark_kafka_sink.cli.watch import watch
 from spark_kafka_sink.errors import DOCS_URL, InstallationError
+from spark_kafka_sink.installation import check_libraries
 from spark_kafka_sink.options.commit_log_options import DEFAULT_TOPIC
 from spark_kafka_sink.version import __version__
-
-if TYPE_CHECKING:
-    from spark_kafka_sink.cli.transactions.connection import ConnectionOptions
 
 _PREFIX: Final = "spark-kafka-sink"
 """The sink's default transactional.id.prefix, repeated here so that --help need not import the module."""
@@ -68,7 +76,6 @@ def main() -> None:
     metavar="N",
     help="Also run a schema registry, in memory, on this port of 127.0.0.1; 0: any free.",
 )
-@click.option("--log-format", default="text", show_default=True, type=click.Choice(["text", "json"]), help="Log format.")
 @click.option("--verbose", is_flag=True, help="Also log connections and transactions.")
 def broker(**options: Any) -> None:
     """Run a Kafka broker for development and tests.
@@ -81,10 +88,124 @@ def broker(**options: Any) -> None:
     run_broker(BrokerOptions(**options))
 
 
-main.add_command(check)
 main.add_command(topics)
-main.add_command(verify)
 main.add_command(watch)
+
+# check
+
+_CHECK_CODES: Final = (
+    "Exits with 0 if nothing is wrong, 1 if there is a cross, 2 for wrong options. Exits with 3 if there is no cross, but the"
+    " time ran out before everything was checked."
+)
+
+
+@main.command(epilog=_CHECK_CODES)
+@BOOTSTRAP_SERVERS
+@click.option("--topic", metavar="NAME", help="The sink's option topic.")
+@click.option(
+    "--set",
+    "settings",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="An option of format('kafka_sink'), such as delivery.guarantee=exactly-once or kafka.acks=all; may be repeated.",
+)
+@COMMAND_CONFIG
+@timeout(10.0, "Seconds for everything.")
+@JSON_OBJECT
+def check(
+    bootstrap_servers: str | None,
+    topic: str | None,
+    settings: tuple[str, ...],
+    command_config: Path | None,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Test a sink's settings: brokers, TLS, login, rights, topic, transactions and schema registry.
+
+    Prints a tick, a cross or "not checked" for each, and what to do about each cross. Writes nothing to the topic.
+    """
+    check_libraries()  # ahead of the modules that import them, so that a broken library is one line
+    from spark_kafka_sink.cli.client_settings import settings_of
+    from spark_kafka_sink.spark.driver.check import check as run
+
+    options = {"kafka.bootstrap.servers": LOCAL_BROKER}
+    if command_config is not None:
+        options |= {f"kafka.{name}": value for name, value in settings_of(command_config).items()}
+    options |= pairs("--set", settings)
+    named = {"kafka.bootstrap.servers": bootstrap_servers, "topic": topic}
+    options |= {name: value for name, value in named.items() if value is not None}
+    report = run(options, timeout=timeout_s)
+    if as_json:
+        click.echo(json.dumps(report.as_json()))
+    else:
+        click.echo(report.text(plain=not _can_print("✓✗–")))
+    if report.failed:
+        raise click.exceptions.Exit(2 if report.wrong_options else 1)
+    if not report.complete:
+        raise click.exceptions.Exit(3)
+
+
+def _can_print(text: str) -> bool:
+    try:
+        text.encode(sys.stdout.encoding or "ascii")
+    except (LookupError, UnicodeEncodeError):
+        return False
+    return True
+
+
+# verify
+
+_VERIFY_CODES: Final = (
+    "Exits with 0 if nothing differs, 2 for wrong options or columns, 3 if Kafka or the registry cannot be reached."
+    " Exits with 4 if there are differences or bad records, 5 if there is no record to decode, and 1 for any other failure."
+)
+
+
+# The address is at the start of a line, where nothing breaks it in two.
+@main.command(epilog=f"{_VERIFY_CODES}\n\nSee {DOCS_URL}/verifying.html for examples and what is compared.")
+@BOOTSTRAP_SERVERS
+@click.option("--topic", required=True, metavar="NAME", help="The topic to read.")
+@click.option("--source", metavar="PATH", help="Path of the data that was written, or the name of a table.")
+@click.option(
+    "--source-format",
+    default="parquet",
+    show_default=True,
+    metavar="FORMAT",
+    help="Format of --source: parquet, json, csv, delta, or any other that Spark reads; `table` for a table.",
+)
+@click.option("--source-option", "source_options", metavar="NAME=VALUE", multiple=True, help="Option of Spark's reader.")
+@click.option("--select", "selected", metavar="SQL", multiple=True, help="Column of the records, such as 'id AS key'.")
+@click.option("--columns", metavar="NAMES", help="Parts to compare: key, value, headers, timestamp, partition.  [default: all]")
+@click.option("--allow-duplicates", is_flag=True, help="Accept records that are there more often than in the source.")
+@click.option("--from-timestamp", metavar="TIME", help="Read from this time on, such as 2026-11-24T00:00:00Z.")
+@click.option("--examples", default=5, show_default=True, type=click.IntRange(0, 1000), help="Number of differences to show.")
+@click.option("--schema-registry-url", metavar="URL", help="The sink's option schema.registry.url.")
+@click.option(
+    "-o",
+    "--set",
+    "settings",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="An option that the topic was written with, such as value.format=avro; may be repeated.",
+)
+@COMMAND_CONFIG
+@click.option("--consumer", "consumer", metavar="NAME=VALUE", multiple=True, help="Setting of confluent-kafka's consumer.")
+@click.option("--spark-conf", "spark_conf", metavar="NAME=VALUE", multiple=True, help="Setting of the Spark session.")
+@JSON_OBJECT
+def verify(**options: Any) -> None:
+    """Read a topic back with another client and compare it with the data that was written.
+
+    With --source, every record is compared with the rows of the source: missing, repeated and foreign records and fields that
+    differ are found. Without --source, every record is decoded with its schema, and bad records are listed. It needs the extra
+    `verify`, and Spark if there is a source. The options are those of the write.
+    """
+    check_libraries()  # ahead of the modules that import them, so that a broken library is one line
+    from spark_kafka_sink.cli.topic_verification import VerifyOptions, verify_topic
+
+    code = verify_topic(VerifyOptions(**options))
+    if code:
+        raise click.exceptions.Exit(code)
+
 
 # Transactions
 
@@ -100,48 +221,30 @@ def transactions() -> None:
     """
 
 
-_COMMON: Final = (
-    click.option("--json", "as_json", is_flag=True, help="Print JSON lines instead of text."),
-    click.option(
-        "--timeout",
-        "timeout_s",
-        default=60.0,
-        show_default=True,
-        type=click.FloatRange(0, 3600, min_open=True),
-        help="Seconds to wait for brokers, per query or job.",
+_connected = with_options(
+    (
+        JSON_LINES,
+        timeout(60.0, "Seconds to wait for brokers, per query or job."),
+        COMMAND_CONFIG,
+        click.option(
+            "--commit-log-partitions",
+            type=click.IntRange(min=1),
+            metavar="N",
+            help="The sink's commit.log.partitions, if partitions were added later.  [default: all of the topic]",
+        ),
+        click.option("--commit-log-topic", default=DEFAULT_TOPIC, show_default=True, help="The sink's commit.log.topic."),
+        click.option("--prefix", default=_PREFIX, show_default=True, help="The sink's transactional.id.prefix."),
+        BOOTSTRAP_SERVERS,
     ),
-    click.option(
-        "--command-config",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="Client properties, as for Kafka's tools: lines of name=value.",
-    ),
-    click.option(
-        "--commit-log-partitions",
-        type=click.IntRange(min=1),
-        metavar="N",
-        help="The sink's commit.log.partitions, if partitions were added later.  [default: all of the topic]",
-    ),
-    click.option("--commit-log-topic", default=DEFAULT_TOPIC, show_default=True, help="The sink's commit.log.topic."),
-    click.option("--prefix", default=_PREFIX, show_default=True, help="The sink's transactional.id.prefix."),
-    BOOTSTRAP_SERVERS,
+    TransactionsOptions,
 )
-
-
-def _connection_options() -> type[ConnectionOptions]:
-    from spark_kafka_sink.cli.transactions.connection import ConnectionOptions
-
-    return ConnectionOptions
-
-
-_connected = with_options(_COMMON, _connection_options)
 _query = click.option("--query", required=True, metavar="ID", help="Query id, from `metadata` in its checkpoint, or job id.")
 _yes = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
 
 @transactions.command("list", epilog=_EXIT_CODES)
 @_connected
-def list_(options: ConnectionOptions) -> None:
+def list_(options: TransactionsOptions) -> None:
     """List queries and jobs, their open transactions and what to do.
 
     This command changes nothing. An `orphan` is an open transaction without a record in the commit log. It belongs to a batch
@@ -157,7 +260,7 @@ def list_(options: ConnectionOptions) -> None:
 @_connected
 @click.option("--query", metavar="ID", help="Only this query or job.")
 @click.option("--all", "every", is_flag=True, help="All queries and jobs in the commit log.")
-def recover(options: ConnectionOptions, query: str | None, every: bool) -> None:
+def recover(options: TransactionsOptions, query: str | None, every: bool) -> None:
     """Commit prepared transactions of drivers that are gone.
 
     Restarting the query does the same. This command also forgets jobs that ended more than an hour ago. If a driver still runs,
@@ -175,7 +278,7 @@ def recover(options: ConnectionOptions, query: str | None, every: bool) -> None:
 @_connected
 @_query
 @_yes
-def abort(options: ConnectionOptions, query: str, yes: bool) -> None:
+def abort(options: TransactionsOptions, query: str, yes: bool) -> None:
     """Abort open transactions of a query or job that no longer runs.
 
     It refuses to abort prepared transactions: use `recover` for them. Readers wait for open transactions until the query's next
@@ -194,7 +297,7 @@ def abort(options: ConnectionOptions, query: str, yes: bool) -> None:
 @click.option("--accept-loss", is_flag=True, help="Continue without the lost rows.")
 @click.option("--replay", is_flag=True, help="Have the query write the lost rows again, if they are unchanged.")
 @_yes
-def resolve(options: ConnectionOptions, query: str, batch: int, accept_loss: bool, replay: bool, yes: bool) -> None:
+def resolve(options: TransactionsOptions, query: str, batch: int, accept_loss: bool, replay: bool, yes: bool) -> None:
     """Resolve a batch that is only partly committed.
 
     This happens if brokers abort the rest of a prepared batch before its driver comes back. The command first commits everything

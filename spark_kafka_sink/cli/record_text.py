@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
+import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import click
@@ -17,9 +19,9 @@ from spark_kafka_sink.options.registry_options import URL, registry_config
 from spark_kafka_sink.records.record_reader import Record
 from spark_kafka_sink.registry.registry_client import RegistryClient
 from spark_kafka_sink.verify.decoding import SchemaDecoder
+from spark_kafka_sink.verify.json_values import JsonNumber
 from spark_kafka_sink.verify.record_errors import UndecodableError, described
 from spark_kafka_sink.verify.schema_ids import NoSchemaIdError, SchemaKey, found_schema, id_bytes, schema_key
-from spark_kafka_sink.verify.values.display import as_json, plain
 
 _CUT_AT: Final = 200
 _ID_BYTES: Final = 5
@@ -29,12 +31,7 @@ class RecordText:
     """Turns records into text. With a registry, keys and values that name a schema are decoded."""
 
     def __init__(self, *, whole: bool, decoders: Mapping[str, SchemaDecoder]) -> None:
-        """Makes one.
-
-        Args:
-            whole: whether long values are not cut.
-            decoders: those of key and value; empty: nothing is decoded.
-        """
+        """whole: whether long values are not cut. decoders: those of key and value; empty: nothing is decoded."""
         self._whole = whole
         self._decoders = decoders
 
@@ -43,11 +40,7 @@ class RecordText:
     def of(cls, topic: str, url: str | None, settings: Sequence[str], *, whole: bool) -> Iterator[RecordText]:
         """Yields the text of the records that `tail` prints. Raises click.BadParameter for an option that is not valid.
 
-        Args:
-            topic: whose records they are.
-            url: the registry whose schemas decode keys and values; None: they are not decoded.
-            settings: more options of the registry, as NAME=VALUE.
-            whole: whether long values are not cut.
+        url: the registry whose schemas decode keys and values; None: they are not decoded. settings: more of its options.
         """
         if url is None:
             if settings:
@@ -160,7 +153,11 @@ def _cut_text(data: bytes) -> str:
 def _time(timestamp: int) -> str:
     """Returns the time in UTC; the number itself if no calendar has it."""
     try:
-        return datetime.fromtimestamp(timestamp / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return (
+            datetime.datetime.fromtimestamp(timestamp / 1000, datetime.UTC)
+            .isoformat(timespec="milliseconds")
+            .replace("+00:00", "Z")
+        )
     except (ValueError, OverflowError, OSError):
         return str(timestamp)
 
@@ -170,3 +167,56 @@ def _json_bytes(data: bytes | None) -> object:
         return None if data is None else data.decode()
     except UnicodeDecodeError:
         return {"hex": (data or b"").hex()}
+
+
+# Decoded values as JSON
+
+
+def plain(value: Any) -> Any:
+    """Returns a decoded value as objects, lists and scalars of JSON.
+
+    Times are texts in ISO 8601, decimals and UUIDs are texts, and so are NaN and infinity. Bytes are text if they are UTF-8, else
+    hexadecimal. Numbers of JSON keep their digits.
+
+    Raises:
+        ValueError: a message of Protobuf has no JSON, such as a Timestamp after the year 9999.
+    """
+    if value is None or isinstance(value, bool | int | str | JsonNumber):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, Mapping):
+        return {str(name): plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    if hasattr(value, "DESCRIPTOR"):
+        from google.protobuf.json_format import Error, MessageToDict
+
+        try:
+            return plain(MessageToDict(value, preserving_proto_field_name=True))
+        except Error as error:
+            raise ValueError(str(error)) from None
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return f"0x{value.hex()}"
+    if isinstance(value, datetime.datetime | datetime.date | datetime.time):
+        return value.isoformat()
+    return str(value)
+
+
+def as_json(value: Any, *, ascii_only: bool = False) -> str:
+    """Returns a value of `plain` as JSON. Python's encoder would make floats or texts of numbers with more digits."""
+    if isinstance(value, JsonNumber):
+        return str(value)
+    if isinstance(value, dict):
+        fields = (f"{_scalar_text(name, ascii_only)}: {as_json(one, ascii_only=ascii_only)}" for name, one in value.items())
+        return f"{{{', '.join(fields)}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(as_json(one, ascii_only=ascii_only) for one in value)}]"
+    return _scalar_text(value, ascii_only)
+
+
+def _scalar_text(value: Any, ascii_only: bool) -> str:
+    return json.dumps(value, ensure_ascii=ascii_only, allow_nan=False)

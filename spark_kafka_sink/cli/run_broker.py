@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import errno
+import json
+import logging
 import os
 import signal
 import socket
 import sys
 import threading
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TextIO
 
 import click
 
@@ -21,8 +25,7 @@ from spark_kafka_sink.broker.client_settings import ANYBODY
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.broker.registry.embedded_registry import EmbeddedRegistry
 from spark_kafka_sink.broker.server_properties import config_from
-from spark_kafka_sink.cli.log_format import log_to, warn
-from spark_kafka_sink.cli.shared_options import pairs
+from spark_kafka_sink.cli.shared_options import pairs, warn
 from spark_kafka_sink.errors import KafkaSinkError
 
 CA_FILE: Final = "ca.pem"
@@ -47,7 +50,6 @@ class BrokerOptions:
     tls: Path | None
     acls: Sequence[str]
     registry_port: int | None
-    log_format: str
     verbose: bool
 
 
@@ -56,7 +58,7 @@ def run_broker(options: BrokerOptions) -> NoReturn:
     config = _config(options)
     _check_folder(options)
     broker = _broker(options, config)
-    log_to(sys.stderr, options.log_format, verbose=options.verbose)
+    log_to(sys.stderr, verbose=options.verbose)
     _warn_of_strangers(options, config)
     ended = _Signals()
     _start(broker, options)
@@ -225,3 +227,40 @@ def _ready(broker: EmbeddedBroker, options: BrokerOptions, registry_url: str | N
         settings["schema.registry.url"] = registry_url
     listed = ", ".join(f"{name}={value}" for name, value in settings.items())
     return f"Ready: {listed}, data {where}; for development and tests, not for production (Ctrl+C stops it)"
+
+
+# The log: one line per event
+
+_STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
+"""Attributes of every log record. Any other attribute comes from `extra`."""
+
+
+def log_to(stream: TextIO, *, verbose: bool) -> None:
+    """Sends this package's log and other packages' warnings to `stream`."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(KeyValueFormatter())
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    logging.getLogger("spark_kafka_sink").setLevel(logging.DEBUG if verbose else logging.INFO)
+
+
+class KeyValueFormatter(logging.Formatter):
+    """Formats each event as `time=... level=INFO message="..." topic=events`. Values with spaces are quoted as in JSON."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        event: dict[str, object] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "level": record.levelname,
+            "logger": record.name.removeprefix("spark_kafka_sink."),
+            "thread": record.threadName,
+            "message": record.getMessage(),
+        }
+        event |= {name: value for name, value in record.__dict__.items() if name not in _STANDARD}
+        if record.exc_info:
+            event["error"] = "".join(traceback.format_exception(*record.exc_info)).rstrip()
+        return " ".join(f"{name}={_text(value)}" for name, value in event.items())
+
+
+def _text(value: object) -> str:
+    text = str(value)
+    plain = text and text.isprintable() and not any(sign in text for sign in ' "=')
+    return text if plain else json.dumps(text, ensure_ascii=False)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
 import click
 
-from spark_kafka_sink.cli.shared_options import pairs
-from spark_kafka_sink.cli.topics_connection import TopicsConnection
+from spark_kafka_sink.cli.client_settings import cluster_client
+from spark_kafka_sink.cli.shared_options import TopicsOptions, pairs
 from spark_kafka_sink.cli.transactions.result import text_table
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.client.cluster_requests import ClusterRequest, only_one
@@ -48,6 +50,13 @@ def escaped(text: str) -> str:
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
+@contextmanager
+def connected(options: TopicsOptions) -> Iterator[tuple[ClusterClient, float]]:
+    """Yields a client and the deadline of its answers; errors are one line each, without a traceback."""
+    with cluster_client(options.bootstrap_servers, options.command_config, options.timeout_s) as client:
+        yield client, time.monotonic() + options.timeout_s
+
+
 # create
 
 
@@ -62,17 +71,17 @@ class TopicToCreate:
     if_not_exists: bool
 
 
-def create_topic(connection: TopicsConnection, wanted: TopicToCreate) -> None:
+def create_topic(options: TopicsOptions, wanted: TopicToCreate) -> None:
     """Creates a topic and waits for its leaders."""
     configs = {name: value.strip() for name, value in pairs("--config", wanted.configs).items()}
     new = new_topic(wanted.name, wanted.partitions or BROKER_DEFAULT, wanted.replication_factor or BROKER_DEFAULT, configs)
-    with connection.client() as (client, deadline):
+    with connected(options) as (client, deadline):
         result = ask_to_create(client, new, deadline)
         exists = result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
         if result.error_code and not (exists and wanted.if_not_exists):
             raise _not_created(client, result, wanted)
         partitions = wait_for_leaders(client, wanted.name, deadline)
-    if connection.as_json:
+    if options.as_json:
         click.echo(json.dumps({"topic": wanted.name, "created": not exists, "partitions": partitions}))
     else:
         done = "exists already" if exists else "was created"
@@ -91,14 +100,14 @@ def _not_created(client: ClusterClient, result: CreatableTopicResult, wanted: To
 # list
 
 
-def list_topics(connection: TopicsConnection, *, internal: bool) -> None:
+def list_topics(options: TopicsOptions, *, internal: bool) -> None:
     """Prints a line for each topic."""
-    with connection.client() as (client, deadline):
+    with connected(options) as (client, deadline):
         found = topics_metadata(client, None, deadline).topics
     # Topics of tools, such as the sink's commit log and Schema Registry's, are not internal to the brokers; `_` marks them.
     shown = (each for each in found if internal or not (each.is_internal or (each.name or "").startswith("_")))
     topics = sorted(shown, key=lambda each: each.name or "")
-    if connection.as_json:
+    if options.as_json:
         for each in topics:
             click.echo(json.dumps({"topic": each.name, "partitions": len(each.partitions), "replicas": _replicas(each)}))
     elif topics:
@@ -115,9 +124,9 @@ def _replicas(topic: MetadataResponseTopic) -> int:
 # describe
 
 
-def describe_topics(connection: TopicsConnection, names: Sequence[str]) -> None:
+def describe_topics(options: TopicsOptions, names: Sequence[str]) -> None:
     """Prints partitions and configs of each topic. Raises a ClickException for one that cannot be described."""
-    with connection.client() as (client, deadline):
+    with connected(options) as (client, deadline):
         for topic in topics_metadata(client, names, deadline).topics:
             name = topic.name or ""
             if topic.error_code:
@@ -128,7 +137,7 @@ def describe_topics(connection: TopicsConnection, names: Sequence[str]) -> None:
             except (AuthorizationError, UnsupportedVersionError) as error:
                 click.echo(f"Note: {error}", err=True)
                 configs = None
-            if connection.as_json:
+            if options.as_json:
                 click.echo(json.dumps(_as_json(topic, offsets, configs)))
             else:
                 click.echo(_as_text(topic, offsets, configs))

@@ -5,14 +5,15 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
 import click
 
 from spark_kafka_sink.cli.record_text import RecordText
-from spark_kafka_sink.cli.topic_commands import offsets_of
-from spark_kafka_sink.cli.topics_connection import TopicsConnection
+from spark_kafka_sink.cli.shared_options import TopicsOptions
+from spark_kafka_sink.cli.topic_commands import connected, offsets_of
 from spark_kafka_sink.client.backoff import ExponentialBackoff, ResponseWaiter
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.client.cluster_requests import ClusterRequest
@@ -43,16 +44,7 @@ _FETCH_BY_NAME: Final = _FETCH.limited_to(FETCH.min_version, 12)
 
 @dataclass(frozen=True, slots=True)
 class TailOptions:
-    """The arguments of `tail`.
-
-    Attributes:
-        name: the topic.
-        count: number of records.
-        partition: the partition; None for all.
-        whole: whether long values are not cut.
-        schema_registry_url: the registry whose schemas decode keys and values; None: they are not decoded.
-        settings: more options of the registry, as NAME=VALUE.
-    """
+    """The arguments of `tail`. partition: None for all. schema_registry_url: None: keys and values are not decoded."""
 
     name: str
     count: int
@@ -64,22 +56,20 @@ class TailOptions:
     settings: tuple[str, ...] = ()
 
 
-def tail_topic(connection: TopicsConnection, options: TailOptions) -> None:
+def tail_topic(connection: TopicsOptions, options: TailOptions) -> None:
     """Prints the newest records, then with `follow` each new one until Ctrl+C."""
     with (
         RecordText.of(options.name, options.schema_registry_url, options.settings, whole=options.whole) as text,
-        connection.client() as (client, deadline),
+        connected(connection) as (client, deadline),
     ):
         shown = text.json if connection.as_json else text.line
         reader = _TopicReader(client, options, deadline)
         for partition, record in reader.newest(options.count, deadline):
             click.echo(shown(partition, record))
-        try:
+        with suppress(KeyboardInterrupt):  # which ends --follow, and is no failure
             while options.follow:
                 for partition, record in reader.new(time.monotonic() + connection.timeout_s):
                     click.echo(shown(partition, record))
-        except KeyboardInterrupt:
-            pass  # the user has seen enough
 
 
 class _TopicReader:

@@ -21,8 +21,10 @@ from spark_kafka_sink.options.registry_options import URL, is_registry_option, r
 from spark_kafka_sink.options.schema_options import FORMAT, PARTS
 from spark_kafka_sink.options.secret import is_provider_option
 from spark_kafka_sink.registry.registry_client import RegistryClient
-from spark_kafka_sink.verify.consumer_settings import consumer_settings
-from spark_kafka_sink.verify.read_back import TopicRange, whole_topic
+from spark_kafka_sink.spark.plugin_checks import checked_options
+from spark_kafka_sink.verify.inspection import inspected
+from spark_kafka_sink.verify.outcome import ExitCode, exit_code_of, explain
+from spark_kafka_sink.verify.read_back import TopicRange, consumer_settings, whole_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -62,8 +64,6 @@ def verify_topic(options: VerifyOptions) -> int:
         check_spark()
     elif options.selected or options.source_options:
         raise click.UsageError("--select and --source-option need --source")
-    from spark_kafka_sink.verify.outcome import exit_code_of, explain
-
     try:
         run = _inspected if options.source is None else _compared
         return run(options, settings, since_ms)
@@ -101,8 +101,7 @@ def _milliseconds(text: str) -> int:
 def _compared(options: VerifyOptions, settings: dict[str, str], since_ms: int | None) -> int:
     from pyspark.sql import functions as F
 
-    from spark_kafka_sink.spark.plugin_checks import checked_options
-    from spark_kafka_sink.verify.compared_records import COLUMNS
+    from spark_kafka_sink.verify.comparison import COLUMNS
     from spark_kafka_sink.verify.topic_records import check_serializers, compare_with_topic
 
     sink = checked_options(settings, warns_of_security=False)
@@ -129,8 +128,6 @@ def _compared(options: VerifyOptions, settings: dict[str, str], since_ms: int | 
 
 
 def _code(is_fine: bool) -> int:
-    from spark_kafka_sink.verify.outcome import ExitCode
-
     return int(ExitCode.OK if is_fine else ExitCode.DIFFERENCE)
 
 
@@ -168,9 +165,6 @@ def _source(spark: SparkSession, options: VerifyOptions) -> DataFrame:
 
 
 def _inspected(options: VerifyOptions, settings: dict[str, str], since_ms: int | None) -> int:
-    from spark_kafka_sink.verify.inspection import inspected
-    from spark_kafka_sink.verify.outcome import ExitCode
-
     if URL not in settings:
         raise click.UsageError("set --source to compare the topic, or --schema-registry-url to decode its records")
     kafka = {name.removeprefix(_KAFKA): value for name, value in settings.items() if name.startswith(_KAFKA)}

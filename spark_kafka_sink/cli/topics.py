@@ -2,38 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from spark_kafka_sink.cli.shared_options import BOOTSTRAP_SERVERS, with_options
-from spark_kafka_sink.cli.topics_connection import TopicsConnection
+from spark_kafka_sink.cli.shared_options import (
+    BOOTSTRAP_SERVERS,
+    COMMAND_CONFIG,
+    JSON_LINES,
+    TopicsOptions,
+    timeout,
+    with_options,
+)
 
 _EXIT_CODES: Final = "Exits with 0 on success, 1 if the brokers reject the request or do not answer, 2 for wrong options."
 
-
-_COMMON: Final = (
-    click.option("--json", "as_json", is_flag=True, help="Print JSON lines instead of text."),
-    click.option(
-        "--timeout",
-        "timeout_s",
-        default=10.0,
-        show_default=True,
-        type=click.FloatRange(0, 3600, min_open=True),
-        help="Seconds that brokers have to answer.",
-    ),
-    click.option(
-        "--command-config",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="Properties file with the client's settings, as Kafka's own tools take it.",
-    ),
-    BOOTSTRAP_SERVERS,
+_connected = with_options(
+    (JSON_LINES, timeout(10.0, "Seconds that brokers have to answer."), COMMAND_CONFIG, BOOTSTRAP_SERVERS), TopicsOptions
 )
-
-
-_connected = with_options(_COMMON, lambda: TopicsConnection)
 
 
 @click.group(epilog=_EXIT_CODES)
@@ -48,34 +34,34 @@ def topics() -> None:
 @click.option("--replication-factor", type=click.IntRange(1, 32767), metavar="N", help="Replicas.  [default: the brokers']")
 @click.option("--config", "configs", metavar="NAME=VALUE", multiple=True, help="Topic config; may be repeated.")
 @click.option("--if-not-exists", is_flag=True, help="Succeed if the topic exists already.")
-def create(connection: TopicsConnection, name: str, **options: Any) -> None:
+def create(options: TopicsOptions, name: str, **others: Any) -> None:
     """Create the topic NAME.
 
     The command returns when each partition has a leader.
     """
     from spark_kafka_sink.cli.topic_commands import TopicToCreate, create_topic
 
-    create_topic(connection, TopicToCreate(name, **options))
+    create_topic(options, TopicToCreate(name, **others))
 
 
 @topics.command("list", epilog=_EXIT_CODES)
 @_connected
 @click.option("--internal", is_flag=True, help="Include Kafka's internal topics.")
-def list_(connection: TopicsConnection, internal: bool) -> None:
+def list_(options: TopicsOptions, internal: bool) -> None:
     """List the topics that the client is allowed to see."""
     from spark_kafka_sink.cli.topic_commands import list_topics
 
-    list_topics(connection, internal=internal)
+    list_topics(options, internal=internal)
 
 
 @topics.command(epilog=_EXIT_CODES)
 @_connected
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-def describe(connection: TopicsConnection, names: tuple[str, ...]) -> None:
+def describe(options: TopicsOptions, names: tuple[str, ...]) -> None:
     """Describe topics: partitions, leaders, replicas, offsets, and the configs that are set on the topic."""
     from spark_kafka_sink.cli.topic_commands import describe_topics
 
-    describe_topics(connection, names)
+    describe_topics(options, names)
 
 
 @topics.command(epilog=_EXIT_CODES)
@@ -95,7 +81,7 @@ def describe(connection: TopicsConnection, names: tuple[str, ...]) -> None:
     multiple=True,
     help="An option of the registry, such as schema.registry.ssl.ca.location=ca.pem; may be repeated.",
 )
-def tail(connection: TopicsConnection, name: str, **options: Any) -> None:
+def tail(options: TopicsOptions, name: str, **others: Any) -> None:
     """Print the newest records of the topic NAME, oldest first.
 
     Each line has the partition, offset, timestamp, key, value and headers of a record. Bytes that are not readable text are
@@ -104,4 +90,4 @@ def tail(connection: TopicsConnection, name: str, **options: Any) -> None:
     """
     from spark_kafka_sink.cli.topic_tail import TailOptions, tail_topic
 
-    tail_topic(connection, TailOptions(name, **options))
+    tail_topic(options, TailOptions(name, **others))

@@ -12,8 +12,7 @@ from math import isnan
 from typing import Final
 
 from spark_kafka_sink.exporters.series_choices import choices_of
-from spark_kafka_sink.reports.delivery_report import DeliveryReport
-from spark_kafka_sink.reports.latencies import LATENCY_BUCKETS
+from spark_kafka_sink.reports.delivery_report import LATENCY_BUCKETS, DeliveryReport
 from spark_kafka_sink.reports.partition_reports import ALL_PARTITIONS
 from spark_kafka_sink.spark.driver.active_queries import active_ids
 from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics
@@ -60,13 +59,10 @@ class SnapshotReader:
     """Reads snapshots of a driver. Threads: any may read."""
 
     def __init__(self, metrics: DeliveryMetrics, most_partitions: int, exporter: str) -> None:
-        """Logs a warning if there is nothing to read, as on Spark Connect.
+        """Logs a warning that names the exporter if there is nothing to read, as on Spark Connect.
 
-        Args:
-            metrics: The driver's.
-            most_partitions: More topic-partitions than that become sums of their topics, and more topics than that one sum. A
-                tenth as many topics have a histogram of their own.
-            exporter: Names the exporter in the warning.
+        most_partitions: more topic-partitions than that become sums of their topics, and more topics one sum. A tenth as many
+        topics have a histogram.
         """
         self._metrics = metrics
         choices = choices_of(metrics)

@@ -66,7 +66,6 @@ class RunChange:
         is_stream: Whether the job is a streaming query.
         outputs: What it writes, as far as that is known.
         error: Why it failed; None if it did not.
-        left_out: How many further topics it writes.
     """
 
     state: State
@@ -76,7 +75,6 @@ class RunChange:
     is_stream: bool
     outputs: tuple[Output, ...] = ()
     error: str | None = None
-    left_out: int = 0
 
 
 @dataclass(slots=True)
@@ -93,8 +91,7 @@ class _Run:
         outputs = tuple(self.outputs.values())
         if len(outputs) > MOST_OUTPUTS:
             outputs = tuple(sorted(outputs, key=lambda one: one.records or 0, reverse=True)[:MOST_OUTPUTS])
-        left_out = len(self.outputs) - len(outputs)
-        return RunChange(state, at, self.run_id, self.job, self.is_stream, outputs, error, left_out)
+        return RunChange(state, at, self.run_id, self.job, self.is_stream, outputs, error)
 
     def start(self) -> list[RunChange]:
         """Returns START, once."""

@@ -56,13 +56,7 @@ class LineageSettings:
 
 
 def lineage_settings(conf: Mapping[str, str], environment: Mapping[str, str], spark_version: str) -> LineageSettings:
-    """Returns the settings. Those of Spark come before the environment.
-
-    Args:
-        conf: Spark's configuration.
-        environment: The process's environment: OPENLINEAGE_NAMESPACE, OPENLINEAGE_PARENT_ID and OPENLINEAGE_ROOT_PARENT_ID.
-        spark_version: Spark's version.
-    """
+    """Returns the settings. Those of Spark's configuration come before OPENLINEAGE_NAMESPACE, _PARENT_ID and _ROOT_PARENT_ID."""
     problems: list[str] = []
     namespace = conf.get(f"{PREFIX}namespace") or environment.get("OPENLINEAGE_NAMESPACE") or DEFAULT_NAMESPACE
     transport = _transport(conf, problems)

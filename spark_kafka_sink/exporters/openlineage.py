@@ -9,14 +9,12 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.exporters.lineage_events import run_event
 from spark_kafka_sink.exporters.lineage_runs import LineageRuns, RunChange, State
 from spark_kafka_sink.exporters.lineage_settings import LineageSettings, lineage_settings
 from spark_kafka_sink.installation import check_extra
-from spark_kafka_sink.spark.driver.error_text import error_text
-from spark_kafka_sink.spark.driver.event_queue import NOISY, EventQueue
+from spark_kafka_sink.spark.driver.event_queue import NOISY, EventQueue, error_text
 from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics
 from spark_kafka_sink.spark.driver.query_events import QueryEvent, QueryEvents
 from spark_kafka_sink.spark.write_events import WriteEvent
@@ -58,7 +56,6 @@ class LineageEmitter:
         self._runs = LineageRuns(settings, interval_s, time.monotonic)
         if before is not None:
             self._runs.continue_from(before._runs)
-        self._has_warned = False
         self._settings = settings
         self._client = client
         self._metrics = metrics
@@ -108,14 +105,6 @@ class LineageEmitter:
         with self._lock:  # so that the events of a run stay in order
             for change in self._runs.take(event):
                 self._queue.put(change)
-                if change.left_out and not self._has_warned:
-                    self._has_warned = True
-                    logger.warning(
-                        "lineage: %s writes %s; events have the %s with the most records",
-                        change.job,
-                        counted(change.left_out + len(change.outputs), "topic"),
-                        len(change.outputs),
-                    )
 
     def _send(self, change: RunChange) -> None:
         self._client.emit(run_event(change, self._settings))
@@ -125,10 +114,7 @@ class _NoLineage(LineageEmitter):
     """Emits nothing, where Spark or a setting does not allow it."""
 
     def __init__(self) -> None:
-        pass
-
-    def stop(self, timeout_s: float = STOP_S) -> None:
-        """Does nothing."""
+        self._process = -1  # `stop()` does nothing
 
 
 def emit_lineage(

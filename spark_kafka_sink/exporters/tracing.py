@@ -8,7 +8,6 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -54,16 +53,13 @@ def _waiting(event: WriteEvent, most_tasks: int) -> _Waiting:
     match event:
         case WriteCommitted():
             report = replace(event.batch.report, partitions=PartitionReports(), ack_latency={}, bad_row_example="")
-            batch, tasks = replace(event.batch, report=report), _longest(event.tasks, most_tasks)
-            return _Waiting(replace(event, batch=batch, tasks=tasks, destination=slim), len(event.tasks))
+            longest = tuple(sorted(event.tasks, key=lambda one: one.began - one.ended)[:most_tasks])
+            batch = replace(event.batch, report=report)
+            return _Waiting(replace(event, batch=batch, tasks=longest, destination=slim), len(event.tasks))
         case WriteBegan():
             return _Waiting(event if slim is None else replace(event, destination=slim))
         case WriteFailed():
             return _Waiting(replace(event, destination=slim))
-
-
-def _longest(tasks: Sequence[TaskTime], most: int) -> tuple[TaskTime, ...]:
-    return tuple(sorted(tasks, key=lambda one: one.began - one.ended)[:most])
 
 
 class WriteTracer:
@@ -136,9 +132,11 @@ class WriteTracer:
             name = f"task {task.spark_partition}"
             one = self._tracer.start_span(name, inside, SpanKind.INTERNAL, _task_attributes(task), start_time=_ns(task.began))
             one.end(_ns(max(task.ended, task.began)))
-        commit = self._tracer.start_span(
-            "commit", inside, SpanKind.INTERNAL, _commit_attributes(event), start_time=_ns(event.commit_began)
-        )
+        ended = {
+            "kafka_sink.transactions.committed": batch.report.transactions_committed,
+            "kafka_sink.transactions.aborted": batch.report.transactions_aborted,
+        }
+        commit = self._tracer.start_span("commit", inside, SpanKind.INTERNAL, ended, start_time=_ns(event.commit_began))
         commit.end(_ns(max(end, event.commit_began)))
         span.end(_ns(max(end, began)))
 
@@ -177,10 +175,7 @@ class _NoTracer(WriteTracer):
     """Makes no spans, where Spark does not allow it."""
 
     def __init__(self) -> None:
-        pass
-
-    def stop(self, timeout_s: float = STOP_S) -> None:
-        """Does nothing."""
+        self._process = -1  # `stop()` does nothing
 
 
 def trace_writes(
@@ -294,14 +289,6 @@ def _task_attributes(task: TaskTime) -> Attributes:
 
 def _counts(size: int, retries: int, errors: int) -> Attributes:
     return {"kafka_sink.bytes": size, "kafka_sink.retries": retries, "kafka_sink.errors": errors}
-
-
-def _commit_attributes(event: WriteCommitted) -> Attributes:
-    report = event.batch.report
-    return {
-        "kafka_sink.transactions.committed": report.transactions_committed,
-        "kafka_sink.transactions.aborted": report.transactions_aborted,
-    }
 
 
 def _error_type(event: WriteFailed) -> str:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import zlib
 from abc import ABC, abstractmethod
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from spark_kafka_sink.counts import counted
-from spark_kafka_sink.reports.latencies import LATENCY_BUCKETS, latencies_from_bytes, latencies_to_bytes
-from spark_kafka_sink.reports.partition_reports import PartitionReports
+from spark_kafka_sink.reports.partition_reports import ALL_PARTITIONS, PartitionReports
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -116,25 +122,35 @@ class DeliveryReport(Tabular):
         """Bad rows that are in no topic. `delivered`, `dead_letters` and `dropped` add up to the rows of the DataFrame."""
         return sum(self.bad_rows.values()) - self.dead_letters
 
-    def __repr__(self) -> str:
+    def line(self) -> str:
+        """Returns the counts in one line."""
+        sums = sum(partition == ALL_PARTITIONS for _, partition in self.partitions)
         parts = [
             counted(self.records, "record"),
             f"{counted(self.bytes, 'byte')} ({self.compressed_bytes:,} sent)",
-            f"{counted(self.batches, 'batch', 'batches')} to {counted(len(self.partitions), 'partition')}",
-            counted(self.requests, "request"),
+            f"{counted(self.batches, 'batch', 'batches')} in {counted(self.requests, 'request')}",
             counted(self.retries, "retry", "retries"),
-            *self.slowed_down(),
+            counted(len(self.partitions) - sums, "topic-partition"),
         ]
-        if self.commits:
-            ended = f"{counted(self.transactions_committed, 'transaction')} committed, {self.transactions_aborted:,} aborted"
-            parts.append(f"{counted(self.commits, 'commit')} ({ended})")
-        if self.errors:
-            parts.append("errors: " + ", ".join(f"{name} {count:,}" for name, count in sorted(self.errors.items())))
-        if self.bad_rows:
-            parts.append(self.bad_rows_text())
+        if sums:
+            parts.append(counted(sums, "topic as a sum", "topics as sums"))
+        parts += self.slowed_down()
         if self.older_than_retention:
             parts.append(f"{self.older_than_retention:,} older than retention.ms")
-        return f"<DeliveryReport {', '.join(parts)}>"
+        groups = [", ".join(parts)]
+        if self.commits:
+            ended = f"{counted(self.transactions_committed, 'transaction')} committed, {self.transactions_aborted:,} aborted"
+            groups.append(f"{ended} in {counted(self.commits, 'commit')} of {self.commit_ms / self.commits:,.0f} ms on average")
+        if self.bad_rows:
+            groups.append(self.bad_rows_text())
+        return "; ".join(groups) + self.errors_text("; errors: ")
+
+    def errors_text(self, before: str) -> str:
+        """Returns the number of rejected batches for each error, by Kafka's name of it, after `before`; "" if there are none."""
+        return before + ", ".join(f"{name} {count:,}" for name, count in sorted(self.errors.items())) if self.errors else ""
+
+    def __repr__(self) -> str:
+        return f"<DeliveryReport {self.line()}>"
 
     def __str__(self) -> str:
         from spark_kafka_sink.reports.report_text import report_text
@@ -213,3 +229,45 @@ class DeliveryReport(Tabular):
 def _unpacked(latencies: bytes, *others: Any) -> DeliveryReport:
     names = (each.name for each in fields(DeliveryReport) if each.name != "ack_latency")
     return DeliveryReport(ack_latency=latencies_from_bytes(latencies), **dict(zip(names, others, strict=True)))
+
+
+# Latencies: for each topic, a histogram of the time to acknowledgement
+
+# Bucket i of a latency histogram counts batches acknowledged in [2**(i-1), 2**i) ms; the last bucket is open-ended.
+LATENCY_BUCKETS = 24
+
+
+def latency_bucket(milliseconds: float) -> int:
+    """Returns the histogram bucket of an acknowledgement latency."""
+    return min(max(int(milliseconds), 0).bit_length(), LATENCY_BUCKETS - 1)
+
+
+def summed_latencies(histograms: Mapping[str, Sequence[int]]) -> list[int]:
+    """Returns the sum of the histograms of all topics; an empty list without topics."""
+    return [sum(column) for column in zip(*histograms.values(), strict=True)]
+
+
+def bucket_of_rank(counts: Sequence[int], rank: float) -> int:
+    """Returns the first bucket up to which there are `rank` batches. rank: at most the sum of the counts."""
+    return bisect_left(list(accumulate(counts)), rank)
+
+
+# Limit when unpacking: more topics than Kafka clusters have.
+_MOST_BYTES = 512 * 2**20
+
+
+def latencies_to_bytes(latencies: Mapping[str, list[int]]) -> bytes:
+    """Packs histograms by topic: those of 1,000 topics take 6 KB instead of 70."""
+    counts = np.array(list(latencies.values()), "<i8").reshape(len(latencies), LATENCY_BUCKETS)
+    return zlib.compress(json.dumps(list(latencies), separators=(",", ":")).encode() + b"\n" + counts.T.tobytes())
+
+
+def latencies_from_bytes(data: bytes) -> dict[str, list[int]]:
+    """Unpacks histograms. Raises ValueError or TypeError for data that `latencies_to_bytes` did not make."""
+    try:
+        names, _, counts = zlib.decompressobj().decompress(data, _MOST_BYTES).partition(b"\n")
+    except zlib.error as error:
+        raise ValueError(f"invalid packed latencies: {error}") from None
+    topics = [str(topic) for topic in json.loads(names)]
+    rows = np.frombuffer(counts, "<i8").reshape(LATENCY_BUCKETS, len(topics)).T.tolist()
+    return dict(zip(topics, rows, strict=True))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spark_kafka_sink.counts import counted
-from spark_kafka_sink.reports.latencies import LATENCY_BUCKETS, bucket_of_rank, summed_latencies
+from spark_kafka_sink.reports.delivery_report import LATENCY_BUCKETS, bucket_of_rank, summed_latencies
 from spark_kafka_sink.reports.partition_reports import ALL_PARTITIONS, NO_OFFSET, PartitionReports
 
 if TYPE_CHECKING:

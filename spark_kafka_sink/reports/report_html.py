@@ -3,15 +3,18 @@
 JupyterLab and VS Code set variables with the colours of their theme, which may be dark where the operating system prefers light.
 Other notebooks set none. So the text keeps the colour around it, rules are translucent, and each accent has a contrast of at
 least 3 to a white and to a black page. A notebook that is not trusted shows the same text and tables without styles and charts.
+
+Charts are inline SVG, with a title for screen readers. Where a notebook removes styles, all of a chart has the colour of the text
+around it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from html import escape
 from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.counts import counted
-from spark_kafka_sink.reports.report_charts import escaped, histogram, share_bar, time_series
 from spark_kafka_sink.reports.report_facts import (
     Fact,
     Latency,
@@ -22,6 +25,8 @@ from spark_kafka_sink.reports.report_facts import (
     more_partitions,
     partitions_of,
     percent,
+    printable,
+    thinned,
     throughput_title,
     totals,
 )
@@ -192,3 +197,117 @@ def table_html(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     head = "".join(f'<th scope="col">{name}</th>' for name in header)
     body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+# Charts
+
+_BAR_WIDTH, _BAR_HEIGHT = 96, 10
+_COLUMN_WIDTH, _COLUMNS_HEIGHT, _MARGIN = 56, 84, 20
+_FONT: Final = 'font-size="11" fill="currentColor" stroke="none"'
+_MIDDLE: Final = f'{_FONT} text-anchor="middle"'
+_LINE_WIDTH, _LINE_HEIGHT, _LEFT, _BELOW, _ABOVE = 640, 150, 88, 20, 8
+_RIGHT, _FLOOR = _LINE_WIDTH - 8, _LINE_HEIGHT - _BELOW
+_UNITS: Final = ((86400, "d"), (3600, "h"), (60, "min"))
+# A line of 640 pixels shows no more.
+_MOST_POINTS = 240
+
+
+def share_bar(share: float, title: str) -> str:
+    """Returns a bar whose length is a share from 0 to 1 of the largest. Any share above 0 is visible."""
+    width = max(share * _BAR_WIDTH, 1.0 if share > 0 else 0.0)
+    drawn = f'<rect class="ksr-bar" fill="currentColor" width="{_number(width)}" height="{_BAR_HEIGHT}" rx="1"/>'
+    return _svg(_BAR_WIDTH, _BAR_HEIGHT, title, drawn)
+
+
+def histogram(title: str, edges: Sequence[str], counts: Sequence[int]) -> str:
+    """Returns a chart with a column for each count, which is written above it, between the edges that are written below."""
+    most, width = max(counts, default=0) or 1, len(counts) * _COLUMN_WIDTH + 2 * _MARGIN
+    floor, parts = _COLUMNS_HEIGHT + 16, []
+    for place, count in enumerate(counts):
+        left, height = _MARGIN + place * _COLUMN_WIDTH, max(count / most * _COLUMNS_HEIGHT, 1.0 if count else 0.0)
+        size = f'width="{_COLUMN_WIDTH - 2}" height="{_number(height)}"'
+        parts.append(
+            f'<rect class="ksr-bar" fill="currentColor" x="{left + 1}" y="{_number(floor - height)}" {size}/>'
+            f'<text {_MIDDLE} x="{left + _COLUMN_WIDTH // 2}" y="{_number(floor - height - 4)}">{count:,}</text>'
+        )
+    for place, edge in enumerate(edges):
+        at = _MARGIN + place * _COLUMN_WIDTH
+        parts.append(f'<text {_MIDDLE} x="{at}" y="{floor + 16}">{escaped(edge)}</text>')
+    parts.append(f'<path stroke="currentColor" stroke-opacity=".5" d="M{_MARGIN} {floor}.5H{width - _MARGIN}"/>')
+    return _svg(width, floor + 22, title, "".join(parts))
+
+
+def time_series(title: str, points: Iterable[Point]) -> str:
+    """Returns a line chart of a rate over time, or "" if there are no points.
+
+    Args:
+        title: Text for screen readers and for the pointer.
+        points: Pairs of (seconds since the start, rows per second). Many points become averages of neighbours.
+    """
+    known = thinned(points, _MOST_POINTS)
+    if not known:
+        return ""
+    end, top = max(1e-9, known[-1][0]), _round_up(max(1.0, *(value for _, value in known)))
+    places = [
+        (
+            _number(_LEFT + max(at, 0.0) / end * (_RIGHT - _LEFT)),
+            _number(_FLOOR - max(value, 0.0) / top * (_FLOOR - _ABOVE)),
+        )
+        for at, value in known
+    ]
+    axes = _grid(top) + "".join(_times(end))
+    if len(places) == 1:
+        dot = f'<circle class="ksr-bar" fill="currentColor" cx="{places[0][0]}" cy="{places[0][1]}" r="3"/>'
+        return _svg(_LINE_WIDTH, _LINE_HEIGHT, title, axes + dot)
+    line = " ".join(f"{x},{y}" for x, y in places)
+    area = f"{places[0][0]},{_FLOOR} {line} {places[-1][0]},{_FLOOR}"
+    drawn = (
+        f'<polygon class="ksr-bar" fill="currentColor" fill-opacity=".15" points="{area}"/>'
+        f'<polyline class="ksr-line" fill="none" stroke="currentColor" stroke-width="1.5" points="{line}"/>'
+    )
+    return _svg(_LINE_WIDTH, _LINE_HEIGHT, title, axes + drawn)
+
+
+def _grid(top: float) -> str:
+    drawn = []
+    for part in (0.0, 0.5, 1.0):
+        y = _FLOOR - part * (_FLOOR - _ABOVE)
+        drawn.append(
+            f'<path stroke="currentColor" stroke-opacity=".25" d="M{_LEFT} {_number(y)}H{_RIGHT}"/>'
+            f'<text {_FONT} text-anchor="end" x="{_LEFT - 6}" y="{_number(y + 4)}">{top * part:,.0f}</text>'
+        )
+    return "".join(drawn)
+
+
+def _times(end: float) -> list[str]:
+    """Returns the times below the chart, at the start, in the middle and at the end, in a unit that is easy to read."""
+    size, unit = next(((size, unit) for size, unit in _UNITS if end >= 2 * size), (1, "s"))
+    anchors = ((0.0, "start"), (0.5, "middle"), (1.0, "end"))
+    return [
+        f'<text {_FONT} text-anchor="{anchor}" x="{_number(_LEFT + part * (_RIGHT - _LEFT))}" y="{_FLOOR + 15}">'
+        f"{end / size * part:,.{1 if 0 < part * end / size < 100 else 0}f} {unit}</text>"
+        for part, anchor in anchors
+    ]
+
+
+def _round_up(value: float) -> float:
+    """Returns the next number with a single digit other than 0, or 1.5 or 2.5 of it, which is easy to read on an axis."""
+    power = 10.0 ** (len(f"{int(value)}") - 1)
+    return next(step * power for step in (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10) if step * power >= value)
+
+
+def _svg(width: int, height: int, title: str, drawn: str) -> str:
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" width="{width}" height="{height}" viewBox="0 0 {width} {height}">'
+        f"<title>{escaped(title)}</title>{drawn}</svg>"
+    )
+
+
+def _number(value: float) -> str:
+    """Returns a coordinate with at most one decimal."""
+    return f"{value:.1f}".removesuffix(".0")
+
+
+def escaped(text: str) -> str:
+    """Returns a text of any machine for use in HTML and XML, which have no control characters."""
+    return escape(printable(text))

@@ -10,8 +10,7 @@ from typing import Final
 
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.exactly_once.micro_batch import is_job
-from spark_kafka_sink.reports.delivery_report import DELETED_SOON, DeliveryReport
-from spark_kafka_sink.reports.latencies import bucket_of_rank, summed_latencies
+from spark_kafka_sink.reports.delivery_report import DELETED_SOON, DeliveryReport, bucket_of_rank, summed_latencies
 from spark_kafka_sink.reports.report_facts import printable
 from spark_kafka_sink.spark.messages import report_from_bytes, report_to_bytes
 

@@ -18,8 +18,7 @@ from spark_kafka_sink.errors import ClusterChangedError, UsageError
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction, TaskRows
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
-from spark_kafka_sink.reports.delivery_report import COMMIT_COUNTS, DeliveryReport
-from spark_kafka_sink.reports.latencies import latencies_from_bytes, latencies_to_bytes
+from spark_kafka_sink.reports.delivery_report import COMMIT_COUNTS, DeliveryReport, latencies_from_bytes, latencies_to_bytes
 from spark_kafka_sink.reports.partition_reports import PartitionReports
 
 Messages = Sequence[WriterCommitMessage | None]  # a failed task's is None

@@ -19,13 +19,7 @@ WHOLE = "v"
 
 
 def canonical_json(column: Column, kind: t.DataType, limits: Mapping[Path, str]) -> Column:
-    """Returns the JSON of a column; null for null.
-
-    Args:
-        column: the column.
-        kind: its type.
-        limits: what the schemas cannot hold, by path. Both sides are compared without it.
-    """
+    """Returns the JSON of a column of this type; null for null. limits: what schemas cannot hold."""
     text = F.to_json(F.struct(_canonical(column, kind, (), limits).alias(WHOLE)), {"ignoreNullFields": "false"})
     return F.when(column.isNotNull(), text)
 

@@ -1,17 +1,54 @@
-"""Counts what two sides do not have in common, both as multisets of hashes, by Spark."""
+"""Counts what two sides do not have in common, both as multisets of hashes, by Spark, and shows examples of what differs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
-from spark_kafka_sink.verify.compared_records import COLUMNS, Side, hashed_records
-from spark_kafka_sink.verify.examples import examples_of
+from spark_kafka_sink.verify.canonical import WHOLE
 from spark_kafka_sink.verify.key_partitions import with_partitions
 from spark_kafka_sink.verify.read_back import RETENTION, TopicRange
+
+COLUMNS = ("key", "value", "headers", "timestamp", "partition")
+UNDECODABLE = "cannot be decoded: "
+"""The start of the text that a key or a value has instead of its JSON if it cannot be decoded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """Records with the columns partition, timestamp in ms, key, value and headers, and those of a topic with their offset.
+
+    Keys and values are bytes, or texts of `canonical_json`.
+    """
+
+    records: DataFrame
+    json_parts: frozenset[str] = frozenset()
+
+
+# The columns that are compared by their hash. A null adds nothing to Spark's hash, so a flag marks each null.
+_HASHED: Mapping[str, Callable[[], list[Column]]] = {
+    "key": lambda: [F.col("key"), F.col("key").isNull()],
+    "value": lambda: [F.col("value"), F.col("value").isNull()],
+    "headers": lambda: [F.transform("headers", lambda h: F.struct(h.key, h.value, h.value.isNull())), F.size("headers")],
+    "timestamp": lambda: [F.col("timestamp"), F.col("timestamp").isNull()],
+}
+
+
+def hashed_records(frame: DataFrame, compared: Sequence[str]) -> DataFrame:
+    """Returns hashes, key and partition of each record: a few bytes for Python and for the shuffle, instead of all."""
+    key_hash = F.when(F.col("key").isNotNull(), F.xxhash64(F.col("key"))) if "key" in compared else F.lit(None).cast("bigint")
+    return frame.select(record_hash(compared).alias("hash"), key_hash.alias("key_hash"), F.col("key").cast("binary"), "partition")
+
+
+def record_hash(compared: Sequence[str]) -> Column:
+    """Returns the hash of 64 bits of a record's compared columns."""
+    return F.xxhash64(F.lit(0), *(part for name, columns in _HASHED.items() if name in compared for part in columns()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +92,9 @@ def compare_records(
     columns: Sequence[str] = COLUMNS,
     examples: int = 5,
 ) -> Comparison:
-    """Compares records, by a hash of 64 bits of each and its partition.
+    """Compares records, by a hash of 64 bits of each and its partition, which is null where the source does not name one.
 
-    Args:
-        expected: the records that there should be. The partition is null where the source does not name one.
-        found: the records in the topic.
-        topic: the topic and what was read of it.
-        left_out: columns that are not compared, and why.
-        columns: the columns to compare.
-        examples: maximum number of examples of what differs.
+    left_out: columns that are not compared, and why. columns: those to compare. examples: the most that are shown.
     """
     compared = tuple(column for column in COLUMNS if column in columns and column not in left_out)
     wanted = expected.records
@@ -119,3 +150,151 @@ def _side(frame: DataFrame, compared: Sequence[str], e: int, f: int, partition_e
     elif not partition_everywhere:
         partition = F.when(F.col("key").isNotNull(), partition)
     return frame.select("hash", "key_hash", partition.alias("partition"), F.lit(e).alias("e"), F.lit(f).alias("f"))
+
+
+# Examples, for people: whole records, or the fields in which two records with one key differ
+
+
+def examples_of(counted: DataFrame, sides: Sequence[Side], compared: Sequence[str], most: int) -> Iterator[str]:
+    """Yields at most `most` records that differ, with the first record of each hash. Reads both sides again.
+
+    A missing and an unexpected record with the same key are one example, which names the fields that differ. counted: has hash,
+    key_hash, partition, e (times expected) and f (times found).
+    """
+    rows = counted.where("e > f").limit(most).collect()
+    keys = sorted({row["key_hash"] for row in rows if row["key_hash"] is not None})
+    if keys:
+        rows += counted.where("f > e").where(F.col("key_hash").isin(keys)).limit(10 * most).collect()
+    if len(rows) < most:
+        rows += counted.where("f > e").limit(most).collect()
+    differing = list({(row["hash"], row["partition"]): row for row in rows}.values())
+    whole, places = _whole_records(sides, differing, compared)
+    json_parts = sides[0].json_parts
+    records_of = [
+        _Example(
+            row,
+            whole[row["hash"]] | {"partition": row["partition"]},
+            json_parts,
+            compared,
+            places.get((row["hash"], row["partition"]), "") if row["f"] else "",
+        )
+        for row in differing
+    ]
+    yield from islice(_described(records_of), most)
+
+
+def _whole_records(
+    sides: Sequence[Side], rows: Sequence[Row], compared: Sequence[str]
+) -> tuple[dict[int, dict[str, Any]], dict[tuple[int, int | None], str]]:
+    """Returns records by their hash, and where the topic has them, by hash and partition and by hash alone."""
+    names = [name for name in COLUMNS if name in compared or name == "partition"]
+    whole: dict[int, dict[str, Any]] = {}
+    places: dict[tuple[int, int | None], str] = {}
+    for side in sides:
+        with_offset = [*names, "offset"] if "offset" in side.records.columns else names
+        hashed = side.records.select(record_hash(compared).alias("hash"), *with_offset).where(
+            F.col("hash").isin([row["hash"] for row in rows])
+        )
+        for row in hashed.dropDuplicates(["hash", "partition"]).collect():
+            whole.setdefault(row["hash"], row.asDict())
+            if "offset" in with_offset:
+                place = f"partition {row['partition']}, offset {row['offset']}: "
+                places.setdefault((row["hash"], row["partition"]), place)
+                places.setdefault((row["hash"], None), place)
+    return whole, places
+
+
+@dataclass(frozen=True, slots=True)
+class _Example:
+    """A record that is expected and found a different number of times."""
+
+    counts: Row
+    record: Mapping[str, Any]
+    json_parts: frozenset[str]
+    compared: Sequence[str]
+    place: str
+
+    def __str__(self) -> str:
+        parts = ", ".join(f"{name}={self.shown(name)}" for name in self.compared)
+        return f"{self.place}expected {self.counts['e']}, found {self.counts['f']}: {parts}"
+
+    def shown(self, name: str) -> str:
+        """Returns a part of the record as text."""
+        value = self.record[name]
+        if name in self.json_parts and value is not None and not value.startswith(UNDECODABLE):
+            return _cut(json.dumps(_for_people(json.loads(value)[WHOLE]), ensure_ascii=False))
+        if name in self.json_parts and value is not None:
+            return _cut(value)
+        return _cut(repr(bytes(value) if isinstance(value, bytearray) else value))
+
+    def differences(self, other: _Example) -> list[str]:
+        """Returns what differs in another record, field by field."""
+        texts = []
+        for name in self.compared:
+            mine, others = self.record[name], other.record[name]
+            if mine == others:
+                continue
+            if name in self.json_parts and _is_json(mine) and _is_json(others):
+                fields = list(_differing("", json.loads(mine)[WHOLE], json.loads(others)[WHOLE]))
+                texts += [
+                    f"{name}{'.' if path else ''}{path}: expected {_cut(one)}, found {_cut(two)}" for path, one, two in fields
+                ]
+            else:
+                texts.append(f"{name}: expected {self.shown(name)}, found {other.shown(name)}")
+        return texts
+
+
+def _is_json(text: str | None) -> bool:
+    return text is not None and not text.startswith(UNDECODABLE)
+
+
+def _described(examples: Sequence[_Example]) -> Iterator[str]:
+    missing = [one for one in examples if (one.counts["e"], one.counts["f"]) == (1, 0) and one.counts["key_hash"] is not None]
+    unexpected = [one for one in examples if (one.counts["e"], one.counts["f"]) == (0, 1)]
+    alone = [one for one in examples if one not in missing and one not in unexpected]
+    for one in missing:
+        same_key = [other for other in unexpected if other.counts["key_hash"] == one.counts["key_hash"]]
+        if not same_key:
+            alone.append(one)
+            continue
+        other = min(same_key, key=lambda each: len(one.differences(each)))
+        unexpected.remove(other)
+        yield f"{other.place}key={one.shown('key')} differs: {'; '.join(one.differences(other))}"
+    yield from map(str, [*alone, *unexpected])
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 100 else f"{text[:100]}... ({len(text)} characters)"
+
+
+# Fields of JSON
+
+
+def _differing(path: str, expected: Any, found: Any) -> Iterator[tuple[str, str, str]]:
+    expected, found = _for_people(expected), _for_people(found)
+    if isinstance(expected, dict) and isinstance(found, dict):
+        for name in [*expected, *(name for name in found if name not in expected)]:
+            if name not in expected or name not in found:
+                yield f"{path}.{name}".lstrip("."), _value(expected, name), _value(found, name)
+            else:
+                yield from _differing(f"{path}.{name}", expected[name], found[name])
+    elif isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
+        for place, (one, other) in enumerate(zip(expected, found, strict=True)):
+            yield from _differing(f"{path}[{place}]", one, other)
+    elif expected != found:
+        yield path.lstrip("."), json.dumps(expected, ensure_ascii=False), json.dumps(found, ensure_ascii=False)
+
+
+def _value(values: Mapping[str, Any], name: str) -> str:
+    return json.dumps(values[name], ensure_ascii=False) if name in values else "nothing"
+
+
+def _for_people(value: Any) -> Any:
+    """Returns a map's entries as an object again."""
+    if isinstance(value, dict):
+        return {name: _for_people(one) for name, one in value.items()}
+    if not isinstance(value, list):
+        return value
+    if value and all(isinstance(one, dict) and list(one) == ["key", "value"] for one in value):
+        return {str(one["key"]): _for_people(one["value"]) for one in value}
+    return [_for_people(one) for one in value]

@@ -24,7 +24,8 @@ from spark_kafka_sink.formats.avro.avro_schema import (
 )
 from spark_kafka_sink.installation import not_installed
 from spark_kafka_sink.registry.registry_client import SchemaText
-from spark_kafka_sink.verify.protobuf_files import last_file
+from spark_kafka_sink.verify.conversion import AVRO, JSON, PROTOBUF
+from spark_kafka_sink.verify.json_values import json_value, validated_json
 from spark_kafka_sink.verify.record_errors import UndecodableError, described
 from spark_kafka_sink.verify.schema_ids import (
     GUID_BYTES,
@@ -36,11 +37,10 @@ from spark_kafka_sink.verify.schema_ids import (
     SchemaKey,
     TopicSchema,
     id_bytes,
+    last_file,
     not_looked_up,
     schema_key,
 )
-from spark_kafka_sink.verify.values.conversion import AVRO, JSON, PROTOBUF
-from spark_kafka_sink.verify.values.json_values import json_value, validated_json
 
 Find = Callable[[SchemaKey], TopicSchema]
 Decode = Callable[[bytes, Headers], Any]
@@ -53,13 +53,9 @@ class SchemaDecoder:
     """Decodes one part of the records of a topic by the schemas that they name."""
 
     def __init__(self, topic: str, part: str, find: Find, kind: str | None = None) -> None:
-        """Makes a decoder.
+        """Makes a decoder of a part, key or value. kind: what schemas must be; None: any.
 
-        Args:
-            topic: the topic.
-            part: key or value.
-            find: returns the schema with an id. It is called once for each, and for at most MAX_SCHEMAS.
-            kind: the kind that schemas must have; None: any.
+        find: returns the schema with an id. It is called once for each, and for at most MAX_SCHEMAS.
         """
         self._topic = topic
         self._part = part

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from spark_kafka_sink.registry.registry_client import RegistryClient
@@ -67,10 +67,7 @@ class Inspection:
             "nulls": {part: self.nulls[part] for part in self.schemas},
             "schemas": {part: {str(key): count for key, count in counts.items()} for part, counts in self.schemas.items()},
             "bad": self.bad,
-            "examples": [
-                {"partition": one.partition, "offset": one.offset, "part": one.part, "problem": one.problem}
-                for one in self.examples
-            ],
+            "examples": [asdict(one) for one in self.examples],
         }
 
 
@@ -81,7 +78,7 @@ def inspected(
     examples: int,
     advance: Callable[[int], object],
 ) -> Inspection:
-    """Decodes each record of a topic in this process.
+    """Decodes each record of a topic in this process. Raises RegistryError and ReadBackError.
 
     Args:
         topic: the topic.
@@ -89,10 +86,6 @@ def inspected(
         client: the registry's client.
         examples: maximum number of bad records to name.
         advance: called with the number of records that were decoded since the call before.
-
-    Raises:
-        RegistryError: the registry cannot be reached, or refuses a request.
-        ReadBackError: the topic cannot be read.
     """
     found = Inspection(schemas={part: Counter() for part in formats}, removed=topic.removed)
     decoders = {

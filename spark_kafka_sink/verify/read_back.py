@@ -7,11 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from spark_kafka_sink.errors import OptionError
+from spark_kafka_sink.options.producer_options import ProducerConfig
+from spark_kafka_sink.options.secret import Secret, resolve
+from spark_kafka_sink.security.credentials import user_and_password
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer
@@ -68,15 +71,9 @@ class TopicRange:
 
 
 def whole_topic(topic: str, consumer: Mapping[str, str], since_ms: int | None = None) -> TopicRange:
-    """Returns what the topic holds now.
+    """Returns what the topic holds now. Raises ReadBackError if there is no such topic, or no broker.
 
-    Args:
-        topic: the topic.
-        consumer: settings of confluent-kafka.
-        since_ms: a timestamp in ms; records before the first that is not older are left out. None: all records.
-
-    Raises:
-        ReadBackError: there is no such topic, or no broker.
+    consumer: settings of confluent-kafka. since_ms: a timestamp in ms; records before the first that is not older are left out.
     """
     from confluent_kafka import KafkaException, TopicPartition
 
@@ -204,3 +201,60 @@ def _failed(topic: str, consumer: Mapping[str, str], error: Exception) -> ReadBa
         return ReadBackError(f"topic {topic}: records were removed while they were read; {RETENTION}")
     servers = consumer.get("bootstrap.servers")
     return ReadBackError(f"topic {topic} at {servers} cannot be read: {reason.name()}: {reason.str()}")
+
+
+# Settings of the consumer from the sink's own options, so that both name the cluster only once
+
+_SAME: Final = (
+    "security.protocol",
+    "ssl.ca.location",
+    "ssl.certificate.location",
+    "ssl.key.location",
+    "ssl.key.password",
+    "sasl.mechanism",
+    "sasl.username",
+    "sasl.password",
+    "sasl.kerberos.service.name",
+    "sasl.kerberos.principal",
+    "sasl.kerberos.keytab",
+    "sasl.oauthbearer.token.endpoint.url",
+    "sasl.oauthbearer.scope",
+    "sasl.oauthbearer.extensions",
+)
+"""Options that have one name here and in librdkafka."""
+_OTHER: Final[Mapping[str, str]] = {
+    "ssl.truststore.certificates": "ssl.ca.pem",
+    "ssl.keystore.certificate.chain": "ssl.certificate.pem",
+    "ssl.keystore.key": "ssl.key.pem",
+    "sasl.oauthbearer.client.credentials.client.id": "sasl.oauthbearer.client.id",
+    "sasl.oauthbearer.client.credentials.client.secret": "sasl.oauthbearer.client.secret",
+    "sasl.oauthbearer.ca.location": "https.ca.location",
+}
+
+
+def consumer_settings(config: ProducerConfig) -> dict[str, str]:
+    """Returns the brokers, TLS and login of a producer under librdkafka's names.
+
+    What librdkafka has no counterpart for is left out: Java's trust stores, callables and tokens from clouds.
+
+    Raises:
+        OptionError: a reference in a value cannot be resolved.
+    """
+    found = {"bootstrap.servers": ",".join(config.bootstrap_servers)}
+    given = config.security.given()
+    if not given:
+        return found
+    names = {**{name: name for name in _SAME}, **_OTHER}
+    for name, value in given.items():
+        if name in names and value is not None and not (name.startswith("sasl.") and not config.security.uses_sasl):
+            found[names[name]] = value.reveal() if isinstance(value, Secret) else resolve(str(value))
+    if config.security.uses_sasl and config.security.sasl_mechanism.startswith(("PLAIN", "SCRAM")):
+        user, password = user_and_password(config.security)
+        found |= {"sasl.mechanism": config.security.sasl_mechanism, "sasl.username": user, "sasl.password": password.reveal()}
+    if given.get("ssl.truststore.type") == "PEM" and config.security.ssl_truststore_location is not None:
+        found.setdefault("ssl.ca.location", config.security.ssl_truststore_location)
+    if "sasl.oauthbearer.token.endpoint.url" in found:
+        found["sasl.oauthbearer.method"] = "oidc"
+    if not config.security.ssl_endpoint_identification_algorithm:
+        found["ssl.endpoint.identification.algorithm"] = "none"
+    return found

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import struct
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
-from spark_kafka_sink.errors import RegistryError
+from spark_kafka_sink.errors import InstallationError, RegistryError, SchemaError
+from spark_kafka_sink.formats.protobuf.proto_files import files_by_name, in_order
+from spark_kafka_sink.installation import not_installed
+from spark_kafka_sink.peer_text import quoted
 from spark_kafka_sink.registry.registry_client import NO_SCHEMA, RegistryClient, SchemaText
 
 ID_HEADERS: Final = {"key": "__key_schema_id", "value": "__value_schema_id"}
@@ -91,8 +94,6 @@ def found_schema(key: SchemaKey, client: RegistryClient) -> TopicSchema:
         return TopicSchema(key, None, problem=f"the registry does not have its schema {key}")
     if schema.kind != "PROTOBUF":
         return TopicSchema(key, schema, tuple(named.items()))
-    from spark_kafka_sink.verify.protobuf_files import compiled
-
     try:
         return TopicSchema(key, schema, tuple(named.items()), files=compiled(schema, named))
     except ValueError as error:
@@ -102,3 +103,45 @@ def found_schema(key: SchemaKey, client: RegistryClient) -> TopicSchema:
 def not_looked_up(key: SchemaKey) -> TopicSchema:
     """Returns the schema of an id beyond MAX_SCHEMAS."""
     return TopicSchema(key, None, problem=f"its schema {key} was not looked up: the topic names over {MAX_SCHEMAS:,} schemas")
+
+
+# Protobuf
+
+
+def compiled(schema: SchemaText, named: Mapping[str, SchemaText]) -> bytes:
+    """Returns a schema and all that it imports as a FileDescriptorSet: each file after those that it imports, the schema last.
+
+    Raises:
+        InstallationError: protoc is not installed.
+        ValueError: the schema is not valid.
+    """
+    try:
+        from google.protobuf.descriptor_pb2 import FileDescriptorSet
+    except ImportError:
+        text = f"Protobuf cannot be read: {not_installed('google.protobuf')}"
+        raise InstallationError(text, library="google.protobuf") from None
+    try:
+        main, files = files_by_name(schema.text, {name: one.text for name, one in named.items()}, None)
+        data: bytes = FileDescriptorSet(file=in_order(main, files)).SerializeToString()
+        last_file(data)
+    except SchemaError as error:
+        raise ValueError(error.message) from None
+    except TypeError as error:
+        raise ValueError(f"it is not valid Protobuf: {quoted(str(error))}") from None
+    return data
+
+
+def last_file(files: bytes) -> Any:
+    """Returns the descriptor of the last file of a FileDescriptorSet, in a pool of its own."""
+    from google.protobuf import descriptor_pb2, descriptor_pool
+
+    pool = descriptor_pool.DescriptorPool()
+    parsed = descriptor_pb2.FileDescriptorSet.FromString(files).file
+    for one in parsed:
+        pool.Add(one)
+    return pool.FindFileByName(parsed[-1].name)
+
+
+def is_repeated(field: Any) -> bool:
+    """Returns whether a field's descriptor is that of a list or a map. Newer releases of protobuf warn of `label`."""
+    return bool(field.is_repeated) if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED

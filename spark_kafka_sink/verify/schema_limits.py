@@ -8,9 +8,22 @@ from typing import Any, Final
 
 from pyspark.sql import types as t
 
-from spark_kafka_sink.verify.protobuf_files import is_repeated, last_file
-from spark_kafka_sink.verify.schema_ids import TopicSchema
-from spark_kafka_sink.verify.values.conversion import AVRO, JSON, PROTOBUF
+from spark_kafka_sink.errors import SchemaError
+from spark_kafka_sink.formats.avro.avro_schema import (
+    MISSING,
+    Array,
+    AvroType,
+    Fixed,
+    Logical,
+    Map,
+    Primitive,
+    Record,
+    Union,
+    is_null,
+    parse,
+)
+from spark_kafka_sink.verify.conversion import AVRO, JSON, PROTOBUF
+from spark_kafka_sink.verify.schema_ids import TopicSchema, is_repeated, last_file
 
 MILLISECONDS: Final = "milliseconds"
 UUID: Final = "uuid"
@@ -21,7 +34,6 @@ _LIMITS: Final = {
     "time-millis": MILLISECONDS,
     "uuid": UUID,
 }
-_NAMED: Final = ("record", "error", "enum", "fixed")
 _DEEPEST: Final = 100
 """Maximum number of records or unions inside of each other whose defaults are known. The types of columns are not as deep."""
 
@@ -46,8 +58,7 @@ def limits(schemas: Iterable[TopicSchema], kind: t.DataType, message: str | None
     found: dict[Path, str] = {}
     for one in schemas:
         if one.schema is not None and one.schema.kind == AVRO:
-            read = _parsed(one.schema.text)
-            _AvroWalk(_named_types([*(_parsed(text.text) for _, text in one.named), read]), found).walk(read, "", kind, ())
+            _walk_avro(_avro(one), kind, (), found)
         elif one.schema is not None and one.schema.kind == PROTOBUF:
             descriptors = last_file(one.files).message_types_by_name
             named_message = next((each for each in descriptors.values() if message in (each.name, each.full_name)), None)
@@ -71,104 +82,64 @@ def _walk_message(message: Any, kind: t.DataType, path: Path, found: dict[Path, 
             _walk_message(inner, inside, here, found)
 
 
-class _AvroWalk:
-    """Walks over an Avro schema and a column's type."""
+def _avro(schema: TopicSchema) -> AvroType | None:
+    """Returns a parsed schema; None if it is not valid, because no record of it can be decoded."""
+    assert schema.schema is not None
+    try:
+        return parse(schema.schema.text, {name: one.text for name, one in schema.named})
+    except SchemaError:
+        return None
 
-    def __init__(self, named: Mapping[str, tuple[Any, str]], found: dict[Path, str]) -> None:
-        self._named = named
-        self._found = found
-        self._seen: set[tuple[int, Path]] = set()
 
-    def walk(self, schema: Any, namespace: str, kind: t.DataType, path: Path) -> None:
-        schema = _unwrapped(schema)
-        if isinstance(schema, list):
-            members = [one for one in map(_unwrapped, schema) if one != "null" and not isinstance(one, list)]
-            for number, member in enumerate(members):
-                self.walk(member, namespace, kind, path)
+def _walk_avro(schema: AvroType | None, kind: t.DataType, path: Path, found: dict[Path, str]) -> None:
+    match schema:
+        case Union(branches=branches):
+            for number, branch in enumerate(one for one in branches if not is_null(one)):
+                _walk_avro(branch, kind, path, found)
                 # The column may be a struct with a field for each type.
-                self._field(f"member{number}", member, namespace, kind, path)
-            return
-        if isinstance(schema, str):
-            full = schema if "." in schema or not namespace else f"{namespace}.{schema}"
-            schema, namespace = self._named.get(full) or self._named.get(schema) or (None, "")
-        if not isinstance(schema, dict) or (id(schema), path) in self._seen:
-            return
-        self._seen.add((id(schema), path))
-        if limit := _LIMITS.get(str(schema.get("logicalType"))):
-            self._found[path] = limit
-        if schema.get("type") in _NAMED:
-            namespace = _full_name(schema, namespace).rpartition(".")[0]
-        for field in schema.get("fields") or []:
-            self._field(field.get("name"), field.get("type"), namespace, kind, path)
-        if isinstance(kind, t.ArrayType):
-            self.walk(schema.get("items"), namespace, kind.elementType, (*path, ELEMENT))
-        elif isinstance(kind, t.MapType):
-            self.walk(schema.get("values"), namespace, kind.valueType, (*path, ITEM))
-
-    def _field(self, name: str, schema: Any, namespace: str, kind: t.DataType, path: Path) -> None:
-        for column in kind.fields if isinstance(kind, t.StructType) else ():
-            if column.name == name:
-                self.walk(schema, namespace, column.dataType, (*path, name))
+                _walk_field(f"member{number}", branch, kind, path, found)
+        case Record(fields=fields):
+            for field in fields:
+                _walk_field(field.name, field.type, kind, path, found)
+        case Array(items=items) if isinstance(kind, t.ArrayType):
+            _walk_avro(items, kind.elementType, (*path, ELEMENT), found)
+        case Map(values=values) if isinstance(kind, t.MapType):
+            _walk_avro(values, kind.valueType, (*path, ITEM), found)
+        case Primitive(logical=Logical(name=name)) | Fixed(logical=Logical(name=name)) if name in _LIMITS:
+            found[path] = _LIMITS[name]
 
 
-def _unwrapped(schema: Any) -> Any:
-    """Returns the type of an object that only wraps it. It may be one of many."""
-    while isinstance(schema, dict) and isinstance(schema.get("type"), dict | list):
-        schema = schema["type"]
-    return schema
-
-
-def _named_types(schemas: Iterable[Any]) -> dict[str, tuple[Any, str]]:
-    """Returns the named types of Avro schemas by full name, each with the namespace around it."""
-    found: dict[str, tuple[Any, str]] = {}
-    waiting = [(schema, "") for schema in schemas]
-    while waiting:
-        schema, namespace = waiting.pop()
-        if isinstance(schema, list):
-            waiting += [(member, namespace) for member in schema]
-        if not isinstance(schema, dict):
-            continue
-        if schema.get("type") in _NAMED:
-            full = _full_name(schema, namespace)
-            found[full] = schema, namespace
-            namespace = full.rpartition(".")[0]
-        waiting += [(schema.get(part), namespace) for part in ("type", "items", "values")]
-        waiting += [(field.get("type"), namespace) for field in schema.get("fields") or []]
-    return found
-
-
-def _full_name(schema: Mapping[str, Any], namespace: str) -> str:
-    name = str(schema.get("name"))
-    around = namespace if schema.get("namespace") is None else str(schema["namespace"])
-    return name if "." in name or not around else f"{around}.{name}"
+def _walk_field(name: str, schema: AvroType, kind: t.DataType, path: Path, found: dict[Path, str]) -> None:
+    for column in kind.fields if isinstance(kind, t.StructType) else ():
+        if column.name == name:
+            _walk_avro(schema, column.dataType, (*path, name), found)
 
 
 def defaults(schema: TopicSchema) -> dict[str, Any]:
     """Returns the defaults of a record's fields, as the schema has them. Those of a nested record are a dict."""
     if schema.schema is None or schema.schema.kind not in (AVRO, JSON):
         return {}
-    read = _parsed(schema.schema.text)
-    return _defaults_of_record(read, _DEEPEST) if schema.schema.kind == AVRO else _defaults_of_object(read, _DEEPEST)
-
-
-def _parsed(text: str) -> Any:
+    if schema.schema.kind == AVRO:
+        return _defaults_of_record(_avro(schema), _DEEPEST, set())
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):  # the bare name of a primitive type, or one that is nested more deeply than any value
-        return text.strip()
-
-
-def _defaults_of_record(kind: Any, levels: int) -> dict[str, Any]:
-    if isinstance(kind, list) and levels:
-        return next(filter(None, (_defaults_of_record(one, levels - 1) for one in kind)), {})
-    if not isinstance(kind, dict) or kind.get("type") not in ("record", "error") or not levels:
+        return _defaults_of_object(json.loads(schema.schema.text), _DEEPEST)
+    except (ValueError, RecursionError):  # it is nested more deeply than any value
         return {}
+
+
+def _defaults_of_record(kind: AvroType | None, levels: int, seen: set[int]) -> dict[str, Any]:
+    """seen: the records that were looked at. Each is looked at once, because schemas name one at exponentially many paths."""
+    if isinstance(kind, Union) and levels:
+        return next(filter(None, (_defaults_of_record(one, levels - 1, seen) for one in kind.branches)), {})
+    if not isinstance(kind, Record) or not levels or id(kind) in seen:
+        return {}
+    seen.add(id(kind))
     found: dict[str, Any] = {}
-    for field in kind["fields"]:
-        if field.get("default") is not None:
-            found[field["name"]] = field["default"]
-        elif inner := _defaults_of_record(field["type"], levels - 1):
-            found[field["name"]] = inner
+    for field in kind.fields:
+        if field.default is not MISSING and field.default is not None:
+            found[field.name] = field.default
+        elif inner := _defaults_of_record(field.type, levels - 1, seen):
+            found[field.name] = inner
     return found
 
 

@@ -34,8 +34,8 @@ from spark_kafka_sink.spark.column_types import HEADERS_DDL, arrow_type
 from spark_kafka_sink.spark.plugin_checks import looked_at
 from spark_kafka_sink.spark.schema import ColumnGroup, SinkSchema, schema_of
 from spark_kafka_sink.verify.canonical import canonical_json, comparable
-from spark_kafka_sink.verify.compared_records import COLUMNS, UNDECODABLE, Side
-from spark_kafka_sink.verify.comparison import Comparison, compare_records, has_no_null, left_out_of
+from spark_kafka_sink.verify.comparison import COLUMNS, UNDECODABLE, Comparison, Side, compare_records, has_no_null, left_out_of
+from spark_kafka_sink.verify.conversion import AVRO, JSON, Convert, converter
 from spark_kafka_sink.verify.decoding import Decode, SchemaDecoder, plain_decoder
 from spark_kafka_sink.verify.read_back import TopicRange, records
 from spark_kafka_sink.verify.record_errors import MisfitError, UndecodableError, described
@@ -51,7 +51,6 @@ from spark_kafka_sink.verify.schema_ids import (
     schema_key,
 )
 from spark_kafka_sink.verify.schema_limits import Path, defaults, limits
-from spark_kafka_sink.verify.values.conversion import AVRO, JSON, Convert, converter
 
 SCHEMA: Final = "schema"
 """The format of a part whose records name their schema. Others are those of `plain_decoder`."""
@@ -91,20 +90,12 @@ class PartFormat:
 def compare_with_topic(
     rows: DataFrame, options: SinkOptions, topic: TopicRange, *, columns: tuple[str, ...] = COLUMNS, examples: int = 5
 ) -> Comparison:
-    """Compares the records that rows stand for with those of a topic.
-
-    Args:
-        rows: rows with the columns of the sink, those of this topic only.
-        options: the options that the topic was written with.
-        topic: the topic.
-        columns: the parts of a record to compare.
-        examples: maximum number of examples of what differs.
+    """Compares the records that rows of this topic stand for with those of the topic. options: those of the write.
 
     Raises:
         OptionError: a serializer's records cannot be read back.
         SchemaError: a column is missing or has a wrong type.
-        RegistryError: the registry cannot be reached, or refuses a request.
-        ReadBackError: the topic cannot be read.
+        RegistryError, ReadBackError: the registry or the topic cannot be read.
     """
     schema = schema_of(rows, options)
     formats = _formats(rows.schema, schema, options)

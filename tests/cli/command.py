@@ -17,7 +17,7 @@ TIMEOUT_S = 30.0
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "spark_kafka_sink.cli", *arguments]
+    return [sys.executable, "-m", "spark_kafka_sink", *arguments]
 
 
 def environment() -> dict[str, str]:

@@ -15,7 +15,7 @@ from spark_kafka_sink.broker import BrokerConfig, EmbeddedBroker
 from spark_kafka_sink.cli.main import main
 from spark_kafka_sink.options.producer_options import producer_config
 from spark_kafka_sink.producer.producer import Producer
-from spark_kafka_sink.verify.consumer_settings import consumer_settings
+from spark_kafka_sink.verify.read_back import consumer_settings
 from tests.kafka.ports import free_ports
 from tests.planted_secrets import MARK, SECRET, USER
 from tests.registry.stand_in import Answer, StandIn

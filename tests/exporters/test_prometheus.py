@@ -20,8 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from spark_kafka_sink.errors import InstallationError, UsageError
 from spark_kafka_sink.exporters import prometheus
 from spark_kafka_sink.exporters.prometheus import DriverCollector, PrometheusServer, serve_prometheus
-from spark_kafka_sink.reports.delivery_report import DeliveryReport
-from spark_kafka_sink.reports.latencies import LATENCY_BUCKETS
+from spark_kafka_sink.reports.delivery_report import LATENCY_BUCKETS, DeliveryReport
 from spark_kafka_sink.reports.partition_reports import PartitionReport, PartitionReports
 from spark_kafka_sink.spark.batch_report import BatchReport
 from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics

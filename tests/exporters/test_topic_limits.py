@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from spark_kafka_sink.exporters.topic_limits import TopicLimit
-from spark_kafka_sink.reports.latencies import LATENCY_BUCKETS
+from spark_kafka_sink.exporters.series_choices import TopicLimit
+from spark_kafka_sink.reports.delivery_report import LATENCY_BUCKETS
 from spark_kafka_sink.reports.partition_reports import ALL_PARTITIONS, PartitionReport, PartitionReports
 
 

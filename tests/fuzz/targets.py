@@ -42,9 +42,9 @@ from spark_kafka_sink.records.compression import Codec, compress, decompress
 from spark_kafka_sink.records.decoder import FetchedBatch, decode_batches
 from spark_kafka_sink.records.record_iter import iter_records
 from spark_kafka_sink.records.record_reader import Record
-from spark_kafka_sink.spark.driver.error_text import error_text
+from spark_kafka_sink.spark.driver.event_queue import error_text
+from spark_kafka_sink.verify.json_values import json_value, validated_json
 from spark_kafka_sink.verify.record_errors import UndecodableError
-from spark_kafka_sink.verify.values.json_values import json_value, validated_json
 from tests.exactly_once.examples import BEFORE, record
 from tests.protocol.golden_messages import golden_messages
 from tests.records.golden_batches import golden_cases

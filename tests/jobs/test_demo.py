@@ -11,8 +11,7 @@ import pytest
 from jobs.demo import _judged
 from jobs.outcome import ExitCode
 from spark_kafka_sink import DeliveryReport
-from spark_kafka_sink.verify.compared_records import COLUMNS
-from spark_kafka_sink.verify.comparison import Comparison
+from spark_kafka_sink.verify.comparison import COLUMNS, Comparison
 from tests.jobs.job_process import CHECKOUT, environment
 from tests.kafka.kafka import Kafka
 

@@ -59,12 +59,12 @@ def test_a_scope_shows_its_counts_and_state() -> None:
 def test_a_delivery_report_shows_its_counts_and_only_what_happened() -> None:
     partitions = PartitionReports({("t", 0): PartitionReport(1000, 9000, 0, 999)})
     report = DeliveryReport(1000, 9000, 2500, 2, requests=1, retries=1, partitions=partitions, ack_latency={"t": [0] * 24})
-    counts = "1,000 records, 9,000 bytes (2,500 sent), 2 batches to 1 partition, 1 request, 1 retry"
+    counts = "1,000 records, 9,000 bytes (2,500 sent), 2 batches in 1 request, 1 retry, 1 topic-partition"
     assert repr(report) == f"<DeliveryReport {counts}>"
     report.errors = {"NOT_LEADER_OR_FOLLOWER": 2, "DISCONNECTED": 1}
     report.commits, report.transactions_committed = 1, 3
     assert repr(report) == (
-        f"<DeliveryReport {counts}, 1 commit (3 transactions committed, 0 aborted),"
+        f"<DeliveryReport {counts}; 3 transactions committed, 0 aborted in 1 commit of 0 ms on average;"
         " errors: DISCONNECTED 1, NOT_LEADER_OR_FOLLOWER 2>"
     )
 

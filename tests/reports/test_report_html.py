@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
 from spark_kafka_sink.reports.partition_reports import PartitionReport, PartitionReports
-from spark_kafka_sink.reports.report_charts import time_series
 from spark_kafka_sink.reports.report_facts import run_facts
-from spark_kafka_sink.reports.report_html import report_html, reports_html
+from spark_kafka_sink.reports.report_html import report_html, reports_html, time_series
 from tests.examples import examples
 from tests.producer.reports import eventful
 from tests.spark.reports import reports

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 
 import pytest
 
-from spark_kafka_sink.reports.delivery_report import DeliveryReport
-from spark_kafka_sink.reports.latencies import LATENCY_BUCKETS
+from spark_kafka_sink.reports.delivery_report import LATENCY_BUCKETS, DeliveryReport
 from spark_kafka_sink.reports.partition_reports import PartitionReport, PartitionReports
 from spark_kafka_sink.reports.report_facts import MAX_PARTITIONS, MAX_TEXT, latency_of, run_facts
 from spark_kafka_sink.reports.report_text import report_text
+from spark_kafka_sink.spark.messages import total
 from tests.every import every
 from tests.producer.reports import eventful, histogram, many_partitions
 
@@ -131,3 +132,21 @@ def test_points_that_are_no_numbers_are_left_out() -> None:
     text = report_text(DeliveryReport(), (), [(0, nan), (inf, 5), (3, 10), (1, -5)], encoding="utf-8")
     assert "Throughput up to 10 rows/s in 3.0 s\n  ▁█" in text
     assert "Throughput" not in report_text(DeliveryReport(), (), [(0, nan)])
+
+
+def test_a_summary_is_one_line_of_every_count_that_there_is() -> None:
+    assert DeliveryReport(records=5).line().startswith("5 records, 0 bytes")
+    assert not re.search("commit|error|throttled|rate limit|bad row", DeliveryReport(records=5).line())
+    assert eventful().line() == (
+        "1,000 records, 100,000 bytes (40,000 sent), 37 batches in 12 requests, 3 retries, 3 topic-partitions, 1 topic as a sum,"
+        " throttled by broker quotas for 1.2 s; 4 transactions committed, 1 aborted in 2 commits of 40 ms on average;"
+        " 3 bad rows (header 2, too-large 1), 2 dead letters and 1 dropped; errors: DISCONNECTED 1, NOT_LEADER_OR_FOLLOWER 2"
+    )
+
+
+def test_the_sum_of_reports_has_all_bad_rows_and_one_example_in_any_order() -> None:
+    some = DeliveryReport(bad_rows={"header": 1}, dead_letters=1, bad_row_example="b")
+    more = DeliveryReport(bad_rows={"header": 2, "topic": 1}, bad_row_example="a")
+    for reports in ((some, more, DeliveryReport()), (DeliveryReport(), more, some)):
+        found = total(reports)
+        assert (found.bad_rows, found.dead_letters, found.bad_row_example) == ({"header": 3, "topic": 1}, 1, "a")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from spark_kafka_sink.reports.delivery_report import DeliveryReport
-from spark_kafka_sink.reports.latencies import LATENCY_BUCKETS
+from spark_kafka_sink.reports.delivery_report import LATENCY_BUCKETS, DeliveryReport
 from spark_kafka_sink.reports.partition_reports import PartitionReport, PartitionReports
 
 _counts = st.integers(0, 2**62)

@@ -6,8 +6,7 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from spark_kafka_sink.verify.compared_records import Side, hashed_records
-from spark_kafka_sink.verify.examples import examples_of
+from spark_kafka_sink.verify.comparison import Side, examples_of, hashed_records
 
 pytestmark = pytest.mark.spark
 

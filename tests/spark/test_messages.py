@@ -14,8 +14,7 @@ from spark_kafka_sink.errors import ClusterChangedError, UsageError
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction, TaskRows
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle, partition_ranges
-from spark_kafka_sink.reports.delivery_report import DeliveryReport
-from spark_kafka_sink.reports.latencies import LATENCY_BUCKETS
+from spark_kafka_sink.reports.delivery_report import LATENCY_BUCKETS, DeliveryReport
 from spark_kafka_sink.spark.messages import (
     DeliveryMessage,
     check_clusters,

@@ -9,8 +9,7 @@ from confluent_kafka import Consumer
 
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.options.producer_options import producer_config
-from spark_kafka_sink.verify.consumer_settings import consumer_settings
-from spark_kafka_sink.verify.read_back import whole_topic
+from spark_kafka_sink.verify.read_back import consumer_settings, whole_topic
 
 BROKER = {"bootstrap.servers": "localhost:9092"}
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="ana" password="secret";'

@@ -19,16 +19,15 @@ from google.protobuf.message_factory import GetMessageClass
 from pyspark.sql import types as t
 
 from spark_kafka_sink.broker import EmbeddedRegistry
+from spark_kafka_sink.cli.record_text import as_json, plain
 from spark_kafka_sink.errors import InstallationError
 from spark_kafka_sink.options.registry_options import registry_config
 from spark_kafka_sink.registry.registry_client import RegisteredSchema, RegistryClient, SchemaReference, SchemaText
+from spark_kafka_sink.verify.conversion import converter
 from spark_kafka_sink.verify.decoding import SchemaDecoder, plain_decoder
-from spark_kafka_sink.verify.protobuf_files import compiled, last_file
 from spark_kafka_sink.verify.record_errors import MisfitError, UndecodableError
-from spark_kafka_sink.verify.schema_ids import MAX_SCHEMAS, SchemaKey, TopicSchema, found_schema
+from spark_kafka_sink.verify.schema_ids import MAX_SCHEMAS, SchemaKey, TopicSchema, compiled, found_schema, last_file
 from spark_kafka_sink.verify.schema_limits import ELEMENT, EMPTY, ITEM, MILLISECONDS, UUID, defaults, limits
-from spark_kafka_sink.verify.values.conversion import converter
-from spark_kafka_sink.verify.values.display import as_json, plain
 from tests.registry.stand_in import StandIn
 
 PROTO = """syntax = "proto3";
@@ -446,7 +445,8 @@ def test_values_of_avro_without_bytes_take_no_memory() -> None:
 def test_schemas_that_are_nested_deeply_are_no_error(levels: int) -> None:
     """Python's parser of JSON reads at most about 1,000 levels, and an Avro record has three of them."""
     array = '{"type": "array", "items": ' * levels + '"long"' + "}" * levels
-    record = '{"type": "record", "name": "R", "fields": [{"name": "a", "type": ' * levels + '"long"' + "}]}" * levels
+    starts = (f'{{"type": "record", "name": "R{n}", "fields": [{{"name": "a", "type": ' for n in range(levels))
+    record = "".join(starts) + '"long"' + "}]}" * levels
     union = "[" * levels + '"long"' + "]" * levels
     for text in (array, record, union):
         avro = TopicSchema(1, SchemaText("AVRO", text))

@@ -7,7 +7,7 @@ import pytest
 from spark_kafka_sink.formats.protobuf.descriptors import message_types
 from spark_kafka_sink.formats.protobuf.proto_files import base64_of
 from spark_kafka_sink.registry.registry_client import SchemaText
-from spark_kafka_sink.verify.protobuf_files import compiled, last_file
+from spark_kafka_sink.verify.schema_ids import compiled, last_file
 
 TEXT = """syntax = "proto3"; import "a/used.proto"; import "google/protobuf/timestamp.proto";
 message First {}

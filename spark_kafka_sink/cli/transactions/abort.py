@@ -7,7 +7,8 @@ from typing import Final
 
 import click
 
-from spark_kafka_sink.cli.transactions.connection import Connection, ConnectionOptions, connected
+from spark_kafka_sink.cli.shared_options import TransactionsOptions
+from spark_kafka_sink.cli.transactions.connection import Connection, connected
 from spark_kafka_sink.cli.transactions.result import COMMAND, Result, transactions_text, written_again
 from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import KafkaSinkError
@@ -33,7 +34,7 @@ _WHY_NOT: Final = {
 }
 
 
-def abort(options: ConnectionOptions, query_id: str, *, yes: bool) -> None:
+def abort(options: TransactionsOptions, query_id: str, *, yes: bool) -> None:
     """Aborts the open transactions of a query or job.
 
     Exits with 1 if the batch is prepared, transactions are still open afterwards, there is no commit log, or the user declines.

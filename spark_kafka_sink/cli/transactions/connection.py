@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, TypeVar
 
 from spark_kafka_sink.cli.client_settings import cluster_client
+from spark_kafka_sink.cli.shared_options import TransactionsOptions
 from spark_kafka_sink.client.api_versions import NodeApiVersions
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.counts import counted
@@ -37,26 +36,10 @@ _NEEDED: Final = (
 """The version that every command requires of an API. Without ListTransactions, only `abort` fails."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionOptions:
-    """The options of all commands.
-
-    bootstrap_servers: None for the default. commit_log_partitions: None for all of the topic. timeout_s: per query or job.
-    """
-
-    bootstrap_servers: str | None
-    prefix: str
-    commit_log_topic: str
-    commit_log_partitions: int | None
-    command_config: Path | None
-    timeout_s: float
-    as_json: bool
-
-
 class Connection:
     """A cluster and its commit log. Deadlines are values of time.monotonic()."""
 
-    def __init__(self, options: ConnectionOptions, client: ClusterClient) -> None:
+    def __init__(self, options: TransactionsOptions, client: ClusterClient) -> None:
         self.prefix = options.prefix
         self.transactions = TransactionClient(client)
         self._options = options
@@ -104,7 +87,7 @@ class Connection:
     def look_for_markers(
         self, handles: Iterable[TransactionHandle], prepared_ms: int
     ) -> tuple[dict[TransactionHandle, Outcome], list[str]]:
-        """Looks into the topics of transactions, as the function of this name does."""
+        """Looks into the topics of transactions."""
         return look_for_markers(self._client, handles, prepared_ms, self.deadline())
 
     # Operations that claim the log. A running driver then reads it again.
@@ -116,15 +99,9 @@ class Connection:
         decide: Callable[[View], object],
         finish: Callable[[Execution, object], Result],
     ) -> Result:
-        """Carries out the steps that `decide` returns, and returns the result of `finish`.
+        """Carries out the steps that `decide` returns, and returns the result of `finish`. It starts over if the claim is lost.
 
-        It starts over if the claim is lost.
-
-        Args:
-            query_id: the id of the query or job.
-            view: the view of the batch before anything is known.
-            decide: returns the next step.
-            finish: called with the execution and its end.
+        view: of the batch before anything is known. finish: called with the execution and its end.
         """
         deadline = self.deadline()
         log = self._log(query_id, deadline)
@@ -161,7 +138,7 @@ class Connection:
 
 
 @contextmanager
-def connected(options: ConnectionOptions) -> Iterator[Connection]:
+def connected(options: TransactionsOptions) -> Iterator[Connection]:
     """Connects a command. Each error becomes one line without a traceback.
 
     The first is that of brokers that no command works with.

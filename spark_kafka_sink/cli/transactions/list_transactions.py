@@ -12,7 +12,8 @@ from typing import Final
 
 import click
 
-from spark_kafka_sink.cli.transactions.connection import Connection, ConnectionOptions, connected
+from spark_kafka_sink.cli.shared_options import TransactionsOptions
+from spark_kafka_sink.cli.transactions.connection import Connection, connected
 from spark_kafka_sink.cli.transactions.result import (
     age,
     handle_json,
@@ -35,7 +36,7 @@ from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 from spark_kafka_sink.reports.report_facts import printable
 
 
-def list_transactions(options: ConnectionOptions) -> None:
+def list_transactions(options: TransactionsOptions) -> None:
     """Prints the open transactions of every query and job.
 
     Exits with 1 if brokers do not answer or refuse to, or if a part of the commit log cannot be read. If there is no commit log,
@@ -96,7 +97,7 @@ def _open_ids(connection: Connection, deadline: float) -> tuple[list[str], list[
         return [], [error]
 
 
-def _text(lines: list[QueryLine], options: ConnectionOptions, now_ms: int, *, is_listed: bool) -> str:
+def _text(lines: list[QueryLine], options: TransactionsOptions, now_ms: int, *, is_listed: bool) -> str:
     if not lines and not is_listed:
         return f"{options.commit_log_topic} is empty."
     if not lines:

@@ -9,8 +9,9 @@ from typing import Final
 
 import click
 
+from spark_kafka_sink.cli.shared_options import TransactionsOptions
 from spark_kafka_sink.cli.transactions.abort import check_not_committed
-from spark_kafka_sink.cli.transactions.connection import Connection, ConnectionOptions, connected
+from spark_kafka_sink.cli.transactions.connection import Connection, connected
 from spark_kafka_sink.cli.transactions.result import COMMAND, Result, how_to_resolve, transactions_text, written_again
 from spark_kafka_sink.client.topics import records_are_gone
 from spark_kafka_sink.counts import counted
@@ -104,7 +105,7 @@ _OVER: Final[Mapping[State, str]] = {
 _NOTHING_TO_COMMIT: Final = frozenset({*NOTHING_TO_RESOLVE.values(), Refusal.MOVED_ON})
 
 
-def recover(options: ConnectionOptions, query_id: str | None) -> None:
+def recover(options: TransactionsOptions, query_id: str | None) -> None:
     """Commits the prepared transactions of one query or job, or of all if `query_id` is None.
 
     Exits with 1 if there is no commit log, or if one of them could not be committed. The others are committed first.
@@ -214,7 +215,7 @@ _DONE: Final = {
 }
 
 
-def resolve(options: ConnectionOptions, query_id: str, batch: int, *, replay: bool, yes: bool) -> None:
+def resolve(options: TransactionsOptions, query_id: str, batch: int, *, replay: bool, yes: bool) -> None:
     """Resolves a batch that is only partly committed.
 
     Exits with 1 if there is nothing to resolve, if it cannot be done, or if the user declines.

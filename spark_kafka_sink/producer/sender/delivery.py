@@ -32,8 +32,7 @@ from spark_kafka_sink.producer.sender.rejections import (
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.apis.produce import PartitionProduceResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
-from spark_kafka_sink.reports.delivery_report import DeliveryReport
-from spark_kafka_sink.reports.latencies import LATENCY_BUCKETS, latency_bucket
+from spark_kafka_sink.reports.delivery_report import LATENCY_BUCKETS, DeliveryReport, latency_bucket
 from spark_kafka_sink.security.acls import rights_of
 
 logger = logging.getLogger(__name__)

@@ -15,10 +15,9 @@ from spark_kafka_sink.errors import KafkaSinkError, OptionError, UsageError
 from spark_kafka_sink.options.sink_options import SinkOptions, with_prefix
 from spark_kafka_sink.spark.driver.checks.brokers import check_brokers, check_login, check_tls
 from spark_kafka_sink.spark.driver.checks.context import CheckContext, SkippedError, Step, client_for
-from spark_kafka_sink.spark.driver.checks.dead_letters import DEAD_LETTERS, check_dead_letters
 from spark_kafka_sink.spark.driver.checks.report import OPTIONS, CheckLine, CheckReport, failed, failed_by, not_checked, ok
 from spark_kafka_sink.spark.driver.checks.schema_registry import REGISTRY, check_registry
-from spark_kafka_sink.spark.driver.checks.topic import check_rights, check_topic
+from spark_kafka_sink.spark.driver.checks.topic import DEAD_LETTERS, check_dead_letters, check_rights, check_topic
 from spark_kafka_sink.spark.driver.checks.transactions import check_transactions
 from spark_kafka_sink.spark.plugin_checks import checked_options
 

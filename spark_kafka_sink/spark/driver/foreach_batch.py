@@ -19,6 +19,7 @@ from spark_kafka_sink.options.sink_options import SinkOptions
 from spark_kafka_sink.spark.driver.explain import linked, plug_in_error, sink_error
 from spark_kafka_sink.spark.driver.metrics import DeliveryMetrics
 from spark_kafka_sink.spark.driver.publish import TaskReport, publish_dataframe, tell_failed
+from spark_kafka_sink.spark.plan.resolved_schemas import resolved_options
 from spark_kafka_sink.spark.plugin_checks import checked_options
 from spark_kafka_sink.spark.python_workers import active_context, check_workers_python
 from spark_kafka_sink.spark.schema import SinkSchema
@@ -56,31 +57,26 @@ class ForeachBatch(SameVersion):
 
     def _publish(self, df: DataFrame, batch_id: int) -> None:
         # Batches after the first survive an outage of Kafka for as long as their options say.
-        if self._options.exactly_once is None:
-            query_id = _query_id(df)
-            # A call outside of a query is a job of its own, so that its counts and events have a name.
-            batch = MicroBatch(query_id, batch_id) if query_id else MicroBatch.of_new_job()
-            self.reports = publish_dataframe(
-                df, self._options, self._metrics, batch, is_reachable=self._is_reachable, resolve=self._resolved
-            )
-        else:
-            batch = MicroBatch(_query_id(df), batch_id)
+        query_id = _query_id(df)
+        call: _Call | None = None
+        # A call outside of a query is a job of its own, so that its counts and events have a name.
+        is_job = not query_id and self._options.exactly_once is None
+        batch = MicroBatch.of_new_job() if is_job else MicroBatch(query_id, batch_id)
+        if self._options.exactly_once is not None:
             try:
-                query_id, run_id = _query_and_run(df)
-                call = self._called(query_id, run_id, batch_id)
+                call = self._called(*_query_and_run(df), batch_id)
             except UsageError as error:
                 tell_failed(self._metrics, batch, error, None)
                 raise
-            self.reports = publish_dataframe(
-                df, self._options, self._metrics, batch, is_reachable=self._is_reachable, resolve=self._resolved
-            )
+        self.reports = publish_dataframe(
+            df, self._options, self._metrics, batch, is_reachable=self._is_reachable, resolve=self._resolved
+        )
+        if call is not None:
             call.is_committed = True
         self._is_reachable = True
 
     def _resolved(self, options: SinkOptions, columns: SinkSchema, schema: StructType) -> SinkOptions:
         """Returns the options with schemas. The registry is asked once for the same columns, so an outage of it stops nothing."""
-        from spark_kafka_sink.spark.plan.resolved_schemas import resolved_options
-
         key = schema.json()
         if key not in self._with_schemas:
             self._with_schemas[key] = resolved_options(options, columns, schema)

@@ -23,7 +23,6 @@ logger = logging.getLogger(__name__)
 MOST_BATCHES: Final = 100_000
 """Of all queries together. They take 13 MB; each further one replaces the oldest."""
 
-_FIRST_SIZE: Final = 256
 _SHOWN: Final = 10
 
 
@@ -77,17 +76,13 @@ class History:
 
     def __init__(self, most: int = MOST_BATCHES) -> None:
         """most: how many are kept."""
-        self._most = most
         self._lock = threading.Lock()
-        self._rows: NDArray[np.void] = np.zeros(min(_FIRST_SIZE, most), _ROW)
+        self._rows: NDArray[np.void] = np.zeros(most, _ROW)  # takes memory as it is filled
         self._count = 0  # of all that were added
 
     def add(self, batch: BatchReport) -> None:
         """Adds a batch that was committed."""
         with self._lock:
-            size = len(self._rows)
-            if self._count == size < self._most:
-                self._rows = np.concatenate([self._rows, np.zeros(min(size, self._most - size), _ROW)])
             self._rows[self._count % len(self._rows)] = _row(batch)
             self._count += 1
 

@@ -21,7 +21,6 @@ from spark_kafka_sink.counts import counted
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.exactly_once.micro_batch import is_job
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
-from spark_kafka_sink.reports.report_line import summary
 from spark_kafka_sink.spark.batch_report import BatchReport, warn_of_old_rows
 from spark_kafka_sink.spark.driver.batch_listeners import BatchListener, BatchListeners
 from spark_kafka_sink.spark.driver.history import History, QueryHistory
@@ -91,11 +90,11 @@ class DeliveryMetrics:
         self._batch_listeners = BatchListeners()
         self._accumulator: Accumulator[DeliveryReport | None] | None = None
         self._listener: MetricsListener | None = None
-        self._live = LiveTasks()
+        self.live_tasks = LiveTasks()  # by the call that they belong to
         self._transactions: Accumulator[Oldest] | None = None
         self._committing: Oldest = {}
         self._ended: dict[str, int] = {}  # by owner: the last batch whose transactions have ended
-        self._writes = WriteListeners()
+        self.writes = WriteListeners()  # exporters
         self._stopped = StoppedQueries(DRIVER, self._left_open, self.batch_committed, self.batch_aborted)
         if context is not None:
             self._accumulator = context.accumulator(None, DeliveryReportParam())
@@ -105,7 +104,7 @@ class DeliveryMetrics:
     def _listening(self, context: SparkContext, on_refusal: Callable[[], None]) -> MetricsListener:
         def committed(content: bytes) -> int | None:
             self.batch_committed(BatchReport.from_bytes(content))
-            return WANTS_DETAILS if self._writes.is_wanted else None
+            return WANTS_DETAILS if self.writes.is_wanted else None
 
         def refused(content: bytes) -> None:
             if content:
@@ -129,8 +128,8 @@ class DeliveryMetrics:
                 ABORTED: aborted,
                 COMMITTING: committing,
                 PLANNED: self._stopped.planned,
-                PROGRESS: self._live.take,
-                WRITE: self._writes.take,
+                PROGRESS: self.live_tasks.take,
+                WRITE: self.writes.take,
             },
         )
 
@@ -171,17 +170,7 @@ class DeliveryMetrics:
             call: Only tasks of the streaming query with this id, or of the batch job.
         """
         self._check_available()
-        return self._live.running(call)
-
-    @property
-    def live_tasks(self) -> LiveTasks:
-        """The counts of running tasks, by the call that they belong to."""
-        return self._live
-
-    @property
-    def writes(self) -> WriteListeners:
-        """The exporters that listen to what happens to writes."""
-        return self._writes
+        return self.live_tasks.running(call)
 
     def of(self, query: StreamingQuery | str) -> QueryHistory:
         """Returns the history of a streaming query: a row of numbers for each micro-batch that was committed.
@@ -276,7 +265,7 @@ class DeliveryMetrics:
         assert self._transactions is not None
         with self._lock:
             ended = dict(self._ended)
-        return transaction_ages(self._transactions.value, self._live.transactions(), ended, time.time())
+        return transaction_ages(self._transactions.value, self.live_tasks.transactions(), ended, time.time())
 
     def committing_s(self) -> dict[str, float]:
         """Returns for how many seconds the commit of each query has waited since it ended its transactions; 0 if it is over.
@@ -356,10 +345,10 @@ class DeliveryMetrics:
             self._names.learn(query, state.name)
         names = {query: self.query_name(query, active or ()) for query in (*totals, *(active or ()))}
         states = None if active is None else {query: self._state(query, state.text) for query, state in active.items()}
-        return Reading(time.time(), totals, states, names, self._writes.failed())
+        return Reading(time.time(), totals, states, names, self.writes.failed())
 
     def _state(self, query: str, text: str) -> str:
-        tasks, counts = self._live.running(query)
+        tasks, counts = self.live_tasks.running(query)
         if not tasks:
             return text
         return f"{counted(tasks, 'task')} {'writes' if tasks == 1 else 'write'}, {counted(counts.records, 'row')} so far"
@@ -373,7 +362,7 @@ class DeliveryMetrics:
             return f"DeliveryMetrics(not available: {self._reason})"
         live, committed = self.live, self.committed
         return "\n".join(
-            f"{name}: {summary(report) if report else 'nothing reported yet'}"
+            f"{name}: {report.line() if report else 'nothing reported yet'}"
             for name, report in (("live", live), ("committed", committed))
         )
 

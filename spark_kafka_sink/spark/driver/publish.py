@@ -9,6 +9,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -191,7 +192,8 @@ def _publish(
     shows = progress_of(df.sparkSession, metrics, progress)
     with without_pysparks_handler(), shows as shown:
         try:
-            tasks = publish_job(df, checked, metrics, shown.feed, job)
+            batch = MicroBatch.of_new_job()
+            tasks = publish_dataframe(df, checked, metrics, batch, job=job, feed=shown.feed)
         except KeyboardInterrupt as error:  # the job is cancelled
             make_active(df.sparkSession)
             error.add_note(_when_interrupted(checked, shown, job))
@@ -264,49 +266,6 @@ class ArrowTask(SameVersion):
         yield pa.record_batch(columns, names=["spark_partition", "report", "share", "began", "ended"])
 
 
-def publish_job(
-    df: DataFrame,
-    options: SinkOptions,
-    metrics: DeliveryMetrics | None,
-    feed: Feed | None = None,
-    state: JobState | None = None,
-) -> list[TaskReport]:
-    """Runs the job and returns its tasks' reports, by Spark partition. Under exactly-once all rows become visible, or none.
-
-    state: notes how far the job has come.
-    """
-    state = state or JobState()
-    named = MicroBatch.of_new_job()
-    job = None if options.exactly_once is None else named
-    shares: list[TaskTransaction] = []
-    where = None
-    try:
-        columns, options = _columns(df, options), with_current_span(options)
-        # A client of Spark Connect need not reach Kafka itself, unless it shall create the topic.
-        is_reachable = getattr(df.sparkSession, "_sc", None) is not None or options.creation is not None
-        if is_reachable:
-            check_reachable(options, has_timestamps=columns.timestamp is not None)
-        planned = _planned(df, columns, options, feed or _feed(metrics), job)
-        planned = planned._replace(task=replace(planned.task, is_reachable=is_reachable))
-        where = planned.where
-        if job is not None:
-            check_job(options, job)
-        _tell(metrics, lambda: WriteBegan(named.query_id, 0, time.time(), planned.where))
-        with cancelled_if_interrupted(df.sparkSession):
-            state.has_begun = True
-            return _run(planned, metrics, named, shares)
-    except BaseException as error:  # a notebook's interrupt, too
-        try:
-            tell_failed(metrics, named, error, where)
-        finally:
-            if job is not None and state.has_begun:
-                end = abort_job(options, job, shares, is_commit_begun=bool(shares))
-                state.outcome = end.text
-                if end.is_over and metrics is not None:
-                    metrics.batch_aborted(job.query_id, job.number)
-        raise
-
-
 def publish_dataframe(
     df: DataFrame,
     options: SinkOptions,
@@ -315,44 +274,78 @@ def publish_dataframe(
     *,
     is_reachable: bool = True,
     resolve: Resolve | None = None,
+    job: JobState | None = None,
+    feed: Feed | None = None,
 ) -> list[TaskReport]:
     """Runs the job and returns its tasks' reports, by Spark partition. `metrics` counts them as live and as committed.
 
-    batch: the micro-batch of the rows. Under exactly-once, if the rows of an earlier attempt are the visible ones, these rows are
-    aborted and there are no reports. is_reachable: whether Kafka was reached before; if not, the driver asks it first.
-    resolve: asks the registry if the options have schemas; None: it is asked anyway.
+    Under exactly-once all rows become visible, or none. If the rows of an earlier attempt are the visible ones, these rows are
+    aborted and there are no reports.
+
+    Args:
+        df: The rows.
+        options: The sink's options.
+        metrics: What counts them; None: nothing does.
+        batch: Names the rows: a micro-batch, or the job of a call of `publish`.
+        is_reachable: Whether Kafka was reached before. If not, the driver asks it first.
+        resolve: Asks the registry if the options have schemas; None: `resolved_options` does.
+        job: Notes how far the job of a call of `publish` has come; None for a micro-batch.
+        feed: Travels with the tasks; None: that of `metrics`.
     """
     written = None if options.exactly_once is None else batch
-    where = None
+    where, has_begun = None, False
     shares: list[TaskTransaction] = []
     try:
-        columns = _columns(df, options)
-        if not is_reachable:
+        columns, asks = _columns(df, options), not is_reachable
+        if job is not None:
+            options = with_current_span(options)
+            # A client of Spark Connect need not reach Kafka itself, unless it shall create the topic. Its tasks ask instead.
+            asks = getattr(df.sparkSession, "_sc", None) is not None or options.creation is not None
+        if asks:
             check_reachable(options, has_timestamps=columns.timestamp is not None)
-            if written is not None:
-                check_batch(options, written)
-        elif options.creation is not None:
+        elif job is None and options.creation is not None:
             create_again(options)
-        planned = _planned(df, columns, options, _feed(metrics), written, resolve)
+        if asks and job is None and written is not None:
+            check_batch(options, written)
+        task = ArrowTask(columns.selected(), options, feed or _feed(metrics), written, is_reachable=asks or job is None)
+        planned = _planned(df, columns, task, resolve)
         where = planned.where
+        if job is not None and written is not None:
+            check_job(options, written)
         _tell(metrics, lambda: WriteBegan(batch.query_id, batch.number, time.time(), planned.where))
-        return _run(planned, metrics, batch, shares)
-    except BaseException as error:
+        with nullcontext() if job is None else cancelled_if_interrupted(df.sparkSession):
+            has_begun = True
+            if job is not None:
+                job.has_begun = True
+            return _run(planned, metrics, batch, shares)
+    except BaseException as error:  # a notebook's interrupt, too
         try:
             tell_failed(metrics, batch, error, where)
         finally:
-            if written is not None and where is not None:
-                now, sink = time.time(), "" if options.exactly_once is None else options.exactly_once.sink
-
-                def count(number: int, reports: list[DeliveryReport]) -> None:
-                    if metrics is not None and metrics.available:
-                        report = BatchReport(batch.query_id, number, now, time.time() - now, total(reports), sink)
-                        metrics.batch_committed(report)
-
-                is_over = abort_micro_batch(options, batch, DRIVER, count, is_commit_begun=bool(shares))
-                if is_over and metrics is not None:
-                    metrics.batch_aborted(batch.query_id, batch.number)
+            if written is not None and has_begun and _is_aborted(options, batch, shares, metrics, job) and metrics is not None:
+                metrics.batch_aborted(batch.query_id, batch.number)
         raise
+
+
+def _is_aborted(
+    options: SinkOptions,
+    batch: MicroBatch,
+    shares: list[TaskTransaction],
+    metrics: DeliveryMetrics | None,
+    job: JobState | None,
+) -> bool:
+    """Aborts the transactions of a batch that has failed. Returns whether none of them is open any more."""
+    if job is not None:
+        end = abort_job(options, batch, shares, is_commit_begun=bool(shares))
+        job.outcome = end.text
+        return end.is_over
+    now, sink = time.time(), "" if options.exactly_once is None else options.exactly_once.sink
+
+    def count(number: int, reports: list[DeliveryReport]) -> None:
+        if metrics is not None and metrics.available:
+            metrics.batch_committed(BatchReport(batch.query_id, number, now, time.time() - now, total(reports), sink))
+
+    return abort_micro_batch(options, batch, DRIVER, count, is_commit_begun=bool(shares))
 
 
 def _tell(metrics: DeliveryMetrics | None, event: Callable[[], WriteEvent]) -> None:
@@ -392,29 +385,22 @@ class _Planned(NamedTuple):
     where: Destination
 
 
-def _planned(
-    df: DataFrame,
-    schema: SinkSchema,
-    options: SinkOptions,
-    feed: Feed,
-    batch: MicroBatch | None,
-    resolve: Resolve | None = None,
-) -> _Planned:
-    """Returns the DataFrame with only the record's columns, the task for it, and the destination.
+def _planned(df: DataFrame, schema: SinkSchema, task: ArrowTask, resolve: Resolve | None) -> _Planned:
+    """Returns the DataFrame with only the record's columns, the task with its final options, and the destination.
 
     It may register a schema, so Kafka is known to be reachable. Raises before there is anything to abort.
     """
+    options = task.options
     if options.schemas is not None:
-        from spark_kafka_sink.spark.plan.resolved_schemas import resolved_options
+        from spark_kafka_sink.spark.plan.resolved_schemas import resolved_options  # 200 ms, and tasks load this module, too
 
         options = (resolve or resolved_options)(options, schema, df.schema)
     options = with_batch_context(options)
-    where = destination(options, schema, df.schema)
     # Columns that are not written may have a type that Arrow lacks, and cost time on their way to Python. mapInArrow cannot find
     # a column with a dot in its name, so the columns get other names.
     places = schema.places()
     selected = df.select(*(_quoted(df.columns[place]) for place in places)).toDF(*(f"column{place}" for place in places))
-    return _Planned(selected, ArrowTask(schema.selected(), options, feed, batch), where)
+    return _Planned(selected, replace(task, options=options), destination(options, schema, df.schema))
 
 
 def _quoted(name: str) -> str:

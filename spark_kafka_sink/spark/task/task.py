@@ -27,7 +27,6 @@ from spark_kafka_sink.options.sink_options import SinkOptions
 from spark_kafka_sink.producer.base.bad_rows import concerns_one_row
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.reports.delivery_report import DeliveryReport
-from spark_kafka_sink.reports.report_line import errors_text
 from spark_kafka_sink.spark.feed import Counts, Feed
 from spark_kafka_sink.spark.open_transactions import OpenTransaction, open_transaction
 from spark_kafka_sink.spark.python_workers import ending_at_hangup, log_in_sparks_process
@@ -163,7 +162,7 @@ def _deliver(
                 " writes them again."
             )
             none = f"Kafka has acknowledged no rows{task}."
-            error.add_note(f"{stays if report.records else none}{errors_text(report, ' Rejected batches by error: ')}")
+            error.add_note(f"{stays if report.records else none}{report.errors_text(' Rejected batches by error: ')}")
             _add_way_out(error, options)
             raise
         return _report(scope, bad_rows)
@@ -200,7 +199,7 @@ def _deliver_in_transaction(
             handle = scope.prepare()
             reach("flush.after", batch.number)
         except Exception as error:
-            rejected = errors_text(scope.report(), " Rejected batches by error: ")
+            rejected = scope.report().errors_text(" Rejected batches by error: ")
             error.add_note(f"The task's transaction is aborted: consumers that read committed see none of its rows.{rejected}")
             _add_way_out(error, options)
             raise

@@ -15,7 +15,7 @@ from spark_kafka_sink.producer.sender.delivery import Delivery
 from spark_kafka_sink.protocol.apis.produce import PartitionProduceResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.compression import Codec
-from spark_kafka_sink.reports.latencies import LATENCY_BUCKETS
+from spark_kafka_sink.reports.delivery_report import LATENCY_BUCKETS
 from spark_kafka_sink.reports.partition_reports import PartitionReport
 from tests.producer.parts import Parts, make_parts
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_sink.reports.delivery_report import DeliveryReport
-from spark_kafka_sink.reports.latencies import LATENCY_BUCKETS
+from spark_kafka_sink.reports.delivery_report import LATENCY_BUCKETS, DeliveryReport
 from spark_kafka_sink.spark.batch_report import BatchReport, ack_latency_ms, warn_of_old_rows
 from spark_kafka_sink.spark.driver.history import MOST_BATCHES, History
 from tests.spark.reports import reports

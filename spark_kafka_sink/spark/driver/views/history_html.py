@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spark_kafka_sink.counts import counted
-from spark_kafka_sink.reports.report_charts import escaped, time_lines, time_series
 from spark_kafka_sink.reports.report_facts import Fact, Point
-from spark_kafka_sink.reports.report_html import details_html, element, facts_html, table_html
+from spark_kafka_sink.reports.report_html import details_html, element, escaped, facts_html, table_html, time_series
 from spark_kafka_sink.spark.driver.views.watch_table import duration
 
 if TYPE_CHECKING:
@@ -55,9 +54,11 @@ def _charts(history: QueryHistory) -> list[str]:
     each = "each micro-batch" if len(rates) == len(history) else f"{counted(len(rates), 'group')} of neighbouring micro-batches"
     throughput = f"Rows/s of {each}"
     parts = [f"<p>{throughput}</p>{time_series(throughput, rates)}"]
-    lines = [(name, _highest(at, history.column(f"ack_{name}_ms"))) for name in ("p99", "p95", "p50")]
-    if drawn := time_lines("Time to acknowledgement in ms", lines):
-        parts.append(f"<p>Time to acknowledgement of a record batch, in ms, rounded up to a power of 2</p>{drawn}")
+    if not np.isnan(history.column("ack_p99_ms")).all():
+        latencies = time_series("Time to acknowledgement in ms", _highest(at, history.column("ack_p99_ms")))
+        parts.append(
+            f"<p>99 % of record batches were acknowledged within this time, in ms, rounded up to a power of 2</p>{latencies}"
+        )
     if history.column("transactions").any():
         commits = _highest(at, history.column("commit_ms"))
         parts.append(f"<p>Time of the commit, in ms</p>{time_series('Time of the commit in ms', commits)}")

@@ -13,8 +13,7 @@ from datetime import UTC, datetime
 from importlib import import_module
 from typing import Any, Final, Protocol, TextIO
 
-from spark_kafka_sink.reports.report_charts import escaped
-from spark_kafka_sink.reports.report_html import element, table_html, text_html
+from spark_kafka_sink.reports.report_html import element, escaped, table_html, text_html
 from spark_kafka_sink.reports.report_text import has_blocks
 from spark_kafka_sink.spark.driver.views.text_width import cut
 from spark_kafka_sink.spark.driver.views.watch_table import HEADER_WIDTHS, NOTHING, Reading, WatchTable, aligned

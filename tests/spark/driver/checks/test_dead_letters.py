@@ -6,8 +6,8 @@ import pytest
 
 from spark_kafka_sink.broker import EmbeddedBroker
 from spark_kafka_sink.spark.driver.check import CheckReport, check
-from spark_kafka_sink.spark.driver.checks.dead_letters import DEAD_LETTERS
 from spark_kafka_sink.spark.driver.checks.report import Status
+from spark_kafka_sink.spark.driver.checks.topic import DEAD_LETTERS
 from tests.spark.driver.checks.reading import line, lines, settings
 
 

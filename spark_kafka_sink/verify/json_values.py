@@ -69,14 +69,10 @@ _DECODER: Final = _decoder(JsonNumber)
 
 
 def validated_json(text: str, named: Mapping[str, str]) -> Callable[[bytes], Any]:
-    """Returns a function that parses JSON and checks it against a schema.
+    """Returns a function that parses JSON and checks it against a schema. named: the schemas that it refers to, by reference.
 
     The library jsonschema compares Python's numbers. Numbers of both sides are decimals here, because 0.3 is a multiple of 0.1
     and 0.30000000000000004 is not.
-
-    Args:
-        text: the JSON Schema.
-        named: the schemas that it refers to, by the name of the reference.
     """
     validator = Validator(_comparable(text), [(name, _comparable(one)) for name, one in named.items()])
     validator.check_schema()

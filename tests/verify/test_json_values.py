@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from spark_kafka_sink.formats.json_schema.json_document import DIALECTS
+from spark_kafka_sink.verify.json_values import json_value, validated_json
 from spark_kafka_sink.verify.record_errors import UndecodableError
-from spark_kafka_sink.verify.values.json_values import json_value, validated_json
 
 
 def test_every_digit_is_kept() -> None:

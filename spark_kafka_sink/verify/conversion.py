@@ -8,14 +8,13 @@ import datetime
 import math
 import struct
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from decimal import Context, Decimal, InvalidOperation
 from typing import Any, Final
 
 import pyarrow as pa
 
 from spark_kafka_sink.verify.record_errors import MisfitError
-from spark_kafka_sink.verify.values.protobuf_values import known_value, message_fields
 
 AVRO: Final = "AVRO"
 PROTOBUF: Final = "PROTOBUF"
@@ -38,10 +37,7 @@ _NOT_NUMBERS: Final = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf", "+I
 def converter(kind: pa.DataType, source: str, defaults: Mapping[str, Any] | None = None) -> Convert:
     """Returns a function from a decoded value to one that `pa.array(..., kind)` accepts. Null is null everywhere.
 
-    Args:
-        kind: the column's type.
-        source: the format that the values were decoded from: "AVRO", "PROTOBUF" or "JSON".
-        defaults: values of the record's fields that may be there without a column.
+    source: what the values were decoded from. defaults: values of a record's fields that may be there without a column.
     """
     convert = _NESTED.get(kind.id)
     found = convert(kind, source, defaults or {}) if convert is not None else _scalar(kind, source)
@@ -66,7 +62,7 @@ def _struct(kind: pa.DataType, source: str, defaults: Mapping[str, Any]) -> Conv
 
     def convert(value: Any) -> Any:
         if hasattr(value, "DESCRIPTOR"):
-            value = message_fields(value, fields)
+            value = _message_fields(value, fields)
         if not isinstance(value, Mapping):
             if members is not None:
                 return members(value)
@@ -172,55 +168,38 @@ _NESTED: Final[Mapping[int, Callable[[pa.DataType, str, Mapping[str, Any]], Conv
 
 
 def _scalar(kind: pa.DataType, source: str) -> Convert:
-    make = next((make for test, make in _SCALARS if test(kind)), None)
-    if make is None:
+    convert = next((convert for test, convert in _SCALARS if test(kind)), None)
+    if convert is None:
         raise MisfitError(f"has a column of type {kind}, which cannot be compared")
-    convert = make(kind, source)
-    if source != PROTOBUF:
-        return convert
-    return lambda value: convert(known_value(value) if hasattr(value, "DESCRIPTOR") else value)
+    if source == PROTOBUF:
+        return lambda value: convert(_known_value(value) if hasattr(value, "DESCRIPTOR") else value, kind, source)
+    return lambda value: convert(value, kind, source)
 
 
-def _null(kind: pa.DataType, source: str) -> Convert:
-    def convert(value: Any) -> Any:
-        raise _misfit(value, "null")
-
-    return convert
+def _null(value: Any, kind: pa.DataType, source: str) -> Any:
+    raise _misfit(value, "null")
 
 
-def _boolean(kind: pa.DataType, source: str) -> Convert:
-    def convert(value: Any) -> bool:
-        if not isinstance(value, bool):
-            raise _misfit(value, "a boolean")
-        return value
-
-    return convert
+def _boolean(value: Any, kind: pa.DataType, source: str) -> bool:
+    if not isinstance(value, bool):
+        raise _misfit(value, "a boolean")
+    return value
 
 
-def _integer(kind: pa.DataType, source: str) -> Convert:
-    end = 1 << (kind.bit_width - 1)
-
-    def convert(value: Any) -> int:
-        number = int(value) if isinstance(value, Decimal) and value.adjusted() < 20 and value == int(value) else value
-        if not isinstance(number, int) or isinstance(number, bool) or not -end <= number < end:
-            raise _misfit(value, f"a whole number of {kind.bit_width} bits")
-        return number
-
-    return convert
+def _integer(value: Any, kind: pa.DataType, source: str) -> int:
+    number = int(value) if isinstance(value, Decimal) and value.adjusted() < 20 and value == int(value) else value
+    return _whole(number, f"a whole number of {kind.bit_width} bits", kind.bit_width, value)
 
 
-def _floating(kind: pa.DataType, source: str) -> Convert:
-    def convert(value: Any) -> float:
-        if source == JSON and isinstance(value, str) and value in _NOT_NUMBERS:
-            return float(_NOT_NUMBERS[value])
-        if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
-            raise _misfit(value, "a number")
-        held = _held(Decimal(value) if source == JSON else value, kind.bit_width)
-        if held is None:
-            raise _misfit(value, f"a number that {kind.bit_width} bits hold exactly")
-        return held
-
-    return convert
+def _floating(value: Any, kind: pa.DataType, source: str) -> float:
+    if source == JSON and isinstance(value, str) and value in _NOT_NUMBERS:
+        return float(_NOT_NUMBERS[value])
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        raise _misfit(value, "a number")
+    held = _held(Decimal(value) if source == JSON else value, kind.bit_width)
+    if held is None:
+        raise _misfit(value, f"a number that {kind.bit_width} bits hold exactly")
+    return held
 
 
 def _held(value: float | Decimal, bits: int) -> float | None:
@@ -240,106 +219,85 @@ def _held(value: float | Decimal, bits: int) -> float | None:
     return held if held == value or math.isnan(number) else None
 
 
-def _text(kind: pa.DataType, source: str) -> Convert:
-    def convert(value: Any) -> str:
-        if isinstance(value, uuid.UUID):
-            return str(value)
-        if not isinstance(value, str):
-            raise _misfit(value, "text")
-        return value
-
-    return convert
+def _text(value: Any, kind: pa.DataType, source: str) -> str:
+    if isinstance(value, uuid.UUID):
+        return str(value)
+    if not isinstance(value, str):
+        raise _misfit(value, "text")
+    return value
 
 
-def _binary(kind: pa.DataType, source: str) -> Convert:
-    def convert(value: Any) -> bytes:
-        if isinstance(value, uuid.UUID):
-            return value.bytes
-        if source == JSON and isinstance(value, str):
-            try:
-                return base64.b64decode(value, validate=True)
-            except binascii.Error:
-                raise _misfit(value, "base64") from None
-        if not isinstance(value, bytes):
-            raise _misfit(value, "bytes")
-        return value
-
-    return convert
+def _binary(value: Any, kind: pa.DataType, source: str) -> bytes:
+    if isinstance(value, uuid.UUID):
+        return value.bytes
+    if source == JSON and isinstance(value, str):
+        try:
+            return base64.b64decode(value, validate=True)
+        except binascii.Error:
+            raise _misfit(value, "base64") from None
+    if not isinstance(value, bytes):
+        raise _misfit(value, "bytes")
+    return value
 
 
-def _date(kind: pa.DataType, source: str) -> Convert:
-    def convert(value: Any) -> int:
-        if source == JSON:
-            value = _parsed(datetime.date.fromisoformat, value, "a date")
-        if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
-            return (value - _FIRST_DAY).days
-        return _whole(value, "a date", 32)
-
-    return convert
+def _date(value: Any, kind: pa.DataType, source: str) -> int:
+    if source == JSON:
+        value = _parsed(datetime.date.fromisoformat, value, "a date")
+    if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
+        return (value - _FIRST_DAY).days
+    return _whole(value, "a date", 32)
 
 
-def _timestamp(kind: pa.DataType, source: str) -> Convert:
+def _timestamp(value: Any, kind: pa.DataType, source: str) -> int:
     has_zone = kind.tz is not None
     wanted = "a timestamp" if has_zone else "a timestamp without a zone"
-
-    def convert(value: Any) -> int:
-        if source == JSON:
-            value = _parsed(datetime.datetime.fromisoformat, value, wanted)
-        if isinstance(value, datetime.datetime):
-            if (value.tzinfo is not None) is not has_zone:
-                raise _misfit(value, wanted)
-            return (value - (_EPOCH_UTC if has_zone else _EPOCH)) // _MICROSECOND
-        # Avro's readers have no class for nanoseconds.
-        return _whole(_whole(value, wanted) // (1000 if source == AVRO else 1), wanted)
-
-    return convert
+    if source == JSON:
+        value = _parsed(datetime.datetime.fromisoformat, value, wanted)
+    if isinstance(value, datetime.datetime):
+        if (value.tzinfo is not None) is not has_zone:
+            raise _misfit(value, wanted)
+        return (value - (_EPOCH_UTC if has_zone else _EPOCH)) // _MICROSECOND
+    # Avro's readers have no class for nanoseconds.
+    return _whole(_whole(value, wanted) // (1000 if source == AVRO else 1), wanted)
 
 
-def _time(kind: pa.DataType, source: str) -> Convert:
-    def convert(value: Any) -> int:
-        if source == JSON:
-            value = _parsed(datetime.time.fromisoformat, value, "a time")
-        if isinstance(value, datetime.time):
-            return _microseconds(value) * 1000
-        if not 0 <= _whole(value, "a time") < _DAY_NS:
-            raise _misfit(value, "a time")
-        return int(value)
-
-    return convert
+def _time(value: Any, kind: pa.DataType, source: str) -> int:
+    if source == JSON:
+        value = _parsed(datetime.time.fromisoformat, value, "a time")
+    if isinstance(value, datetime.time):
+        return _microseconds(value) * 1000
+    if not 0 <= _whole(value, "a time") < _DAY_NS:
+        raise _misfit(value, "a time")
+    return int(value)
 
 
 def _microseconds(value: datetime.time) -> int:
     return ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
 
 
-def _duration(kind: pa.DataType, source: str) -> Convert:
-    return lambda value: _whole(value, "an interval")
+def _duration(value: Any, kind: pa.DataType, source: str) -> int:
+    return _whole(value, "an interval")
 
 
-def _decimal(kind: pa.DataType, source: str) -> Convert:
-    unit, whole_digits = Decimal(1).scaleb(-kind.scale), kind.precision - kind.scale
-
-    def convert(value: Any) -> Decimal | None:
-        if source == PROTOBUF and value == "":
-            return None  # as Protobuf reads a text that is not there
-        if isinstance(value, bool) or not isinstance(value, int | str | Decimal):
-            raise _misfit(value, kind)
-        try:
-            exact = Decimal(value)
-            scaled = exact.quantize(unit, context=_EXACT)
-        except InvalidOperation:
-            raise _misfit(value, kind) from None
-        if scaled != exact or scaled.adjusted() >= whole_digits:
-            raise _misfit(value, kind)
-        return scaled
-
-    return convert
+def _decimal(value: Any, kind: pa.DataType, source: str) -> Decimal | None:
+    if source == PROTOBUF and value == "":
+        return None  # as Protobuf reads a text that is not there
+    if isinstance(value, bool) or not isinstance(value, int | str | Decimal):
+        raise _misfit(value, kind)
+    try:
+        exact = Decimal(value)
+        scaled = exact.quantize(Decimal(1).scaleb(-kind.scale), context=_EXACT)
+    except InvalidOperation:
+        raise _misfit(value, kind) from None
+    if scaled != exact or scaled.adjusted() >= kind.precision - kind.scale:
+        raise _misfit(value, kind)
+    return scaled
 
 
-def _whole(value: Any, wanted: str, bits: int = 64) -> int:
+def _whole(value: Any, wanted: str, bits: int = 64, shown: Any = None) -> int:
     end = 1 << (bits - 1)
     if not isinstance(value, int) or isinstance(value, bool) or not -end <= value < end:
-        raise _misfit(value, wanted)
+        raise _misfit(value if shown is None else shown, wanted)
     return value
 
 
@@ -352,7 +310,7 @@ def _parsed(parse: Callable[[str], Any], value: Any, wanted: str) -> Any:
         raise _misfit(value, wanted) from None
 
 
-_SCALARS: Final[Sequence[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType, str], Convert]]]] = (
+_SCALARS: Final[Sequence[tuple[Callable[[pa.DataType], bool], Callable[[Any, pa.DataType, str], Any]]]] = (
     (pa.types.is_null, _null),
     (pa.types.is_boolean, _boolean),
     (pa.types.is_integer, _integer),
@@ -365,3 +323,56 @@ _SCALARS: Final[Sequence[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataT
     (pa.types.is_duration, _duration),
     (pa.types.is_decimal, _decimal),
 )
+
+
+# Protobuf's messages, and the values of Google's and Confluent's well-known ones
+
+
+def _message_fields(message: Any, columns: Container[str]) -> Mapping[str, Any]:
+    """Returns the fields of a message that are set, and the columns among those that cannot be unset.
+
+    A field without presence that has its default is not on the wire, so it needs no column.
+    """
+    found = {}
+    is_set = {field.name for field, _ in message.ListFields()}
+    for field in message.DESCRIPTOR.fields:
+        if field.name not in is_set and (field.has_presence or field.name not in columns):
+            continue
+        value = getattr(message, field.name)
+        enum = field.enum_type
+        if field.message_type is not None and field.message_type.GetOptions().map_entry:
+            enum = field.message_type.fields_by_name["value"].enum_type
+        found[field.name] = value if enum is None else _symbols(value, enum)
+    return found
+
+
+def _symbols(value: Any, enum: Any) -> Any:
+    """Returns the names of an enum's numbers."""
+    if isinstance(value, int):
+        named = enum.values_by_number.get(value)
+        return value if named is None else named.name
+    if hasattr(value, "items"):
+        return {name: _symbols(one, enum) for name, one in value.items()}
+    return [_symbols(one, enum) for one in value]
+
+
+def _known_value(message: Any) -> Any:
+    """Returns the value of one of Google's well-known messages."""
+    name = message.DESCRIPTOR.full_name
+    if name in ("google.protobuf.Timestamp", "google.protobuf.Duration"):
+        return message.seconds * 1_000_000 + message.nanos // 1000
+    if name == "google.type.Date":
+        try:
+            return datetime.date(message.year, message.month, message.day)
+        except ValueError:  # a year or a month alone has zeros
+            raise MisfitError(f"is {message.year}-{message.month}-{message.day} (google.type.Date), not a date") from None
+    if name == "google.type.TimeOfDay":
+        return ((message.hours * 60 + message.minutes) * 60 + message.seconds) * 1_000_000_000 + message.nanos
+    if name in ("confluent.type.Decimal", "google.type.Decimal"):
+        if not hasattr(message, "scale"):
+            return message.value
+        try:
+            return Decimal(int.from_bytes(message.value, "big", signed=True)).scaleb(-message.scale, _EXACT)
+        except ArithmeticError:
+            raise MisfitError(f"has the scale {message.scale} (confluent.type.Decimal), which no decimal has") from None
+    return message.value if name.startswith("google.protobuf.") and name.endswith("Value") else message

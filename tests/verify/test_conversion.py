@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from google.type import date_pb2, timeofday_pb2
 
+from spark_kafka_sink.verify.conversion import AVRO, JSON, PROTOBUF, converter
+from spark_kafka_sink.verify.json_values import JsonNumber
 from spark_kafka_sink.verify.record_errors import MisfitError
-from spark_kafka_sink.verify.values.conversion import AVRO, JSON, PROTOBUF, converter
-from spark_kafka_sink.verify.values.json_values import JsonNumber
 
 UTC = datetime.UTC
 MOMENT = datetime.datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC)
